@@ -1,0 +1,261 @@
+//! The handle of one child and of the whole tree below it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use crate::pty::{self, Size};
+use crate::ring::Ring;
+use crate::wire::Order;
+
+/// A running child. Dropping the handle ends the whole tree: TERM, then KILL half a second later.
+#[derive(Debug)]
+pub struct Child {
+    pid: i32,
+    /// Standard input, for children on pipes that asked for it. Dropping it is end of file.
+    pub stdin: Option<pipe::Sender>,
+    /// Standard output of a child on pipes; the caller reads it.
+    pub stdout: Option<pipe::Receiver>,
+    pub(crate) output: Output,
+    pub(crate) terminal: Option<Arc<AsyncFd<OwnedFd>>>,
+    pub(crate) state: watch::Receiver<State>,
+    /// Closing this channel ends the tree.
+    pub(crate) orders: mpsc::UnboundedSender<Order>,
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// Its shim was killed from outside, so nobody saw its status. The tree was swept.
+    Unknown,
+}
+
+impl Exit {
+    pub(crate) fn from_wait_status(status: i32) -> Exit {
+        match status & 0x7f {
+            0 => Exit::Code((status >> 8) & 0xff),
+            signal => Exit::Signal(signal),
+        }
+    }
+
+    /// Whether it ended by itself with code 0.
+    pub fn success(self) -> bool {
+        self == Exit::Code(0)
+    }
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit code {code}"),
+            Exit::Signal(signal) => write!(f, "signal {signal}"),
+            Exit::Unknown => f.write_str("an unknown status"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Running,
+    /// The agent itself has ended; what is left of its tree is being ended.
+    Exited(Exit),
+    /// No process of the tree is left and the shim is reaped.
+    Gone(Exit),
+}
+
+/// How to stop a child: first politely, then TERM to the whole tree, then KILL.
+#[derive(Debug, Clone, Copy)]
+pub struct StopLadder {
+    /// How long to wait after closing standard input (pipes) for the child to end by itself.
+    pub polite: Duration,
+    /// How long to wait after TERM before KILL.
+    pub term: Duration,
+}
+
+impl Default for StopLadder {
+    fn default() -> StopLadder {
+        StopLadder { polite: Duration::from_millis(500), term: Duration::from_millis(1000) }
+    }
+}
+
+impl StopLadder {
+    /// No politeness: TERM at once, KILL soon after.
+    pub const AT_ONCE: StopLadder =
+        StopLadder { polite: Duration::ZERO, term: Duration::from_millis(300) };
+}
+
+impl Child {
+    pub(crate) fn new(
+        pid: i32,
+        output: Output,
+        state: watch::Receiver<State>,
+        orders: mpsc::UnboundedSender<Order>,
+    ) -> Child {
+        Child { pid, stdin: None, stdout: None, output, terminal: None, state, orders }
+    }
+
+    /// The agent's own pid (the shim's is its parent).
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// What the child wrote to its terminal, or on pipes to standard error.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Waits until the agent itself has ended.
+    pub async fn exited(&self) -> Exit {
+        let mut state = self.state.clone();
+        let seen = state.wait_for(|state| *state != State::Running).await;
+        match seen.map(|state| *state) {
+            Ok(State::Exited(exit) | State::Gone(exit)) => exit,
+            _ => Exit::Unknown,
+        }
+    }
+
+    /// Waits until no process of the tree is left and everything is reaped.
+    pub async fn gone(&self) -> Exit {
+        let mut state = self.state.clone();
+        let seen = state.wait_for(|state| matches!(state, State::Gone(_))).await;
+        match seen.map(|state| *state) {
+            Ok(State::Gone(exit)) => exit,
+            _ => Exit::Unknown,
+        }
+    }
+
+    /// Whether the agent itself still runs.
+    pub fn is_running(&self) -> bool {
+        *self.state.borrow() == State::Running
+    }
+
+    /// Sends a signal to the agent itself, not to its tree.
+    pub fn signal(&self, number: i32) {
+        let _ = self.orders.send(Order::Signal(number));
+    }
+
+    /// Ends the tree by the ladder and returns once it is gone.
+    pub async fn stop(&mut self, ladder: StopLadder) -> Exit {
+        if !ladder.polite.is_zero() && self.stdin.take().is_some() {
+            let _ = timeout(ladder.polite, self.exited()).await;
+        }
+        let grace_ms = ladder.term.as_millis() as u64;
+        let _ = self.orders.send(Order::End { grace_ms });
+        self.gone().await
+    }
+
+    /// Writes all bytes to the child's terminal.
+    pub async fn write_terminal(&self, bytes: &[u8]) -> io::Result<()> {
+        let terminal = self.terminal()?;
+        let mut left = bytes;
+        while !left.is_empty() {
+            let mut ready = terminal.writable().await?;
+            let written = ready.try_io(|fd| Ok(nix::unistd::write(fd.get_ref(), left)?));
+            match written {
+                Ok(Ok(count)) => left = &left[count..],
+                Ok(Err(error)) => return Err(error),
+                Err(_would_block) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Resizes the child's terminal.
+    pub fn resize(&self, size: Size) -> io::Result<()> {
+        pty::resize(self.terminal()?.get_ref(), size)
+    }
+
+    fn terminal(&self) -> io::Result<&AsyncFd<OwnedFd>> {
+        self.terminal.as_deref().ok_or_else(|| io::Error::other("the child has no terminal"))
+    }
+}
+
+/// A stream that is drained continuously; its bounded tail can be read at any time.
+#[derive(Debug, Clone)]
+pub struct Output {
+    ring: Arc<Mutex<Ring>>,
+    position: watch::Receiver<Position>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Position {
+    written: u64,
+    ended: bool,
+}
+
+pub(crate) struct OutputWriter {
+    ring: Arc<Mutex<Ring>>,
+    position: watch::Sender<Position>,
+}
+
+impl Output {
+    pub(crate) fn new(capacity: usize) -> (OutputWriter, Output) {
+        let ring = Arc::new(Mutex::new(Ring::new(capacity)));
+        let (sender, position) = watch::channel(Position::default());
+        (OutputWriter { ring: ring.clone(), position: sender }, Output { ring, position })
+    }
+
+    /// The bytes kept, oldest first.
+    pub fn tail(&self) -> Vec<u8> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).to_vec()
+    }
+
+    /// The bytes kept, as text.
+    pub fn tail_text(&self) -> String {
+        String::from_utf8_lossy(&self.tail()).into_owned()
+    }
+
+    /// Waits for bytes past stream position `from` and returns them with the position they start
+    /// at; `None` once the stream has ended and there are none.
+    pub async fn read_from(&self, from: u64) -> Option<(u64, Vec<u8>)> {
+        let mut position = self.position.clone();
+        let _ = position.wait_for(|p| p.written > from || p.ended).await;
+        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        (ring.written() > from).then(|| ring.since(from))
+    }
+
+    /// Waits until the stream has ended.
+    pub async fn ended(&self) {
+        let _ = self.position.clone().wait_for(|p| p.ended).await;
+    }
+}
+
+impl OutputWriter {
+    /// Reads the descriptor to its end. A terminal whose other end is closed reads as EIO.
+    pub(crate) async fn drain(self, source: &AsyncFd<OwnedFd>) {
+        let mut buffer = vec![0u8; 16 << 10];
+        loop {
+            let Ok(mut ready) = source.readable().await else { break };
+            let read = ready.try_io(|fd| Ok(nix::unistd::read(fd.get_ref(), &mut buffer)?));
+            match read {
+                Ok(Ok(0)) => break,
+                Ok(Ok(count)) => self.push(&buffer[..count]),
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(_)) => break,
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.push(bytes);
+        let written = ring.written();
+        drop(ring);
+        self.position.send_modify(|position| position.written = written);
+    }
+}
+
+impl Drop for OutputWriter {
+    fn drop(&mut self) {
+        self.position.send_modify(|position| position.ended = true);
+    }
+}

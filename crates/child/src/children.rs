@@ -1,0 +1,442 @@
+//! The owner of all children: one thread with a small runtime of its own, so that no child depends
+//! on the life of the caller's runtime.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::child::{Child, Exit, Output, State};
+use crate::pty;
+use crate::spec::{ChildSpec, Stdin, Streams};
+use crate::sweep;
+use crate::tree;
+use crate::wire::{Launch, Note, Order, has_nul};
+use crate::{RUN_MARKER, shim};
+
+/// What is kept of a terminal's output.
+const TERMINAL_RING: usize = 256 << 10;
+/// What is kept of standard error.
+const STDERR_TAIL: usize = 16 << 10;
+/// A shim that has not answered by then never will.
+const START_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How to run children.
+#[derive(Debug, Clone)]
+pub struct ChildrenOptions {
+    /// The executable that becomes the shim when started with [`shim::ARGUMENT`].
+    pub shim: PathBuf,
+    /// The folder that records the live processes of this run for the next run's sweep.
+    pub records: PathBuf,
+    /// This run's marker; see [`sweep::Marker`].
+    pub marker: sweep::Marker,
+    /// The umask agents get; Hob's own is stricter.
+    pub umask: u32,
+}
+
+/// Why a child did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The program is not installed, or not on the agent's `PATH`.
+    #[error("the program `{0}` was not found")]
+    NotFound(String),
+    /// The program is there but cannot be run.
+    #[error("the program `{program}` cannot be run: {error}")]
+    NotRunnable { program: String, error: io::Error },
+    /// The working folder is missing or not a folder.
+    #[error("the working folder {0} does not exist")]
+    Folder(PathBuf),
+    /// The specification holds a NUL byte or too many bytes for the operating system.
+    #[error("the command line or the environment is not valid: {0}")]
+    Invalid(&'static str),
+    /// The owner is closing.
+    #[error("no more children are started: the owner is closing")]
+    Closing,
+    /// Anything else the operating system said.
+    #[error("the child could not be started: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The owner of all children of a process. Cloning shares it; when the last clone is dropped, or
+/// [`Children::close`] is called, every tree is ended and reaped.
+#[derive(Debug, Clone)]
+pub struct Children {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    live: watch::Receiver<usize>,
+}
+
+struct Request {
+    spec: ChildSpec,
+    reply: oneshot::Sender<Result<Started, SpawnError>>,
+}
+
+/// A child with the descriptors its caller will register with its own runtime.
+struct Started {
+    child: Child,
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+}
+
+impl Children {
+    /// Starts the owning thread.
+    pub fn new(options: ChildrenOptions) -> io::Result<Children> {
+        fs::create_dir_all(&options.records)?;
+        let (requests, received) = mpsc::unbounded_channel();
+        let (count, live) = watch::channel(0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new()
+            .name("hob-children".into())
+            .spawn(move || runtime.block_on(keep(options, received, count)))?;
+        Ok(Children {
+            inner: Arc::new(Inner {
+                requests: Mutex::new(Some(requests)),
+                thread: Mutex::new(Some(thread)),
+                live,
+            }),
+        })
+    }
+
+    /// Starts a child. Returns once its program runs, or with the reason why it does not.
+    pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
+        let (reply, answer) = oneshot::channel();
+        let requests = self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        requests
+            .and_then(|requests| requests.send(Request { spec, reply }).ok())
+            .ok_or(SpawnError::Closing)?;
+        let started = answer.await.map_err(|_| SpawnError::Closing)??;
+        let mut child = started.child;
+        child.stdin = started.stdin.map(pipe::Sender::from_owned_fd).transpose()?;
+        child.stdout = started.stdout.map(pipe::Receiver::from_owned_fd).transpose()?;
+        Ok(child)
+    }
+
+    /// How many trees are alive, those that are just being ended included.
+    pub fn live(&self) -> usize {
+        *self.inner.live.borrow()
+    }
+
+    /// Ends every tree and returns once all are gone. Later spawns are refused.
+    pub async fn close(&self) {
+        self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut live = self.inner.live.clone();
+        // The sender is dropped when the thread has seen everything end.
+        while live.changed().await.is_ok() {}
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.requests.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A few hundred milliseconds at most: the trees are ended by TERM, then KILL.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's main loop: starts what is asked for, and at the end waits until all is gone.
+async fn keep(
+    options: ChildrenOptions,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    count: watch::Sender<usize>,
+) {
+    let options = Arc::new(options);
+    let numbers = AtomicU64::new(1);
+    let closing = CancellationToken::new();
+    let mut keepers = JoinSet::new();
+    loop {
+        tokio::select! {
+            request = requests.recv() => {
+                let Some(Request { spec, reply }) = request else { break };
+                let number = numbers.fetch_add(1, Ordering::Relaxed);
+                let (options, closing) = (options.clone(), closing.clone());
+                count.send_modify(|count| *count += 1);
+                keepers.spawn(keep_one(options, spec, number, reply, closing));
+            }
+            Some(_) = keepers.join_next() => count.send_modify(|count| *count -= 1),
+        }
+    }
+    closing.cancel();
+    while keepers.join_next().await.is_some() {
+        count.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Looks after one child from its start to the moment its shim is reaped.
+async fn keep_one(
+    options: Arc<ChildrenOptions>,
+    spec: ChildSpec,
+    number: u64,
+    reply: oneshot::Sender<Result<Started, SpawnError>>,
+    closing: CancellationToken,
+) {
+    let marker = options.marker.of_child(number);
+    let mut shim = match start_shim(&options, &spec, &marker) {
+        Ok(shim) => shim,
+        Err(error) => {
+            let _ = reply.send(Err(error));
+            return;
+        }
+    };
+    let record = Record::write(&options.records, shim.process.id() as i32, &marker);
+    let (reading, mut writing) = tokio::io::split(shim.control);
+    let mut notes = BufReader::new(reading).lines();
+    let first = tokio::time::timeout(START_DEADLINE, notes.next_line()).await;
+    let first = first.ok().and_then(Result::ok).flatten().and_then(|line| Note::decode(&line));
+    let mut exit = None;
+    match first {
+        Some(Note::Started { pid, start }) => {
+            record.add(pid, start);
+            let (state_sender, state) = watch::channel(State::Running);
+            let (orders, mut received) = mpsc::unbounded_channel::<Order>();
+            let (sink, output) = Output::new(shim.ring);
+            let mut child = Child::new(pid, output, state, orders);
+            child.terminal = shim.is_terminal.then(|| shim.drained.clone());
+            let started = Started { child, stdin: shim.stdin.take(), stdout: shim.stdout.take() };
+            // A caller that went away meanwhile drops the child, which ends the tree.
+            let _ = reply.send(Ok(started));
+
+            let drained = shim.drained;
+            let mut draining = JoinSet::new();
+            draining.spawn(async move { sink.drain(&drained).await });
+            let mut control_open = true;
+            loop {
+                tokio::select! {
+                    line = notes.next_line() => match line.ok().flatten() {
+                        Some(line) => if let Some(Note::Exited { status }) = Note::decode(&line) {
+                            let how = Exit::from_wait_status(status);
+                            exit = Some(how);
+                            state_sender.send_replace(State::Exited(how));
+                        },
+                        None => break,
+                    },
+                    order = received.recv(), if control_open => match order {
+                        Some(order) => {
+                            let _ = writing.write_all(order.encode().as_bytes()).await;
+                        }
+                        None => {
+                            control_open = false;
+                            let _ = writing.shutdown().await;
+                        }
+                    },
+                    () = closing.cancelled(), if control_open => {
+                        control_open = false;
+                        let _ = writing.shutdown().await;
+                    }
+                }
+            }
+            reap(&mut shim.process).await;
+            if exit.is_none() {
+                // The shim was killed from outside: what it kept together has no keeper now.
+                sweep::end_marked(&marker).await;
+            }
+            record.remove();
+            // What the tree wrote before it ended is in the ring before anyone hears of its end.
+            let _ = tokio::time::timeout(Duration::from_secs(1), draining.join_next()).await;
+            state_sender.send_replace(State::Gone(exit.unwrap_or(Exit::Unknown)));
+        }
+        other => {
+            drop((notes, writing));
+            reap(&mut shim.process).await;
+            record.remove();
+            let errno = match other {
+                Some(Note::Failed { errno }) => io::Error::from_raw_os_error(errno),
+                _ => io::Error::other("the shim did not answer"),
+            };
+            let _ = reply.send(Err(spawn_error(&spec, errno)));
+        }
+    }
+}
+
+fn spawn_error(spec: &ChildSpec, error: io::Error) -> SpawnError {
+    let program = spec.program.to_string_lossy().into_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound if !spec.cwd.is_dir() => SpawnError::Folder(spec.cwd.clone()),
+        io::ErrorKind::NotFound => SpawnError::NotFound(program),
+        io::ErrorKind::ArgumentListTooLong => SpawnError::Invalid("it is too long"),
+        _ => SpawnError::NotRunnable { program, error },
+    }
+}
+
+struct Shim {
+    process: std::process::Child,
+    control: tokio::net::UnixStream,
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    /// What this thread drains: the terminal, or standard error.
+    drained: Arc<AsyncFd<OwnedFd>>,
+    is_terminal: bool,
+    ring: usize,
+}
+
+/// Starts the shim with the control socket as its standard input and hands it the launch message.
+/// All other descriptors travel over that socket, so nothing can leak into another child.
+fn start_shim(
+    options: &ChildrenOptions,
+    spec: &ChildSpec,
+    marker: &str,
+) -> Result<Shim, SpawnError> {
+    if !spec.cwd.is_dir() {
+        return Err(SpawnError::Folder(spec.cwd.clone()));
+    }
+    let texts = spec.args.iter().chain([&spec.program]);
+    if texts.chain(spec.env.iter().flat_map(|(n, v)| [n, v])).any(|text| has_nul(text)) {
+        return Err(SpawnError::Invalid("it holds a NUL byte"));
+    }
+    let mut env = spec.env.clone();
+    env.retain(|(name, _)| name != RUN_MARKER);
+    env.push((RUN_MARKER.into(), marker.into()));
+    let launch = Launch {
+        terminal: matches!(spec.streams, Streams::Terminal { .. }),
+        umask: options.umask,
+        cwd: spec.cwd.clone().into_os_string(),
+        program: spec.program.clone(),
+        args: spec.args.clone(),
+        env,
+    };
+
+    let (mut stdin, mut stdout) = (None, None);
+    let (theirs, drained, ring) = match spec.streams {
+        Streams::Terminal { size } => {
+            let (ours, theirs) = pty::open(size)?;
+            (vec![theirs], ours, TERMINAL_RING)
+        }
+        Streams::Pipes { stdin: kind } => {
+            let input = match kind {
+                Stdin::Null => OpenOptions::new().read(true).open("/dev/null")?.into(),
+                Stdin::Pipe => {
+                    let (reading, writing) =
+                        nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io_error)?;
+                    nonblocking(&writing)?;
+                    stdin = Some(writing);
+                    reading
+                }
+            };
+            let (out_reading, out_writing) =
+                nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io_error)?;
+            let (err_reading, err_writing) =
+                nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io_error)?;
+            nonblocking(&out_reading)?;
+            nonblocking(&err_reading)?;
+            stdout = Some(out_reading);
+            (vec![input, out_writing, err_writing], err_reading, STDERR_TAIL)
+        }
+    };
+
+    let (ours, control) = UnixStream::pair()?;
+    let mut command = Command::new(&options.shim);
+    command.arg(shim::ARGUMENT).env_clear().current_dir("/");
+    command.stdin(OwnedFd::from(control)).stdout(Stdio::null()).stderr(Stdio::null());
+    #[allow(clippy::disallowed_methods, reason = "this is the one place that starts a shim")]
+    let process = command.spawn()?;
+    drop(command);
+
+    let message = launch.encode();
+    let fds: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&fds)];
+    let sent = sendmsg::<()>(
+        ours.as_raw_fd(),
+        &[IoSlice::new(&message)],
+        &rights,
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )
+    .map_err(io_error)
+    .and_then(|sent| (&ours).write_all(&message[sent..]));
+    ours.set_nonblocking(true)?;
+    if let Err(error) = sent {
+        tracing::warn!(%error, "the shim did not take its launch message");
+    }
+    Ok(Shim {
+        process,
+        control: tokio::net::UnixStream::from_std(ours)?,
+        stdin,
+        stdout,
+        drained: Arc::new(watched(drained)?),
+        is_terminal: launch.terminal,
+        ring,
+    })
+}
+
+/// Waits for the shim, whose control socket has already closed: it is gone or about to be.
+async fn reap(process: &mut std::process::Child) {
+    for delay_ms in [0, 1, 2, 5, 10].into_iter().chain(std::iter::repeat_n(20, 100)) {
+        tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+        if let Ok(Some(_)) | Err(_) = process.try_wait() {
+            return;
+        }
+    }
+    tracing::error!(pid = process.id(), "a shim closed its control socket but did not end");
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
+fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
+    nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io_error)?;
+    Ok(())
+}
+
+fn io_error(errno: nix::errno::Errno) -> io::Error {
+    errno.into()
+}
+
+/// Registers a descriptor with this thread's runtime.
+fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` owns its descriptor and returns the same one from every call, so it stays
+    // open and unchanged for as long as it is registered.
+    unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)
+}
+
+/// Takes ownership of a descriptor that was just received over a socket.
+pub(crate) fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for us and nobody else knows its number.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// The file that names a tree's first processes until the tree is gone: for the next run's sweep,
+/// should this run be killed together with the shim.
+struct Record {
+    path: PathBuf,
+}
+
+impl Record {
+    fn write(folder: &Path, shim: i32, marker: &str) -> Record {
+        let record = Record { path: folder.join(marker) };
+        record.add(shim, tree::start_time(shim).unwrap_or(0));
+        record
+    }
+
+    fn add(&self, pid: i32, start: u64) {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path);
+        if let Err(error) = file.and_then(|mut file| writeln!(file, "{pid} {start}")) {
+            tracing::warn!(%error, "a child's record could not be written");
+        }
+    }
+
+    fn remove(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

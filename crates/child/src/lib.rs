@@ -1,0 +1,36 @@
+//! Child processes that never outlive their owner.
+//!
+//! This is the only crate that starts processes. Every agent runs under a *shim*: a small
+//! single-threaded process (this same executable, entered through [`shim::run`]) that is the
+//! subreaper and waiter of the agent's whole tree. The shim ends that tree when it is told to, when
+//! the agent itself ends, and when its control socket reaches end of file. The last case covers
+//! everything that can happen to the owner: a dropped handle, a dropped runtime, a panic, `kill -9`.
+//!
+//! - [`Children`] owns all children of one Hob process and the thread that looks after them.
+//! - [`Child`] is the handle of one child; dropping it ends the whole tree.
+//! - [`sweep`] is the second line: at start it ends what an earlier run left behind.
+//!
+//! Invariant: nothing here signals a process by pid alone. Inside a tree the shim is the reaper, so
+//! a pid it sees as its descendant cannot have been reused; across runs a pid counts only together
+//! with its start time or with the run marker in its environment.
+
+mod child;
+mod children;
+mod environment;
+mod pty;
+mod ring;
+pub mod shim;
+mod spec;
+pub mod sweep;
+pub mod tree;
+mod wire;
+
+pub use child::{Child, Exit, Output, StopLadder};
+pub use children::{Children, ChildrenOptions, SpawnError};
+pub use environment::{cleaned_environment, name_matches};
+pub use pty::Size;
+pub use ring::Ring;
+pub use spec::{ChildSpec, Stdin, Streams};
+
+/// The variable that marks every process of a run; see [`sweep`].
+pub const RUN_MARKER: &str = "HOB_RUN";

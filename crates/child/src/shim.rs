@@ -1,0 +1,296 @@
+//! The shim: the single-threaded process between Hob and an agent.
+//!
+//! It leads a session of its own, is the subreaper of everything the agent starts (also of what calls
+//! `setsid` and outlives its parent), and reaps all of it. It holds no state worth keeping: when in
+//! doubt it ends the tree.
+
+use std::fs::OpenOptions;
+use std::io::{self, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::stat::{Mode, umask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, setsid};
+
+use crate::tree;
+use crate::wire::{Launch, Note, Order};
+
+/// What is left of a tree gets this long after TERM when nobody is there to say otherwise: the agent
+/// has ended by itself, or Hob is gone.
+const GRACE: Duration = Duration::from_millis(500);
+/// How often a tree that is being killed is looked at again.
+const KILL_INTERVAL: Duration = Duration::from_millis(20);
+/// A launch message longer than this is not one.
+const LAUNCH_LIMIT: usize = 64 << 20;
+
+/// Runs as the shim and never returns. The control socket is standard input.
+///
+/// Call it first thing in `main`, before any thread exists, when the process was started with
+/// [`ARGUMENT`].
+pub fn run() -> ! {
+    let code = match run_to_the_end() {
+        Ok(()) => 0,
+        Err(_) => 1,
+    };
+    std::process::exit(code)
+}
+
+/// The hidden first argument that makes an executable a shim.
+pub const ARGUMENT: &str = "__shim";
+
+fn run_to_the_end() -> io::Result<()> {
+    let control: UnixStream = io::stdin().as_fd().try_clone_to_owned()?.into();
+    // Ignored when we lead a session already.
+    let _ = setsid();
+    prctl::set_child_subreaper(true)?;
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    signals.thread_block()?;
+    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    dup2_stderr(&null)?;
+    drop(null);
+
+    let (launch, streams) = receive_launch(&control)?;
+    let agent = match start(&launch, streams) {
+        Ok(pid) => pid,
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(Errno::EINVAL as i32);
+            (&control).write_all(Note::Failed { errno }.encode().as_bytes())?;
+            return Ok(());
+        }
+    };
+    drop(launch);
+    let started =
+        Note::Started { pid: agent.as_raw(), start: tree::start_time(agent.as_raw()).unwrap_or(0) };
+    let mut keeper = Keeper { control: Some(control), agent, ending: None };
+    keeper.tell(&started);
+    keeper.run(&signals)
+}
+
+/// Reads the launch message and the descriptors that come with its first byte.
+fn receive_launch(control: &UnixStream) -> io::Result<(Launch, Vec<OwnedFd>)> {
+    let mut length = [0u8; 4];
+    let mut streams = Vec::new();
+    let mut have = 0;
+    while have < 4 {
+        let mut space = cmsg_space!([std::os::fd::RawFd; 3]);
+        let mut buffer = [IoSliceMut::new(&mut length[have..])];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = recvmsg::<()>(control.as_raw_fd(), &mut buffer, Some(&mut space), flags)?;
+        for part in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(fds) = part {
+                streams.extend(fds.into_iter().map(crate::children::own));
+            }
+        }
+        if message.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        have += message.bytes;
+    }
+    let length = u32::from_be_bytes(length) as usize;
+    if length > LAUNCH_LIMIT {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut body = vec![0; length];
+    (&*control).read_exact(&mut body)?;
+    let launch = Launch::decode(&body).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((launch, streams))
+}
+
+fn start(launch: &Launch, streams: Vec<OwnedFd>) -> io::Result<Pid> {
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.args).env_clear().current_dir(&launch.cwd);
+    command.envs(launch.env.iter().map(|(name, value)| (name, value)));
+    let mut streams = streams.into_iter();
+    let mut next = || streams.next().ok_or(io::Error::from(io::ErrorKind::InvalidData));
+    let input = next()?;
+    let (output, error) =
+        if launch.terminal { (input.try_clone()?, input.try_clone()?) } else { (next()?, next()?) };
+    command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(error));
+
+    let terminal = launch.terminal;
+    let mode = Mode::from_bits_truncate(launch.umask);
+    let shim = getpid();
+    // SAFETY: between fork and exec the closure makes only async-signal-safe system calls (setsid,
+    // ioctl, prctl, getppid, umask) on values copied before the fork, and allocates nothing.
+    unsafe {
+        command.pre_exec(move || {
+            setsid()?;
+            if terminal {
+                set_controlling_terminal(0, 0)?;
+            }
+            // This parent is single-threaded, so the signal means the shim itself has died.
+            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            if getppid() != shim {
+                return Err(Errno::ESRCH.into());
+            }
+            umask(mode);
+            Ok(())
+        });
+    }
+    // Never waited for through this handle: the shim waits for every child there is.
+    #[allow(clippy::disallowed_methods, reason = "this is the one place that starts a program")]
+    let child = command.spawn()?;
+    Ok(Pid::from_raw(child.id() as i32))
+}
+
+nix::ioctl_write_int_bad!(set_controlling_terminal, nix::libc::TIOCSCTTY);
+
+struct Keeper {
+    /// `None` once Hob is gone.
+    control: Option<UnixStream>,
+    agent: Pid,
+    /// Set once the tree is being ended: when to kill, and again after every interval.
+    ending: Option<Instant>,
+}
+
+impl Keeper {
+    fn run(&mut self, signals: &SignalFd) -> io::Result<()> {
+        let mut orders = Vec::new();
+        loop {
+            let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            if let Some(control) = &self.control {
+                watched.push(PollFd::new(control.as_fd(), PollFlags::POLLIN));
+            }
+            match poll(&mut watched, self.timeout()) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let readable = |fd: Option<&PollFd>| {
+                fd.and_then(PollFd::revents).is_some_and(|events| !events.is_empty())
+            };
+            let (signalled, ordered) = (readable(watched.first()), readable(watched.get(1)));
+            drop(watched);
+            if signalled {
+                while let Ok(Some(signal)) = signals.read_signal() {
+                    if signal.ssi_signo != Signal::SIGCHLD as u32 {
+                        self.end(GRACE);
+                    }
+                }
+                if self.reap() == Tree::Gone {
+                    return Ok(());
+                }
+            }
+            if ordered {
+                self.listen(&mut orders);
+            }
+            if self.ending.is_some_and(|at| at <= Instant::now()) {
+                signal_tree(Signal::SIGKILL);
+                self.ending = Some(Instant::now() + KILL_INTERVAL);
+                if self.reap() == Tree::Gone {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn timeout(&self) -> PollTimeout {
+        let Some(at) = self.ending else { return PollTimeout::NONE };
+        let left = at.saturating_duration_since(Instant::now()).as_millis() as u64 + 1;
+        PollTimeout::try_from(left.min(60_000) as i32).unwrap_or(PollTimeout::MAX)
+    }
+
+    /// Waits for everything that has ended, the agent or an orphan of its tree.
+    fn reap(&mut self) -> Tree {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => self.ended(pid, code << 8),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => self.ended(pid, signal as i32),
+                Ok(WaitStatus::StillAlive) => return Tree::Alive,
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return Tree::Gone,
+            }
+        }
+    }
+
+    fn ended(&mut self, pid: Pid, status: i32) {
+        if pid == self.agent {
+            self.tell(&Note::Exited { status });
+            self.end(GRACE);
+        }
+    }
+
+    fn listen(&mut self, pending: &mut Vec<u8>) {
+        let Some(control) = &mut self.control else { return };
+        let mut chunk = [0u8; 256];
+        match control.read(&mut chunk) {
+            Ok(0) => {
+                self.control = None;
+                self.end(GRACE);
+            }
+            Ok(count) => pending.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                self.control = None;
+                self.end(GRACE);
+            }
+        }
+        while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = pending.drain(..=end).collect();
+            match Order::decode(&String::from_utf8_lossy(&line)) {
+                Some(Order::Signal(number)) => {
+                    if let Ok(signal) = Signal::try_from(number) {
+                        let _ = kill(self.agent, signal);
+                    }
+                }
+                Some(Order::End { grace_ms }) => self.end(Duration::from_millis(grace_ms)),
+                None => {}
+            }
+        }
+    }
+
+    /// TERM now, KILL after the grace. Said again, it can only bring the end nearer.
+    fn end(&mut self, grace: Duration) {
+        let at = Instant::now() + grace;
+        match self.ending {
+            None => {
+                if !grace.is_zero() {
+                    signal_tree(Signal::SIGTERM);
+                    // A stopped process would not see TERM.
+                    signal_tree(Signal::SIGCONT);
+                }
+                self.ending = Some(at);
+            }
+            Some(earlier) => self.ending = Some(earlier.min(at)),
+        }
+    }
+
+    fn tell(&mut self, note: &Note) {
+        if let Some(control) = &mut self.control {
+            // Hob being gone shows as end of file soon enough.
+            let _ = control.write_all(note.encode().as_bytes());
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Tree {
+    Alive,
+    Gone,
+}
+
+/// Signals every live descendant. Their pids can't be reused meanwhile: only the shim or a process of
+/// the tree reaps them, and a process that appears later is met at the next look.
+fn signal_tree(signal: Signal) {
+    for process in tree::descendants(getpid().as_raw()) {
+        if !process.zombie {
+            let _ = kill(Pid::from_raw(process.pid), signal);
+        }
+    }
+}

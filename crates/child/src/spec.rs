@@ -1,0 +1,34 @@
+//! What to start: a program with its folder, its environment and its streams.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::pty::Size;
+
+/// A program to start. The environment is exactly `env`: nothing is inherited.
+#[derive(Debug, Clone)]
+pub struct ChildSpec {
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
+    pub streams: Streams,
+}
+
+/// How the child's three streams are connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// Pipes. Standard output is the caller's to read; of standard error a bounded tail is kept.
+    Pipes { stdin: Stdin },
+    /// A pseudo-terminal as the controlling terminal, drained continuously into a bounded ring.
+    Terminal { size: Size },
+}
+
+/// Standard input of a child on pipes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdin {
+    /// `/dev/null`: the child reads end of file at once.
+    Null,
+    /// A pipe whose other end is in [`crate::Child::stdin`].
+    Pipe,
+}

@@ -1,0 +1,191 @@
+//! The control protocol between Hob and a shim.
+//!
+//! Hob sends one launch message (length-prefixed byte strings, with the child's descriptors as
+//! ancillary data on its first byte) and then one-line orders. The shim answers with one-line notes.
+//! End of file from Hob means "end the tree"; end of file from the shim means "the tree is gone".
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// What the shim is to start. Descriptors travel beside it: three for pipes, one for a terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Launch {
+    pub terminal: bool,
+    pub umask: u32,
+    pub cwd: OsString,
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl Launch {
+    /// The message: its length in four bytes, then the fields, each with its own length.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let mut put = |bytes: &[u8]| {
+            body.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+            body.extend_from_slice(bytes);
+        };
+        put(if self.terminal { b"t" } else { b"p" });
+        put(self.umask.to_string().as_bytes());
+        put(self.cwd.as_bytes());
+        put(self.program.as_bytes());
+        put(self.args.len().to_string().as_bytes());
+        for arg in &self.args {
+            put(arg.as_bytes());
+        }
+        for (name, value) in &self.env {
+            put(name.as_bytes());
+            put(value.as_bytes());
+        }
+        let mut message = (body.len() as u32).to_be_bytes().to_vec();
+        message.extend_from_slice(&body);
+        message
+    }
+
+    /// Reads a message's body. `None` for anything [`Launch::encode`] does not write.
+    pub fn decode(body: &[u8]) -> Option<Launch> {
+        let mut fields = Vec::new();
+        let mut rest = body;
+        while !rest.is_empty() {
+            let (length, tail) = rest.split_at_checked(4)?;
+            let length = u32::from_be_bytes(length.try_into().ok()?) as usize;
+            let (field, tail) = tail.split_at_checked(length)?;
+            fields.push(field);
+            rest = tail;
+        }
+        let mut fields = fields.into_iter();
+        let text = |bytes| std::str::from_utf8(bytes).ok();
+        let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let terminal = match fields.next()? {
+            b"t" => true,
+            b"p" => false,
+            _ => return None,
+        };
+        let umask = text(fields.next()?)?.parse().ok()?;
+        let cwd = os(fields.next()?);
+        let program = os(fields.next()?);
+        let count: usize = text(fields.next()?)?.parse().ok()?;
+        if count > fields.len() {
+            return None;
+        }
+        let args = fields.by_ref().take(count).map(os).collect();
+        let mut env = Vec::new();
+        while let Some(name) = fields.next() {
+            env.push((os(name), os(fields.next()?)));
+        }
+        Some(Launch { terminal, umask, cwd, program, args, env })
+    }
+}
+
+/// An order from Hob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Send this signal to the agent itself.
+    Signal(i32),
+    /// TERM to the whole tree, KILL to what is left after so many milliseconds.
+    End { grace_ms: u64 },
+}
+
+impl Order {
+    pub fn encode(self) -> String {
+        match self {
+            Order::Signal(number) => format!("signal {number}\n"),
+            Order::End { grace_ms } => format!("end {grace_ms}\n"),
+        }
+    }
+
+    pub fn decode(line: &str) -> Option<Order> {
+        let (word, number) = line.trim_end().split_once(' ')?;
+        match word {
+            "signal" => Some(Order::Signal(number.parse().ok()?)),
+            "end" => Some(Order::End { grace_ms: number.parse().ok()? }),
+            _ => None,
+        }
+    }
+}
+
+/// A note from the shim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// The agent runs under this pid since this time.
+    Started { pid: i32, start: u64 },
+    /// The agent could not be started; an operating system error number.
+    Failed { errno: i32 },
+    /// The agent itself ended with this raw wait status. Its descendants are being ended.
+    Exited { status: i32 },
+}
+
+impl Note {
+    pub fn encode(&self) -> String {
+        match self {
+            Note::Started { pid, start } => format!("started {pid} {start}\n"),
+            Note::Failed { errno } => format!("failed {errno}\n"),
+            Note::Exited { status } => format!("exited {status}\n"),
+        }
+    }
+
+    pub fn decode(line: &str) -> Option<Note> {
+        let mut words = line.split_ascii_whitespace();
+        match words.next()? {
+            "started" => {
+                let pid = words.next()?.parse().ok()?;
+                Some(Note::Started { pid, start: words.next()?.parse().ok()? })
+            }
+            "failed" => Some(Note::Failed { errno: words.next()?.parse().ok()? }),
+            "exited" => Some(Note::Exited { status: words.next()?.parse().ok()? }),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the operating system would refuse this as an argument or a variable.
+pub(crate) fn has_nul(text: &OsStr) -> bool {
+    text.as_bytes().contains(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn os() -> impl Strategy<Value = OsString> {
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(OsString::from_vec)
+    }
+
+    proptest! {
+        #[test]
+        fn a_launch_survives_the_wire(
+            terminal: bool, umask in 0u32..0o777, cwd in os(), program in os(),
+            args in prop::collection::vec(os(), 0..6),
+            env in prop::collection::vec((os(), os()), 0..6),
+        ) {
+            let launch = Launch { terminal, umask, cwd, program, args, env };
+            let message = launch.encode();
+            prop_assert_eq!(u32::from_be_bytes(message[..4].try_into().unwrap()) as usize, message.len() - 4);
+            prop_assert_eq!(Launch::decode(&message[4..]), Some(launch));
+        }
+
+        #[test]
+        fn garbage_is_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Launch::decode(&bytes);
+            let text = String::from_utf8_lossy(&bytes);
+            let _ = (Order::decode(&text), Note::decode(&text));
+        }
+    }
+
+    #[test]
+    fn orders_and_notes_survive_the_wire() {
+        for order in [Order::Signal(15), Order::End { grace_ms: 500 }] {
+            assert_eq!(Order::decode(&order.encode()), Some(order));
+        }
+        let notes = [
+            Note::Started { pid: 7, start: 99 },
+            Note::Failed { errno: 2 },
+            Note::Exited { status: 9 },
+        ];
+        for note in notes {
+            assert_eq!(Note::decode(&note.encode()), Some(note));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Apps: who may call Hob. An app is known by its token; only the token's hash is kept.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::secret::{hex, unhex};
+
+/// An app's name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`, beginning with a letter or digit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct AppName(String);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a name has 1 to 64 characters of A-Z a-z 0-9 . _ - and begins with a letter or a digit")]
+pub struct BadName;
+
+impl AppName {
+    pub fn new(name: impl Into<String>) -> Result<AppName, BadName> {
+        let name = name.into();
+        if is_name(&name) { Ok(AppName(name)) } else { Err(BadName) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AppName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The shape shared by the names of apps and agents: safe in paths, URLs and log lines.
+pub(crate) fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=64).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(allowed)
+}
+
+/// An app as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct App {
+    pub name: AppName,
+    pub created_at: Timestamp,
+}
+
+/// A bearer token in clear. It exists while it is shown once and while a request is checked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// A new token from 32 random bytes.
+    pub fn from_random(bytes: [u8; 32]) -> Token {
+        Token(format!("hob_{}", hex(&bytes)))
+    }
+
+    /// A token as a caller presents it, or as the owner configured it.
+    pub fn presented(text: impl Into<String>) -> Token {
+        Token(text.into())
+    }
+
+    /// The token itself: to show it once, to write the admin's file.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(Sha256::digest(self.0.as_bytes()).into())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// The SHA-256 of a token. Tokens are random, so a fast hash is enough. Comparison takes the same
+/// time wherever two hashes differ.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    pub fn to_hex(self) -> String {
+        hex(&self.0)
+    }
+
+    pub fn from_hex(text: &str) -> Option<TokenHash> {
+        Some(TokenHash(unhex(text)?.try_into().ok()?))
+    }
+}
+
+impl PartialEq for TokenHash {
+    fn eq(&self, other: &TokenHash) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for TokenHash {}
+
+/// Why the store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The name is taken. Nothing was changed.
+    #[error("{0} exists already")]
+    Exists(String),
+    /// The store can't be used: locked for too long, disk full, wrong key, damaged.
+    #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+/// Storage of apps.
+///
+/// Contract: a call that returned `Ok` is durable. Calls from several processes on one store may
+/// interleave; each is atomic.
+#[async_trait]
+pub trait AppStore: Send + Sync {
+    /// Adds an app. [`StoreError::Exists`] when the name is taken.
+    async fn create_app(&self, app: &App, token: TokenHash) -> Result<(), StoreError>;
+
+    /// All apps by name.
+    async fn list_apps(&self) -> Result<Vec<App>, StoreError>;
+
+    /// Removes an app; its token is worthless at once. `false` when there is none of that name.
+    async fn remove_app(&self, name: &AppName) -> Result<bool, StoreError>;
+
+    /// The app a token belongs to.
+    async fn app_by_token(&self, token: TokenHash) -> Result<Option<App>, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for good in ["a", "my-app", "A.b_c-9", &"x".repeat(64)] {
+            assert!(AppName::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "-x", "a/b", "a b", "ä", "a\n", &"x".repeat(65)] {
+            assert!(AppName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_long_random_and_never_printed() {
+        let token = Token::from_random([0xab; 32]);
+        assert_eq!(token.expose().len(), 4 + 64);
+        assert_eq!(format!("{token:?}"), "Token(..)");
+        assert_eq!(token.hash(), Token::presented(token.expose()).hash());
+        assert!(token.hash() != Token::from_random([0xac; 32]).hash());
+        assert_eq!(TokenHash::from_hex(&token.hash().to_hex()), Some(token.hash()));
+    }
+}

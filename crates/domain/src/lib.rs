@@ -1,0 +1,16 @@
+//! The words Hob is written in: apps and their tokens, agents as data, runs and how they end.
+//!
+//! Pure: no input or output, no async runtime, no clock. Times and random bytes are arguments.
+//! Storage ports stand beside the types they carry.
+
+pub mod agent;
+pub mod app;
+pub mod json_reply;
+pub mod run;
+pub mod secret;
+
+pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
+pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};
+pub use jiff::Timestamp;
+pub use run::{RunError, RunReply, RunRequest};
+pub use secret::DataKey;

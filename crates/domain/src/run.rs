@@ -1,0 +1,49 @@
+//! One-shot runs: a prompt in, a reply out.
+
+use std::time::Duration;
+
+/// A one-shot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRequest {
+    pub prompt: String,
+    pub model: Option<String>,
+    pub system: Option<String>,
+    pub timeout: Duration,
+}
+
+/// What an agent answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunReply {
+    /// The reply, verbatim.
+    pub text: String,
+    pub stop_reason: String,
+}
+
+/// Why a run gave no answer. The variants are what the caller can do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The agent is not installed; the text says what to install.
+    #[error("{0}")]
+    NotInstalled(String),
+    /// Hob cannot drive this agent this way.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The agent ran and failed.
+    #[error("{message}")]
+    AgentFailed { message: String, stderr: String, stop_reason: String },
+    /// It took longer than it was given. Its processes are gone.
+    #[error("the agent did not answer within {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// As many sessions and runs are live as may be.
+    #[error("{live} sessions and runs are live, which is the limit (sessions.max_live)")]
+    PoolFull { live: usize },
+    /// Hob is stopping.
+    #[error("hob is stopping and takes no new work")]
+    Stopping,
+    /// The caller went away, so nobody waits for the answer.
+    #[error("the run was cancelled")]
+    Cancelled,
+    /// Something on our side: the disk, the process table.
+    #[error("{0}")]
+    Internal(String),
+}

@@ -1,0 +1,126 @@
+//! `/admin/apps`: who may call, and with which token.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Json;
+use hob_domain::{App, AppName, Timestamp, Token};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::auth::Admin;
+use crate::body::JsonBody;
+use crate::error::{ApiError, ErrorBody};
+use crate::state::Gateway;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"app": "my-app"}))]
+pub(crate) struct CreateApp {
+    /// 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    app: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "app": "my-app", "token": "hob_…"}))]
+pub(crate) struct CreatedApp {
+    ok: bool,
+    app: String,
+    /// Shown this once; only its hash is kept.
+    token: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AppList {
+    ok: bool,
+    count: usize,
+    apps: Vec<AppEntry>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AppEntry {
+    app: String,
+    /// RFC 3339, UTC.
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Done {
+    ok: bool,
+}
+
+/// Makes an app and its token.
+#[utoipa::path(post, path = "/admin/apps", tag = "admin", operation_id = "create_app", request_body = CreateApp,
+    security(("token" = [])), responses(
+    (status = 200, description = "Made. The token is shown this once.", body = CreatedApp),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 409, description = "There is an app of that name.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    JsonBody(body): JsonBody<CreateApp>,
+) -> Result<Json<CreatedApp>, ApiError> {
+    let name = app_name(&body.app)?;
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|error| ApiError::Internal(error.to_string()))?;
+    let token = Token::from_random(random);
+    let app = App { name, created_at: Timestamp::now() };
+    gateway.apps.create_app(&app, token.hash()).await?;
+    tracing::info!(app = %app.name, "an app was made");
+    let token = token.expose().to_owned();
+    Ok(Json(CreatedApp { ok: true, app: app.name.to_string(), token }))
+}
+
+/// All apps.
+#[utoipa::path(get, path = "/admin/apps", tag = "admin", operation_id = "list_apps", security(("token" = [])), responses(
+    (status = 200, description = "All apps by name.", body = AppList),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+) -> Result<Json<AppList>, ApiError> {
+    let apps: Vec<AppEntry> = gateway
+        .apps
+        .list_apps()
+        .await?
+        .into_iter()
+        .map(|app| AppEntry { app: app.name.to_string(), created_at: app.created_at.to_string() })
+        .collect();
+    Ok(Json(AppList { ok: true, count: apps.len(), apps }))
+}
+
+/// Removes an app. Its token is worthless at once.
+#[utoipa::path(delete, path = "/admin/apps/{app}", tag = "admin", operation_id = "remove_app", security(("token" = [])),
+    params(("app" = String, Path, description = "The app's name.",
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), responses(
+    (status = 200, description = "Removed.", body = Done),
+    (status = 400, description = "That is not a name.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 404, description = "There is no such app.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn remove(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    Path(name): Path<String>,
+) -> Result<Json<Done>, ApiError> {
+    let name = app_name(&name)?;
+    if !gateway.apps.remove_app(&name).await? {
+        return Err(ApiError::NotFound(format!("there is no app named {name}")));
+    }
+    tracing::info!(app = %name, "an app was removed");
+    Ok(Json(Done { ok: true }))
+}
+
+fn app_name(text: &str) -> Result<AppName, ApiError> {
+    AppName::new(text).map_err(|error| ApiError::bad_request(format!("app: {error}")))
+}

@@ -1,0 +1,79 @@
+//! Who is calling.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use hob_domain::{App, Token};
+
+use crate::error::ApiError;
+use crate::state::Gateway;
+
+/// The app whose token came with the request.
+pub(crate) struct Caller(pub App);
+
+impl FromRequestParts<Arc<Gateway>> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Caller, ApiError> {
+        let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
+        let app = gateway.apps.app_by_token(token.hash()).await?;
+        app.map(Caller).ok_or(ApiError::Unauthorized)
+    }
+}
+
+/// Proof that the admin token came with the request.
+pub(crate) struct Admin;
+
+impl FromRequestParts<Arc<Gateway>> for Admin {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Admin, ApiError> {
+        let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
+        if token.hash() == gateway.admin { Ok(Admin) } else { Err(ApiError::Unauthorized) }
+    }
+}
+
+/// The token of `Authorization: Bearer …` or, without that header, of `x-api-key`.
+fn presented_token(headers: &HeaderMap) -> Option<Token> {
+    let text = match headers.get("authorization") {
+        Some(value) => {
+            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())?
+        }
+        None => headers.get("x-api-key")?.to_str().ok()?.trim(),
+    };
+    (!text.is_empty()).then(|| Token::presented(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(headers: &[(&'static str, &str)], expect: Option<&str>) {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        assert_eq!(presented_token(&map).as_ref().map(Token::expose), expect, "{headers:?}");
+    }
+
+    #[test]
+    fn tokens_in_headers() {
+        check(&[("authorization", "Bearer abc")], Some("abc"));
+        check(&[("authorization", "bearer  abc ")], Some("abc"));
+        check(&[("x-api-key", "abc")], Some("abc"));
+        check(&[("authorization", "Bearer abc"), ("x-api-key", "other")], Some("abc"));
+        check(&[("authorization", "Basic abc"), ("x-api-key", "abc")], None);
+        check(&[("authorization", "Bearer ")], None);
+        check(&[("authorization", "abc")], None);
+        check(&[], None);
+    }
+}

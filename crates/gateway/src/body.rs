@@ -1,0 +1,115 @@
+//! Reading a JSON body strictly: bounded in size and time, unknown fields and wrong types refused
+//! with the field's name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+use crate::state::Gateway;
+
+/// A body that has not arrived by then is not coming.
+const ARRIVAL: Duration = Duration::from_secs(30);
+/// How much of a body that is too large is read and thrown away, so that a client that writes before
+/// it reads gets to see the answer.
+const DISCARDED: usize = 64 << 20;
+
+/// A request body of type `T`, whatever its content type says.
+pub(crate) struct JsonBody<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(
+        request: Request,
+        gateway: &Arc<Gateway>,
+    ) -> Result<JsonBody<T>, ApiError> {
+        let limit = gateway.limits.max_body_bytes;
+        let reading = read(request.into_body(), limit);
+        let bytes =
+            tokio::time::timeout(ARRIVAL, reading).await.map_err(|_| ApiError::SlowBody)??;
+        parse(&bytes).map(JsonBody)
+    }
+}
+
+async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
+    let mut bytes = Vec::new();
+    let mut seen = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::bad_request("the body broke off"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen += data.len();
+        if seen <= limit {
+            bytes.extend_from_slice(&data);
+        } else if seen > limit.saturating_add(DISCARDED) {
+            break;
+        }
+    }
+    if seen > limit { Err(ApiError::TooLarge { limit }) } else { Ok(bytes) }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        match (inner.classify(), path.as_str()) {
+            (serde_json::error::Category::Data, ".") => ApiError::bad_request(inner.to_string()),
+            (serde_json::error::Category::Data, path) => {
+                ApiError::bad_request(format!("{path}: {inner}"))
+            }
+            _ => ApiError::BadRequest {
+                code: "bad_json",
+                message: format!("the body is not valid JSON: {inner}"),
+            },
+        }
+    })?;
+    deserializer.end().map_err(|error| ApiError::BadRequest {
+        code: "bad_json",
+        message: format!("the body is not valid JSON: {error}"),
+    })?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Example {
+        #[allow(dead_code)]
+        name: String,
+        #[allow(dead_code)]
+        sizes: Option<Vec<u8>>,
+    }
+
+    fn check(body: &str, expect_code: &str, expect_text: &str) {
+        match parse::<Example>(body.as_bytes()) {
+            Err(ApiError::BadRequest { code, message }) => {
+                assert_eq!(code, expect_code, "{body}: {message}");
+                assert!(message.contains(expect_text), "{body}: {message}");
+            }
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn errors_name_the_field() {
+        check(r#"{"name":1}"#, "bad_request", "name:");
+        check(r#"{"name":"x","sizes":[1,"y"]}"#, "bad_request", "sizes[1]:");
+        check(r#"{"name":"x","size":1}"#, "bad_request", "`size`");
+        check(r#"{}"#, "bad_request", "`name`");
+        check(r#"[]"#, "bad_request", "invalid");
+        check(r#"{"name":"#, "bad_json", "not valid JSON");
+        check(r#""#, "bad_json", "not valid JSON");
+        check(r#"{"name":"x"} tail"#, "bad_json", "not valid JSON");
+        check("{\"name\":\"\u{fffd}", "bad_json", "not valid JSON");
+        assert!(parse::<Example>(br#"{"name":"x","sizes":null}"#).is_ok());
+    }
+}

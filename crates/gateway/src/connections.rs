@@ -1,0 +1,72 @@
+//! Counting open connections, and knowing since when there has been none.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The open connections of all listeners. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Connections {
+    inner: Arc<Mutex<Count>>,
+}
+
+#[derive(Debug)]
+struct Count {
+    open: usize,
+    idle_since: Instant,
+}
+
+/// One open connection; dropping it closes the count.
+#[derive(Debug)]
+pub struct OpenConnection {
+    connections: Connections,
+}
+
+impl Connections {
+    pub fn new(now: Instant) -> Connections {
+        Connections { inner: Arc::new(Mutex::new(Count { open: 0, idle_since: now })) }
+    }
+
+    /// Counts a connection until the returned value is dropped.
+    pub fn open(&self) -> OpenConnection {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
+        OpenConnection { connections: self.clone() }
+    }
+
+    /// For how long there has been no connection; zero while there is one.
+    pub fn idle_for(&self, now: Instant) -> Duration {
+        let count = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if count.open > 0 {
+            Duration::ZERO
+        } else {
+            now.saturating_duration_since(count.idle_since)
+        }
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        let mut count = self.connections.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        count.open -= 1;
+        count.idle_since = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_idle_only_between_connections() {
+        let start = Instant::now();
+        let connections = Connections::new(start);
+        let later = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(connections.idle_for(later(5)), Duration::from_secs(5));
+        let (first, second) = (connections.open(), connections.open());
+        assert_eq!(connections.idle_for(later(9)), Duration::ZERO);
+        drop(first);
+        assert_eq!(connections.idle_for(later(9)), Duration::ZERO);
+        drop(second);
+        let idle = connections.idle_for(later(9));
+        assert!(idle > Duration::from_secs(8) && idle <= Duration::from_secs(9));
+    }
+}

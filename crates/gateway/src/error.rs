@@ -1,0 +1,140 @@
+//! The one place where errors become answers.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use hob_domain::{RunError, StoreError};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Every error outside `/v1` and `/mcp`.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"ok": false, "error": "no token, or a wrong one", "code": "unauthorized"}))]
+pub(crate) struct ErrorBody {
+    /// Always `false`.
+    pub ok: bool,
+    /// What happened, in words.
+    pub error: String,
+    /// What happened, for programs.
+    pub code: &'static str,
+}
+
+/// An agent that failed: the error with what is known of the run.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"ok": false, "error": "API Error: 529 Overloaded", "code": "agent_failed",
+    "stderr": "", "duration_ms": 1834, "stop_reason": "error"}))]
+pub(crate) struct AgentErrorBody {
+    pub ok: bool,
+    pub error: String,
+    pub code: &'static str,
+    /// The last 16 KiB the agent wrote to standard error.
+    pub stderr: String,
+    pub duration_ms: u64,
+    pub stop_reason: String,
+}
+
+#[derive(Debug)]
+pub(crate) enum ApiError {
+    /// 400. The text names the field.
+    BadRequest { code: &'static str, message: String },
+    /// 401.
+    Unauthorized,
+    /// 404.
+    NotFound(String),
+    /// 405.
+    MethodNotAllowed,
+    /// 408. The body did not arrive.
+    SlowBody,
+    /// 409.
+    Conflict(String),
+    /// 413.
+    TooLarge { limit: usize },
+    /// 500. The inside is logged, never sent.
+    Internal(String),
+    /// A run that gave no answer, with its duration in milliseconds.
+    Run(RunError, u64),
+}
+
+impl ApiError {
+    pub fn bad_request(message: impl Into<String>) -> ApiError {
+        ApiError::BadRequest { code: "bad_request", message: message.into() }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
+        match error {
+            StoreError::Exists(_) => ApiError::Conflict(error.to_string()),
+            StoreError::Failed(inside) => ApiError::Internal(inside),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, code, error) = match self {
+            ApiError::BadRequest { code, message } => (StatusCode::BAD_REQUEST, code, message),
+            ApiError::Unauthorized => {
+                let mut response = plain(
+                    StatusCode::UNAUTHORIZED,
+                    "unauthorized",
+                    "no token, or a wrong one: send Authorization: Bearer <token>".to_owned(),
+                );
+                let challenge = HeaderValue::from_static("Bearer");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+                return response;
+            }
+            ApiError::NotFound(message) => (StatusCode::NOT_FOUND, "not_found", message),
+            ApiError::MethodNotAllowed => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "this path exists, but not with this method".to_owned(),
+            ),
+            ApiError::SlowBody => (
+                StatusCode::REQUEST_TIMEOUT,
+                "body_timeout",
+                "the request's body did not arrive in time".to_owned(),
+            ),
+            ApiError::Conflict(message) => (StatusCode::CONFLICT, "conflict", message),
+            ApiError::TooLarge { limit } => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                format!("the body is larger than {limit} bytes (max_body_bytes)"),
+            ),
+            ApiError::Internal(inside) => {
+                tracing::error!(error = inside, "a request failed on our side");
+                (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal",
+                    "something failed inside hob; its log says what".to_owned(),
+                )
+            }
+            ApiError::Run(error, duration_ms) => return run_response(error, duration_ms),
+        };
+        plain(status, code, error)
+    }
+}
+
+fn plain(status: StatusCode, code: &'static str, error: String) -> Response {
+    (status, Json(ErrorBody { ok: false, error, code })).into_response()
+}
+
+fn run_response(error: RunError, duration_ms: u64) -> Response {
+    let message = error.to_string();
+    let (code, stderr, stop_reason) = match error {
+        RunError::NotInstalled(_) => ("agent_not_installed", String::new(), "error".to_owned()),
+        RunError::Unsupported(_) => ("agent_unsupported", String::new(), "error".to_owned()),
+        RunError::AgentFailed { stderr, stop_reason, .. } => ("agent_failed", stderr, stop_reason),
+        RunError::TimedOut(_) => return plain(StatusCode::GATEWAY_TIMEOUT, "timeout", message),
+        RunError::PoolFull { .. } => return retry_later("pool_full", message),
+        RunError::Stopping | RunError::Cancelled => return retry_later("stopping", message),
+        RunError::Internal(inside) => return ApiError::Internal(inside).into_response(),
+    };
+    let body = AgentErrorBody { ok: false, error: message, code, stderr, duration_ms, stop_reason };
+    (StatusCode::BAD_GATEWAY, Json(body)).into_response()
+}
+
+fn retry_later(code: &'static str, message: String) -> Response {
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, code, message);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}

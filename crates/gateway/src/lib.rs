@@ -1,0 +1,22 @@
+//! Hob over HTTP. The only crate that speaks it.
+//!
+//! The routes are on one screen in [`router`]; every error becomes an answer in one place,
+//! [`error`]; every call is documented in [`openapi`].
+
+mod apps;
+mod auth;
+mod body;
+pub mod connections;
+mod error;
+mod health;
+mod openapi;
+mod router;
+mod run;
+mod serve;
+mod state;
+
+pub use connections::Connections;
+pub use openapi::document as openapi_document;
+pub use router::router;
+pub use serve::serve;
+pub use state::{Gateway, GatewayLimits};

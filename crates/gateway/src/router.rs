@@ -1,0 +1,45 @@
+//! All routes on one screen.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use uuid::Uuid;
+
+use crate::error::ApiError;
+use crate::state::Gateway;
+use crate::{apps, health, openapi, run};
+
+/// The whole HTTP surface.
+pub fn router(gateway: Arc<Gateway>) -> Router {
+    Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/openapi.json", get(openapi::openapi_json))
+        .route("/run", post(run::run))
+        .route("/admin/apps", get(apps::list).post(apps::create))
+        .route("/admin/apps/{app}", delete(apps::remove))
+        .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(middleware::from_fn(trace))
+        .with_state(gateway)
+}
+
+/// Gives every request an id and a line in the log. Queries and headers stay out of it.
+async fn trace(request: Request, next: Next) -> Response {
+    let id = Uuid::now_v7().to_string();
+    let started = Instant::now();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = next.run(request).await;
+    tracing::debug!(
+        request = id, %method, path, status = response.status().as_u16(),
+        ms = started.elapsed().as_millis() as u64, "answered",
+    );
+    if let Ok(value) = id.parse() {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    response
+}

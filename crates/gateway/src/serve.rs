@@ -1,0 +1,76 @@
+//! The connection loop: HTTP/1 on a listener that was handed over.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::connections::Connections;
+
+/// A client that has not sent its headers by then is dropped.
+const HEADER_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Serves until `stopping`; then takes no new connection and lets open ones finish their request.
+/// Every connection is a task of `tasks`; one still there at `ending` is cut off.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    connections: Connections,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+    ending: CancellationToken,
+) {
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of descriptors, or the peer left at once: others may still be served.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            },
+            () = stopping.cancelled() => return,
+        };
+        let _ = stream.set_nodelay(true);
+        let open = connections.open();
+        let (router, stopping, ending) = (router.clone(), stopping.clone(), ending.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = converse(stream, router, stopping) => {}
+                () = ending.cancelled() => {}
+            }
+            drop(open);
+        });
+    }
+}
+
+async fn converse(stream: TcpStream, router: Router, stopping: CancellationToken) {
+    let service = router.map_request(|request: hyper::Request<Incoming>| request.map(Body::new));
+    let service = service.map_err(|error: Infallible| error);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
+    let connection =
+        builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection.with_upgrades());
+    let result = tokio::select! {
+        result = &mut connection => result,
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}

@@ -1,0 +1,102 @@
+//! `hob app create|list|revoke`: works on the store itself, with or without a running server.
+
+use clap::{Args as ClapArgs, Subcommand};
+use hob_domain::{App, AppName, AppStore, StoreError, Timestamp};
+use hob_store::Ledger;
+use serde_json::json;
+
+use crate::cli::{Context, Outcome};
+use crate::keys;
+
+/// Make, list and revoke apps: who may call hob over HTTP
+#[derive(ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Make an app and print its token; it is shown this once, only its hash is kept
+    Create {
+        /// 1 to 64 characters of A-Z a-z 0-9 . _ -
+        name: String,
+        /// Print {"app":…,"token":…}
+        #[arg(long)]
+        json: bool,
+    },
+    /// List all apps
+    List {
+        /// Print {"apps":[…]}
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove an app; its token is worthless at once
+    Revoke {
+        name: String,
+        /// Print {"app":…,"revoked":true}
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+    let home = &context.settings.home;
+    home.prepare()?;
+    let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
+    let store = Ledger::open(&home.ledger(), &key)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(act(&store, &args.action))
+}
+
+async fn act(store: &dyn AppStore, action: &Action) -> anyhow::Result<Outcome> {
+    match action {
+        Action::Create { name, json } => {
+            let name = AppName::new(name.as_str())?;
+            let token = keys::new_token()?;
+            let app = App { name, created_at: Timestamp::now() };
+            match store.create_app(&app, token.hash()).await {
+                Ok(()) => {}
+                Err(error @ StoreError::Exists(_)) => {
+                    eprintln!("hob: {error}; `hob app revoke {}` removes it", app.name);
+                    return Ok(Outcome::Failed);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if *json {
+                println!("{}", json!({"app": app.name, "token": token.expose()}));
+            } else {
+                println!("{}", token.expose());
+            }
+            Ok(Outcome::Done)
+        }
+        Action::List { json } => {
+            let apps = store.list_apps().await?;
+            if *json {
+                let apps: Vec<_> = apps
+                    .iter()
+                    .map(|app| json!({"app": app.name, "created_at": app.created_at.to_string()}))
+                    .collect();
+                println!("{}", json!({"apps": apps}));
+            } else {
+                for app in apps {
+                    println!("{}\t{}", app.name, app.created_at);
+                }
+            }
+            Ok(Outcome::Done)
+        }
+        Action::Revoke { name, json } => {
+            let name = AppName::new(name.as_str())?;
+            if !store.remove_app(&name).await? {
+                eprintln!("hob: there is no app named {name}");
+                return Ok(Outcome::Failed);
+            }
+            if *json {
+                println!("{}", json!({"app": name, "revoked": true}));
+            } else {
+                println!("{name} is revoked");
+            }
+            Ok(Outcome::Done)
+        }
+    }
+}

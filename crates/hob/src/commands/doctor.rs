@@ -1,0 +1,183 @@
+//! `hob doctor`: every check in words with its fix, and every setting with its source.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args as ClapArgs;
+use hob_domain::Driver;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::{Context, Outcome};
+use crate::settings::Resolved;
+use crate::settings::registry::SETTINGS;
+use crate::socket::client;
+
+/// Check this home and this machine, and print every setting with its source
+#[derive(ClapArgs)]
+#[command(after_help = "Exit code 0 when nothing has failed (warnings don't count), else 1.")]
+pub struct Args {
+    /// Print {"checks":[…],"settings":[…]}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Warning,
+    Failed,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    says: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, says: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Ok, says: says.into(), fix: None }
+    }
+
+    fn warning(name: &'static str, says: impl Into<String>, fix: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Warning, says: says.into(), fix: Some(fix.into()) }
+    }
+
+    fn failed(name: &'static str, says: impl Into<String>, fix: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Failed, says: says.into(), fix: Some(fix.into()) }
+    }
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+    let settings = &context.settings;
+    let mut checks = vec![home(settings), server(settings)];
+    checks.extend(settings.warnings.iter().map(|warning| {
+        Check::warning("settings", warning.clone(), "correct or remove it in config.toml")
+    }));
+    checks.extend(agents(settings));
+    if args.json {
+        let rows: Vec<_> = settings
+            .rows
+            .iter()
+            .map(
+                |row| json!({"key": row.key, "value": row.value, "source": row.source.to_string()}),
+            )
+            .collect();
+        println!("{}", json!({"checks": checks, "settings": rows}));
+    } else {
+        print(settings, &checks);
+    }
+    let failed = checks.iter().any(|check| check.verdict == Verdict::Failed);
+    Ok(if failed { Outcome::Failed } else { Outcome::Done })
+}
+
+fn print(settings: &Resolved, checks: &[Check]) {
+    for check in checks {
+        let mark = match check.verdict {
+            Verdict::Ok => "ok     ",
+            Verdict::Warning => "warning",
+            Verdict::Failed => "FAILED ",
+        };
+        println!("{mark}  {:<9} {}", check.name, check.says);
+        if let Some(fix) = &check.fix {
+            println!("         {:<9} -> {fix}", "");
+        }
+    }
+    println!("\nsettings");
+    let width = settings.rows.iter().map(|row| row.key.len()).max().unwrap_or_default();
+    for row in &settings.rows {
+        println!("  {:<width$}  {}  ({})", row.key, row.value, row.source);
+    }
+}
+
+fn home(settings: &Resolved) -> Check {
+    let root = settings.home.root();
+    let shown = root.display();
+    let Ok(metadata) = fs::metadata(root) else {
+        return Check::ok("home", format!("{shown} does not exist yet; it is made at first need"));
+    };
+    if !metadata.is_dir() {
+        return Check::failed("home", format!("{shown} is not a folder"), "set HOB_HOME");
+    }
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode != 0o700 {
+        return Check::failed(
+            "home",
+            format!("{shown} has mode {mode:o}: others may look into it"),
+            format!("chmod 700 {shown}"),
+        );
+    }
+    let mut open: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let Ok(metadata) = entry.metadata() else { continue };
+        if metadata.permissions().mode() & 0o077 != 0 {
+            open.push(entry.path());
+        }
+    }
+    match open.first() {
+        None => Check::ok("home", format!("{shown} is yours alone")),
+        Some(path) => Check::failed(
+            "home",
+            format!("{} is open to others", path.display()),
+            format!("chmod go-rwx {}", path.display()),
+        ),
+    }
+}
+
+fn server(settings: &Resolved) -> Check {
+    let socket = settings.socket.display();
+    match client::hello(&settings.socket) {
+        Ok(hello) if hello.version == env!("CARGO_PKG_VERSION") => {
+            let http = hello.http.as_deref().unwrap_or("off");
+            Check::ok("server", format!("runs with pid {}, HTTP {http}", hello.pid))
+        }
+        Ok(hello) => Check::warning(
+            "server",
+            format!("the running one (pid {}) is version {}", hello.pid, hello.version),
+            "stop it and start `hob serve` again",
+        ),
+        Err(_) => Check::warning(
+            "server",
+            format!("not running: nobody answers on {socket}"),
+            "start it with `hob serve`",
+        ),
+    }
+}
+
+fn agents(settings: &Resolved) -> Vec<Check> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut checks = Vec::new();
+    for (name, agent) in &settings.agents {
+        if agent.driver == Driver::Demo {
+            continue;
+        }
+        let program = agent.command.first().map(String::as_str).unwrap_or_default();
+        match find_program(program, &path) {
+            Some(found) => checks.push(Check::ok("agent", format!("{name}: {}", found.display()))),
+            None => checks.push(Check::warning(
+                "agent",
+                format!("{name}: `{program}` is not installed"),
+                agent.install.clone(),
+            )),
+        }
+    }
+    checks
+}
+
+/// Where a program would be found, as the operating system looks for it.
+fn find_program(program: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
+    let runnable = |path: &Path| {
+        fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| runnable(path));
+    }
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(|path| runnable(path))
+}

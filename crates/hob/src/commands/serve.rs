@@ -1,0 +1,290 @@
+//! `hob serve`: the one long-lived process. This is where everything is put together.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args as ClapArgs;
+use hob_child::sweep::{self, Marker};
+use hob_child::{Children, ChildrenOptions};
+use hob_domain::Driver;
+use hob_gateway::{Connections, Gateway, GatewayLimits};
+use hob_sessions::{LiveLimit, Runner, RunnerOptions};
+use hob_store::Ledger;
+use listenfd::ListenFd;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cli::{Context, Outcome};
+use crate::demo;
+use crate::keys;
+use crate::logging;
+use crate::settings::Resolved;
+use crate::socket::{self, Hello, PROTOCOL};
+
+/// After the grace, agents get this long to be ended and reaped.
+const END_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Run hob: the HTTP gateway and the socket, until it is told to stop
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Prints `hob listening on http://ADDRESS` once it answers (or the socket's path with --no-http). One \
+per home: a second one exits 3 and names the first one's pid. SIGTERM and SIGINT stop it: running \
+work gets shutdown_grace_secs, then every agent is ended. Takes sockets by LISTEN_FDS.")]
+pub struct Args {
+    /// Where to serve HTTP; port 0 takes a free one [default: 127.0.0.1:7717]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Serve the socket only
+    #[arg(long)]
+    no_http: bool,
+}
+
+impl Args {
+    /// The flags as settings.
+    pub fn overrides(&self) -> Vec<(&'static str, String)> {
+        let listen = self.listen.clone().map(|listen| ("listen", listen));
+        listen.into_iter().chain(self.no_http.then(|| ("http", "false".to_owned()))).collect()
+    }
+}
+
+pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Outcome> {
+    let settings = &context.settings;
+    settings.home.prepare()?;
+    // The lock comes before anything heavy, so that a second one leaves at once.
+    let _lock = match settings.home.take_lock()? {
+        Ok(lock) => lock,
+        Err(holder) => {
+            let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
+            eprintln!("hob: already running on {} (pid {pid})", settings.home.root().display());
+            return Ok(Outcome::WrongState);
+        }
+    };
+    logging::start(&settings.home, &settings.log)?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    let listeners = Listeners::bind(settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(serve(context, listeners));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+/// The two ways in, bound before anything else is done.
+struct Listeners {
+    unix: std::os::unix::net::UnixListener,
+    /// The path to remove at the end; `None` for a socket that was handed over.
+    bound: Option<PathBuf>,
+    tcp: Option<std::net::TcpListener>,
+}
+
+impl Listeners {
+    fn bind(settings: &Resolved) -> anyhow::Result<Listeners> {
+        let (mut unix, mut tcp) = (None, None);
+        let mut handed = ListenFd::from_env();
+        for index in 0..handed.len() {
+            // Asking for the wrong kind gives the descriptor back as an error, not away.
+            if let Ok(Some(listener)) = handed.take_unix_listener(index) {
+                unix = Some(listener);
+            } else if let Ok(Some(listener)) = handed.take_tcp_listener(index) {
+                tcp = Some(listener);
+            }
+        }
+        if settings.http && tcp.is_none() {
+            let listener = std::net::TcpListener::bind(&settings.listen).with_context(|| {
+                format!(
+                    "cannot listen on {} (another program may have the port; choose one with \
+                     --listen 127.0.0.1:PORT)",
+                    settings.listen
+                )
+            })?;
+            tcp = Some(listener);
+        }
+        let (unix, bound) = match unix {
+            Some(listener) => (listener, None),
+            None => (socket::server::bind(&settings.socket)?, Some(settings.socket.clone())),
+        };
+        unix.set_nonblocking(true)?;
+        let tcp = tcp.filter(|_| settings.http);
+        if let Some(tcp) = &tcp {
+            tcp.set_nonblocking(true)?;
+        }
+        Ok(Listeners { unix, bound, tcp })
+    }
+}
+
+async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcome> {
+    let settings = &context.settings;
+    let mut signals = Signals::new()?;
+    let connections = Connections::new(Instant::now());
+    let tasks = TaskTracker::new();
+    let (stopping, ending) = (CancellationToken::new(), CancellationToken::new());
+
+    let live = LiveLimit::new(settings.max_live);
+    let children = start_children(context)?;
+    let tcp = listeners.tcp.map(TcpListener::from_std).transpose()?;
+    let address: Option<SocketAddr> = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
+    let gateway = gateway(settings, &children, &live, &tasks, &stopping, &ending)?;
+
+    let hello = Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        http: address.map(|address| format!("http://{address}")),
+    };
+    tasks.spawn(socket::server::serve(
+        UnixListener::from_std(listeners.unix)?,
+        hello,
+        connections.clone(),
+        tasks.clone(),
+        stopping.clone(),
+    ));
+    if let Some(tcp) = tcp {
+        tasks.spawn(hob_gateway::serve(
+            tcp,
+            hob_gateway::router(Arc::new(gateway)),
+            connections.clone(),
+            tasks.clone(),
+            stopping.clone(),
+            ending.clone(),
+        ));
+    }
+    match address {
+        Some(address) => announce(&format!("http://{address}")),
+        None => announce(&settings.socket.display().to_string()),
+    }
+
+    tokio::select! {
+        () = signals.next() => tracing::info!("told to stop"),
+        () = idle(settings.idle_shutdown, &connections, &live) => tracing::info!("idle; stopping"),
+    }
+    // In order: no new work, a grace for what runs, then the end of everything.
+    stopping.cancel();
+    tasks.close();
+    tokio::select! {
+        () = tasks.wait() => {}
+        () = tokio::time::sleep(settings.shutdown_grace) => {}
+        () = signals.next() => tracing::info!("told again; not waiting any longer"),
+    }
+    ending.cancel();
+    let ended = async {
+        tasks.wait().await;
+        children.close().await;
+    };
+    if tokio::time::timeout(END_DEADLINE, ended).await.is_err() {
+        tracing::error!("something did not end in time");
+    }
+    if let Some(path) = listeners.bound {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(Outcome::Done)
+}
+
+/// Starts the owner of all agents, after ending what an earlier run may have left.
+fn start_children(context: &Context) -> anyhow::Result<Children> {
+    let home = &context.settings.home;
+    let marker = Marker::new(home.identity()?, uuid::Uuid::new_v4().simple().to_string());
+    let leftovers = sweep::end_leftovers(&marker, &home.run_records());
+    if leftovers > 0 {
+        tracing::warn!(leftovers, "ended processes that an earlier run left behind");
+    }
+    let options = ChildrenOptions {
+        shim: std::env::current_exe().context("where is this executable?")?,
+        records: home.run_records(),
+        marker,
+        umask: context.umask,
+    };
+    Children::new(options).context("children cannot be started")
+}
+
+fn gateway(
+    settings: &Resolved,
+    children: &Children,
+    live: &LiveLimit,
+    tasks: &TaskTracker,
+    stopping: &CancellationToken,
+    ending: &CancellationToken,
+) -> anyhow::Result<Gateway> {
+    let home = &settings.home;
+    let key = keys::data_key(home, settings.passphrase.as_deref())?;
+    let admin = keys::admin_token(home, settings.admin_token.as_deref())?.hash();
+    let ledger = Ledger::open(&home.ledger(), &key)?;
+    let runner = Runner::new(RunnerOptions {
+        children: children.clone(),
+        workspaces: home.workspaces(),
+        environment: std::env::vars_os().collect(),
+        live: live.clone(),
+        tasks: tasks.clone(),
+        stopping: stopping.clone(),
+        ending: ending.clone(),
+    });
+    let mut agents = settings.agents.clone();
+    let this = std::env::current_exe().context("where is this executable?")?;
+    for agent in agents.values_mut().filter(|agent| agent.driver == Driver::Demo) {
+        agent.command = vec![this.display().to_string(), demo::ARGUMENT.to_owned()];
+    }
+    Ok(Gateway {
+        version: env!("CARGO_PKG_VERSION"),
+        apps: Arc::new(ledger),
+        runner,
+        agents,
+        default_agent: settings.default_agent.clone(),
+        admin,
+        limits: GatewayLimits {
+            max_body_bytes: settings.max_body_bytes,
+            run_timeout: settings.turn_timeout,
+        },
+    })
+}
+
+/// The one line on standard output. A closed one is no reason to stop.
+fn announce(place: &str) {
+    use std::io::Write;
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "hob listening on {place}").and_then(|()| stdout.flush());
+}
+
+/// Returns once there has been no connection and no live agent for so long; never where that is 0.
+async fn idle(limit: Duration, connections: &Connections, live: &LiveLimit) {
+    if limit.is_zero() {
+        return std::future::pending().await;
+    }
+    loop {
+        let idle =
+            if live.live() > 0 { Duration::ZERO } else { connections.idle_for(Instant::now()) };
+        if idle >= limit {
+            return;
+        }
+        tokio::time::sleep(limit - idle).await;
+    }
+}
+
+/// The signals that mean "stop".
+struct Signals {
+    term: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Signals> {
+        Ok(Signals {
+            term: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `hob status`: is a server running on this home?
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use crate::cli::{Context, Outcome};
+use crate::socket::client;
+
+/// Say whether hob is running on this home (exit 0), or not (exit 3)
+#[derive(ClapArgs)]
+pub struct Args {
+    /// Print {"running":…,"pid":…,"version":…,"http":…}
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+    let socket = &context.settings.socket;
+    match client::hello(socket) {
+        Ok(hello) => {
+            if args.json {
+                let mut value = serde_json::to_value(&hello)?;
+                value["running"] = json!(true);
+                println!("{value}");
+            } else {
+                println!("hob {} runs with pid {}", hello.version, hello.pid);
+                println!("socket  {}", socket.display());
+                println!("http    {}", hello.http.as_deref().unwrap_or("off"));
+            }
+            Ok(Outcome::Done)
+        }
+        Err(error) => {
+            if args.json {
+                println!("{}", json!({"running": false}));
+            }
+            eprintln!("hob: not running: nobody answers on {} ({error})", socket.display());
+            Ok(Outcome::WrongState)
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The home folder: its places, its modes, and the one lock.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// `$HOB_HOME` and what lies in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    pub fn new(root: PathBuf) -> Home {
+        Home { root }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.root.join("config.toml")
+    }
+
+    pub fn key(&self) -> PathBuf {
+        self.root.join("key")
+    }
+
+    pub fn admin_token(&self) -> PathBuf {
+        self.root.join("admin.token")
+    }
+
+    pub fn ledger(&self) -> PathBuf {
+        self.root.join("hob.db")
+    }
+
+    pub fn workspaces(&self) -> PathBuf {
+        self.root.join("workspaces")
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
+    /// Records of live processes, for the next start's sweep.
+    pub fn run_records(&self) -> PathBuf {
+        self.root.join("run")
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.root.join("hob.lock")
+    }
+
+    /// Makes the home and its folders, all 0700. The process's umask must already be 077.
+    pub fn prepare(&self) -> anyhow::Result<()> {
+        for folder in [self.root.clone(), self.workspaces(), self.logs(), self.run_records()] {
+            fs::create_dir_all(&folder)
+                .and_then(|()| fs::set_permissions(&folder, Permissions::from_mode(0o700)))
+                .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// A name for this home that is the same at every start and differs between homes.
+    pub fn identity(&self) -> io::Result<String> {
+        let metadata = fs::metadata(&self.root)?;
+        Ok(format!("{:x}-{:x}", metadata.dev(), metadata.ino()))
+    }
+
+    /// Takes the lock that makes `hob serve` the only one of this home. The operating system gives
+    /// it back when the process ends, however it ends.
+    pub fn take_lock(&self) -> anyhow::Result<Result<ServeLock, Holder>> {
+        let path = self.lock();
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("{} cannot be opened", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0)?;
+                file.rewind()?;
+                write!(file, "{}", std::process::id())?;
+                Ok(Ok(ServeLock { _file: file }))
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text)?;
+                Ok(Err(Holder { pid: text.trim().parse().ok() }))
+            }
+            Err(fs::TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("{} cannot be locked", path.display()))
+            }
+        }
+    }
+}
+
+/// The right to serve this home; dropping it gives it back.
+#[derive(Debug)]
+pub struct ServeLock {
+    _file: File,
+}
+
+/// Who holds the lock.
+#[derive(Debug)]
+pub struct Holder {
+    pub pid: Option<u32>,
+}
+
+/// Writes a file whole or not at all, 0600, unless it exists already. `false` when it does.
+pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
+    let temporary = write_beside(path, content)?;
+    // A link, unlike a rename, never replaces what another process has just made.
+    let linked = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary)?;
+    match linked {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file whole or not at all, 0600.
+pub fn write_over(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = write_beside(path, content)?;
+    fs::rename(&temporary, path)
+}
+
+fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", uuid::Uuid::new_v4()));
+    let temporary = path.with_file_name(name);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    Ok(temporary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_lock_per_home() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path().join("home"));
+        home.prepare().unwrap();
+        let first = home.take_lock().unwrap().expect("the lock is free");
+        let holder = home.take_lock().unwrap().expect_err("the lock is taken");
+        assert_eq!(holder.pid, Some(std::process::id()));
+        drop(first);
+        assert!(home.take_lock().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_new_file_never_replaces_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        assert!(write_new(&path, b"first").unwrap());
+        assert!(!write_new(&path, b"second").unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        write_over(&path, b"third").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"third");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+}

@@ -1,0 +1,202 @@
+//! The data key: random, in a file of its own, wrapped by a passphrase where one is set.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use argon2::{Algorithm, Argon2, Params, Version};
+use chacha20poly1305::aead::{Aead, KeyInit};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use hob_domain::secret::{hex, unhex};
+use hob_domain::{DataKey, Token};
+use serde::{Deserialize, Serialize};
+
+use crate::home::{Home, write_new, write_over};
+
+/// The key file. Versioned, so that a later Hob can read an earlier one's.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+enum KeyFile {
+    /// The key in clear; the file's mode is its protection.
+    Raw { version: u32, key: String },
+    /// The key sealed with XChaCha20-Poly1305 under Argon2id of the passphrase.
+    Wrapped { version: u32, memory_kib: u32, passes: u32, salt: String, nonce: String, key: String },
+}
+
+/// Reads the home's data key, making it at first need. With a passphrase a key that lies in clear
+/// is wrapped; a wrapped one needs its passphrase.
+pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
+    let path = home.key();
+    if !path.exists() {
+        let key = DataKey::from_bytes(random()?);
+        // Another process may be making one at this moment; the first one counts for both.
+        write_new(&path, &encode(&key, passphrase)?)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let file: KeyFile = serde_json::from_str(&text)
+        .map_err(|_| anyhow::anyhow!("{} is damaged: it is no key file", path.display()))?;
+    match (file, passphrase) {
+        (KeyFile::Raw { version: 1, key }, None) => parse_key(&key, &path),
+        (KeyFile::Raw { version: 1, key }, Some(_)) => {
+            let key = parse_key(&key, &path)?;
+            write_over(&path, &encode(&key, passphrase)?)
+                .with_context(|| format!("{} cannot be wrapped", path.display()))?;
+            Ok(key)
+        }
+        (KeyFile::Wrapped { version: 1, .. }, None) => {
+            bail!("the key in {} is wrapped by a passphrase: set HOB_PASSPHRASE", path.display())
+        }
+        (
+            KeyFile::Wrapped { version: 1, memory_kib, passes, salt, nonce, key },
+            Some(passphrase),
+        ) => {
+            let field =
+                |text: &str| unhex(text).with_context(|| format!("{} is damaged", path.display()));
+            let nonce: [u8; 24] = field(&nonce)?
+                .try_into()
+                .map_err(|_| anyhow::anyhow!("{} is damaged", path.display()))?;
+            let cipher = cipher(passphrase, &field(&salt)?, memory_kib, passes)?;
+            let opened = cipher.decrypt(&XNonce::from(nonce), field(&key)?.as_slice());
+            let opened = opened.map_err(|_| {
+                anyhow::anyhow!("HOB_PASSPHRASE does not open the key in {}", path.display())
+            })?;
+            let bytes = opened.try_into();
+            let bytes: [u8; 32] =
+                bytes.map_err(|_| anyhow::anyhow!("{} is damaged", path.display()))?;
+            Ok(DataKey::from_bytes(bytes))
+        }
+        (KeyFile::Raw { version, .. } | KeyFile::Wrapped { version, .. }, _) => {
+            bail!("{} was written by a newer hob (version {version})", path.display())
+        }
+    }
+}
+
+/// The admin's token: the one that is configured, else the one in the home, made at first need.
+pub fn admin_token(home: &Home, configured: Option<&str>) -> anyhow::Result<Token> {
+    if let Some(token) = configured {
+        return Ok(Token::presented(token));
+    }
+    let path = home.admin_token();
+    if !path.exists() {
+        let token = new_token()?;
+        write_new(&path, format!("{}\n", token.expose()).as_bytes())
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let text = text.trim();
+    if text.is_empty() {
+        bail!("{} is empty: remove it, and a new token is made at the next start", path.display());
+    }
+    Ok(Token::presented(text))
+}
+
+/// A new random token.
+pub fn new_token() -> anyhow::Result<Token> {
+    Ok(Token::from_random(random()?))
+}
+
+fn encode(key: &DataKey, passphrase: Option<&str>) -> anyhow::Result<Vec<u8>> {
+    let file = match passphrase {
+        None => KeyFile::Raw { version: 1, key: hex(key.expose()) },
+        Some(passphrase) => {
+            let (salt, nonce) = (random::<16>()?, random::<24>()?);
+            let (memory_kib, passes) = (19 * 1024, 2);
+            let sealed = cipher(passphrase, &salt, memory_kib, passes)?
+                .encrypt(&XNonce::from(nonce), key.expose().as_slice())
+                .map_err(|_| anyhow::anyhow!("the key could not be wrapped"))?;
+            KeyFile::Wrapped {
+                version: 1,
+                memory_kib,
+                passes,
+                salt: hex(&salt),
+                nonce: hex(&nonce),
+                key: hex(&sealed),
+            }
+        }
+    };
+    let mut text = serde_json::to_vec(&file)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+fn cipher(
+    passphrase: &str,
+    salt: &[u8],
+    memory_kib: u32,
+    passes: u32,
+) -> anyhow::Result<XChaCha20Poly1305> {
+    let wrong = |error| anyhow::anyhow!("the key's parameters are not valid: {error}");
+    let params = Params::new(memory_kib, passes, 1, Some(32)).map_err(wrong)?;
+    let mut wrapping = [0; 32];
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(passphrase.as_bytes(), salt, &mut wrapping)
+        .map_err(wrong)?;
+    Ok(XChaCha20Poly1305::new(&wrapping.into()))
+}
+
+fn parse_key(text: &str, path: &Path) -> anyhow::Result<DataKey> {
+    let bytes = unhex(text).and_then(|bytes| bytes.try_into().ok());
+    let bytes: Option<[u8; 32]> = bytes;
+    bytes
+        .map(DataKey::from_bytes)
+        .with_context(|| format!("{} is damaged: the key is not 32 bytes", path.display()))
+}
+
+fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random bytes: {error}"))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home() -> (tempfile::TempDir, Home) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path().join("home"));
+        home.prepare().unwrap();
+        (folder, home)
+    }
+
+    #[test]
+    fn the_key_is_made_once() {
+        let (_folder, home) = home();
+        let key = data_key(&home, None).unwrap();
+        assert_eq!(data_key(&home, None).unwrap(), key);
+    }
+
+    #[test]
+    fn a_passphrase_wraps_the_key_for_good() {
+        let (_folder, home) = home();
+        let key = data_key(&home, None).unwrap();
+        let clear = hex(key.expose());
+        assert!(fs::read_to_string(home.key()).unwrap().contains(&clear));
+        assert_eq!(data_key(&home, Some("open sesame")).unwrap(), key);
+        assert!(!fs::read_to_string(home.key()).unwrap().contains(&clear));
+        assert_eq!(data_key(&home, Some("open sesame")).unwrap(), key);
+        let error = data_key(&home, Some("wrong")).unwrap_err().to_string();
+        assert!(error.contains("does not open"), "{error}");
+        let error = data_key(&home, None).unwrap_err().to_string();
+        assert!(error.contains("HOB_PASSPHRASE"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_key_is_said_and_kept() {
+        let (_folder, home) = home();
+        fs::write(home.key(), "nonsense").unwrap();
+        assert!(data_key(&home, None).unwrap_err().to_string().contains("damaged"));
+        assert_eq!(fs::read(home.key()).unwrap(), b"nonsense");
+    }
+
+    #[test]
+    fn the_admin_token_is_made_once_or_configured() {
+        let (_folder, home) = home();
+        let token = admin_token(&home, None).unwrap();
+        assert_eq!(admin_token(&home, None).unwrap(), token);
+        assert_eq!(admin_token(&home, Some("mine")).unwrap().expose(), "mine");
+    }
+}

@@ -1,0 +1,219 @@
+//! The agents table: built-in entries that the user's override key by key.
+
+use std::collections::BTreeMap;
+
+use hob_domain::{AgentName, AgentSpec, Driver, Sandbox};
+use toml::{Table, Value};
+
+use super::{Row, SettingsError, Source};
+
+/// The agents Hob knows. `demo` has no command: it is this executable itself.
+const BUILT_IN: &str = r#"
+[claude]
+driver = "claude-tui"
+command = ["claude"]
+env_pass = ["ANTHROPIC_*", "CLAUDE_CONFIG_DIR"]
+writable = ["~/.claude", "~/.claude.json"]
+install = "Install Claude Code with `npm install -g @anthropic-ai/claude-code`, or name another agent; `demo` needs nothing installed."
+
+[codex]
+driver = "acp"
+command = ["codex-acp"]
+env_pass = ["OPENAI_*", "CODEX_*"]
+writable = ["~/.codex"]
+install = "Install it with `npm install -g @agentclientprotocol/codex-acp`."
+
+[gemini]
+driver = "acp"
+command = ["gemini", "--acp"]
+env_pass = ["GEMINI_*", "GOOGLE_*"]
+writable = ["~/.gemini"]
+install = "Install it with `npm install -g @google/gemini-cli`."
+
+[opencode]
+driver = "acp"
+command = ["opencode", "acp"]
+env_pass = ["OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "GEMINI_*"]
+writable = ["~/.config/opencode", "~/.local/share/opencode", "~/.local/state/opencode", "~/.cache/opencode"]
+install = "Install it with `npm install -g opencode-ai`."
+
+[demo]
+driver = "demo"
+command = []
+"#;
+
+/// The keys of an entry; anything else is a warning.
+const KEYS: &[&str] = &["driver", "command", "env", "env_pass", "sandbox", "writable", "install"];
+
+/// Lays the user's entries and `HOB_AGENTS_NAME_KEY` variables over the built-in ones.
+pub fn resolve(
+    written: Table,
+    environment: &BTreeMap<String, String>,
+    rows: &mut Vec<Row>,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<AgentName, AgentSpec>, SettingsError> {
+    let mut entries: BTreeMap<String, BTreeMap<String, (Value, Source)>> = BTreeMap::new();
+    let built_in: Table = BUILT_IN.parse().expect("the built-in table is valid");
+    for (table, source) in [(built_in, Source::Default), (written, Source::File)] {
+        for (name, entry) in table {
+            let Value::Table(entry) = entry else {
+                return Err(bad(&name, "", &source, "it must be a table"));
+            };
+            let known = entries.entry(name).or_default();
+            for (key, value) in entry {
+                known.insert(key, (value, source.clone()));
+            }
+        }
+    }
+    for (name, entry) in &mut entries {
+        for key in KEYS {
+            let variable =
+                format!("HOB_AGENTS_{name}_{key}").to_uppercase().replace(['-', '.'], "_");
+            let Some(text) = environment.get(&variable).filter(|text| !text.is_empty()) else {
+                continue;
+            };
+            let source = Source::Environment(variable);
+            let value = match *key {
+                "command" | "env_pass" | "writable" | "env" => format!("v = {text}")
+                    .parse::<Table>()
+                    .ok()
+                    .and_then(|mut table| table.remove("v"))
+                    .ok_or_else(|| bad(name, key, &source, "it must be a TOML array or table"))?,
+                _ => Value::String(text.clone()),
+            };
+            entry.insert((*key).to_owned(), (value, source));
+        }
+    }
+    let mut agents = BTreeMap::new();
+    for (name, entry) in entries {
+        for (key, (value, source)) in &entry {
+            if KEYS.contains(&key.as_str()) {
+                // Values of `env` may be secrets.
+                let value = if key == "env" { "(set)".to_owned() } else { value.to_string() };
+                rows.push(Row {
+                    key: format!("agents.{name}.{key}"),
+                    value,
+                    source: source.clone(),
+                });
+            } else {
+                warnings.push(format!(
+                    "config.toml: agents.{name}.{key} is not a setting of this hob; ignored"
+                ));
+            }
+        }
+        let agent_name = AgentName::new(name.as_str())
+            .ok_or_else(|| bad(&name, "", &Source::File, "that is not a name for an agent"))?;
+        agents.insert(agent_name, spec(&name, &entry)?);
+    }
+    Ok(agents)
+}
+
+fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSpec, SettingsError> {
+    let text = |key: &str| match entry.get(key) {
+        None => Ok(None),
+        Some((Value::String(text), source)) => Ok(Some((text.as_str(), source))),
+        Some((_, source)) => Err(bad(name, key, source, "it must be a text in quotes")),
+    };
+    let list = |key: &str| match entry.get(key) {
+        None => Ok(Vec::new()),
+        Some((Value::Array(values), source)) => values
+            .iter()
+            .map(|value| value.as_str().map(str::to_owned))
+            .collect::<Option<Vec<String>>>()
+            .ok_or_else(|| bad(name, key, source, "it must be a list of texts")),
+        Some((_, source)) => Err(bad(name, key, source, "it must be a list of texts")),
+    };
+    let driver = match text("driver")? {
+        None => return Err(bad(name, "driver", &Source::File, "a new agent needs one")),
+        Some((text, source)) => Driver::parse(text).ok_or_else(|| {
+            let known: Vec<&str> = Driver::ALL.iter().map(|driver| driver.as_str()).collect();
+            bad(name, "driver", source, &format!("it must be one of {}", known.join(", ")))
+        })?,
+    };
+    let command = list("command")?;
+    if driver != Driver::Demo && command.first().is_none_or(String::is_empty) {
+        return Err(bad(name, "command", &Source::File, "it must name a program"));
+    }
+    let sandbox = match text("sandbox")? {
+        None => Sandbox::Workspace,
+        Some((text, source)) => Sandbox::parse(text)
+            .ok_or_else(|| bad(name, "sandbox", source, "it must be \"workspace\" or \"off\""))?,
+    };
+    let env = match entry.get("env") {
+        None => BTreeMap::new(),
+        Some((Value::Table(table), source)) => table
+            .iter()
+            .map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect::<Option<BTreeMap<String, String>>>()
+            .ok_or_else(|| bad(name, "env", source, "its values must be texts"))?,
+        Some((_, source)) => return Err(bad(name, "env", source, "it must be a table of texts")),
+    };
+    let install = match text("install")? {
+        Some((text, _)) => text.to_owned(),
+        None => format!("Install it, or set agents.{name}.command in config.toml."),
+    };
+    let (env_pass, writable) = (list("env_pass")?, list("writable")?);
+    Ok(AgentSpec { driver, command, env, env_pass, sandbox, writable, install })
+}
+
+fn bad(name: &str, key: &str, origin: &Source, problem: &str) -> SettingsError {
+    let key =
+        if key.is_empty() { format!("agents.{name}") } else { format!("agents.{name}.{key}") };
+    SettingsError::BadValue { key, origin: origin.clone(), problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agents(
+        file: &str,
+        env: &[(&str, &str)],
+    ) -> Result<BTreeMap<AgentName, AgentSpec>, SettingsError> {
+        let env = env.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        resolve(file.parse().unwrap(), &env, &mut Vec::new(), &mut Vec::new())
+    }
+
+    fn agent(file: &str, env: &[(&str, &str)], name: &str) -> AgentSpec {
+        agents(file, env).unwrap().remove(&AgentName::new(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_usual_agents_are_built_in() {
+        let names: Vec<String> =
+            agents("", &[]).unwrap().keys().map(|name| name.to_string()).collect();
+        assert_eq!(names, ["claude", "codex", "demo", "gemini", "opencode"]);
+    }
+
+    #[test]
+    fn an_entry_overrides_key_by_key() {
+        let claude = agent("[claude]\ncommand = [\"/opt/claude\", \"-x\"]\n", &[], "claude");
+        assert_eq!(claude.command, ["/opt/claude", "-x"]);
+        assert_eq!(claude.driver, Driver::ClaudeTui);
+        assert_eq!(claude.env_pass, ["ANTHROPIC_*", "CLAUDE_CONFIG_DIR"]);
+        let file = "[claude]\nsandbox = \"off\"\nenv = { A = \"b\" }\n";
+        let claude = agent(file, &[("HOB_AGENTS_CLAUDE_DRIVER", "claude-stream")], "claude");
+        assert_eq!((claude.driver, claude.sandbox), (Driver::ClaudeStream, Sandbox::Off));
+        assert_eq!(claude.env["A"], "b");
+        let claude = agent("", &[("HOB_AGENTS_CLAUDE_COMMAND", "[\"x\", \"y\"]")], "claude");
+        assert_eq!(claude.command, ["x", "y"]);
+    }
+
+    #[test]
+    fn a_new_agent_needs_a_driver_and_a_command() {
+        let mine = agent("[my-agent]\ndriver = \"acp\"\ncommand = [\"mine\"]\n", &[], "my-agent");
+        assert_eq!(mine.sandbox, Sandbox::Workspace);
+        for (file, word) in [
+            ("[x]\ncommand = [\"c\"]", "agents.x.driver"),
+            ("[x]\ndriver = \"acp\"", "agents.x.command"),
+            ("[x]\ndriver = \"telepathy\"\ncommand = [\"c\"]", "claude-tui"),
+            ("[claude]\ncommand = \"claude\"", "agents.claude.command"),
+            ("[claude]\nenv = { A = 1 }", "agents.claude.env"),
+            ("claude = 1", "agents.claude"),
+            ("[\"a b\"]\ndriver = \"acp\"\ncommand = [\"c\"]", "not a name"),
+        ] {
+            let error = agents(file, &[]).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Settings: flags, then the environment, then `config.toml`, then defaults, resolved once into a
+//! plain struct with each value's source.
+
+mod agents;
+pub mod registry;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hob_domain::{AgentName, AgentSpec};
+use toml::{Table, Value};
+
+use crate::home::Home;
+use registry::{SETTINGS, Setting};
+
+/// All settings, as the rest of the program uses them.
+#[derive(Debug)]
+pub struct Resolved {
+    pub home: Home,
+    pub socket: PathBuf,
+    pub passphrase: Option<String>,
+    pub admin_token: Option<String>,
+    pub http: bool,
+    pub listen: String,
+    pub idle_shutdown: Duration,
+    pub shutdown_grace: Duration,
+    pub max_body_bytes: usize,
+    pub log: String,
+    pub max_live: usize,
+    pub turn_timeout: Duration,
+    pub default_agent: AgentName,
+    pub agents: BTreeMap<AgentName, AgentSpec>,
+    /// Every setting with its value and source, secrets hidden.
+    pub rows: Vec<Row>,
+    /// What was written but is not understood. Nothing fails for it.
+    pub warnings: Vec<String>,
+}
+
+/// One setting as `hob doctor` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub key: String,
+    pub value: String,
+    pub source: Source,
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Flag,
+    Environment(String),
+    File,
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Flag => f.write_str("flag"),
+            Source::Environment(name) => write!(f, "${name}"),
+            Source::File => f.write_str("config.toml"),
+            Source::Default => f.write_str("default"),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("there is no home folder: set HOB_HOME or HOME")]
+    NoHome,
+    #[error("{path}: {error}")]
+    Unreadable { path: String, error: std::io::Error },
+    #[error("{path} is not valid TOML: {error}")]
+    NotToml { path: String, error: Box<toml::de::Error> },
+    #[error("{key} (from {origin}): {problem}")]
+    BadValue { key: String, origin: Source, problem: String },
+}
+
+/// Reads the environment and the file, and resolves. `flags` are settings given on the command line.
+pub fn load(flags: Vec<(&'static str, String)>) -> Result<Resolved, SettingsError> {
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let (home, _) = home(&environment).ok_or(SettingsError::NoHome)?;
+    let path = Home::new(home).config();
+    let file = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => {
+            return Err(SettingsError::Unreadable { path: path.display().to_string(), error });
+        }
+    };
+    resolve(&flags, &environment, &file)
+}
+
+fn home(environment: &BTreeMap<String, String>) -> Option<(PathBuf, Source)> {
+    let (value, source) = from_environment(environment, &["HOB_HOME", "IAI_MCP_STORE"])
+        .map(|(value, source)| (PathBuf::from(value), source))
+        .or_else(|| {
+            let home = environment.get("HOME").filter(|home| !home.is_empty())?;
+            Some((PathBuf::from(home).join(".hob"), Source::Default))
+        })?;
+    // Agents run elsewhere, so a relative home would be another folder for them.
+    Some((std::path::absolute(&value).unwrap_or(value), source))
+}
+
+/// The first of these variables that is set and not empty.
+fn from_environment(
+    environment: &BTreeMap<String, String>,
+    names: &[&str],
+) -> Option<(String, Source)> {
+    names.iter().find_map(|name| {
+        let value = environment.get(*name).filter(|value| !value.is_empty())?;
+        Some((value.clone(), Source::Environment((*name).to_owned())))
+    })
+}
+
+/// Resolves what was given. Pure, but for making relative paths absolute.
+fn resolve(
+    flags: &[(&'static str, String)],
+    environment: &BTreeMap<String, String>,
+    file: &str,
+) -> Result<Resolved, SettingsError> {
+    let (root, home_source) = home(environment).ok_or(SettingsError::NoHome)?;
+    let home = Home::new(root);
+    let mut table: Table = file.parse().map_err(|error| SettingsError::NotToml {
+        path: home.config().display().to_string(),
+        error: Box::new(error),
+    })?;
+    let mut rows = Vec::new();
+    let mut row = |key: &str, value: String, source: &Source| {
+        rows.push(Row { key: key.to_owned(), value, source: source.clone() });
+    };
+    row("home", home.root().display().to_string(), &home_source);
+    let (socket, source) = from_environment(environment, &["HOB_SOCKET", "IAI_DAEMON_SOCKET_PATH"])
+        .map_or_else(
+            || (home.root().join("hob.sock"), Source::Default),
+            |(value, source)| {
+                (std::path::absolute(&value).unwrap_or_else(|_| value.into()), source)
+            },
+        );
+    row("socket", socket.display().to_string(), &source);
+    let mut secret = |key: &str, names: &[&str]| {
+        let found = from_environment(environment, names);
+        let shown = if found.is_some() { "(set)" } else { "(not set)" };
+        let source = found.as_ref().map_or(Source::Default, |(_, source)| source.clone());
+        row(key, shown.to_owned(), &source);
+        found.map(|(value, _)| value)
+    };
+    let passphrase = secret("passphrase", &["HOB_PASSPHRASE", "IAI_MCP_CRYPTO_PASSPHRASE"]);
+    let admin_token = secret("admin_token", &["HOB_ADMIN_TOKEN"]);
+
+    let mut values = BTreeMap::new();
+    for setting in SETTINGS {
+        let (value, source) = pick(setting, flags, environment, &mut table)?;
+        row(setting.key, value.to_string(), &source);
+        values.insert(setting.key, value);
+    }
+    let written = match table.remove("agents") {
+        Some(Value::Table(agents)) => agents,
+        None => Table::new(),
+        Some(_) => {
+            return Err(SettingsError::BadValue {
+                key: "agents".to_owned(),
+                origin: Source::File,
+                problem: "it must be a table of agents".to_owned(),
+            });
+        }
+    };
+    let mut warnings = Vec::new();
+    let agents = agents::resolve(written, environment, &mut rows, &mut warnings)?;
+    warnings.extend(left_over("", &table));
+
+    let count = |key| values[key].as_integer().unwrap_or_default().max(0) as u64;
+    let text = |key| values[key].as_str().unwrap_or_default().to_owned();
+    let default_agent = text("sessions.default_agent");
+    let default_agent = AgentName::new(default_agent.as_str())
+        .filter(|name| agents.contains_key(name))
+        .ok_or_else(|| SettingsError::BadValue {
+            key: "sessions.default_agent".to_owned(),
+            origin: rows
+                .iter()
+                .find(|row| row.key == "sessions.default_agent")
+                .map_or(Source::Default, |row| row.source.clone()),
+            problem: format!("there is no agent {default_agent:?}"),
+        })?;
+    Ok(Resolved {
+        home,
+        socket,
+        passphrase,
+        admin_token,
+        http: values["http"].as_bool().unwrap_or(true),
+        listen: text("listen"),
+        idle_shutdown: Duration::from_secs(count("idle_shutdown_secs")),
+        shutdown_grace: Duration::from_secs(count("shutdown_grace_secs")),
+        max_body_bytes: count("max_body_bytes") as usize,
+        log: text("log"),
+        max_live: count("sessions.max_live") as usize,
+        turn_timeout: Duration::from_secs(count("sessions.turn_timeout_secs")),
+        default_agent,
+        agents,
+        rows,
+        warnings,
+    })
+}
+
+/// One setting's value: the first of flag, environment, file and default that gives one.
+fn pick(
+    setting: &Setting,
+    flags: &[(&'static str, String)],
+    environment: &BTreeMap<String, String>,
+    file: &mut Table,
+) -> Result<(Value, Source), SettingsError> {
+    let from_file = take(file, setting.key);
+    let names = setting.environment_names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (found, source) = if let Some((_, text)) = flags.iter().find(|(key, _)| *key == setting.key)
+    {
+        (setting.kind.parse(text), Source::Flag)
+    } else if let Some((text, source)) = from_environment(environment, &names) {
+        (setting.kind.parse(&text), source)
+    } else if let Some(value) = from_file {
+        (Ok(value), Source::File)
+    } else {
+        (setting.kind.parse(setting.default), Source::Default)
+    };
+    let bad = |problem| SettingsError::BadValue {
+        key: setting.key.to_owned(),
+        origin: source.clone(),
+        problem,
+    };
+    let value = found.and_then(|value| setting.kind.check(value)).map_err(bad)?;
+    Ok((value, source))
+}
+
+/// Takes `section.key` out of a table, so that what is left was not understood.
+fn take(table: &mut Table, key: &str) -> Option<Value> {
+    match key.split_once('.') {
+        None => table.remove(key),
+        Some((section, rest)) => take(table.get_mut(section)?.as_table_mut()?, rest),
+    }
+}
+
+fn left_over(prefix: &str, table: &Table) -> Vec<String> {
+    table
+        .iter()
+        .flat_map(|(key, value)| match value {
+            Value::Table(inner) => left_over(&format!("{prefix}{key}."), inner),
+            _ => vec![format!("config.toml: {prefix}{key} is not a setting of this hob; ignored")],
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let home = [("HOME", "/u")];
+        home.iter().chain(pairs).map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    fn ok(flags: &[(&'static str, String)], pairs: &[(&str, &str)], file: &str) -> Resolved {
+        resolve(flags, &env(pairs), file).expect("valid settings")
+    }
+
+    fn source<'a>(resolved: &'a Resolved, key: &str) -> &'a Source {
+        &resolved.rows.iter().find(|row| row.key == key).expect(key).source
+    }
+
+    #[test]
+    fn defaults() {
+        let resolved = ok(&[], &[], "");
+        assert_eq!(resolved.home.root(), PathBuf::from("/u/.hob"));
+        assert_eq!(resolved.socket, PathBuf::from("/u/.hob/hob.sock"));
+        assert_eq!(resolved.listen, "127.0.0.1:7717");
+        assert_eq!(resolved.idle_shutdown, Duration::ZERO);
+        assert_eq!(resolved.max_live, 16);
+        assert_eq!(resolved.turn_timeout, Duration::from_secs(1800));
+        assert_eq!(resolved.default_agent.as_str(), "claude");
+        assert!(resolved.warnings.is_empty());
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_over_the_file() {
+        let file = "listen = \"f:1\"\n[sessions]\nmax_live = 3\nturn_timeout_secs = 9\n";
+        let pairs = [("HOB_LISTEN", "e:1"), ("HOB_SESSIONS_MAX_LIVE", "4")];
+        let resolved = ok(&[("listen", "l:1".to_owned())], &pairs, file);
+        assert_eq!(resolved.listen, "l:1");
+        assert_eq!(*source(&resolved, "listen"), Source::Flag);
+        assert_eq!(resolved.max_live, 4);
+        let expect = Source::Environment("HOB_SESSIONS_MAX_LIVE".to_owned());
+        assert_eq!(*source(&resolved, "sessions.max_live"), expect);
+        assert_eq!(resolved.turn_timeout, Duration::from_secs(9));
+        assert_eq!(*source(&resolved, "sessions.turn_timeout_secs"), Source::File);
+        assert_eq!(*source(&resolved, "log"), Source::Default);
+    }
+
+    #[test]
+    fn earlier_names_are_read_when_the_new_one_is_unset() {
+        let old = [
+            ("IAI_MCP_STORE", "/old"),
+            ("IAI_DAEMON_SOCKET_PATH", "/old.sock"),
+            ("IAI_DAEMON_IDLE_SHUTDOWN_SECS", "7"),
+            ("IAI_MCP_CRYPTO_PASSPHRASE", "secret"),
+        ];
+        let resolved = ok(&[], &old, "");
+        assert_eq!(resolved.home.root(), PathBuf::from("/old"));
+        assert_eq!(resolved.socket, PathBuf::from("/old.sock"));
+        assert_eq!(resolved.idle_shutdown, Duration::from_secs(7));
+        assert_eq!(resolved.passphrase.as_deref(), Some("secret"));
+        assert!(resolved.rows.iter().all(|row| !row.value.contains("secret")));
+        let new = [("HOB_HOME", "/new"), ("HOB_SOCKET", "/new.sock")];
+        let both: Vec<_> = old.iter().chain(&new).copied().collect();
+        let resolved = ok(&[], &both, "");
+        assert_eq!(resolved.home.root(), PathBuf::from("/new"));
+        assert_eq!(resolved.socket, PathBuf::from("/new.sock"));
+    }
+
+    #[test]
+    fn bad_values_name_the_setting_and_its_source() {
+        let check = |pairs: &[(&str, &str)], file: &str, words: &[&str]| {
+            let error = resolve(&[], &env(pairs), file).expect_err("bad settings").to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        };
+        check(&[], "[sessions]\nmax_live = \"x\"\n", &["sessions.max_live", "config.toml"]);
+        check(&[], "[sessions]\nmax_live = 0\n", &["sessions.max_live", "1"]);
+        check(&[("HOB_SESSIONS_MAX_LIVE", "x")], "", &["$HOB_SESSIONS_MAX_LIVE"]);
+        check(&[], "nonsense", &["not valid TOML"]);
+        check(&[], "sessions = 3\n[agents.x]\n", &["agents.x"]);
+        check(&[("HOB_SESSIONS_DEFAULT_AGENT", "nobody")], "", &["nobody"]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_a_warning() {
+        let resolved =
+            ok(&[], &[], "colour = 1\n[sessions]\nmax_lives = 9\n[agents.claude]\nx = 1\n");
+        let text = resolved.warnings.join("\n");
+        for word in ["colour", "sessions.max_lives", "agents.claude.x"] {
+            assert!(text.contains(word), "{text}");
+        }
+        assert_eq!(resolved.warnings.len(), 3);
+    }
+}

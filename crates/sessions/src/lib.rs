@@ -1,0 +1,12 @@
+//! Running agents. The only crate that knows an agent's protocol.
+//!
+//! Today it holds one-shot runs ([`Runner`]) and the drivers they need. It never sees a database or
+//! HTTP; it is handed what it needs.
+
+mod driver;
+mod live;
+mod runner;
+mod workspace;
+
+pub use live::{LiveLimit, LivePermit};
+pub use runner::{Runner, RunnerOptions};

@@ -1,0 +1,48 @@
+//! The temporary folder a one-shot run works in.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+const PREFIX: &str = "run-";
+
+/// A folder that is removed with all it holds when this is dropped. Drop it only when nothing runs
+/// in it any more.
+#[derive(Debug)]
+pub(crate) struct RunWorkspace {
+    path: PathBuf,
+}
+
+impl RunWorkspace {
+    pub fn create(parent: &Path) -> io::Result<RunWorkspace> {
+        let path = parent.join(format!("{PREFIX}{}", Uuid::now_v7()));
+        fs::create_dir_all(&path)?;
+        // Agents name their transcripts after the real path.
+        Ok(RunWorkspace { path: fs::canonicalize(path)? })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for RunWorkspace {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, path = %self.path.display(), "a run's folder could not be removed");
+        }
+    }
+}
+
+/// Removes the folders that runs of a killed Hob left behind.
+pub(crate) fn remove_leftovers(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

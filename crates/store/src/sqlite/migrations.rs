@@ -1,0 +1,35 @@
+//! The schema's history. A step that has landed is frozen: the tidy test knows its digest.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::OpenError;
+
+/// Each step is applied once, in order, and counted in `user_version`.
+const STEPS: &[&str] = &[include_str!("migrations/0001_apps.sql")];
+
+pub(super) fn run(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |error| OpenError::Failed { path: path.to_owned(), error };
+    if version(connection).map_err(failed)? == STEPS.len() {
+        return Ok(());
+    }
+    // Two processes may come here at once; the second finds the work done.
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let found = version(&transaction).map_err(failed)?;
+    if found > STEPS.len() {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known: STEPS.len() });
+    }
+    for step in &STEPS[found..] {
+        transaction.execute_batch(step).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "user_version", STEPS.len() as u32).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    connection
+        .pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))
+        .map(|n| n as usize)
+}

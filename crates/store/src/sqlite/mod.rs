@@ -1,0 +1,136 @@
+//! SQLite: one writer, several readers, write-ahead log, everything encrypted.
+
+mod apps;
+mod migrations;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hob_domain::{DataKey, StoreError, secret::hex};
+use rusqlite::{Connection, OpenFlags};
+
+/// How long a call waits for another process that is writing.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many idle read connections are kept.
+const IDLE_READERS: usize = 4;
+
+/// `hob.db`: apps, and later sessions, turns and events. Cloning shares it.
+#[derive(Clone)]
+pub struct Ledger {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    key: DataKey,
+    writer: Mutex<Connection>,
+    readers: Mutex<Vec<Connection>>,
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file is not a database, or not one of this key.
+    #[error("{} cannot be read with this key: it was made with another one, or it is damaged", .0.display())]
+    WrongKey(PathBuf),
+    /// A newer Hob has been here.
+    #[error("{} was written by a newer hob (schema {found}, this one knows {known})", path.display())]
+    Newer { path: PathBuf, found: usize, known: usize },
+    #[error("{} cannot be opened: {error}", path.display())]
+    Failed { path: PathBuf, error: rusqlite::Error },
+}
+
+impl Ledger {
+    /// Opens the database, making it and bringing its schema up to date where needed. Blocking, a
+    /// few milliseconds.
+    pub fn open(path: &Path, key: &DataKey) -> Result<Ledger, OpenError> {
+        let failed = |error| match error {
+            rusqlite::Error::SqliteFailure(code, _)
+                if code.code == rusqlite::ErrorCode::NotADatabase =>
+            {
+                OpenError::WrongKey(path.to_owned())
+            }
+            error => OpenError::Failed { path: path.to_owned(), error },
+        };
+        let mut writer = connect(path, key, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
+        migrations::run(&mut writer, path)?;
+        Ok(Ledger {
+            inner: Arc::new(Inner {
+                path: path.to_owned(),
+                key: key.clone(),
+                writer: Mutex::new(writer),
+                readers: Mutex::new(Vec::new()),
+            }),
+        })
+    }
+
+    /// Runs one unit of work in a transaction of its own, off the async threads.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&rusqlite::Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = self.inner.clone();
+        blocking(move || {
+            let mut writer = inner.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let transaction = writer
+                .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+                .map_err(failed)?;
+            let value = work(&transaction)?;
+            transaction.commit().map_err(failed)?;
+            Ok(value)
+        })
+        .await
+    }
+
+    /// Runs a read on a connection of its own, off the async threads.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = self.inner.clone();
+        blocking(move || {
+            let idle = inner.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let reader = match idle {
+                Some(reader) => reader,
+                None => connect(&inner.path, &inner.key, OpenFlags::empty()).map_err(failed)?,
+            };
+            let value = work(&reader);
+            let mut readers = inner.readers.lock().unwrap_or_else(PoisonError::into_inner);
+            if value.is_ok() && readers.len() < IDLE_READERS {
+                readers.push(reader);
+            }
+            value
+        })
+        .await
+    }
+}
+
+/// Opens a connection. The key is given raw: SQLCipher's own derivation would cost a quarter of a
+/// second every time.
+fn connect(path: &Path, key: &DataKey, extra: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.pragma_update(None, "key", format!("x'{}'", hex(key.expose())))?;
+    // What goes wrong is returned; SQLCipher would say it on standard error as well.
+    connection.pragma_update(None, "cipher_log_level", "NONE")?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // The first statement that touches the file, hence the one that notices a wrong key.
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    Ok(connection)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())))
+}
+
+pub(crate) fn failed(error: rusqlite::Error) -> StoreError {
+    StoreError::Failed(error.to_string())
+}
