@@ -78,7 +78,7 @@ fn run_to_the_end() -> io::Result<()> {
     drop(launch);
     let started =
         Note::Started { pid: agent.as_raw(), start: tree::start_time(agent.as_raw()).unwrap_or(0) };
-    let mut keeper = Keeper { control: Some(control), agent, ending: None };
+    let mut keeper = Keeper { control, listening: true, agent, ending: None };
     keeper.tell(&started);
     keeper.run(&signals)
 }
@@ -128,7 +128,7 @@ fn start(launch: &Launch, streams: Vec<OwnedFd>) -> io::Result<Pid> {
     let mode = Mode::from_bits_truncate(launch.umask);
     let shim = getpid();
     // SAFETY: between fork and exec the closure makes only async-signal-safe system calls (setsid,
-    // ioctl, prctl, getppid, umask) on values copied before the fork, and allocates nothing.
+    // ioctl, prctl, getppid, umask, sigprocmask) on values copied before the fork, and allocates nothing.
     unsafe {
         command.pre_exec(move || {
             setsid()?;
@@ -141,6 +141,8 @@ fn start(launch: &Launch, streams: Vec<OwnedFd>) -> io::Result<Pid> {
                 return Err(Errno::ESRCH.into());
             }
             umask(mode);
+            // The shim blocks signals; an agent that inherited that would never hear TERM.
+            SigSet::empty().thread_set_mask()?;
             Ok(())
         });
     }
@@ -153,8 +155,10 @@ fn start(launch: &Launch, streams: Vec<OwnedFd>) -> io::Result<Pid> {
 nix::ioctl_write_int_bad!(set_controlling_terminal, nix::libc::TIOCSCTTY);
 
 struct Keeper {
-    /// `None` once Hob is gone.
-    control: Option<UnixStream>,
+    control: UnixStream,
+    /// `false` once Hob has nothing more to say: it has closed its end, or it is gone. Its ears may
+    /// still be open.
+    listening: bool,
     agent: Pid,
     /// Set once the tree is being ended: when to kill, and again after every interval.
     ending: Option<Instant>,
@@ -165,8 +169,8 @@ impl Keeper {
         let mut orders = Vec::new();
         loop {
             let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-            if let Some(control) = &self.control {
-                watched.push(PollFd::new(control.as_fd(), PollFlags::POLLIN));
+            if self.listening {
+                watched.push(PollFd::new(self.control.as_fd(), PollFlags::POLLIN));
             }
             match poll(&mut watched, self.timeout()) {
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -227,17 +231,12 @@ impl Keeper {
     }
 
     fn listen(&mut self, pending: &mut Vec<u8>) {
-        let Some(control) = &mut self.control else { return };
         let mut chunk = [0u8; 256];
-        match control.read(&mut chunk) {
-            Ok(0) => {
-                self.control = None;
-                self.end(GRACE);
-            }
-            Ok(count) => pending.extend_from_slice(&chunk[..count]),
+        match self.control.read(&mut chunk) {
+            Ok(count @ 1..) => pending.extend_from_slice(&chunk[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => {
-                self.control = None;
+            Ok(0) | Err(_) => {
+                self.listening = false;
                 self.end(GRACE);
             }
         }
@@ -272,10 +271,8 @@ impl Keeper {
     }
 
     fn tell(&mut self, note: &Note) {
-        if let Some(control) = &mut self.control {
-            // Hob being gone shows as end of file soon enough.
-            let _ = control.write_all(note.encode().as_bytes());
-        }
+        // Hob being gone shows as end of file soon enough.
+        let _ = self.control.write_all(note.encode().as_bytes());
     }
 }
 

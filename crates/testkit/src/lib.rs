@@ -1,1 +1,19 @@
+//! What tests stand on: a scripted agent with several faces, a scripted model API, servers on
+//! temporary homes, and leak checks. Used by tests only.
+//!
+//! The agent and the model API are steered by the same words in a prompt; see [`script`].
+#![allow(clippy::disallowed_methods, reason = "tests start programs to look at them from outside")]
 
+pub mod agent;
+pub mod leak;
+pub mod model_api;
+pub mod programs;
+pub mod script;
+pub mod server;
+pub mod wait;
+
+pub use leak::LeakCheck;
+pub use model_api::ModelApi;
+pub use programs::program;
+pub use server::{HobServer, TestHome};
+pub use wait::wait_until;

@@ -66,9 +66,11 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         let rows: Vec<_> = settings
             .rows
             .iter()
-            .map(
-                |row| json!({"key": row.key, "value": row.value, "source": row.source.to_string()}),
-            )
+            .map(|row| {
+                let help = SETTINGS.iter().find(|s| s.key == row.key).map(|s| s.help);
+                let source = row.source.to_string();
+                json!({"key": row.key, "value": row.value, "source": source, "help": help})
+            })
             .collect();
         println!("{}", json!({"checks": checks, "settings": rows}));
     } else {

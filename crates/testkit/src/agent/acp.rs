@@ -1,0 +1,279 @@
+//! The ACP face: JSON-RPC lines on the standard streams, protocol version 1.
+//!
+//! Sessions are kept below `$HOME/.hob-scripted`, so that `session/load` and `session/resume` work in
+//! another process.
+
+use std::collections::HashMap;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::effects::{self, Interrupt};
+use crate::script::{self, Step};
+
+pub fn run() -> ExitCode {
+    let agent = Arc::new(Agent::default());
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        if let Ok(message) = serde_json::from_str::<Value>(&line) {
+            agent.receive(&message);
+        }
+    }
+    effects::linger_if_stubborn();
+    ExitCode::SUCCESS
+}
+
+#[derive(Default)]
+struct Agent {
+    sessions: Mutex<HashMap<String, Arc<Session>>>,
+    /// Requests of ours that wait for the client's answer.
+    waiting: Mutex<HashMap<u64, Sender<Value>>>,
+    requests: Mutex<u64>,
+    output: Mutex<()>,
+}
+
+struct Session {
+    id: String,
+    interrupt: Interrupt,
+    /// One turn at a time.
+    turns: Mutex<usize>,
+}
+
+impl Agent {
+    fn receive(self: &Arc<Agent>, message: &Value) {
+        let params = &message["params"];
+        let Some(method) = message["method"].as_str() else {
+            return self.receive_answer(message);
+        };
+        let id = message.get("id").cloned();
+        let reply = |result: Result<Value, (i64, &str)>| {
+            let Some(id) = id.clone() else { return };
+            self.send(&match result {
+                Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+                Err((code, message)) => {
+                    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+                }
+            });
+        };
+        let session = params["sessionId"].as_str().unwrap_or_default();
+        match method {
+            "initialize" => reply(Ok(json!({
+                "protocolVersion": 1,
+                "agentCapabilities": {
+                    "loadSession": true,
+                    "promptCapabilities": {"image": false, "embeddedContext": false},
+                    "mcpCapabilities": {"http": true, "sse": false},
+                    "sessionCapabilities": {"resume": {}, "close": {}, "list": {}},
+                },
+                "agentInfo": {"name": "hob-scripted-agent", "title": "Scripted", "version": "1"},
+                "authMethods": [],
+            }))),
+            "session/new" => {
+                let session = self.open(&Uuid::new_v4().to_string(), 0);
+                let record = json!({"cwd": params["cwd"], "mcpServers": params["mcpServers"]});
+                session.append(&record);
+                reply(Ok(json!({"sessionId": session.id})));
+            }
+            "session/load" | "session/resume" => match history(session) {
+                None => reply(Err((-32002, "Resource not found"))),
+                Some(turns) => {
+                    self.open(session, turns.len());
+                    if method == "session/load" {
+                        for turn in &turns {
+                            self.chunk(session, "user_message_chunk", &turn["prompt"]);
+                            self.chunk(session, "agent_message_chunk", &turn["reply"]);
+                        }
+                    }
+                    reply(Ok(json!({})));
+                }
+            },
+            "session/prompt" => match self.session(session) {
+                None => reply(Err((-32002, "Resource not found"))),
+                Some(session) => {
+                    let (agent, id, prompt) = (self.clone(), id.clone(), prompt_text(params));
+                    std::thread::spawn(move || agent.turn(&session, id, &prompt));
+                }
+            },
+            "session/cancel" => {
+                if let Some(session) = self.session(session) {
+                    session.interrupt.raise();
+                }
+            }
+            "session/close" => {
+                let known = self.sessions().remove(session).is_some();
+                reply(if known { Ok(json!({})) } else { Err((-32002, "Resource not found")) });
+            }
+            _ => reply(Err((-32601, "Method not found"))),
+        }
+    }
+
+    fn receive_answer(&self, message: &Value) {
+        let Some(id) = message["id"].as_u64() else { return };
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(message.clone());
+        }
+    }
+
+    /// Plays one turn and answers the prompt.
+    fn turn(&self, session: &Session, id: Option<Value>, prompt: &str) {
+        let mut number = session.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        session.interrupt.clear();
+        let steps = script::turn(prompt, *number);
+        *number += 1;
+        let mut reply = String::new();
+        let mut failure = None;
+        let mut cancelled = false;
+        for (index, step) in steps.iter().enumerate() {
+            if session.interrupt.is_raised() || !effects::perform(step, &session.interrupt) {
+                cancelled = true;
+                break;
+            }
+            match step {
+                Step::Say(text) => {
+                    reply.push_str(text);
+                    self.chunk(&session.id, "agent_message_chunk", &json!(text));
+                }
+                Step::Think(text) => self.chunk(&session.id, "agent_thought_chunk", &json!(text)),
+                Step::Garbage(line) => self.send_raw(line),
+                Step::Error { message, .. } => failure = Some(message.clone()),
+                Step::Permission(title) => cancelled |= !self.ask(session, title, index),
+                Step::Tool { name, input, .. } => {
+                    let call = format!("call-{number}-{index}");
+                    self.update(
+                        &session.id,
+                        json!({"sessionUpdate": "tool_call", "toolCallId": call,
+                        "title": name, "kind": "execute", "status": "pending", "rawInput": input}),
+                    );
+                    let outcome = effects::tool(name, input, &session.interrupt);
+                    let status = if outcome.is_some() { "completed" } else { "failed" };
+                    let text = outcome.as_ref().map_or("", |(text, _)| text);
+                    self.update(&session.id, json!({"sessionUpdate": "tool_call_update",
+                        "toolCallId": call, "status": status,
+                        "content": [{"type": "content", "content": {"type": "text", "text": text}}]}));
+                    cancelled |= outcome.is_none();
+                }
+                _ => {}
+            }
+            if cancelled {
+                break;
+            }
+        }
+        session.append(&json!({"prompt": prompt, "reply": reply}));
+        let id = id.unwrap_or(Value::Null);
+        self.send(&match failure {
+            Some(message) if !cancelled => {
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": message}})
+            }
+            _ => {
+                let reason =
+                    if cancelled { "cancelled".to_owned() } else { script::stop_reason(&steps) };
+                json!({"jsonrpc": "2.0", "id": id, "result": {"stopReason": reason,
+                    "usage": {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}}})
+            }
+        });
+    }
+
+    /// Asks for permission. `false` when the turn was cancelled meanwhile.
+    fn ask(&self, session: &Session, title: &str, index: usize) -> bool {
+        let (sender, answer): (Sender<Value>, Receiver<Value>) = channel();
+        let id = {
+            let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            *requests += 1;
+            *requests
+        };
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        let call = format!("permission-{index}");
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
+            "params": {"sessionId": session.id, "toolCall": {"toolCallId": call, "title": title},
+                "options": [
+                    {"optionId": "yes-always", "name": "Always", "kind": "allow_always"},
+                    {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+                    {"optionId": "no", "name": "Reject", "kind": "reject_once"}]}}));
+        loop {
+            if let Ok(answer) = answer.try_recv() {
+                let outcome = &answer["result"]["outcome"];
+                let chosen = outcome["optionId"].as_str().unwrap_or("cancelled");
+                let text = json!(format!("permission {title}: {chosen}"));
+                self.chunk(&session.id, "agent_message_chunk", &text);
+                return outcome["outcome"] != "cancelled";
+            }
+            if session.interrupt.wait(std::time::Duration::from_millis(2)) {
+                return false;
+            }
+        }
+    }
+
+    fn open(&self, id: &str, turns: usize) -> Arc<Session> {
+        let session = Arc::new(Session {
+            id: id.to_owned(),
+            interrupt: Interrupt::default(),
+            turns: Mutex::new(turns),
+        });
+        self.sessions().insert(id.to_owned(), session.clone());
+        session
+    }
+
+    fn session(&self, id: &str) -> Option<Arc<Session>> {
+        self.sessions().get(id).cloned()
+    }
+
+    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chunk(&self, session: &str, kind: &str, text: &Value) {
+        let content = json!({"type": "text", "text": text});
+        self.update(session, json!({"sessionUpdate": kind, "content": content}));
+    }
+
+    fn update(&self, session: &str, update: Value) {
+        let params = json!({"sessionId": session, "update": update});
+        self.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+    }
+
+    fn send(&self, message: &Value) {
+        self.send_raw(&message.to_string());
+    }
+
+    fn send_raw(&self, line: &str) {
+        let _one = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stdout = std::io::stdout();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    }
+}
+
+impl Session {
+    fn append(&self, record: &Value) {
+        let path = file(&self.id);
+        let _ = fs::create_dir_all(path.parent().expect("a folder"));
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let _ = file.and_then(|mut file| writeln!(file, "{record}"));
+    }
+}
+
+/// The turns of a session, or `None` when there is none of that id.
+fn history(session: &str) -> Option<Vec<Value>> {
+    let text = fs::read_to_string(file(session)).ok()?;
+    let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    Some(records.filter(|record| record.get("prompt").is_some()).collect())
+}
+
+fn file(session: &str) -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_else(|| "/tmp".into());
+    let name: String = session.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    home.join(".hob-scripted").join(format!("{name}.jsonl"))
+}
+
+/// The text blocks of a prompt.
+fn prompt_text(params: &Value) -> String {
+    let blocks = params["prompt"].as_array().cloned().unwrap_or_default();
+    let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+    texts.join("\n")
+}

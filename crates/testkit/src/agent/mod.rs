@@ -1,0 +1,31 @@
+//! The scripted agent: one program with four faces, chosen by its arguments.
+//!
+//! It behaves as the real agents were seen to behave, with no model behind it.
+
+pub mod acp;
+mod effects;
+pub mod print;
+pub mod stream;
+pub mod terminal;
+
+use std::process::ExitCode;
+
+/// Runs the face the arguments ask for.
+pub fn run(arguments: &[String]) -> ExitCode {
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    if arguments.first().is_some_and(|first| first == "acp") {
+        acp::run()
+    } else if flag(arguments, "--input-format") == Some("stream-json") {
+        stream::run(arguments)
+    } else if has("-p") {
+        print::run(arguments)
+    } else {
+        terminal::run(arguments)
+    }
+}
+
+/// The value after a flag.
+pub(crate) fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
+    let at = arguments.iter().position(|argument| argument == name)?;
+    arguments.get(at + 1).map(String::as_str)
+}

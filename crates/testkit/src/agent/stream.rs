@@ -1,0 +1,169 @@
+//! The stream-json face: JSON lines both ways, as
+//! `claude -p --input-format stream-json --output-format stream-json --verbose` speaks them.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::effects::{self, Interrupt};
+use super::flag;
+use crate::script::{self, Step};
+
+pub fn run(arguments: &[String]) -> ExitCode {
+    let session = flag(arguments, "--resume").or(flag(arguments, "--session-id"));
+    let face = Arc::new(Face {
+        session: session.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned),
+        partial: arguments.iter().any(|argument| argument == "--include-partial-messages"),
+        interrupt: Interrupt::default(),
+        output: Mutex::new(()),
+    });
+    // Prompts queue; each gets a result of its own.
+    let (prompts, queue) = channel::<String>();
+    let player = {
+        let face = face.clone();
+        std::thread::spawn(move || {
+            let mut failed = false;
+            for (number, prompt) in queue.into_iter().enumerate() {
+                failed = face.turn(&prompt, number);
+            }
+            failed
+        })
+    };
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        match message["type"].as_str() {
+            Some("user") => drop(prompts.send(text_of(&message["message"]["content"]))),
+            Some("control_request") => face.control(&message),
+            _ => {}
+        }
+    }
+    drop(prompts);
+    let failed = player.join().unwrap_or(true);
+    effects::linger_if_stubborn();
+    if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+struct Face {
+    session: String,
+    partial: bool,
+    interrupt: Interrupt,
+    output: Mutex<()>,
+}
+
+impl Face {
+    fn control(&self, message: &Value) {
+        if message["request"]["subtype"] == "interrupt" {
+            self.interrupt.raise();
+        }
+        let response =
+            json!({"subtype": "success", "request_id": message["request_id"], "response": {}});
+        self.send(&json!({"type": "control_response", "response": response}));
+    }
+
+    /// Plays one turn. `true` when it failed.
+    fn turn(&self, prompt: &str, number: usize) -> bool {
+        self.interrupt.clear();
+        let steps = script::turn(prompt, number);
+        self.send(&json!({"type": "system", "subtype": "init", "session_id": self.session,
+            "tools": ["Bash", "Read"], "model": "claude-scripted"}));
+        let mut text = String::new();
+        let mut failure = None;
+        let mut interrupted = false;
+        'turn: for message in script::messages(&steps) {
+            let id = format!("msg_{}", Uuid::new_v4().simple());
+            let mut results = Vec::new();
+            for step in &message {
+                if self.interrupt.is_raised() || !effects::perform(step, &self.interrupt) {
+                    interrupted = true;
+                    break 'turn;
+                }
+                match step {
+                    Step::Say(said) => {
+                        text = said.clone();
+                        if self.partial {
+                            let delta = json!({"type": "text_delta", "text": said});
+                            self.send(&json!({"type": "stream_event", "session_id": self.session,
+                                "event": {"type": "content_block_delta", "index": 0, "delta": delta}}));
+                        }
+                        self.assistant(&id, json!({"type": "text", "text": said}));
+                    }
+                    Step::Think(thought) => self.assistant(
+                        &id,
+                        json!({"type": "thinking", "thinking": thought, "signature": "c2ln"}),
+                    ),
+                    Step::Tool { name, input, .. } => {
+                        let call = format!("toolu_{}", Uuid::new_v4().simple());
+                        self.assistant(
+                            &id,
+                            json!({"type": "tool_use", "id": call, "name": name, "input": input}),
+                        );
+                        let Some(result) = effects::tool(name, input, &self.interrupt) else {
+                            interrupted = true;
+                            break 'turn;
+                        };
+                        results.push((call, result));
+                    }
+                    Step::Garbage(line) => self.send_raw(line),
+                    Step::Error { status, message } => {
+                        failure = Some((*status, format!("API Error: {status} {message}")));
+                    }
+                    _ => {}
+                }
+            }
+            for (call, (output, is_error)) in results {
+                let block = json!({"type": "tool_result", "tool_use_id": call, "content": output,
+                    "is_error": is_error});
+                self.send(&json!({"type": "user", "session_id": self.session,
+                    "message": {"role": "user", "content": [block]}}));
+            }
+        }
+        let failed = failure.is_some() || interrupted;
+        let result = match &failure {
+            Some((_, message)) => message.clone(),
+            None => text,
+        };
+        let subtype = if interrupted { "error_during_execution" } else { "success" };
+        let stop_reason = if failed { Value::Null } else { json!(script::stop_reason(&steps)) };
+        self.send(&json!({"type": "result", "subtype": subtype, "is_error": failed,
+            "result": result, "stop_reason": stop_reason, "session_id": self.session,
+            "num_turns": number + 1, "duration_ms": 1,
+            "api_error_status": failure.map(|(status, _)| status),
+            "usage": {"input_tokens": 10, "output_tokens": 5}}));
+        failed
+    }
+
+    fn assistant(&self, id: &str, block: Value) {
+        self.send(&json!({"type": "assistant", "session_id": self.session,
+            "message": {"id": id, "type": "message", "role": "assistant", "model": "claude-scripted",
+                "content": [block], "stop_reason": null,
+                "usage": {"input_tokens": 10, "output_tokens": 5}}}));
+    }
+
+    fn send(&self, message: &Value) {
+        self.send_raw(&message.to_string());
+    }
+
+    fn send_raw(&self, line: &str) {
+        let _one = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stdout = std::io::stdout();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    }
+}
+
+/// The text of a message's content, given as a string or as blocks.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        blocks => {
+            let blocks = blocks.as_array().cloned().unwrap_or_default();
+            let texts: Vec<&str> =
+                blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+            texts.join("\n")
+        }
+    }
+}

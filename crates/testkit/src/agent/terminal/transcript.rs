@@ -1,0 +1,226 @@
+//! The transcript file: where it lies and how records get into it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::new_id;
+
+/// A transcript that is appended to as the real one is.
+pub struct Transcript {
+    session: String,
+    path: PathBuf,
+    cwd: String,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    last: Option<String>,
+    /// Whether the file's preamble is still to be written.
+    fresh: bool,
+    /// Records that wait for the first batch to be complete.
+    held: Option<Vec<Value>>,
+    torn: bool,
+}
+
+impl Transcript {
+    /// A new session, or one that is resumed. The message is what the real CLI prints.
+    pub fn open(new: Option<&str>, resumed: Option<&str>) -> Result<Transcript, String> {
+        let session = resumed.or(new).map_or_else(new_id, str::to_owned);
+        let cwd = std::env::current_dir().unwrap_or_default().display().to_string();
+        let config =
+            std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from).unwrap_or_else(|| {
+                PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".claude")
+            });
+        let path = config.join("projects").join(munged(&cwd)).join(format!("{session}.jsonl"));
+        let mut inner = Inner { fresh: true, ..Inner::default() };
+        if resumed.is_some() {
+            let text = fs::read_to_string(&path)
+                .map_err(|_| format!("No conversation found with session ID: {session}"))?;
+            let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            for record in records {
+                let message = &record["message"];
+                if record["type"] == "assistant"
+                    && (message["model"].is_null() || !message["content"].is_array())
+                {
+                    return Err(format!("Failed to resume session {session}"));
+                }
+                if let Some(id) = record["uuid"].as_str() {
+                    inner.last = Some(id.to_owned());
+                }
+            }
+            inner.fresh = false;
+        } else if path.exists() {
+            return Err(format!("Session ID {session} is already in use."));
+        }
+        Ok(Transcript { session, path, cwd, inner: Mutex::new(inner) })
+    }
+
+    pub fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// The texts of everything said before, user and assistant.
+    pub fn history(&self) -> String {
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let texts = records.flat_map(|record| match &record["message"]["content"] {
+            Value::String(text) => vec![text.clone()],
+            Value::Array(blocks) => {
+                blocks.iter().filter_map(|b| b["text"].as_str().map(str::to_owned)).collect()
+            }
+            _ => Vec::new(),
+        });
+        texts.collect::<Vec<_>>().join(" | ")
+    }
+
+    /// From now on records are held back, to be released in another order.
+    pub fn hold(&self) {
+        self.lock().held = Some(Vec::new());
+    }
+
+    /// Writes what was held: the last records first, as the real first batch sometimes comes.
+    pub fn release(&self) {
+        let mut inner = self.lock();
+        if let Some(mut held) = inner.held.take() {
+            let middle = held.len() / 2;
+            held.rotate_left(middle);
+            for record in &held {
+                self.write(&inner, record);
+            }
+        }
+    }
+
+    /// From now on every line is written in two pieces.
+    pub fn tear(&self) {
+        self.lock().torn = true;
+    }
+
+    /// A record of the conversation, parented on the one before. Returns its id.
+    pub fn record(&self, mut record: Value) -> String {
+        let mut inner = self.lock();
+        if std::mem::take(&mut inner.fresh) {
+            self.append(
+                &mut inner,
+                json!({"type": "mode", "mode": "normal", "sessionId": self.session}),
+            );
+            self.append(
+                &mut inner,
+                json!({"type": "permission-mode", "permissionMode": "default",
+                "sessionId": self.session}),
+            );
+            let id = new_id();
+            self.append(
+                &mut inner,
+                json!({"type": "file-history-snapshot", "messageId": id,
+                "snapshot": {"messageId": id, "trackedFileBackups": {}, "timestamp": now()},
+                "isSnapshotUpdate": false}),
+            );
+        }
+        let id = new_id();
+        let common = json!({"parentUuid": inner.last, "isSidechain": false, "userType": "external",
+            "entrypoint": "cli", "cwd": self.cwd, "sessionId": self.session, "version": "2.1.197",
+            "gitBranch": "", "uuid": id, "timestamp": now()});
+        for (key, value) in common.as_object().into_iter().flatten() {
+            record[key] = value.clone();
+        }
+        inner.last = Some(id.clone());
+        self.append(&mut inner, record);
+        id
+    }
+
+    /// A record of a local command: not part of the conversation's preamble.
+    pub fn local(&self, record: Value) {
+        self.record(record);
+    }
+
+    /// A record without an id.
+    pub fn note(&self, mut record: Value) {
+        record["timestamp"] = json!(now());
+        let mut inner = self.lock();
+        self.append(&mut inner, record);
+    }
+
+    fn append(&self, inner: &mut Inner, record: Value) {
+        match &mut inner.held {
+            Some(held) => held.push(record),
+            None => self.write(inner, &record),
+        }
+    }
+
+    fn write(&self, inner: &Inner, record: &Value) {
+        let Ok(mut file) = self.file() else { return };
+        let line = format!("{record}\n");
+        if inner.torn {
+            let (first, second) = line.as_bytes().split_at(line.len() / 2);
+            let _ = file.write_all(first);
+            std::thread::sleep(Duration::from_millis(3));
+            let _ = file.write_all(second);
+        } else {
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+
+    fn file(&self) -> std::io::Result<File> {
+        fs::create_dir_all(self.path.parent().expect("a folder"))?;
+        OpenOptions::new().create(true).append(true).open(&self.path)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The folder's name for a working folder: every UTF-16 unit that is no ASCII letter or digit
+/// becomes a dash; a long one is cut and gets a hash.
+fn munged(cwd: &str) -> String {
+    let name: String = cwd
+        .encode_utf16()
+        .map(|unit| match u8::try_from(unit) {
+            Ok(byte) if byte.is_ascii_alphanumeric() => char::from(byte),
+            _ => '-',
+        })
+        .collect();
+    if name.len() <= 200 {
+        return name;
+    }
+    let hash = cwd
+        .encode_utf16()
+        .fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    format!("{}-{}", &name[..200], base36(hash.unsigned_abs()))
+}
+
+fn base36(mut number: u32) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(char::from_digit(number % 36, 36).expect("a digit"));
+        number /= 36;
+        if number == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
+}
+
+fn now() -> String {
+    Timestamp::now().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_named_as_the_real_cli_names_them() {
+        assert_eq!(munged("/srv/m/a.b_c d"), "-srv-m-a-b-c-d");
+        assert_eq!(munged("/日本語"), "----");
+        assert_eq!(munged("/🎉"), "---");
+        let long = munged(&format!("/{}", "x".repeat(300)));
+        assert_eq!(long.len(), 200 + 1 + long.rsplit('-').next().unwrap().len());
+    }
+}

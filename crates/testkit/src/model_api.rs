@@ -1,0 +1,312 @@
+//! A scripted model API: the Anthropic Messages endpoint, with no model behind it, so that the real
+//! `claude` and real adapters run offline.
+//!
+//! The newest user message that is not a tool result steers it with the words of [`crate::script`];
+//! tool calls walk down its messages. Without words it echoes: `echo: <text>`. A key that begins
+//! with `sk-bad` is refused with 401, a model whose name holds `nonexist` with 404.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Json, Response};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use uuid::Uuid;
+
+use crate::script::{self, Step};
+
+/// A running model API. Dropping it ends it.
+pub struct ModelApi {
+    url: String,
+    state: Arc<Seen>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+#[derive(Default)]
+struct Seen {
+    requests: Mutex<Vec<Value>>,
+    tries: Mutex<HashMap<String, usize>>,
+}
+
+impl ModelApi {
+    /// Starts it on a free port, on a thread of its own.
+    pub fn start() -> ModelApi {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let listener =
+            runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let state = Arc::new(Seen::default());
+        let router = Router::new().fallback(answer).with_state(state.clone());
+        runtime.spawn(async move { axum::serve(listener, router).await });
+        ModelApi { url, state, _runtime: runtime }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Every request that came with tools, as sent: the agent's own turns, not its side calls.
+    pub fn requests(&self) -> Vec<Value> {
+        self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The variables that point the real `claude` here and keep it quiet.
+    pub fn claude_environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("ANTHROPIC_BASE_URL", self.url.clone()),
+            ("ANTHROPIC_API_KEY", "sk-ant-scripted-0123456789-0123456789".to_owned()),
+            ("DISABLE_TELEMETRY", "1".to_owned()),
+            ("DISABLE_AUTOUPDATER", "1".to_owned()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+            ("IS_SANDBOX", "1".to_owned()),
+        ]
+    }
+}
+
+async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    let bytes = axum::body::to_bytes(body, 256 << 20).await.unwrap_or_default();
+    if path.ends_with("/count_tokens") {
+        return Json(json!({"input_tokens": 10})).into_response();
+    }
+    if !path.ends_with("/v1/messages") {
+        return Json(json!({})).into_response();
+    }
+    let Ok(request) = serde_json::from_slice::<Value>(&bytes) else {
+        return error(400, "the body is not JSON");
+    };
+    let main = request["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+    if main {
+        let mut requests = seen.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.push(request.clone());
+    }
+    if key(&parts.headers).contains("sk-bad") {
+        return error(401, "invalid x-api-key");
+    }
+    let model = request["model"].as_str().unwrap_or_default().to_owned();
+    if model.contains("nonexist") {
+        return error(404, &format!("model: {model}"));
+    }
+    let (prompt, played) = prompt(&request);
+    let steps = script::with_answer(script::parse(&prompt), &prompt);
+    let messages = script::messages(&steps);
+    let done = vec![Step::Say("done".to_owned())];
+    let message = if main { messages.get(played).unwrap_or(&done) } else { &messages[0] };
+    for step in message {
+        if let Step::Error { status, message } = step {
+            // `[[error 529 2x later fine]]` fails twice and then goes on.
+            let times = message.split_once("x ").and_then(|(times, _)| times.parse().ok());
+            let mut tries = seen.tries.lock().unwrap_or_else(PoisonError::into_inner);
+            let tried = tries.entry(prompt.clone()).or_default();
+            *tried += 1;
+            if times.is_none_or(|times: usize| *tried <= times) {
+                return error(*status, message);
+            }
+        }
+    }
+    let reason = if message.iter().any(|step| matches!(step, Step::Tool { .. })) {
+        "tool_use".to_owned()
+    } else {
+        script::stop_reason(message)
+    };
+    if request["stream"] == true {
+        stream(model, message.clone(), reason)
+    } else {
+        whole(model, message, &reason).await
+    }
+}
+
+fn key(headers: &HeaderMap) -> String {
+    let header = headers.get("x-api-key").or(headers.get("authorization"));
+    header.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+fn error(status: u16, message: &str) -> Response {
+    let kind = match status {
+        400 | 413 => "invalid_request_error",
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        _ => "api_error",
+    };
+    let body = json!({"type": "error", "error": {"type": kind, "message": message}});
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, Json(body)).into_response()
+}
+
+/// The newest user text that is not a tool result, and how many assistant messages follow it.
+fn prompt(request: &Value) -> (String, usize) {
+    let mut played = 0;
+    for message in request["messages"].as_array().into_iter().flatten().rev() {
+        if message["role"] == "assistant" {
+            played += 1;
+            continue;
+        }
+        if message["role"] != "user" {
+            continue;
+        }
+        let text = match &message["content"] {
+            Value::String(text) => text.clone(),
+            Value::Array(blocks) if blocks.iter().any(|b| b["type"] == "tool_result") => continue,
+            Value::Array(blocks) => {
+                let texts: Vec<&str> = blocks.iter().filter_map(|b| b["text"].as_str()).collect();
+                texts.join("\n")
+            }
+            _ => continue,
+        };
+        let text = without_reminders(&text);
+        if !text.trim().is_empty() {
+            return (text, played);
+        }
+    }
+    (String::new(), 0)
+}
+
+/// The text without what the CLI adds to it.
+pub fn without_reminders(text: &str) -> String {
+    const OPEN: &str = "<system-reminder>";
+    const CLOSE: &str = "</system-reminder>";
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(OPEN) {
+        kept.push_str(&rest[..start]);
+        let Some(end) = rest[start..].find(CLOSE) else { return kept };
+        rest = &rest[start + end + CLOSE.len()..];
+    }
+    kept.push_str(rest);
+    kept.trim_start_matches('\n').to_owned()
+}
+
+/// The content block of a step, if it is one.
+fn block(step: &Step) -> Option<Value> {
+    Some(match step {
+        Step::Say(text) => json!({"type": "text", "text": text}),
+        Step::Think(text) => json!({"type": "thinking", "thinking": text, "signature": "c2ln"}),
+        Step::Tool { name, input, .. } => json!({"type": "tool_use",
+            "id": format!("toolu_{}", Uuid::new_v4().simple()), "name": name, "input": input}),
+        _ => return None,
+    })
+}
+
+fn envelope(model: &str) -> Value {
+    json!({"id": format!("msg_{}", Uuid::new_v4().simple()), "type": "message", "role": "assistant",
+        "model": model, "content": [], "stop_reason": null, "stop_sequence": null,
+        "usage": {"input_tokens": 10, "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0, "output_tokens": 1}})
+}
+
+async fn whole(model: String, steps: &[Step], reason: &str) -> Response {
+    for step in steps {
+        pause(step).await;
+    }
+    let mut message = envelope(&model);
+    message["content"] = steps.iter().filter_map(block).collect();
+    message["stop_reason"] = json!(reason);
+    message["usage"]["output_tokens"] = json!(5);
+    Json(message).into_response()
+}
+
+async fn pause(step: &Step) {
+    match step {
+        Step::Sleep(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
+        Step::Hang => std::future::pending().await,
+        _ => {}
+    }
+}
+
+/// Streams the message as server-sent events, in small pieces.
+fn stream(model: String, steps: Vec<Step>, reason: String) -> Response {
+    let (sender, receiver) = mpsc::unbounded_channel::<Value>();
+    tokio::task::spawn(async move {
+        let send = |event: Value| sender.send(event).is_ok();
+        send(json!({"type": "message_start", "message": envelope(&model)}));
+        let mut index = 0;
+        for step in &steps {
+            pause(step).await;
+            let Some(block) = block(step) else { continue };
+            let (start, pieces) = pieces(&block);
+            send(json!({"type": "content_block_start", "index": index, "content_block": start}));
+            for delta in pieces {
+                if !send(json!({"type": "content_block_delta", "index": index, "delta": delta})) {
+                    return;
+                }
+            }
+            send(json!({"type": "content_block_stop", "index": index}));
+            index += 1;
+        }
+        let delta = json!({"stop_reason": reason, "stop_sequence": null});
+        send(json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 5}}));
+        send(json!({"type": "message_stop"}));
+    });
+    let events = UnboundedReceiverStream::new(receiver).map(|event| {
+        let kind = event["type"].as_str().unwrap_or_default();
+        Ok::<_, Infallible>(format!("event: {kind}\ndata: {event}\n\n"))
+    });
+    let headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache")];
+    (headers, Body::from_stream(events)).into_response()
+}
+
+/// How a block starts and the pieces that complete it.
+fn pieces(block: &Value) -> (Value, Vec<Value>) {
+    let mut start = block.clone();
+    let cut = |text: &str, kind: &str, field: &str| -> Vec<Value> {
+        let letters: Vec<char> = text.chars().collect();
+        letters
+            .chunks(1000)
+            .map(|piece| json!({"type": kind, field: piece.iter().collect::<String>()}))
+            .collect()
+    };
+    let pieces = match block["type"].as_str() {
+        Some("text") => {
+            start["text"] = json!("");
+            cut(block["text"].as_str().unwrap_or_default(), "text_delta", "text")
+        }
+        Some("thinking") => {
+            start["thinking"] = json!("");
+            start["signature"] = json!("");
+            let text = block["thinking"].as_str().unwrap_or_default();
+            let mut pieces = cut(text, "thinking_delta", "thinking");
+            pieces.push(json!({"type": "signature_delta", "signature": block["signature"]}));
+            pieces
+        }
+        _ => {
+            start["input"] = json!({});
+            cut(&block["input"].to_string(), "input_json_delta", "partial_json")
+        }
+    };
+    (start, pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_prompt_behind_tool_results_and_reminders() {
+        let request = json!({"messages": [
+            {"role": "user", "content": "first"},
+            {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
+            {"role": "user", "content": [
+                {"type": "text", "text": "<system-reminder>noise</system-reminder>\n"},
+                {"type": "text", "text": "second"}]},
+            {"role": "assistant", "content": [{"type": "tool_use"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]},
+        ]});
+        assert_eq!(prompt(&request), ("second".to_owned(), 1));
+    }
+}

@@ -1,0 +1,15 @@
+//! Finding the programs of this workspace that tests run.
+
+use std::path::PathBuf;
+
+/// The path of a program built from this workspace. Tests run from `target/<profile>/deps`.
+pub fn program(name: &str) -> PathBuf {
+    let mut folder = std::env::current_exe().expect("own path");
+    folder.pop();
+    if folder.ends_with("deps") {
+        folder.pop();
+    }
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is not built: run `cargo build --workspace` first", path.display());
+    path
+}

@@ -1,0 +1,221 @@
+//! A `hob serve` on a temporary home, talked to from outside.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::programs::program;
+use crate::wait::wait_until;
+
+/// A home of its own below a temporary folder, which is also `HOME` of everything started on it.
+pub struct TestHome {
+    folder: TempDir,
+}
+
+impl TestHome {
+    pub fn new() -> TestHome {
+        let folder = tempfile::Builder::new().prefix("hob-test-").tempdir().expect("a folder");
+        fs::create_dir_all(folder.path().join("user")).expect("a user's folder");
+        TestHome { folder }
+    }
+
+    /// `$HOB_HOME`. It does not exist until Hob makes it.
+    pub fn hob_home(&self) -> PathBuf {
+        self.folder.path().join("hob")
+    }
+
+    /// `$HOME` of Hob and its agents.
+    pub fn user_home(&self) -> PathBuf {
+        self.folder.path().join("user")
+    }
+
+    /// Writes `config.toml`.
+    pub fn configure(&self, config: &str) {
+        fs::create_dir_all(self.hob_home()).expect("the home");
+        fs::write(self.hob_home().join("config.toml"), config).expect("config.toml");
+    }
+
+    /// The part of `config.toml` that makes the scripted agent of this name.
+    pub fn scripted_agent(name: &str, driver: &str, arguments: &[&str]) -> String {
+        let agent = program("hob-scripted-agent");
+        let command: Vec<String> = std::iter::once(agent.display().to_string())
+            .chain(arguments.iter().map(|argument| argument.to_string()))
+            .collect();
+        format!("[agents.{name}]\ndriver = \"{driver}\"\ncommand = {command:?}\n")
+    }
+
+    /// A `hob` command on this home with an environment of its own: nothing of the caller's but
+    /// `PATH`.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program("hob"));
+        command.args(arguments).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.user_home()).env("HOB_HOME", self.hob_home());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a `hob` command to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("hob runs")
+    }
+
+    /// Makes an app and returns its token.
+    pub fn app(&self, name: &str) -> String {
+        let output = self.run(&["app", "create", name, "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        value["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Starts `hob serve` on a free port and waits until it answers.
+    pub fn serve(&self) -> HobServer {
+        self.serve_with(|_| {})
+    }
+
+    /// The same, with a last word on the command.
+    pub fn serve_with(&self, adjust: impl FnOnce(&mut Command)) -> HobServer {
+        let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
+        adjust(&mut command);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("hob serve starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("stdout");
+        let mut stdout = BufReader::new(stdout);
+        stdout.read_line(&mut line).expect("the line on stdout");
+        let Some(place) = line.trim_end().strip_prefix("hob listening on ") else {
+            let mut stderr = String::new();
+            let _ = child.stderr.take().expect("stderr").read_to_string(&mut stderr);
+            let status = child.wait();
+            panic!("hob serve said {line:?}, ended with {status:?}: {stderr}");
+        };
+        HobServer { url: place.to_owned(), child: Some(child) }
+    }
+}
+
+impl Default for TestHome {
+    fn default() -> TestHome {
+        TestHome::new()
+    }
+}
+
+/// A running `hob serve`. Dropping it kills it.
+pub struct HobServer {
+    url: String,
+    child: Option<Child>,
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: ureq::http::HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    /// The body as JSON; `null` when it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+}
+
+impl HobServer {
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.as_ref().expect("it runs").id() as i32
+    }
+
+    /// A request with any method, token and body.
+    pub fn call(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        body: Option<&[u8]>,
+    ) -> Answer {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .allow_non_standard_methods(true)
+            .timeout_global(Some(Duration::from_secs(120)))
+            .build();
+        let mut request =
+            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let agent = ureq::Agent::from(config);
+        let request = request.body(body.unwrap_or_default().to_vec()).expect("a request");
+        let mut response = agent.run(request).expect("an answer");
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        let text = response.body_mut().read_to_string().expect("a text");
+        Answer { status, headers, text }
+    }
+
+    pub fn get(&self, path: &str, token: Option<&str>) -> Answer {
+        self.call("GET", path, token, None)
+    }
+
+    pub fn post(&self, path: &str, token: Option<&str>, body: &Value) -> Answer {
+        self.call("POST", path, token, Some(body.to_string().as_bytes()))
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.pid());
+        nix::sys::signal::kill(pid, signal).expect("a live server");
+    }
+
+    /// Stops it with SIGTERM and returns how it ended.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(nix::sys::signal::Signal::SIGTERM);
+        self.wait()
+    }
+
+    /// Kills it with SIGKILL and reaps it.
+    pub fn kill(mut self) {
+        self.signal(nix::sys::signal::Signal::SIGKILL);
+        self.wait();
+    }
+
+    /// Waits for it to end by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it runs");
+        wait_until("hob serve ends", || child.try_wait().expect("a child"))
+    }
+}
+
+impl Drop for HobServer {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Whether a folder holds this text in any file, for secrets that must not be there.
+pub fn folder_holds(folder: &Path, text: &str) -> bool {
+    crate::leak::files_below(folder).iter().any(|path| {
+        fs::read(path)
+            .is_ok_and(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+    })
+}
