@@ -1,0 +1,234 @@
+//! `POST /run` on the scripted agent.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use hob_testkit::leak::{files_below, processes_with};
+use hob_testkit::{HobServer, TestHome, wait_until};
+use serde_json::{Value, json};
+
+struct Setup {
+    home: TestHome,
+    server: HobServer,
+    token: String,
+}
+
+impl Setup {
+    fn run(&self, body: &Value) -> hob_testkit::server::Answer {
+        self.server.post("/run", Some(&self.token), body)
+    }
+
+    fn ask(&self, prompt: &str) -> hob_testkit::server::Answer {
+        self.run(&json!({"prompt": prompt}))
+    }
+
+    /// The processes of agents: everything that has this home's folder as its `HOME`, but the server.
+    fn agents(&self) -> Vec<i32> {
+        let home = format!("HOME={}", self.home.user_home().display());
+        let mut found = processes_with(&home);
+        found.retain(|pid| *pid != self.server.pid());
+        found
+    }
+}
+
+fn setup(extra: &str) -> Setup {
+    let home = TestHome::new();
+    home.configure(&format!("{extra}\n{}", TestHome::scripted_agent("claude", "claude-tui", &[])));
+    let token = home.app("tests");
+    let server = home.serve();
+    Setup { home, server, token }
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> =
+        value.as_object().expect("an object").keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Seed 003: the exact shape of success.
+#[test]
+fn run_endpoint_unchanged() {
+    let setup = setup("");
+    let prompt = r#"Reply with JSON: [[say {"hello":"world"}]]"#;
+    let answer = setup.run(&json!({"prompt": prompt, "model": "sonnet"}));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let body = answer.json();
+    assert_eq!(keys(&body), ["duration_ms", "ok", "result", "stop_reason"]);
+    assert_eq!(body["ok"], true);
+    assert_eq!(body["result"], json!({"hello": "world"}));
+    assert_eq!(body["stop_reason"], "end_turn");
+    assert!(body["duration_ms"].is_u64());
+}
+
+/// Seed 003: the shape of failure.
+#[test]
+fn run_endpoint_unchanged_error_shape() {
+    let setup = setup("");
+    let answer = setup.ask("[[stderr boom]] [[exit 1]]");
+    assert_eq!(answer.status, 502, "{}", answer.text);
+    let body = answer.json();
+    assert_eq!(keys(&body), ["code", "duration_ms", "error", "ok", "stderr", "stop_reason"]);
+    assert_eq!(body["ok"], false);
+    assert_eq!(body["code"], "agent_failed");
+    assert_eq!(body["error"], "the agent ended with exit code 1");
+    assert_eq!(body["stderr"], "boom\n");
+    assert_eq!(body["stop_reason"], "error");
+}
+
+#[test]
+fn a_reply_is_text_unless_it_is_an_object_or_an_array() {
+    let setup = setup("");
+    let result = |prompt: &str| setup.ask(prompt).json()["result"].clone();
+    assert_eq!(result("hello there"), "echo: hello there");
+    assert_eq!(result("[[say [1, 2]]] "), "[1, 2", "the words end at the first double bracket");
+    assert_eq!(result("[[say [1, 2] ]]"), json!([1, 2]));
+    assert_eq!(result("[[say 42]]"), "42");
+    let long = result("[[big 60000]]");
+    assert_eq!(long.as_str().map(str::len), Some(60_000));
+}
+
+#[test]
+fn an_api_error_is_said_in_the_agents_words() {
+    let setup = setup("");
+    let answer = setup.ask("[[error 529 Overloaded]]");
+    assert_eq!(answer.status, 502);
+    assert_eq!(answer.json()["error"], "API Error: 529 Overloaded");
+}
+
+#[test]
+fn a_crashed_agent_is_502() {
+    let setup = setup("");
+    let answer = setup.ask("[[crash]]");
+    assert_eq!(
+        (answer.status, &answer.json()["error"]),
+        (502, &json!("the agent ended with signal 9"))
+    );
+    let answer = setup.ask("[[garbage no json here]] [[exit 0]]");
+    assert_eq!(answer.json()["error"], "the agent ended without a result");
+}
+
+#[test]
+fn any_prompt_reaches_the_agent_as_text() {
+    let setup = setup("");
+    let long = "x".repeat(300 << 10);
+    for prompt in ["--help", "-p", "ünïcödé 日本 🎉", "a\nb\tc", "\"quoted\" $HOME `x`", &long]
+    {
+        let answer = setup.ask(prompt);
+        assert_eq!(answer.json()["result"], format!("echo: {prompt}"), "{}", answer.status);
+    }
+    assert_eq!(setup.ask("/clear").json()["result"], "echo:  /clear");
+}
+
+#[test]
+fn a_missing_agent_says_what_to_install() {
+    let home = TestHome::new();
+    home.configure("[agents.claude]\ncommand = [\"claude-is-not-here\"]\n");
+    let token = home.app("tests");
+    let server = home.serve();
+    let answer = server.post("/run", Some(&token), &json!({"prompt": "hi"}));
+    assert_eq!(answer.status, 502);
+    let body = answer.json();
+    assert_eq!(body["code"], "agent_not_installed");
+    let error = body["error"].as_str().unwrap();
+    assert!(error.contains("claude-is-not-here") && error.contains("npm install"), "{error}");
+    assert_eq!(keys(&body), ["code", "duration_ms", "error", "ok", "stderr", "stop_reason"]);
+    // The demo agent needs nothing, but is never taken silently.
+    let demo = server.post("/run", Some(&token), &json!({"prompt": "hi", "agent": "demo"}));
+    assert_eq!(demo.json()["result"], "This is Hob's demo agent. You said: hi");
+}
+
+#[test]
+fn too_long_is_504_and_the_tree_is_gone() {
+    let setup = setup("");
+    let body = json!({"prompt": "[[daemon]] [[stubborn]] [[hang]]", "timeout_secs": 0.5});
+    let answer = setup.run(&body);
+    assert_eq!(answer.status, 504, "{}", answer.text);
+    assert_eq!(keys(&answer.json()), ["code", "error", "ok"]);
+    assert_eq!(answer.json()["code"], "timeout");
+    assert_eq!(setup.agents(), [0; 0], "gone before the answer is given");
+    assert_eq!(files_below(&setup.home.hob_home().join("workspaces")).len(), 0);
+}
+
+#[test]
+fn a_client_that_goes_away_ends_its_run() {
+    let setup = setup("");
+    let body = json!({"prompt": "[[daemon]] [[hang]]"}).to_string();
+    let mut stream = TcpStream::connect(setup.server.address()).unwrap();
+    write!(
+        stream,
+        "POST /run HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
+        setup.token,
+        body.len()
+    )
+    .unwrap();
+    wait_until("the agent and its daemon run", || (setup.agents().len() >= 2).then_some(()));
+    drop(stream);
+    wait_until("the tree is gone", || setup.agents().is_empty().then_some(()));
+    let folder = setup.home.hob_home().join("workspaces");
+    wait_until("its folder is gone", || {
+        std::fs::read_dir(&folder).unwrap().next().is_none().then_some(())
+    });
+    assert_eq!(setup.ask("still there?").status, 200);
+}
+
+#[test]
+fn a_tree_does_not_outlive_its_answer() {
+    let setup = setup("");
+    let answer = setup.ask("[[daemon]] [[daemon]] [[say done]]");
+    assert_eq!(answer.json()["result"], "done");
+    assert_eq!(setup.agents(), [0; 0]);
+}
+
+#[test]
+fn a_full_pool_is_503_with_retry_after() {
+    let setup = setup("[sessions]\nmax_live = 1\n");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| setup.run(&json!({"prompt": "[[hang]]", "timeout_secs": 8})));
+        wait_until("the first run holds the place", || (!setup.agents().is_empty()).then_some(()));
+        let second = setup.ask("hi");
+        assert_eq!(second.status, 503, "{}", second.text);
+        assert_eq!(second.json()["code"], "pool_full");
+        assert_eq!(second.headers["retry-after"], "1");
+        assert_eq!(first.join().unwrap().status, 504);
+    });
+    assert_eq!(setup.ask("hi").status, 200, "the place is free again");
+}
+
+#[test]
+fn agents_get_a_cleaned_environment() {
+    let home = TestHome::new();
+    let agent = TestHome::scripted_agent("claude", "claude-tui", &[]);
+    home.configure(&format!("{agent}env = {{ GIVEN = \"yes\" }}\nenv_pass = [\"PASSED_*\"]\n"));
+    let token = home.app("tests");
+    let server = home.serve_with(|command| {
+        command.env("HOB_ADMIN_TOKEN", "the-admin").env("PASSED_ON", "p").env("OTHER", "o");
+        command.env("LC_ALL", "C");
+    });
+    let value = |name: &str| {
+        let prompt = format!("[[env {name}]]");
+        let answer = server.post("/run", Some(&token), &json!({"prompt": prompt}));
+        answer.json()["result"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(value("GIVEN"), "yes");
+    assert_eq!(value("PASSED_ON"), "p");
+    assert_eq!(value("LC_ALL"), "C");
+    assert_eq!(value("HOME"), home.user_home().display().to_string());
+    for name in ["OTHER", "HOB_ADMIN_TOKEN", "HOB_HOME", "ANTHROPIC_API_KEY"] {
+        assert_eq!(value(name), "(unset)", "{name}");
+    }
+}
+
+#[test]
+fn agents_get_the_users_umask_and_a_folder_of_their_own() {
+    let setup = setup("");
+    let prompt =
+        r#"[[tool Bash {"command":"umask > $HOME/umask; pwd > $HOME/pwd; ls -A > $HOME/ls"}]]"#;
+    assert_eq!(setup.ask(prompt).status, 200);
+    let read = |name: &str| std::fs::read_to_string(setup.home.user_home().join(name)).unwrap();
+    assert_ne!(read("umask").trim(), "0077");
+    let folder = read("pwd");
+    assert!(folder.contains("/workspaces/run-"), "{folder}");
+    assert_eq!(read("ls"), "");
+    assert!(!std::path::Path::new(folder.trim()).exists());
+}
