@@ -184,7 +184,7 @@ fn a_tree_does_not_outlive_its_answer() {
 fn a_full_pool_is_503_with_retry_after() {
     let setup = setup("[sessions]\nmax_live = 1\n");
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| setup.run(&json!({"prompt": "[[hang]]", "timeout_secs": 8})));
+        let first = scope.spawn(|| setup.run(&json!({"prompt": "[[hang]]", "timeout_secs": 3})));
         wait_until("the first run holds the place", || (!setup.agents().is_empty()).then_some(()));
         let second = setup.ask("hi");
         assert_eq!(second.status, 503, "{}", second.text);

@@ -85,12 +85,14 @@ impl Transcript {
         self.lock().held = Some(Vec::new());
     }
 
-    /// Writes what was held: the last records first, as the real first batch sometimes comes.
+    /// Writes what was held, the last answer and the end of the turn right after the modes: so the
+    /// real first batch comes now and then.
     pub fn release(&self) {
         let mut inner = self.lock();
         if let Some(mut held) = inner.held.take() {
-            let middle = held.len() / 2;
-            held.rotate_left(middle);
+            let early = held.split_off(held.len().saturating_sub(2));
+            let at = held.len().min(2);
+            held.splice(at..at, early);
             for record in &held {
                 self.write(&inner, record);
             }
