@@ -49,3 +49,34 @@ pub fn document() -> utoipa::openapi::OpenApi {
 pub(crate) async fn openapi_json() -> Json<utoipa::openapi::OpenApi> {
     Json(document())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reference holds every route with its answers, and nothing else.
+    #[test]
+    fn the_reference_is_true() {
+        let document = serde_json::to_value(document()).expect("a document");
+        let mut expect = Vec::new();
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            for (method, call) in methods.as_object().expect("methods") {
+                let text =
+                    |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+                let summary = text(&call["summary"]);
+                expect.push(format!("## `{} {path}`: {summary}", method.to_uppercase()));
+                for (status, answer) in call["responses"].as_object().expect("responses") {
+                    expect.push(format!("| {status} | {} |", text(&answer["description"])));
+                }
+            }
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/http.md");
+        let text = std::fs::read_to_string(path).expect("docs/http.md");
+        let is_fact = |line: &&str| {
+            line.starts_with("## `")
+                || line.strip_prefix("| ").is_some_and(|rest| rest.starts_with(char::is_numeric))
+        };
+        let found: Vec<&str> = text.lines().filter(is_fact).collect();
+        assert_eq!(found, expect, "docs/http.md should hold\n{}", expect.join("\n"));
+    }
+}

@@ -28,8 +28,9 @@ pub(crate) struct RunBody {
     system: Option<String>,
     /// Identifiers of uploaded files.
     files: Option<Vec<String>>,
-    /// How long it may take, at most `sessions.turn_timeout_secs`, which is also the default.
-    #[schema(exclusive_minimum = 0.0)]
+    /// How long it may take: at least 1, at most `sessions.turn_timeout_secs`, which is also the
+    /// default.
+    #[schema(minimum = 1)]
     timeout_secs: Option<f64>,
     /// Which agent; the default is `sessions.default_agent`.
     agent: Option<String>,
@@ -42,14 +43,14 @@ pub(crate) struct RunAnswer {
     /// Always `true`.
     ok: bool,
     /// The reply: parsed when all of it is one JSON object or array, else its text.
-    #[schema(value_type = Object)]
     result: serde_json::Value,
     duration_ms: u64,
     stop_reason: String,
 }
 
-/// Runs one prompt in a temporary folder and returns the agent's answer. A client that goes away
-/// ends the run.
+/// Runs one prompt and returns the agent's answer.
+///
+/// The run works in a temporary folder. A client that goes away ends it.
 #[utoipa::path(post, path = "/run", tag = "runs", request_body = RunBody,
     security(("token" = [])), responses(
     (status = 200, description = "The agent's answer.", body = RunAnswer),
@@ -119,9 +120,9 @@ fn unknown_agent(gateway: &Gateway, name: &str) -> ApiError {
 
 fn timeout(asked: Option<f64>, most: Duration) -> Result<Duration, ApiError> {
     let Some(seconds) = asked else { return Ok(most) };
-    if seconds > 0.0 && seconds <= most.as_secs_f64() {
+    if seconds >= 1.0 && seconds <= most.as_secs_f64() {
         return Ok(Duration::from_secs_f64(seconds));
     }
     let most = most.as_secs();
-    Err(ApiError::bad_request(format!("timeout_secs: it must be above 0 and at most {most}")))
+    Err(ApiError::bad_request(format!("timeout_secs: it must be at least 1 and at most {most}")))
 }

@@ -84,7 +84,7 @@ fn bad_requests_name_the_field() {
     check(r#"{"prompt":"  "}"#, "bad_request", "prompt");
     check(r#"{"prompt":"x","promt":"y"}"#, "bad_request", "promt");
     check(r#"{"prompt":"x","timeout_secs":"soon"}"#, "bad_request", "timeout_secs");
-    check(r#"{"prompt":"x","timeout_secs":0}"#, "bad_request", "timeout_secs");
+    check(r#"{"prompt":"x","timeout_secs":0.9}"#, "bad_request", "timeout_secs");
     check(r#"{"prompt":"x","timeout_secs":1e9}"#, "bad_request", "timeout_secs");
     check(r#"{"prompt":"x","model":""}"#, "bad_request", "model");
     check(r#"{"prompt":"x","files":"f"}"#, "bad_request", "files");

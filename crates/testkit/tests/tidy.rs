@@ -1,0 +1,231 @@
+//! The house rules of ARCHITECTURE.md, checked.
+#![allow(clippy::disallowed_methods, reason = "asks cargo about the dependencies")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hob_testkit::leak::files_below;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn name(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// All files of the crates with this ending, by name.
+fn sources(ending: &str) -> Vec<(String, String)> {
+    let mut files: Vec<PathBuf> = files_below(&root().join("crates"));
+    files.retain(|path| path.extension().is_some_and(|e| e == ending));
+    files.sort();
+    files.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+}
+
+fn metadata() -> Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn packages(metadata: &Value) -> &Vec<Value> {
+    metadata["packages"].as_array().unwrap()
+}
+
+fn is_ours(package: &Value) -> bool {
+    package["source"].is_null()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("hob-domain", &[][..]),
+        ("hob-child", &[]),
+        ("hob-store", &["hob-domain"]),
+        ("hob-sessions", &["hob-child", "hob-domain"]),
+        ("hob-gateway", &["hob-domain", "hob-sessions"]),
+        ("hob-testkit", &["hob-child"]),
+        ("hob", &["hob-child", "hob-domain", "hob-gateway", "hob-sessions", "hob-store"]),
+    ]);
+    let metadata = metadata();
+    for package in packages(&metadata).iter().filter(|package| is_ours(package)) {
+        let package_name = package["name"].as_str().unwrap();
+        let allowed =
+            allowed.get(package_name).unwrap_or_else(|| panic!("{package_name} is new here"));
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let target = dependency["name"].as_str().unwrap();
+            if target.starts_with("hob") && dependency["kind"].is_null() {
+                assert!(allowed.contains(&target), "{package_name} must not depend on {target}");
+            }
+        }
+        let features = package["features"].as_object().unwrap();
+        assert!(features.is_empty(), "{package_name} has cargo features: {features:?}");
+    }
+}
+
+/// Who may name what: databases, HTTP, processes.
+#[test]
+fn only_one_crate_knows_each_thing() {
+    let owners = [
+        ("rusqlite", vec!["hob-store"]),
+        ("axum", vec!["hob-gateway", "hob-testkit"]),
+        ("hyper", vec!["hob-gateway"]),
+        (
+            "tokio",
+            vec!["hob-child", "hob-store", "hob-sessions", "hob-gateway", "hob", "hob-testkit"],
+        ),
+    ];
+    let metadata = metadata();
+    for package in packages(&metadata).iter().filter(|package| is_ours(package)) {
+        let package_name = package["name"].as_str().unwrap();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            for (library, owners) in &owners {
+                if dependency["name"] == *library && dependency["kind"].is_null() {
+                    assert!(
+                        owners.contains(&package_name),
+                        "{package_name} must not use {library}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_domain_is_pure() {
+    for (file, text) in sources("rs") {
+        if !file.starts_with("crates/domain/src") {
+            continue;
+        }
+        for word in
+            ["std::fs", "std::net", "std::process", "std::env", "tokio", "::now()", "std::thread"]
+        {
+            assert!(!text.contains(word), "{file} uses {word}");
+        }
+    }
+}
+
+#[test]
+fn unsafe_is_rare_and_explained() {
+    for (file, text) in sources("rs") {
+        if file.ends_with("tests/tidy.rs") {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if !code.contains("unsafe {")
+                && !code.contains("unsafe fn")
+                && !code.contains("unsafe impl")
+            {
+                continue;
+            }
+            let tested = file.contains("/tests/") || file.starts_with("crates/testkit");
+            assert!(
+                file.starts_with("crates/child/src") || tested,
+                "unsafe in {file}:{}",
+                number + 1
+            );
+            let before = &lines[number.saturating_sub(4)..number];
+            let explained = before.iter().any(|line| line.contains("SAFETY:"));
+            assert!(explained, "{file}:{}: unsafe without a SAFETY comment", number + 1);
+        }
+    }
+}
+
+/// A migration that has landed is frozen. A new one adds a line here.
+#[test]
+fn migrations_are_frozen() {
+    let frozen = [(
+        "crates/store/src/sqlite/migrations/0001_apps.sql",
+        "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
+    )];
+    let found: Vec<(String, String)> = sources("sql")
+        .into_iter()
+        .map(|(file, text)| {
+            let digest = Sha256::digest(text.as_bytes());
+            (file, digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        })
+        .collect();
+    let found: Vec<(&str, &str)> =
+        found.iter().map(|(file, digest)| (file.as_str(), digest.as_str())).collect();
+    assert_eq!(found, frozen);
+}
+
+#[test]
+fn files_are_short_and_finished() {
+    for (file, text) in sources("rs") {
+        let lines = text.lines().count();
+        assert!(lines <= 500 || file.contains("/tests/"), "{file} has {lines} lines");
+        if file.ends_with("tests/tidy.rs") {
+            continue;
+        }
+        for word in ["todo!(", "unimplemented!(", "FIXME", "dbg!("] {
+            assert!(!text.contains(word), "{file} holds {word}");
+        }
+    }
+}
+
+/// Nothing in the repository speaks of the machine it was written on.
+#[test]
+fn the_project_speaks_of_itself_alone() {
+    let output = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "git lists the files");
+    let files = String::from_utf8(output.stdout).unwrap();
+    for file in files.split('\0').filter(|file| !file.is_empty()) {
+        let Ok(text) = fs::read_to_string(root().join(file)) else { continue };
+        if file.ends_with("tests/tidy.rs") {
+            continue;
+        }
+        for word in ["/work/main", "/root/", "registry.npmjs.org", "pypi.org", "\"resolved\":"] {
+            assert!(!text.contains(word), "{file} holds {word}");
+        }
+    }
+}
+
+#[test]
+fn licences_are_on_the_list() {
+    let free = [
+        "MIT",
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "ISC",
+        "Zlib",
+        "Unicode-3.0",
+        "CC0-1.0",
+        "Unlicense",
+        "blessing",
+        "WTFPL",
+        "0BSD",
+        "BSL-1.0",
+        "MIT-0",
+    ];
+    let metadata = metadata();
+    for package in packages(&metadata).iter().filter(|package| !is_ours(package)) {
+        let licence = package["license"].as_str().unwrap_or_default().replace('/', " OR ");
+        // Every part of an AND, and one part of each OR, must be on the list.
+        let fits = licence.replace(['(', ')'], "").split(" AND ").all(|part| {
+            part.split(" OR ")
+                .any(|name| free.contains(&name.split(" WITH ").next().unwrap().trim()))
+        });
+        assert!(fits, "{}: {licence:?}", package["name"]);
+    }
+}
+
+#[test]
+fn ci_runs_exactly_the_test_command() {
+    let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
+    let lines: Vec<&str> = ci.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines, ["exec scripts/test"]);
+    assert!(fs::read_to_string(root().join("README.md")).unwrap().contains("\nscripts/test\n"));
+}
