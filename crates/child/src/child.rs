@@ -213,6 +213,11 @@ impl Output {
         String::from_utf8_lossy(&self.tail()).into_owned()
     }
 
+    /// The bytes kept from stream position `from` on, and the position they start at.
+    pub fn since(&self, from: u64) -> (u64, Vec<u8>) {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).since(from)
+    }
+
     /// Waits for bytes past stream position `from` and returns them with the position they start
     /// at; `None` once the stream has ended and there are none.
     pub async fn read_from(&self, from: u64) -> Option<(u64, Vec<u8>)> {

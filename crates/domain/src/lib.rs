@@ -5,12 +5,16 @@
 
 pub mod agent;
 pub mod app;
+pub mod fingerprint;
 pub mod json_reply;
+pub mod message;
 pub mod run;
 pub mod secret;
 
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};
+pub use fingerprint::{Fingerprint, fingerprint};
 pub use jiff::Timestamp;
+pub use message::{BadMessage, Block, Message, Role};
 pub use run::{RunError, RunReply, RunRequest};
 pub use secret::DataKey;

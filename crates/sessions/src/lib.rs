@@ -3,6 +3,7 @@
 //! Today it holds one-shot runs ([`Runner`]) and the drivers they need. It never sees a database or
 //! HTTP; it is handed what it needs.
 
+pub mod claude;
 mod driver;
 mod live;
 mod runner;

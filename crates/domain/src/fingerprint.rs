@@ -1,0 +1,136 @@
+//! The fingerprint of a history: two clients that mean the same conversation get the same one.
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::message::{Block, Message, canonical};
+
+/// Names a conversation up to a point, under the options it runs with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fingerprint([u8; 32]);
+
+/// The fingerprint of `history` under `scope`: whatever else must be equal for a live process to be
+/// the right one (app, system prompt, model, folder, permissions, MCP servers).
+///
+/// Thinking is left out: clients may drop it when they send a conversation back.
+pub fn fingerprint(scope: &Value, history: &[Message]) -> Fingerprint {
+    let mut hasher = Sha256::new();
+    let mut add = |value: &Value| {
+        let text = value.to_string();
+        hasher.update((text.len() as u64).to_be_bytes());
+        hasher.update(text.as_bytes());
+    };
+    add(&canonical(scope));
+    for message in history {
+        add(&json!([message.role.as_str(), content(&message.content)]));
+    }
+    Fingerprint(hasher.finalize().into())
+}
+
+/// The blocks in canonical form: neighbouring texts are one text, as a client that joins them
+/// would send them.
+fn content(blocks: &[Block]) -> Value {
+    let mut out: Vec<Value> = Vec::new();
+    let mut text: Option<String> = None;
+    for block in blocks {
+        let value = match block {
+            Block::Thinking { .. } => continue,
+            Block::Text(next) => {
+                text = Some(match text.take() {
+                    Some(before) => format!("{before}\n\n{next}"),
+                    None => next.clone(),
+                });
+                continue;
+            }
+            Block::ToolUse { id, name, input } => {
+                json!({"use": id, "name": name, "input": canonical(input)})
+            }
+            Block::ToolResult { tool_use_id, content, is_error } => {
+                json!({"result": tool_use_id, "content": result_content(content), "error": is_error})
+            }
+            Block::Other(value) => canonical(value),
+        };
+        out.extend(text.take().map(Value::String));
+        out.push(value);
+    }
+    out.extend(text.take().map(Value::String));
+    Value::Array(out)
+}
+
+/// A result of text blocks is the same as one of their text.
+fn result_content(content: &Value) -> Value {
+    match content {
+        Value::Null => json!(""),
+        Value::Array(blocks) => {
+            let texts: Option<Vec<&str>> = blocks
+                .iter()
+                .map(|block| block["text"].as_str().filter(|_| block["type"] == "text"))
+                .collect();
+            texts.map_or_else(|| canonical(content), |texts| json!(texts.join("\n\n")))
+        }
+        content => canonical(content),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(value: Value) -> Vec<Message> {
+        value.as_array().unwrap().iter().map(|m| Message::parse(m).unwrap()).collect()
+    }
+
+    fn check(equal: bool, left: Value, right: Value) {
+        let left_print = fingerprint(&json!({}), &history(left.clone()));
+        let right_print = fingerprint(&json!({}), &history(right.clone()));
+        assert_eq!(left_print == right_print, equal, "{left} and {right}");
+    }
+
+    /// Seed 002: what the backend stashes and what a gateway echoes look up to the same.
+    #[test]
+    fn post_turn_fingerprint_matches_canonical_continuation() {
+        check(
+            true,
+            json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello there"}]),
+            json!([{"role": "user", "content": "hi"},
+                {"role": "assistant", "content": [{"type": "text", "text": "hello there"}]}]),
+        );
+    }
+
+    #[test]
+    fn spellings_of_the_same_are_the_same() {
+        let result = |extra: Value| {
+            let mut block = json!({"type": "tool_result", "tool_use_id": "t", "content": "x"});
+            for (key, value) in extra.as_object().unwrap() {
+                block[key] = value.clone();
+            }
+            json!([{"role": "user", "content": [block]}])
+        };
+        check(true, result(json!({})), result(json!({"is_error": null})));
+        check(true, result(json!({})), result(json!({"is_error": false})));
+        check(true, result(json!({})), result(json!({"content": [{"type": "text", "text": "x"}]})));
+        check(true, result(json!({})), result(json!({"cache_control": {"type": "ephemeral"}})));
+        check(false, result(json!({})), result(json!({"is_error": true})));
+        let call = |input: Value| json!([{"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "n", "input": input}]}]);
+        check(true, call(json!({"a": 1, "b": 2})), call(json!({"b": 2, "a": 1})));
+        check(false, call(json!({"a": 1})), call(json!({"a": 2})));
+        let thinking = json!([{"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "x"}]}]);
+        check(true, thinking, json!([{"role": "assistant", "content": "x"}]));
+    }
+
+    #[test]
+    fn different_conversations_differ() {
+        let one = json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]);
+        check(false, one.clone(), json!([{"role": "user", "content": "ab"}]));
+        check(false, one.clone(), json!([{"role": "user", "content": "a"}]));
+        check(
+            false,
+            json!([{"role": "user", "content": "a"}]),
+            json!([{"role": "assistant", "content": "a"}]),
+        );
+        let messages = history(one);
+        let model = |name: &str| fingerprint(&json!({"model": name}), &messages);
+        assert_ne!(model("a"), model("b"));
+    }
+}

@@ -1,0 +1,97 @@
+//! The configuration folder: one of our own in which an unattended `claude` meets no dialog, or the
+//! user's.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use hob_domain::secret::hex;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+/// Whose configuration the agent uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigFolder {
+    /// Made by [`prepare_own_folder`], for an agent with an API key.
+    Own(PathBuf),
+    /// The user's own, with the user's login. Credentials are never copied: refreshing a copy would
+    /// log the user out.
+    Users(PathBuf),
+}
+
+impl ConfigFolder {
+    pub fn path(&self) -> &Path {
+        match self {
+            ConfigFolder::Own(path) | ConfigFolder::Users(path) => path,
+        }
+    }
+}
+
+/// Makes a configuration folder for an API key below `parent`, unless it is there already, and
+/// returns it.
+///
+/// It is written once and then left to the CLI, which rewrites `.claude.json` itself. It trusts every
+/// folder through the root: sessions get their folder from Hob, and asking nobody is no protection.
+pub fn prepare_own_folder(parent: &Path, api_key: &str) -> io::Result<PathBuf> {
+    let name = hex(&Sha256::digest(api_key.as_bytes())[..8]);
+    let folder = parent.join(name);
+    fs::create_dir_all(&folder)?;
+    let tail: String = {
+        let letters: Vec<char> = api_key.chars().collect();
+        letters[letters.len().saturating_sub(20)..].iter().collect()
+    };
+    write_new(
+        &folder.join(".claude.json"),
+        &json!({
+            "hasCompletedOnboarding": true,
+            "bypassPermissionsModeAccepted": true,
+            "customApiKeyResponses": {"approved": [tail], "rejected": []},
+            "projects": {"/": {
+                "hasTrustDialogAccepted": true,
+                "hasClaudeMdExternalIncludesApproved": true,
+                "hasClaudeMdExternalIncludesWarningShown": true,
+            }},
+        }),
+    )?;
+    write_new(
+        &folder.join("settings.json"),
+        &json!({"skipDangerousModePermissionPrompt": true, "enableAllProjectMcpServers": true}),
+    )?;
+    Ok(folder)
+}
+
+fn write_new(path: &Path, value: &serde_json::Value) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}", uuid::Uuid::new_v4().simple()));
+    let temporary = PathBuf::from(temporary);
+    let mut file =
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(value.to_string().as_bytes())?;
+    let linked = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_per_key_made_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder =
+            prepare_own_folder(parent.path(), "sk-0123456789-0123456789-0123456789").unwrap();
+        let file = folder.join(".claude.json");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains(r#"["123456789-0123456789"]"#), "{text}");
+        assert!(!text.contains("sk-"), "the key itself is not in it");
+        fs::write(&file, "the CLI's own").unwrap();
+        prepare_own_folder(parent.path(), "sk-0123456789-0123456789-0123456789").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "the CLI's own");
+        assert_ne!(prepare_own_folder(parent.path(), "another").unwrap(), folder);
+    }
+}

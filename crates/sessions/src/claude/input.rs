@@ -1,0 +1,80 @@
+//! Makes a prompt safe to type: whatever the user wrote arrives as text and nothing else.
+
+/// Invisible; in front of a word it keeps the word from being a command.
+const ZERO_WIDTH: char = '\u{200b}';
+
+/// The text as it will be pasted, or `None` when nothing is left of it.
+///
+/// Escape and control characters are removed, since they would act on the terminal; line ends become
+/// LF, tabs four blanks and the end is trimmed, as the CLI does it itself. One character is put in
+/// front of what would otherwise be a command.
+pub fn typed(text: &str) -> Option<String> {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
+    let text: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
+    let text = text.trim_end();
+    if text.trim_matches(|c: char| c.is_whitespace() || c == ZERO_WIDTH).is_empty() {
+        return None;
+    }
+    let bare = text.trim();
+    let prefix = match bare {
+        "exit" | "quit" | ":q" | ":q!" | ":wq" | ":wq!" | "?" => Some(ZERO_WIDTH),
+        // Leading blanks do not make a command of it, so they need no more.
+        _ if text.starts_with(['/', '!', '#', '&']) => Some(' '),
+        _ => None,
+    };
+    Some(prefix.into_iter().chain(text.chars()).collect())
+}
+
+/// The bytes of a bracketed paste.
+pub fn paste(text: &str) -> Vec<u8> {
+    format!("\x1b[200~{text}\x1b[201~").into_bytes()
+}
+
+/// Letters and digits only: how a text is recognised on the screen, where lines are wrapped and
+/// blanks are moved.
+pub fn gist(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn commands_become_text() {
+        let check = |text: &str, expect: &str| assert_eq!(typed(text).as_deref(), Some(expect));
+        check("hello", "hello");
+        check("/clear", " /clear");
+        check("!rm -rf", " !rm -rf");
+        check("exit", "\u{200b}exit");
+        check("  quit\n", "\u{200b}  quit");
+        check("?", "\u{200b}?");
+        check("exit now", "exit now");
+        check(" /help", " /help");
+        check("@file what", "@file what");
+    }
+
+    #[test]
+    fn the_terminal_sees_no_control() {
+        assert_eq!(typed("a\x1b[201~\x03b\r\nc\td\u{9b}e").as_deref(), Some("a[201~b\nc    de"));
+        for nothing in ["", "  \n", "\x03\x1b", "\u{200b}"] {
+            assert_eq!(typed(nothing), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn at_most_one_character_is_added_and_no_control_is_left(text in "\\PC{0,40}|.{0,40}") {
+            if let Some(typed) = typed(&text) {
+                let controls = typed.chars().any(|c| c.is_control() && c != '\n');
+                prop_assert!(!controls);
+                let plain: String = text
+                    .replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ")
+                    .chars().filter(|c| *c == '\n' || !c.is_control()).collect();
+                prop_assert!(typed.ends_with(plain.trim_end()));
+                prop_assert!(typed.chars().count() <= plain.trim_end().chars().count() + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! One live `claude` in its terminal: started, asked, interrupted, ended.
+
+use std::ffi::OsString;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use hob_child::{Child, ChildSpec, Children, Output, Size, SpawnError, StopLadder, Streams};
+
+use super::event::{BackendError, Event, TurnResult};
+use super::input;
+use super::screen::{self, View};
+use super::tail::{Tail, Watch};
+use super::turn::{End, TurnReader};
+
+/// The terminal's size. The transcript does not depend on it.
+const SIZE: Size = Size { rows: 40, cols: 120 };
+/// How long the box may take to show a paste before Enter is pressed all the same.
+const PASTE_SHOWN: Duration = Duration::from_secs(3);
+/// Enter is pressed again when the box still holds the text after this.
+const ENTER_AGAIN: Duration = Duration::from_millis(1500);
+/// A prompt whose record has not come by then was not taken.
+const TAKEN: Duration = Duration::from_secs(20);
+/// Without notifications, how often the transcript is looked at.
+const POLL: Duration = Duration::from_millis(100);
+/// After the last word, how long the record of the turn's end may take.
+const LAST_WORD: Duration = Duration::from_secs(3);
+
+/// What to start.
+pub struct Launch {
+    pub command: Vec<String>,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
+    pub session_id: String,
+    pub transcript: PathBuf,
+    pub watch: Watch,
+}
+
+/// Limits of a turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub ready: Duration,
+    pub turn: Duration,
+    pub stall: Duration,
+}
+
+/// A live process between or in turns. Dropping it ends its tree.
+pub struct LiveSession {
+    child: Child,
+    screen: Screen,
+    watch: Watch,
+    transcript: PathBuf,
+    session_id: String,
+    turns: u32,
+}
+
+/// The emulator and how far it has read.
+struct Screen {
+    parser: vt100::Parser,
+    position: u64,
+    output: Output,
+}
+
+impl Screen {
+    fn new(output: Output) -> Screen {
+        let cells = |n: u16| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
+        let parser = vt100::Parser::new(cells(SIZE.rows), cells(SIZE.cols), 0);
+        Screen { parser, position: 0, output }
+    }
+
+    /// Reads what the terminal has written so far.
+    fn update(&mut self) {
+        let (start, bytes) = self.output.since(self.position);
+        self.position = start + bytes.len() as u64;
+        self.parser.process(&bytes);
+    }
+
+    fn contents(&self) -> String {
+        self.parser.screen().contents()
+    }
+
+    fn view(&self) -> View {
+        screen::view(&self.contents())
+    }
+
+    fn summary(&self) -> String {
+        screen::summary(&self.contents())
+    }
+}
+
+impl LiveSession {
+    /// Starts the process and waits until it shows its prompt.
+    pub async fn start(
+        children: &Children,
+        launch: Launch,
+        limits: Limits,
+    ) -> Result<LiveSession, BackendError> {
+        let mut command = launch.command.iter();
+        let program = command.next().cloned().unwrap_or_default();
+        let args = command.chain(&launch.arguments).map(OsString::from).collect();
+        let spec = ChildSpec {
+            program: program.into(),
+            args,
+            env: launch.environment,
+            cwd: launch.cwd,
+            streams: Streams::Terminal { size: SIZE },
+        };
+        let child = children.spawn(spec).await.map_err(|error| match error {
+            SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {
+                BackendError::NotInstalled(error.to_string())
+            }
+            error => BackendError::Internal(error.to_string()),
+        })?;
+        let screen = Screen::new(child.output().clone());
+        let mut session = LiveSession {
+            child,
+            screen,
+            watch: launch.watch,
+            transcript: launch.transcript,
+            session_id: launch.session_id,
+            turns: 0,
+        };
+        match session.wait_for_prompt(limits.ready).await {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                session.end().await;
+                Err(error)
+            }
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.pid()
+    }
+
+    pub fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    pub fn output(&self) -> &Output {
+        self.child.output()
+    }
+
+    /// Whether it can be asked again: it runs, and no dialog is in the way.
+    pub fn healthy(&mut self) -> bool {
+        self.screen.update();
+        self.child.is_running() && matches!(self.screen.view(), View::Prompt { .. })
+    }
+
+    /// Ends the whole tree.
+    pub async fn end(mut self) {
+        self.child.stop(StopLadder::AT_ONCE).await;
+    }
+
+    /// Types a prompt and reads the turn. Events go to `emit` as they come, but the result: that is
+    /// returned. After an error the session must not be used again.
+    pub async fn turn(
+        &mut self,
+        prompt: &str,
+        limits: Limits,
+        mut emit: impl FnMut(Event),
+    ) -> Result<TurnResult, BackendError> {
+        let typed = input::typed(prompt)
+            .ok_or_else(|| BackendError::Invalid("the prompt is empty".to_owned()))?;
+        let started = Instant::now();
+        self.wait_for_prompt(limits.ready).await?;
+        let mut tail = Tail::at_end(self.transcript.clone());
+        self.type_prompt(&typed).await?;
+        let mut reader = TurnReader::default();
+        let entered = Instant::now();
+        let mut enters = 1;
+        let mut last_sign = Instant::now();
+        let mut stalled = false;
+        let end = loop {
+            // Noted before reading, so that a change meanwhile is not missed.
+            let mut changed = self.watch.changed();
+            changed.mark_unchanged();
+            let records = tail.read().map_err(|error| BackendError::Internal(error.to_string()))?;
+            if !records.is_empty() {
+                last_sign = Instant::now();
+                stalled = false;
+            }
+            reader.push(records).into_iter().for_each(&mut emit);
+            if let Some(end) = reader.end() {
+                break end.clone();
+            }
+            if reader.said_its_last_word() && last_sign.elapsed() > LAST_WORD {
+                reader.finish();
+                continue;
+            }
+            if !self.child.is_running() {
+                // What it wrote before it ended may still be unread.
+                let records = tail.read().unwrap_or_default();
+                reader.push(records).into_iter().for_each(&mut emit);
+                match reader.end() {
+                    Some(end) => break end.clone(),
+                    None => return Err(self.died().await),
+                }
+            }
+            if started.elapsed() > limits.turn {
+                let screen = self.screen.summary();
+                return Err(BackendError::TimedOut { limit: limits.turn, screen });
+            }
+            let position = self.screen.position;
+            self.screen.update();
+            if self.screen.position != position {
+                if let View::Dialog(dialog) = self.screen.view() {
+                    return Err(BackendError::Dialog { name: dialog.name, advice: dialog.advice });
+                }
+            } else if !reader.began() {
+                let waited = entered.elapsed();
+                if waited > TAKEN {
+                    return Err(BackendError::InputNotTaken(self.screen.summary()));
+                }
+                if waited > ENTER_AGAIN * enters && screen::box_shows(&self.screen.view(), &typed) {
+                    enters += 1;
+                    self.write(b"\r").await?;
+                }
+            }
+            if !stalled && last_sign.elapsed() > limits.stall {
+                stalled = true;
+                emit(Event::Stalled { screen: self.screen.summary() });
+            }
+            tokio::select! {
+                _ = changed.changed() => {}
+                _ = self.child.exited() => {}
+                () = tokio::time::sleep(POLL) => {}
+            }
+        };
+        match end {
+            End::Finished { stop_reason, usage } => {
+                self.turns += 1;
+                Ok(TurnResult {
+                    subtype: "success".to_owned(),
+                    duration_ms: started.elapsed().as_millis() as u64,
+                    num_turns: self.turns,
+                    session_id: self.session_id.clone(),
+                    stop_reason,
+                    usage,
+                })
+            }
+            End::ApiError { kind, status, message } => {
+                Err(BackendError::Api { status, kind, message })
+            }
+            End::Interrupted => Err(BackendError::Interrupted),
+        }
+    }
+
+    /// Pastes, waits until the box shows it, presses Enter: together they would be one paste, and
+    /// Enter would be lost.
+    async fn type_prompt(&mut self, typed: &str) -> Result<(), BackendError> {
+        self.write(&input::paste(typed)).await?;
+        // A long paste takes its time.
+        let patience = PASTE_SHOWN + Duration::from_millis(typed.len() as u64 / 50);
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            self.screen.update();
+            let view = self.screen.view();
+            if screen::box_shows(&view, typed) {
+                break;
+            }
+            if let View::Dialog(dialog) = view {
+                return Err(BackendError::Dialog { name: dialog.name, advice: dialog.advice });
+            }
+            if !self.child.is_running() {
+                return Err(self.died().await);
+            }
+            self.screen_changes(until).await;
+        }
+        self.write(b"\r").await
+    }
+
+    async fn wait_for_prompt(&mut self, limit: Duration) -> Result<(), BackendError> {
+        let until = Instant::now() + limit;
+        loop {
+            self.screen.update();
+            match self.screen.view() {
+                View::Prompt { .. } => return Ok(()),
+                View::Dialog(dialog) => {
+                    return Err(BackendError::Dialog { name: dialog.name, advice: dialog.advice });
+                }
+                View::Unknown => {}
+            }
+            if !self.child.is_running() {
+                return Err(self.died().await);
+            }
+            if Instant::now() >= until {
+                return Err(BackendError::TimedOut { limit, screen: self.screen.summary() });
+            }
+            self.screen_changes(until).await;
+        }
+    }
+
+    /// Returns when the terminal has written more, the process has ended, or it is time.
+    async fn screen_changes(&self, until: Instant) {
+        let output = self.child.output().clone();
+        tokio::select! {
+            _ = output.read_from(self.screen.position) => {}
+            _ = self.child.exited() => {}
+            () = tokio::time::sleep_until(until.into()) => {}
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
+        match self.child.write_terminal(bytes).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.died().await),
+        }
+    }
+
+    /// The process has ended: how, and what it said last.
+    async fn died(&mut self) -> BackendError {
+        let exit = self.child.gone().await;
+        self.screen.update();
+        BackendError::Died { how: exit.to_string(), said: self.screen.summary() }
+    }
+}

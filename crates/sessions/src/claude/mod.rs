@@ -1,0 +1,30 @@
+//! Claude Code as a backend: the real interactive `claude`, kept warm in a pseudo-terminal.
+//!
+//! [`ClaudeBackend::complete`] takes a whole conversation. The live process that has just said its
+//! last word is found by the fingerprint of the history, and only the new text is typed; answers are
+//! read from the transcript file, never from the screen.
+//!
+//! - Transcript side, pure: [`record`] reads lines, [`turn`] puts a turn together along its parent
+//!   links, [`seed`] writes a history for `--resume`, [`paths`] knows where files lie.
+//! - Terminal side: [`input`] makes a prompt safe to type, [`screen`] reads what is shown.
+//! - [`live`] is one process, [`pool`] the idle ones, [`backend`] the whole.
+
+mod backend;
+mod config;
+mod event;
+mod input;
+mod live;
+mod mcp_config;
+mod options;
+pub mod paths;
+mod pool;
+mod record;
+mod screen;
+mod seed;
+mod tail;
+mod turn;
+
+pub use backend::{ClaudeBackend, Completion, LiveInfo, Origin};
+pub use config::{ConfigFolder, prepare_own_folder};
+pub use event::{BackendError, Event, TurnResult, Usage, synthesize_turn_messages};
+pub use options::{BackendOptions, HistoryMode, Profile};

@@ -1,0 +1,193 @@
+//! Reads what the terminal shows: the prompt, a dialog, or neither yet.
+
+use super::input::gist;
+
+/// The prompt: `❯` and a no-break space. Menus and dialogs have an ordinary one.
+const PROMPT: &str = "❯\u{a0}";
+
+/// What the screen shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum View {
+    /// Nothing that is known yet.
+    Unknown,
+    /// The input box, with what is in it.
+    Prompt { text: String },
+    /// A question that blocks everything.
+    Dialog(Dialog),
+}
+
+/// A dialog by a name that says what it is, and what avoids it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dialog {
+    pub name: String,
+    pub advice: String,
+}
+
+/// Words of a dialog, its name, and what to do about it.
+const DIALOGS: &[(&str, &str, &str)] = &[
+    (
+        "trust this folder",
+        "workspace trust",
+        "Run `hob claude prepare` for this folder, or set an API key for the agent.",
+    ),
+    (
+        "Accessing workspace",
+        "workspace trust",
+        "Run `hob claude prepare` for this folder, or set an API key for the agent.",
+    ),
+    (
+        "custom API key",
+        "custom API key",
+        "Let Hob prepare a configuration folder of its own for this key.",
+    ),
+    (
+        "Bypass Permissions mode",
+        "bypass permissions warning",
+        "Accept it once in a terminal, or use another permission mode.",
+    ),
+    ("Settings Error", "settings error", "Correct the settings file that it names."),
+    ("Configuration error", "configuration error", "Correct or remove .claude.json."),
+    (
+        "external CLAUDE.md",
+        "external CLAUDE.md imports",
+        "Answer it once in a terminal in this folder.",
+    ),
+    ("New MCP server", "new MCP server", "Set enableAllProjectMcpServers in the settings."),
+    (
+        "Select login method",
+        "login",
+        "Log in once with `claude` in a terminal, or set an API key for the agent.",
+    ),
+    (
+        "Choose the text style",
+        "onboarding",
+        "Start `claude` once in a terminal, or set an API key for the agent.",
+    ),
+    (
+        "Welcome to Claude Code",
+        "onboarding",
+        "Start `claude` once in a terminal, or set an API key for the agent.",
+    ),
+    ("Do you want to", "permission", "Choose a permission mode or allowed tools that do not ask."),
+    (
+        "requires approval",
+        "permission",
+        "Choose a permission mode or allowed tools that do not ask.",
+    ),
+    ("Rewind", "rewind", ""),
+];
+
+/// Reads the text of a screen.
+pub fn view(contents: &str) -> View {
+    let lines: Vec<&str> = contents.lines().collect();
+    let is_choice = |line: &str| {
+        let line = line.trim_start().trim_start_matches(['│', '┃']).trim_start();
+        line.strip_prefix("❯ ").is_some_and(|rest| {
+            let digits = rest.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+            digits.len() < rest.trim_start().len() && digits.starts_with('.')
+        })
+    };
+    let dialog_at = lines.iter().rposition(|line| is_choice(line));
+    let prompt_at =
+        lines.iter().rposition(|line| line.trim_start_matches(['│', ' ']).starts_with(PROMPT));
+    match (dialog_at, prompt_at) {
+        (Some(dialog), prompt) if prompt.is_none_or(|prompt| prompt < dialog) => {
+            View::Dialog(named(contents))
+        }
+        (_, Some(at)) => {
+            let first = lines[at].trim_start_matches(['│', ' ']).trim_start_matches(PROMPT);
+            let rest = lines[at + 1..].iter().take_while(|line| !is_rule(line));
+            let text: Vec<&str> = std::iter::once(first).chain(rest.copied()).collect();
+            View::Prompt { text: text.join("\n").trim().to_owned() }
+        }
+        _ => View::Unknown,
+    }
+}
+
+/// Whether the box shows this text, or the placeholder of a long paste.
+pub fn box_shows(view: &View, typed: &str) -> bool {
+    let View::Prompt { text } = view else { return false };
+    if text.contains("[Pasted text") {
+        return true;
+    }
+    let wanted: String = gist(typed).chars().take(24).collect();
+    let shown = gist(text);
+    // A text without a letter or digit is recognised by itself.
+    if wanted.is_empty() {
+        let bare = typed.trim_matches(|c: char| c.is_whitespace() || c == '\u{200b}');
+        return text.contains(bare.lines().next().unwrap_or_default());
+    }
+    shown.contains(&wanted)
+}
+
+/// What a person would see: the screen without empty lines, bounded.
+pub fn summary(contents: &str) -> String {
+    let lines: Vec<&str> =
+        contents.lines().map(str::trim).filter(|line| !line.is_empty() && !is_rule(line)).collect();
+    let text = lines[lines.len().saturating_sub(12)..].join(" / ");
+    text.chars().take(600).collect()
+}
+
+fn named(contents: &str) -> Dialog {
+    // Lines may be broken anywhere between words.
+    let flat = contents.split_whitespace().collect::<Vec<_>>().join(" ");
+    match DIALOGS.iter().find(|(words, ..)| flat.contains(words)) {
+        Some((_, name, advice)) => {
+            Dialog { name: (*name).to_owned(), advice: (*advice).to_owned() }
+        }
+        None => Dialog { name: format!("unknown ({})", summary(contents)), advice: String::new() },
+    }
+}
+
+fn is_rule(line: &str) -> bool {
+    let line = line.trim();
+    line.chars().count() >= 8
+        && line.chars().all(|c| matches!(c, '─' | '━' | '╭' | '╮' | '╰' | '╯'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(text: &str) -> View {
+        View::Prompt { text: text.to_owned() }
+    }
+
+    #[test]
+    fn the_box_and_what_is_in_it() {
+        let screen =
+            "Claude Code\n\n────────────\n❯\u{a0}hello\n  world\n────────────\n ? for shortcuts";
+        assert_eq!(view(screen), prompt("hello\n  world"));
+        assert!(box_shows(&view(screen), "hello\nworld"));
+        assert!(!box_shows(&view(screen), "other"));
+        // An earlier prompt stays on the screen above the box.
+        let later = format!("❯\u{a0}old\n\n● answer\n{screen}");
+        assert_eq!(view(&later), prompt("hello\n  world"));
+        let pasted = "────────────\n❯\u{a0}[Pasted text #1 +59 lines]\n────────────";
+        assert!(box_shows(&view(pasted), "anything"));
+        assert!(box_shows(&prompt("?"), "\u{200b}?"));
+        assert_eq!(view("starting up"), View::Unknown);
+    }
+
+    #[test]
+    fn dialogs_are_named() {
+        let check = |screen: &str, name: &str| match view(screen) {
+            View::Dialog(dialog) => assert_eq!(dialog.name, name),
+            other => panic!("{other:?}"),
+        };
+        check("Accessing workspace\n\n❯ 1. Yes, I trust this folder\n  2. No", "workspace trust");
+        check("Bash command\n Do you want to proceed?\n ❯ 1. Yes\n   3. No", "permission");
+        check(
+            "WARNING: running in Bypass\nPermissions mode\n❯ 1. No, exit",
+            "bypass permissions warning",
+        );
+        check("Something new\n❯ 1. Go\n", "unknown (Something new / ❯ 1. Go)");
+        // A dialog over an older prompt.
+        check("❯\u{a0}run it\n\nDo you want to proceed?\n❯ 1. Yes", "permission");
+    }
+
+    #[test]
+    fn a_numbered_list_in_the_box_is_no_dialog() {
+        assert_eq!(view("────────────\n❯\u{a0}1. first\n────────────"), prompt("1. first"));
+    }
+}
