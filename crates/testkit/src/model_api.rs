@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::IntoFuture;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use uuid::Uuid;
@@ -27,7 +28,8 @@ use crate::script::{self, Step};
 pub struct ModelApi {
     url: String,
     state: Arc<Seen>,
-    _runtime: tokio::runtime::Runtime,
+    /// Dropping it ends the thread.
+    _stop: oneshot::Sender<()>,
 }
 
 #[derive(Default)]
@@ -39,18 +41,23 @@ struct Seen {
 impl ModelApi {
     /// Starts it on a free port, on a thread of its own.
     pub fn start() -> ModelApi {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let listener =
-            runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a listener");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let state = Arc::new(Seen::default());
         let router = Router::new().fallback(answer).with_state(state.clone());
-        runtime.spawn(async move { axum::serve(listener, router).await });
-        ModelApi { url, state, _runtime: runtime }
+        let (stop, stopped) = oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+                tokio::select! {
+                    result = axum::serve(listener, router).into_future() => result.expect("it serves"),
+                    _ = stopped => {}
+                }
+            });
+        });
+        ModelApi { url, state, _stop: stop }
     }
 
     pub fn url(&self) -> &str {

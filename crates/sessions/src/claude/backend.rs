@@ -122,7 +122,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// How the process was come by; `None` when the turn failed before that was known.
+    /// How the process was come by, known with the first event; `None` when the turn failed before.
     pub async fn origin(&mut self) -> Option<Origin> {
         let found = self.origin.wait_for(Option::is_some).await;
         found.ok().and_then(|origin| *origin)
@@ -266,49 +266,57 @@ impl Inner {
         &self,
         request: Request,
         cancel: &CancellationToken,
-        origin: &watch::Sender<Option<Origin>>,
+        announced: &watch::Sender<Option<Origin>>,
         mut emit: impl FnMut(Event),
     ) -> Result<TurnResult, BackendError> {
-        let (mut pooled, prompt) = tokio::select! {
-            found = self.find(&request, origin) => found?,
-            () = cancel.cancelled() => return Err(BackendError::Cancelled),
-        };
-        let mut events = Vec::new();
-        let turn = pooled.session.turn(&prompt, self.limits(), |event| {
-            events.push(event.clone());
-            emit(event);
-        });
-        let result = tokio::select! {
-            result = turn => result,
-            () = cancel.cancelled() => Err(BackendError::Cancelled),
-        };
-        match result {
-            Ok(result) => {
-                // Found again before the caller hears of the end.
-                let keys = request.keys(&events);
-                let mut state = self.state();
-                if let Some(info) = state.live.get_mut(&pooled.number) {
-                    info.busy = false;
-                    info.turns = pooled.session.turns();
+        loop {
+            let (mut pooled, prompt, origin) = tokio::select! {
+                found = self.find(&request) => found?,
+                () = cancel.cancelled() => return Err(BackendError::Cancelled),
+            };
+            let mut events = Vec::new();
+            let turn = pooled.session.turn(&prompt, self.limits(), |event| {
+                announced.send_replace(Some(origin));
+                events.push(event.clone());
+                emit(event);
+            });
+            let result = tokio::select! {
+                result = turn => result,
+                () = cancel.cancelled() => Err(BackendError::Cancelled),
+            };
+            match result {
+                Ok(result) => {
+                    // Found again before the caller hears of the end.
+                    self.pool(pooled, request.keys(&events));
+                    return Ok(result);
                 }
-                state.pool.put(pooled, keys, Instant::now());
-                drop(state);
-                self.pooled.notify_one();
-                Ok(result)
-            }
-            Err(error) => {
-                self.end(pooled).await;
-                Err(error)
+                Err(error) => {
+                    self.end(pooled).await;
+                    // A warm process that died before it took the prompt has done nothing yet, and
+                    // another one can.
+                    let untouched = origin == Origin::Warm && events.is_empty();
+                    if !(untouched && matches!(error, BackendError::Died { .. })) {
+                        return Err(error);
+                    }
+                }
             }
         }
     }
 
+    /// Makes an idle process findable.
+    fn pool(&self, pooled: Pooled, keys: Vec<Fingerprint>) {
+        let mut state = self.state();
+        if let Some(info) = state.live.get_mut(&pooled.number) {
+            info.busy = false;
+            info.turns = pooled.session.turns();
+        }
+        state.pool.put(pooled, keys, Instant::now());
+        drop(state);
+        self.pooled.notify_one();
+    }
+
     /// The process for a request and what to type into it.
-    async fn find(
-        &self,
-        request: &Request,
-        origin: &watch::Sender<Option<Origin>>,
-    ) -> Result<(Pooled, String), BackendError> {
+    async fn find(&self, request: &Request) -> Result<(Pooled, String, Origin), BackendError> {
         let key = fingerprint(&request.scope, request.history());
         while !request.history().is_empty() {
             let taken = self.state().pool.take(key);
@@ -317,20 +325,19 @@ impl Inner {
                 if let Some(info) = self.state().live.get_mut(&pooled.number) {
                     info.busy = true;
                 }
-                origin.send_replace(Some(Origin::Warm));
-                return Ok((pooled, request.prompt.clone()));
+                return Ok((pooled, request.prompt.clone(), Origin::Warm));
             }
             self.end(pooled).await;
         }
         let fresh = request.history().is_empty();
-        origin.send_replace(Some(if fresh { Origin::Fresh } else { Origin::Seeded }));
+        let origin = if fresh { Origin::Fresh } else { Origin::Seeded };
         let prompt = match self.options.history {
             HistoryMode::ConcatMessage if !fresh => {
                 seed::preamble(request.history(), &request.prompt)
             }
             _ => request.prompt.clone(),
         };
-        Ok((self.start(request).await?, prompt))
+        Ok((self.start(request).await?, prompt, origin))
     }
 
     /// A new process, with the history seeded where that is the way.

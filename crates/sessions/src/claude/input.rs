@@ -1,7 +1,8 @@
 //! Makes a prompt safe to type: whatever the user wrote arrives as text and nothing else.
 
-/// Invisible; in front of a word it keeps the word from being a command.
-const ZERO_WIDTH: char = '\u{200b}';
+/// In front of a word it keeps the word from being a command. A blank that is no white space: newer
+/// versions of the CLI trim blanks, and take zero-width characters out, before they look for commands.
+pub const NEUTRAL: char = '\u{2800}';
 
 /// The text as it will be pasted, or `None` when nothing is left of it.
 ///
@@ -12,17 +13,20 @@ pub fn typed(text: &str) -> Option<String> {
     let text = text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
     let text: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
     let text = text.trim_end();
-    if text.trim_matches(|c: char| c.is_whitespace() || c == ZERO_WIDTH).is_empty() {
+    let bare = text.trim();
+    if bare.is_empty() {
         return None;
     }
-    let bare = text.trim();
-    let prefix = match bare {
-        "exit" | "quit" | ":q" | ":q!" | ":wq" | ":wq!" | "?" => Some(ZERO_WIDTH),
-        // Leading blanks do not make a command of it, so they need no more.
-        _ if text.starts_with(['/', '!', '#', '&']) => Some(' '),
-        _ => None,
-    };
+    let prefix = is_command(bare).then_some(NEUTRAL);
     Some(prefix.into_iter().chain(text.chars()).collect())
+}
+
+/// Whether the CLI would take this for something else than a prompt.
+pub fn is_command(text: &str) -> bool {
+    let bare =
+        text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}'));
+    matches!(bare, "exit" | "quit" | ":q" | ":q!" | ":wq" | ":wq!" | "?")
+        || bare.starts_with(['/', '!'])
 }
 
 /// The bytes of a bracketed paste.
@@ -45,20 +49,22 @@ mod tests {
     fn commands_become_text() {
         let check = |text: &str, expect: &str| assert_eq!(typed(text).as_deref(), Some(expect));
         check("hello", "hello");
-        check("/clear", " /clear");
-        check("!rm -rf", " !rm -rf");
-        check("exit", "\u{200b}exit");
-        check("  quit\n", "\u{200b}  quit");
-        check("?", "\u{200b}?");
+        check("/clear", "\u{2800}/clear");
+        check(" /help", "\u{2800} /help");
+        check("!rm -rf", "\u{2800}!rm -rf");
+        check("exit", "\u{2800}exit");
+        check("\u{200b}exit", "\u{2800}\u{200b}exit");
+        check("  quit\n", "\u{2800}  quit");
+        check("?", "\u{2800}?");
         check("exit now", "exit now");
-        check(" /help", " /help");
+        check("# title", "# title");
         check("@file what", "@file what");
     }
 
     #[test]
     fn the_terminal_sees_no_control() {
         assert_eq!(typed("a\x1b[201~\x03b\r\nc\td\u{9b}e").as_deref(), Some("a[201~b\nc    de"));
-        for nothing in ["", "  \n", "\x03\x1b", "\u{200b}"] {
+        for nothing in ["", "  \n", "\x03\x1b"] {
             assert_eq!(typed(nothing), None);
         }
     }

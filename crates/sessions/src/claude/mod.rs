@@ -12,7 +12,7 @@
 mod backend;
 mod config;
 mod event;
-mod input;
+pub(crate) mod input;
 mod live;
 mod mcp_config;
 mod options;

@@ -114,7 +114,7 @@ pub fn box_shows(view: &View, typed: &str) -> bool {
     let shown = gist(text);
     // A text without a letter or digit is recognised by itself.
     if wanted.is_empty() {
-        let bare = typed.trim_matches(|c: char| c.is_whitespace() || c == '\u{200b}');
+        let bare = typed.trim_matches(|c: char| c.is_whitespace() || c == super::input::NEUTRAL);
         return text.contains(bare.lines().next().unwrap_or_default());
     }
     shown.contains(&wanted)
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(view(&later), prompt("hello\n  world"));
         let pasted = "────────────\n❯\u{a0}[Pasted text #1 +59 lines]\n────────────";
         assert!(box_shows(&view(pasted), "anything"));
-        assert!(box_shows(&prompt("?"), "\u{200b}?"));
+        assert!(box_shows(&prompt("?"), "\u{2800}?"));
         assert_eq!(view("starting up"), View::Unknown);
     }
 

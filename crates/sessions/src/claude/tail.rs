@@ -75,7 +75,12 @@ pub struct Watch {
 impl Changes {
     pub fn new() -> Changes {
         let (sender, changed) = watch::channel(0u64);
-        let watcher = notify::recommended_watcher(move |_event| sender.send_modify(|n| *n += 1));
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Opening and reading are events too: our own reads must not wake us.
+            if !event.is_ok_and(|event| event.kind.is_access()) {
+                sender.send_modify(|n| *n += 1);
+            }
+        });
         if let Err(error) = &watcher {
             tracing::warn!(%error, "no file notifications; transcripts are polled");
         }

@@ -4,10 +4,12 @@
 //! - With a silent open standard input it waits three seconds: it gets `/dev/null`, or the prompt.
 //! - On an API error it exits 1 with the message in the JSON on standard *output*; `subtype` stays
 //!   `success`, so only `is_error` counts.
-//! - A prompt that begins with `/` would be a command; a blank in front makes it text again.
+//! - A prompt that begins with `/` would be a command; one character in front makes it text again.
 
 use hob_domain::{RunReply, RunRequest};
 use serde::Deserialize;
+
+use crate::claude::input;
 
 /// Longer prompts than this don't fit one argument (the kernel's limit is 128 KiB).
 const ARGUMENT_LIMIT: usize = 120 << 10;
@@ -23,8 +25,8 @@ pub(crate) struct Invocation {
 /// The arguments after the agent's own command.
 pub(crate) fn invocation(request: &RunRequest) -> Invocation {
     let mut prompt = request.prompt.clone();
-    if prompt.starts_with('/') {
-        prompt.insert(0, ' ');
+    if input::is_command(&prompt) {
+        prompt.insert(0, input::NEUTRAL);
     }
     // One that looks like a flag, is too long or holds a NUL goes through standard input.
     let by_stdin =
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_prompt_is_never_a_command_or_a_flag() {
-        check_args(&request("/clear"), &["-p", " /clear", "--output-format", "json"], None);
+        check_args(&request("/clear"), &["-p", "\u{2800}/clear", "--output-format", "json"], None);
         check_args(&request("--help"), &["-p", "--output-format", "json"], Some("--help"));
         let long = "x".repeat(ARGUMENT_LIMIT + 1);
         check_args(&request(&long), &["-p", "--output-format", "json"], Some(&long));
