@@ -27,6 +27,7 @@ enum Command {
     Status(commands::status::Args),
     Doctor(commands::doctor::Args),
     App(commands::app::Args),
+    Claude(commands::claude::Args),
     Completions(commands::completions::Args),
 }
 
@@ -63,6 +64,7 @@ pub fn run() -> ExitCode {
     let outcome =
         match cli.command {
             Command::Completions(args) => commands::completions::run(&args),
+            Command::Claude(args) => commands::claude::run(&args),
             Command::Serve(args) => context(args.overrides(), umask)
                 .and_then(|context| commands::serve::run(&context, &args)),
             Command::Status(args) => context(Vec::new(), umask)

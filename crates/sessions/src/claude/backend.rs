@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use futures_util::Stream;
 use hob_child::{Children, Output};
-use hob_domain::{Block, Fingerprint, Message, Role, Timestamp, fingerprint};
+use hob_domain::{Fingerprint, Timestamp, fingerprint};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -18,12 +18,13 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::config::ConfigFolder;
-use super::event::{BackendError, Event, TurnResult, echoes};
-use super::live::{Launch, Limits, LiveSession};
+use super::event::{BackendError, Event, TurnResult};
+use super::live::{Launch, Limits, LiveSession, TurnEnd};
 use super::mcp_config::McpConfigs;
 use super::options::{BackendOptions, HistoryMode, Profile};
 use super::paths;
 use super::pool::Pool;
+use super::request::Request;
 use super::seed::{self, SeedContext};
 use super::tail::Changes;
 
@@ -163,7 +164,12 @@ impl ClaudeBackend {
         let (origin_sender, origin) = watch::channel(None);
         let cancel = self.inner.closing.child_token();
         let guard = cancel.clone().drop_guard();
-        match Request::new(&self.inner, profile, messages) {
+        let request = if self.inner.closing.is_cancelled() {
+            Err(BackendError::Closed)
+        } else {
+            Request::new(profile, messages)
+        };
+        match request {
             Err(error) => drop(sender.send(Err(error))),
             Ok(request) => {
                 let inner = self.inner.clone();
@@ -192,57 +198,6 @@ impl ClaudeBackend {
             self.inner.end(pooled).await;
         }
         self.inner.mcp.remove();
-    }
-}
-
-/// A checked request.
-struct Request {
-    profile: Profile,
-    messages: Vec<Message>,
-    prompt: String,
-    scope: Value,
-}
-
-impl Request {
-    fn new(inner: &Inner, profile: &Profile, messages: &[Value]) -> Result<Request, BackendError> {
-        if inner.closing.is_cancelled() {
-            return Err(BackendError::Closed);
-        }
-        let invalid = |text: String| BackendError::Invalid(text);
-        let messages: Vec<Message> = messages
-            .iter()
-            .enumerate()
-            .map(|(index, value)| {
-                Message::parse(value).map_err(|error| invalid(format!("messages[{index}].{error}")))
-            })
-            .collect::<Result<_, _>>()?;
-        let last = messages.last().ok_or_else(|| invalid("messages: the list is empty".into()))?;
-        if last.role != Role::User {
-            return Err(invalid("messages: the last message must be the user's".to_owned()));
-        }
-        if last.content.iter().any(|block| !matches!(block, Block::Text(_))) {
-            let text = "messages: the last message must hold text only";
-            return Err(invalid(text.to_owned()));
-        }
-        let mut profile = profile.clone();
-        profile.cwd = profile.cwd.canonicalize().map_err(|_| {
-            invalid(format!("the working folder {} does not exist", profile.cwd.display()))
-        })?;
-        let (prompt, scope) = (last.text(), profile.scope());
-        Ok(Request { profile, messages, prompt, scope })
-    }
-
-    fn history(&self) -> &[Message] {
-        &self.messages[..self.messages.len() - 1]
-    }
-
-    /// The fingerprints under which the session is found after this turn.
-    fn keys(&self, events: &[Event]) -> Vec<Fingerprint> {
-        let key = |echo: Vec<Message>| {
-            let after: Vec<Message> = self.messages.iter().cloned().chain(echo).collect();
-            fingerprint(&self.scope, &after)
-        };
-        echoes(events).into_iter().map(key).collect()
     }
 }
 
@@ -275,7 +230,9 @@ impl Inner {
                 () = cancel.cancelled() => return Err(BackendError::Cancelled),
             };
             let mut events = Vec::new();
-            let turn = pooled.session.turn(&prompt, self.limits(), |event| {
+            // Interrupting and keeping is the sessions' way; here a cancelled turn ends its process.
+            let never = CancellationToken::new();
+            let turn = pooled.session.turn(&prompt, self.limits(), &never, |event| {
                 announced.send_replace(Some(origin));
                 events.push(event.clone());
                 emit(event);
@@ -284,6 +241,10 @@ impl Inner {
                 result = turn => result,
                 () = cancel.cancelled() => Err(BackendError::Cancelled),
             };
+            let result = result.and_then(|end| match end {
+                TurnEnd::Finished(result) => Ok(result),
+                TurnEnd::Interrupted => Err(BackendError::Interrupted),
+            });
             match result {
                 Ok(result) => {
                     // Found again before the caller hears of the end.

@@ -94,6 +94,9 @@ pub enum BackendError {
     /// Somebody pressed Escape.
     #[error("the turn was interrupted")]
     Interrupted,
+    /// It was interrupted, but whether it is ready for more cannot be told.
+    #[error("the interrupted session is not clean; its screen says: {0}")]
+    NotClean(String),
     /// It took too long.
     #[error("no answer within {} s; the screen says: {screen}", .limit.as_secs())]
     TimedOut { limit: Duration, screen: String },

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use hob_child::{Child, ChildSpec, Children, Output, Size, SpawnError, StopLadder, Streams};
 
+use tokio_util::sync::CancellationToken;
+
 use super::event::{BackendError, Event, TurnResult};
 use super::input;
 use super::screen::{self, View};
@@ -23,6 +25,13 @@ const ENTER_AGAIN: Duration = Duration::from_millis(1500);
 const TAKEN: Duration = Duration::from_secs(20);
 /// Without notifications, how often the transcript is looked at.
 const POLL: Duration = Duration::from_millis(100);
+/// An interrupt that is not seen through by then has failed.
+const INTERRUPTED: Duration = Duration::from_secs(8);
+/// The prompt must be back in the box for so long: a key pressed earlier meets a turn that is still
+/// being broken off.
+const SETTLED: Duration = Duration::from_millis(300);
+/// A key that had no effect by then is pressed again.
+const ESCAPE_AGAIN: Duration = Duration::from_millis(1500);
 /// After the last word, how long the record of the turn's end may take.
 const LAST_WORD: Duration = Duration::from_secs(3);
 
@@ -35,6 +44,14 @@ pub struct Launch {
     pub session_id: String,
     pub transcript: PathBuf,
     pub watch: Watch,
+}
+
+/// How a turn came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnEnd {
+    Finished(TurnResult),
+    /// It was interrupted, and the session is proven clean: the prompt is there and the box is empty.
+    Interrupted,
 }
 
 /// Limits of a turn.
@@ -154,13 +171,15 @@ impl LiveSession {
     }
 
     /// Types a prompt and reads the turn. Events go to `emit` as they come, but the result: that is
-    /// returned. After an error the session must not be used again.
+    /// returned. After an error the session must not be used again. When `interrupt` is cancelled the
+    /// turn is broken off and the session kept.
     pub async fn turn(
         &mut self,
         prompt: &str,
         limits: Limits,
+        interrupt: &CancellationToken,
         mut emit: impl FnMut(Event),
-    ) -> Result<TurnResult, BackendError> {
+    ) -> Result<TurnEnd, BackendError> {
         let typed = input::typed(prompt)
             .ok_or_else(|| BackendError::Invalid("the prompt is empty".to_owned()))?;
         let started = Instant::now();
@@ -226,24 +245,90 @@ impl LiveSession {
                 _ = changed.changed() => {}
                 _ = self.child.exited() => {}
                 () = tokio::time::sleep(POLL) => {}
+                () = interrupt.cancelled() => break self.interrupt(&mut tail, &mut reader, &typed, &mut emit).await?,
             }
         };
         match end {
             End::Finished { stop_reason, usage } => {
                 self.turns += 1;
-                Ok(TurnResult {
+                Ok(TurnEnd::Finished(TurnResult {
                     subtype: "success".to_owned(),
                     duration_ms: started.elapsed().as_millis() as u64,
                     num_turns: self.turns,
                     session_id: self.session_id.clone(),
                     stop_reason,
                     usage,
-                })
+                }))
             }
             End::ApiError { kind, status, message } => {
                 Err(BackendError::Api { status, kind, message })
             }
+            End::Interrupted if interrupt.is_cancelled() => {
+                self.turns += 1;
+                Ok(TurnEnd::Interrupted)
+            }
             End::Interrupted => Err(BackendError::Interrupted),
+        }
+    }
+
+    /// Presses Escape and sees it through: the transcript says so, or the prompt is back in the box
+    /// and is cleared from it. What cannot be proven clean is an error.
+    async fn interrupt(
+        &mut self,
+        tail: &mut Tail,
+        reader: &mut TurnReader,
+        typed: &str,
+        emit: &mut impl FnMut(Event),
+    ) -> Result<End, BackendError> {
+        let until = Instant::now() + INTERRUPTED;
+        let mut escaped = Instant::now();
+        let mut restored = Instant::now();
+        self.write(b"\x1b").await?;
+        let end = loop {
+            let records = tail.read().map_err(|error| BackendError::Internal(error.to_string()))?;
+            reader.push(records).into_iter().for_each(&mut *emit);
+            if let Some(end) = reader.end() {
+                break end.clone();
+            }
+            self.screen.update();
+            let contents = self.screen.contents();
+            let view = screen::view(&contents);
+            if !screen::box_shows(&view, typed) || screen::is_busy(&contents) {
+                restored = Instant::now();
+            } else if restored.elapsed() > SETTLED {
+                break End::Interrupted;
+            }
+            if !self.child.is_running() {
+                return Err(self.died().await);
+            }
+            if Instant::now() > until {
+                return Err(BackendError::NotClean(self.screen.summary()));
+            }
+            if escaped.elapsed() > ESCAPE_AGAIN && (screen::is_busy(&contents) || view.is_dialog())
+            {
+                escaped = Instant::now();
+                self.write(b"\x1b").await?;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        // Whatever is in the box now would be sent with the next prompt.
+        let mut cleared = None;
+        loop {
+            self.screen.update();
+            let contents = self.screen.contents();
+            let view = screen::view(&contents);
+            let shows = screen::box_shows(&view, typed);
+            if matches!(view, View::Prompt { .. }) && !shows && !screen::is_busy(&contents) {
+                return Ok(end);
+            }
+            if Instant::now() > until {
+                return Err(BackendError::NotClean(self.screen.summary()));
+            }
+            if shows && cleared.is_none_or(|at: Instant| at.elapsed() > ESCAPE_AGAIN) {
+                cleared = Some(Instant::now());
+                self.write(b"\x03").await?;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -316,3 +401,7 @@ impl LiveSession {
         BackendError::Died { how: exit.to_string(), said: self.screen.summary() }
     }
 }
+
+#[cfg(test)]
+#[path = "live_tests.rs"]
+mod tests;

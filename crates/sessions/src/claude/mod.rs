@@ -19,6 +19,7 @@ mod options;
 pub mod paths;
 mod pool;
 mod record;
+mod request;
 mod screen;
 mod seed;
 mod tail;

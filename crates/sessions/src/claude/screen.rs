@@ -16,6 +16,17 @@ pub enum View {
     Dialog(Dialog),
 }
 
+impl View {
+    pub fn is_dialog(&self) -> bool {
+        matches!(self, View::Dialog(_))
+    }
+}
+
+/// Whether a turn runs: the screen says how to interrupt it.
+pub fn is_busy(contents: &str) -> bool {
+    contents.contains("esc to interrupt")
+}
+
 /// A dialog by a name that says what it is, and what avoids it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dialog {

@@ -1,0 +1,150 @@
+//! `hob claude prepare`: consent to Claude Code's trust question for a folder, given beforehand.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args as ClapArgs, Subcommand};
+use serde_json::{Map, Value, json};
+
+use crate::cli::Outcome;
+
+/// Prepare the user's own Claude Code for unattended sessions
+#[derive(ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Tell Claude Code that a folder is trusted, so that it does not ask
+    #[command(after_help = "\
+Adds hasTrustDialogAccepted for the folder to Claude Code's own .claude.json ($CLAUDE_CONFIG_DIR or the \
+home folder) and leaves everything else in it as it is; the former file is kept as \
+.claude.json.before-hob. A trusted folder covers all folders in it. Not needed for an agent with an API \
+key: Hob gives that one a configuration of its own. Run it while no `claude` is running: that one \
+rewrites the file itself.")]
+    Prepare {
+        /// The folder to trust
+        #[arg(default_value = ".")]
+        folder: PathBuf,
+        /// Print {"folder":…,"file":…,"changed":…}
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let Action::Prepare { folder, json } = &args.action;
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("the folder {} cannot be found", folder.display()))?;
+    let file = config_file().context("there is no home folder: set HOME")?;
+    let changed = trust(&file, &folder)?;
+    if *json {
+        let (folder, file) = (folder.to_string_lossy(), file.to_string_lossy());
+        println!("{}", json!({"folder": folder, "file": file, "changed": changed}));
+    } else if changed {
+        println!("Claude Code trusts {} now ({})", folder.display(), file.display());
+    } else {
+        println!("Claude Code trusts {} already", folder.display());
+    }
+    Ok(Outcome::Done)
+}
+
+/// Where Claude Code keeps its state.
+fn config_file() -> Option<PathBuf> {
+    let folder = std::env::var_os("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty());
+    let folder = folder.or_else(|| std::env::var_os("HOME").filter(|home| !home.is_empty()))?;
+    Some(PathBuf::from(folder).join(".claude.json"))
+}
+
+/// Enters the folder as trusted. `false` when it, or a folder around it, already is.
+fn trust(file: &Path, folder: &Path) -> anyhow::Result<bool> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => {
+            return Err(error).with_context(|| format!("{} cannot be read", file.display()));
+        }
+    };
+    let mut config: Map<String, Value> = match &text {
+        None => Map::new(),
+        Some(text) => serde_json::from_str(text).with_context(|| {
+            format!("{} is not a JSON object; it is left as it is", file.display())
+        })?,
+    };
+    let projects = config.entry("projects").or_insert_with(|| json!({}));
+    let Some(projects) = projects.as_object_mut() else {
+        bail!("{}: \"projects\" is not an object; it is left as it is", file.display());
+    };
+    let trusted = |folder: &Path| {
+        let entry = projects.get(folder.to_string_lossy().as_ref());
+        entry.is_some_and(|entry| entry["hasTrustDialogAccepted"] == true)
+    };
+    if folder.ancestors().any(trusted) {
+        return Ok(false);
+    }
+    let entry = projects.entry(folder.to_string_lossy()).or_insert_with(|| json!({}));
+    let Some(entry) = entry.as_object_mut() else {
+        bail!("{}: the folder's entry is not an object; it is left as it is", file.display());
+    };
+    entry.insert("hasTrustDialogAccepted".to_owned(), json!(true));
+    let mode = fs::metadata(file).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
+    if let Some(text) = &text {
+        replace(&file.with_file_name(".claude.json.before-hob"), text, mode)?;
+    }
+    replace(file, &serde_json::to_string_pretty(&config)?, mode)?;
+    Ok(true)
+}
+
+/// Replaces a file whole or not at all, with the mode it had.
+fn replace(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
+    let temporary = path.with_file_name(format!(".claude.json.{}.tmp", uuid::Uuid::new_v4()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::set_permissions(&temporary, fs::Permissions::from_mode(mode)))
+        .and_then(|()| fs::rename(&temporary, path));
+    written.with_context(|| format!("{} cannot be written", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_is_added_and_nothing_else_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(".claude.json");
+        let before = json!({"z": 1, "a": {"x": [1, 2]}, "projects": {"/p": {"k": "v"}}});
+        fs::write(&file, before.to_string()).unwrap();
+        assert!(trust(&file, Path::new("/srv/work")).unwrap());
+        let mut expect = before.clone();
+        expect["projects"]["/srv/work"] = json!({"hasTrustDialogAccepted": true});
+        let after: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(after, expect);
+        assert!(!trust(&file, Path::new("/srv/work/inner")).unwrap(), "a parent covers it");
+        let kept = fs::read_to_string(folder.path().join(".claude.json.before-hob")).unwrap();
+        assert_eq!(kept, before.to_string());
+    }
+
+    #[test]
+    fn a_broken_file_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(".claude.json");
+        for broken in ["{", "[]", r#"{"projects": 3}"#, r#"{"projects": {"/srv": 3}}"#] {
+            fs::write(&file, broken).unwrap();
+            assert!(trust(&file, Path::new("/srv")).is_err(), "{broken}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), broken);
+        }
+        fs::remove_file(&file).unwrap();
+        assert!(trust(&file, Path::new("/srv")).unwrap(), "a new file is made");
+    }
+}

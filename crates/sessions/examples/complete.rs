@@ -1,0 +1,61 @@
+//! A conversation with Claude Code through the backend: every argument is one user message, and each
+//! answer is printed with how its process was come by.
+//!
+//!     cargo run -p hob-sessions --example complete -- "My name is Beaver." "What is my name?"
+//!
+//! Uses the `claude` on the `PATH` with the user's own login, in the current folder.
+
+use std::path::PathBuf;
+
+use futures_util::StreamExt;
+use hob_child::sweep::Marker;
+use hob_child::{Children, ChildrenOptions};
+use hob_domain::Block;
+use hob_sessions::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Profile};
+use serde_json::json;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // This executable is also the shim that keeps the agent's process tree.
+    if std::env::args().nth(1).as_deref() == Some(hob_child::shim::ARGUMENT) {
+        hob_child::shim::run()
+    }
+    tokio::runtime::Runtime::new()?.block_on(converse(std::env::args().skip(1)))
+}
+
+async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn std::error::Error>> {
+    let temporary = std::env::temp_dir().join(format!("hob-example-{}", std::process::id()));
+    let children = Children::new(ChildrenOptions {
+        shim: std::env::current_exe()?,
+        records: temporary.join("run"),
+        marker: Marker::new("example", "1"),
+        umask: 0o022,
+    })?;
+    let home = PathBuf::from(std::env::var_os("HOME").ok_or("HOME is not set")?);
+    let config = std::env::var_os("CLAUDE_CONFIG_DIR").map_or(home.join(".claude"), PathBuf::from);
+    let mut options =
+        BackendOptions::new(vec!["claude".into()], ConfigFolder::Users(config), temporary.clone());
+    options.environment = std::env::vars_os().collect();
+    let backend = ClaudeBackend::new(options, children);
+    let profile = Profile::new(std::env::current_dir()?);
+
+    let mut messages = Vec::new();
+    for prompt in prompts {
+        messages.push(json!({"role": "user", "content": prompt}));
+        let mut turn = backend.complete(&profile, &messages);
+        let mut reply = String::new();
+        while let Some(event) = turn.next().await {
+            match event? {
+                Event::Assistant { block: Block::Text(text), .. } => reply.push_str(&text),
+                Event::Result(result) => {
+                    let origin = turn.origin().await.map_or("?", |origin| origin.as_str());
+                    println!("[{origin}, {} ms] {reply}", result.duration_ms);
+                }
+                _ => {}
+            }
+        }
+        messages.push(json!({"role": "assistant", "content": reply}));
+    }
+    backend.close().await;
+    std::fs::remove_dir_all(temporary)?;
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Interrupt-and-keep, on the scripted terminal and on the real one.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hob_child::sweep::Marker;
+use hob_child::{Children, ChildrenOptions};
+use hob_testkit::{ModelApi, program};
+
+use super::super::config::prepare_own_folder;
+use super::super::paths;
+use super::super::tail::Changes;
+use super::*;
+
+const ID: &str = "5b9d3b1e-0000-4000-8000-00000000aaaa";
+const LIMITS: Limits = Limits {
+    ready: Duration::from_secs(30),
+    turn: Duration::from_secs(60),
+    stall: Duration::from_secs(60),
+};
+
+struct Place {
+    session: LiveSession,
+    _children: Children,
+    _folder: tempfile::TempDir,
+}
+
+async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str]) -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(path("work")).unwrap();
+    let cwd = path("work").canonicalize().unwrap();
+    let config =
+        prepare_own_folder(&path("config"), "sk-ant-scripted-0123456789-0123456789").unwrap();
+    let transcript = paths::transcript(&config, &cwd, ID);
+    std::fs::create_dir_all(transcript.parent().unwrap()).unwrap();
+    let children = Children::new(ChildrenOptions {
+        shim: program("hob-scripted-agent"),
+        records: path("run"),
+        marker: Marker::new("live", "1"),
+        umask: 0o022,
+    })
+    .unwrap();
+    let mut variables: Vec<(OsString, OsString)> = vec![
+        ("PATH".into(), std::env::var_os("PATH").unwrap_or_default()),
+        ("HOME".into(), folder.path().into()),
+        ("CLAUDE_CONFIG_DIR".into(), config.into()),
+        ("TERM".into(), "xterm-256color".into()),
+    ];
+    variables.extend(environment.iter().map(|(name, value)| (name.into(), value.into())));
+    let launch = Launch {
+        command: vec![command.display().to_string()],
+        arguments: [&["--session-id", ID], arguments]
+            .concat()
+            .iter()
+            .map(|a| a.to_string())
+            .collect(),
+        environment: variables,
+        cwd,
+        session_id: ID.to_owned(),
+        watch: Changes::new().watch(transcript.parent().unwrap()),
+        transcript,
+    };
+    let session = LiveSession::start(&children, launch, LIMITS).await.unwrap();
+    Place { session, _children: children, _folder: folder }
+}
+
+/// Interrupts different turns at different moments; each time the next prompt arrives alone.
+async fn interrupt_and_go_on(session: &mut LiveSession) {
+    let tool = r#"[[tool Bash {"command":"setsid sleep 300 & sleep 300"}]]"#;
+    for (number, (words, after_ms)) in
+        [("one [[hang]]", 100), ("[[say part]] [[hang]]", 700), (tool, 900), ("two [[hang]]", 0)]
+            .into_iter()
+            .enumerate()
+    {
+        let token = CancellationToken::new();
+        let mut events = Vec::new();
+        let end = {
+            let turn = session.turn(words, LIMITS, &token, |event| events.push(event));
+            let mut turn = std::pin::pin!(turn);
+            tokio::select! {
+                end = &mut turn => panic!("{words} ended by itself: {end:?}"),
+                () = tokio::time::sleep(Duration::from_millis(500 + after_ms)) => token.cancel(),
+            }
+            turn.await
+        };
+        assert_eq!(end, Ok(TurnEnd::Interrupted), "{words}");
+        let next = format!("still there {number}");
+        let mut prompt = None;
+        let go_on = CancellationToken::new();
+        let end = session
+            .turn(&next, LIMITS, &go_on, |event| {
+                if let Event::User { text } = event {
+                    prompt = Some(text);
+                }
+            })
+            .await;
+        assert!(matches!(end, Ok(TurnEnd::Finished(_))), "after {words}: {end:?}");
+        assert_eq!(prompt.as_deref(), Some(next.as_str()), "after {words}");
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_session_is_kept_clean() {
+    let mut place = start(&program("hob-scripted-agent"), &[], &[]).await;
+    interrupt_and_go_on(&mut place.session).await;
+    place.session.end().await;
+}
+
+#[tokio::test]
+async fn an_interrupted_real_session_is_kept_clean() {
+    let api = ModelApi::start();
+    let claude =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");
+    assert!(claude.exists(), "claude is not installed: run scripts/setup-e2e agents");
+    let arguments = ["--permission-mode=bypassPermissions"];
+    let mut place = start(&claude, &api.claude_environment(), &arguments).await;
+    interrupt_and_go_on(&mut place.session).await;
+    place.session.end().await;
+}
