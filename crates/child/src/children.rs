@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IoSlice, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -408,12 +408,6 @@ fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` owns its descriptor and returns the same one from every call, so it stays
     // open and unchanged for as long as it is registered.
     unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)
-}
-
-/// Takes ownership of a descriptor that was just received over a socket.
-pub(crate) fn own(fd: RawFd) -> OwnedFd {
-    // SAFETY: the kernel has just made this descriptor for us and nobody else knows its number.
-    unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// The file that names a tree's first processes until the tree is gone: for the next run's sweep,

@@ -24,7 +24,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, setsid};
 
 use crate::tree;
-use crate::wire::{Launch, Note, Order};
+use crate::wire::{Launch, Note, Order, own};
 
 /// What is left of a tree gets this long after TERM when nobody is there to say otherwise: the agent
 /// has ended by itself, or Hob is gone.
@@ -95,7 +95,7 @@ fn receive_launch(control: &UnixStream) -> io::Result<(Launch, Vec<OwnedFd>)> {
         let message = recvmsg::<()>(control.as_raw_fd(), &mut buffer, Some(&mut space), flags)?;
         for part in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(fds) = part {
-                streams.extend(fds.into_iter().map(crate::children::own));
+                streams.extend(fds.into_iter().map(own));
             }
         }
         if message.bytes == 0 {

@@ -5,6 +5,7 @@
 //! End of file from Hob means "end the tree"; end of file from the shim means "the tree is gone".
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// What the shim is to start. Descriptors travel beside it: three for pipes, one for a terminal.
@@ -137,6 +138,12 @@ impl Note {
             _ => None,
         }
     }
+}
+
+/// Takes ownership of a descriptor that was just received over a socket.
+pub(crate) fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for us and nobody else knows its number.
+    unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// Whether the operating system would refuse this as an argument or a variable.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use nix::sys::stat::{Mode, umask};
 
-use crate::commands;
-use crate::settings::{self, Resolved};
+use crate::commands::{self, Context, Outcome};
+use crate::settings;
 
 /// Runs coding agents as durable sessions and gives them one long memory.
 #[derive(Parser)]
@@ -29,31 +29,6 @@ enum Command {
     App(commands::app::Args),
     Claude(commands::claude::Args),
     Completions(commands::completions::Args),
-}
-
-/// How a command ended, as the process's exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    Done,
-    Failed,
-    /// Already running, or not running.
-    WrongState,
-}
-
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> ExitCode {
-        match outcome {
-            Outcome::Done => ExitCode::SUCCESS,
-            Outcome::Failed => ExitCode::from(1),
-            Outcome::WrongState => ExitCode::from(3),
-        }
-    }
-}
-
-/// What every command starts from: settings, and the umask that agents get back.
-pub struct Context {
-    pub settings: Resolved,
-    pub umask: u32,
 }
 
 /// Parses the command line and runs the command.

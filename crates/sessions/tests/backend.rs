@@ -1,5 +1,7 @@
 //! The Claude backend on the scripted terminal agent: the tests of seed 002, and what can go wrong.
 
+mod turns;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,11 +11,12 @@ use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
 use hob_sessions::claude::{
     BackendError, BackendOptions, ClaudeBackend, Completion, ConfigFolder, Event, HistoryMode,
-    Origin, Profile, TurnResult, paths,
+    Origin, Profile, paths,
 };
 use hob_testkit::leak::processes_with;
 use hob_testkit::{program, wait_until};
 use serde_json::{Value, json};
+use turns::{collect, result, user};
 
 struct Setup {
     backend: ClaudeBackend,
@@ -50,28 +53,8 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
     Setup { backend: ClaudeBackend::new(options, children), profile, folder }
 }
 
-fn user(text: &str) -> Value {
-    json!({"role": "user", "content": text})
-}
-
 fn assistant(text: &str) -> Value {
     json!({"role": "assistant", "content": [{"type": "text", "text": text}]})
-}
-
-/// All events of a turn, or its error.
-async fn collect(mut completion: Completion) -> Result<Vec<Event>, BackendError> {
-    let mut events = Vec::new();
-    while let Some(event) = completion.next().await {
-        events.push(event?);
-    }
-    Ok(events)
-}
-
-fn result(events: &[Event]) -> &TurnResult {
-    match events.last() {
-        Some(Event::Result(result)) => result,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn texts(events: &[Event]) -> Vec<&str> {

@@ -3,6 +3,8 @@
 //! Small counts here; `HOB_CAMPAIGN=1` runs the full ones and prints figures. The agent comes from
 //! `e2e/package.json`; without it this fails.
 
+mod turns;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,13 +13,14 @@ use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
 use hob_sessions::claude::{
-    BackendError, BackendOptions, ClaudeBackend, Completion, ConfigFolder, Event, Origin, Profile,
-    TurnResult, paths, prepare_own_folder,
+    BackendError, BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Profile, paths,
+    prepare_own_folder,
 };
 use hob_testkit::leak::processes_with;
 use hob_testkit::model_api::without_reminders;
-use hob_testkit::{ModelApi, program};
+use hob_testkit::{ModelApi, Random, program};
 use serde_json::{Value, json};
+use turns::{collect, result, user};
 
 /// The pinned one, or another version's for a comparison.
 fn real(name: &str) -> PathBuf {
@@ -77,25 +80,6 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
     let mut profile = Profile::new(path("work"));
     profile.permission_mode = Some("bypassPermissions".to_owned());
     Setup { backend: ClaudeBackend::new(options, children), profile, folder, api }
-}
-
-fn user(text: &str) -> Value {
-    json!({"role": "user", "content": text})
-}
-
-async fn collect(mut completion: Completion) -> Result<Vec<Event>, BackendError> {
-    let mut events = Vec::new();
-    while let Some(event) = completion.next().await {
-        events.push(event?);
-    }
-    Ok(events)
-}
-
-fn result(events: &[Event]) -> &TurnResult {
-    match events.last() {
-        Some(Event::Result(result)) => result,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn text(events: &[Event]) -> String {
@@ -190,7 +174,7 @@ async fn smoke_backend_native_jsonl_injection() {
 async fn smoke_cancellation_kills_pty_no_zombie() {
     let rounds = if campaign() { 50 } else { 8 };
     let mut setup = setup();
-    let mut random = Random(0xCAFE);
+    let mut random = Random::new(0xCAFE);
     let mut slowest = Duration::ZERO;
     for round in 0..rounds {
         let words = [
@@ -276,7 +260,7 @@ async fn conversations() {
         &tall,
         "[[say first]] [[say second]]",
     ];
-    let mut random = Random(0xBEEF);
+    let mut random = Random::new(0xBEEF);
     for _ in 0..count {
         let mut messages = Vec::new();
         for turn in 0..5 {
@@ -339,16 +323,4 @@ async fn api_errors_and_permissions_are_typed_errors() {
     assert!(!setup.profile.cwd.join("file").exists());
     assert_eq!(result(&events).stop_reason, "end_turn");
     setup.backend.close().await;
-}
-
-/// A small generator, so that a failing sequence can be played again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }

@@ -14,7 +14,7 @@ use hob_child::{
     Streams, tree,
 };
 use hob_testkit::leak::processes_with;
-use hob_testkit::{LeakCheck, program, wait_until};
+use hob_testkit::{LeakCheck, Random, program, wait_until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
@@ -239,7 +239,7 @@ fn stopping_is_polite_first() {
 fn random_lives_leave_nothing() {
     let _alone = alone();
     let rounds = if std::env::var_os("HOB_CAMPAIGN").is_some() { 200 } else { 20 };
-    let mut random = Random(0x5eed);
+    let mut random = Random::new(0x5eed);
     let runtime = runtime();
     let nest = nest("random");
     // The first life pays for what the process keeps open anyway.
@@ -371,16 +371,4 @@ fn leftovers_of_an_earlier_run_are_swept() {
         survivor.wait().unwrap();
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-}
-
-/// A small generator, so that a failing sequence can be played again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }

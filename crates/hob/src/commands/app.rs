@@ -5,7 +5,7 @@ use hob_domain::{App, AppName, AppStore, StoreError, Timestamp};
 use hob_store::Ledger;
 use serde_json::json;
 
-use crate::cli::{Context, Outcome};
+use super::{Context, Outcome};
 use crate::keys;
 
 /// Make, list and revoke apps: who may call hob over HTTP

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Map, Value, json};
 
-use crate::cli::Outcome;
+use super::Outcome;
 
 /// Prepare the user's own Claude Code for unattended sessions
 #[derive(ClapArgs)]

@@ -3,7 +3,8 @@
 use clap::Args as ClapArgs;
 use clap_complete::Shell;
 
-use crate::cli::{self, Outcome};
+use super::Outcome;
+use crate::cli;
 
 /// Print a completion script for a shell
 #[derive(ClapArgs)]

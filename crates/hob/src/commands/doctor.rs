@@ -9,7 +9,7 @@ use hob_domain::Driver;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::{Context, Outcome};
+use super::{Context, Outcome};
 use crate::settings::Resolved;
 use crate::settings::registry::SETTINGS;
 use crate::socket::client;

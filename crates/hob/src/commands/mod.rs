@@ -6,3 +6,32 @@ pub mod completions;
 pub mod doctor;
 pub mod serve;
 pub mod status;
+
+use std::process::ExitCode;
+
+use crate::settings::Resolved;
+
+/// How a command ended, as the process's exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    Failed,
+    /// Already running, or not running.
+    WrongState,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> ExitCode {
+        match outcome {
+            Outcome::Done => ExitCode::SUCCESS,
+            Outcome::Failed => ExitCode::from(1),
+            Outcome::WrongState => ExitCode::from(3),
+        }
+    }
+}
+
+/// What every command starts from: settings, and the umask that agents get back.
+pub struct Context {
+    pub settings: Resolved,
+    pub umask: u32,
+}

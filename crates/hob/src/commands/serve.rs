@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cli::{Context, Outcome};
+use super::{Context, Outcome};
 use crate::demo;
 use crate::keys;
 use crate::logging;

@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use crate::cli::{Context, Outcome};
+use super::{Context, Outcome};
 use crate::socket::client;
 
 /// Say whether hob is running on this home (exit 0), or not (exit 3)

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::effects::{self, Interrupt};
+use super::effects::{self, Interrupt, Lines};
 use crate::script::{self, Step};
 
 pub fn run() -> ExitCode {
@@ -35,7 +35,7 @@ struct Agent {
     /// Requests of ours that wait for the client's answer.
     waiting: Mutex<HashMap<u64, Sender<Value>>>,
     requests: Mutex<u64>,
-    output: Mutex<()>,
+    output: Lines,
 }
 
 struct Session {
@@ -54,7 +54,7 @@ impl Agent {
         let id = message.get("id").cloned();
         let reply = |result: Result<Value, (i64, &str)>| {
             let Some(id) = id.clone() else { return };
-            self.send(&match result {
+            self.output.send(&match result {
                 Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
                 Err((code, message)) => {
                     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
@@ -141,7 +141,7 @@ impl Agent {
                     self.chunk(&session.id, "agent_message_chunk", &json!(text));
                 }
                 Step::Think(text) => self.chunk(&session.id, "agent_thought_chunk", &json!(text)),
-                Step::Garbage(line) => self.send_raw(line),
+                Step::Garbage(line) => self.output.send_raw(line),
                 Step::Error { message, .. } => failure = Some(message.clone()),
                 Step::Permission(title) => cancelled |= !self.ask(session, title, index),
                 Step::Tool { name, input, .. } => {
@@ -167,7 +167,7 @@ impl Agent {
         }
         session.append(&json!({"prompt": prompt, "reply": reply}));
         let id = id.unwrap_or(Value::Null);
-        self.send(&match failure {
+        self.output.send(&match failure {
             Some(message) if !cancelled => {
                 json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": message}})
             }
@@ -190,12 +190,14 @@ impl Agent {
         };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
         let call = format!("permission-{index}");
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
+        self.output.send(
+            &json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
             "params": {"sessionId": session.id, "toolCall": {"toolCallId": call, "title": title},
                 "options": [
                     {"optionId": "yes-always", "name": "Always", "kind": "allow_always"},
                     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
-                    {"optionId": "no", "name": "Reject", "kind": "reject_once"}]}}));
+                    {"optionId": "no", "name": "Reject", "kind": "reject_once"}]}}),
+        );
         loop {
             if let Ok(answer) = answer.try_recv() {
                 let outcome = &answer["result"]["outcome"];
@@ -235,17 +237,7 @@ impl Agent {
 
     fn update(&self, session: &str, update: Value) {
         let params = json!({"sessionId": session, "update": update});
-        self.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
-    }
-
-    fn send(&self, message: &Value) {
-        self.send_raw(&message.to_string());
-    }
-
-    fn send_raw(&self, line: &str) {
-        let _one = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stdout = std::io::stdout();
-        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+        self.output.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
     }
 }
 

@@ -1,5 +1,6 @@
 //! What steps do to the process, the same in every face.
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -39,6 +40,22 @@ impl Interrupt {
             .wait_timeout_while(set, time, |set| !*set)
             .unwrap_or_else(PoisonError::into_inner);
         *set
+    }
+}
+
+/// Standard output, one whole line at a time.
+#[derive(Default)]
+pub struct Lines(Mutex<()>);
+
+impl Lines {
+    pub fn send(&self, message: &Value) {
+        self.send_raw(&message.to_string());
+    }
+
+    pub fn send_raw(&self, line: &str) {
+        let _one = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stdout = std::io::stdout();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     }
 }
 

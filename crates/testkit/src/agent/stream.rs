@@ -1,15 +1,15 @@
 //! The stream-json face: JSON lines both ways, as
 //! `claude -p --input-format stream-json --output-format stream-json --verbose` speaks them.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::effects::{self, Interrupt};
+use super::effects::{self, Interrupt, Lines};
 use super::flag;
 use crate::script::{self, Step};
 
@@ -19,7 +19,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         session: session.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned),
         partial: arguments.iter().any(|argument| argument == "--include-partial-messages"),
         interrupt: Interrupt::default(),
-        output: Mutex::new(()),
+        output: Lines::default(),
     });
     // Prompts queue; each gets a result of its own.
     let (prompts, queue) = channel::<String>();
@@ -52,7 +52,7 @@ struct Face {
     session: String,
     partial: bool,
     interrupt: Interrupt,
-    output: Mutex<()>,
+    output: Lines,
 }
 
 impl Face {
@@ -62,14 +62,14 @@ impl Face {
         }
         let response =
             json!({"subtype": "success", "request_id": message["request_id"], "response": {}});
-        self.send(&json!({"type": "control_response", "response": response}));
+        self.output.send(&json!({"type": "control_response", "response": response}));
     }
 
     /// Plays one turn. `true` when it failed.
     fn turn(&self, prompt: &str, number: usize) -> bool {
         self.interrupt.clear();
         let steps = script::turn(prompt, number);
-        self.send(&json!({"type": "system", "subtype": "init", "session_id": self.session,
+        self.output.send(&json!({"type": "system", "subtype": "init", "session_id": self.session,
             "tools": ["Bash", "Read"], "model": "claude-scripted"}));
         let mut text = String::new();
         let mut failure = None;
@@ -87,7 +87,7 @@ impl Face {
                         text = said.clone();
                         if self.partial {
                             let delta = json!({"type": "text_delta", "text": said});
-                            self.send(&json!({"type": "stream_event", "session_id": self.session,
+                            self.output.send(&json!({"type": "stream_event", "session_id": self.session,
                                 "event": {"type": "content_block_delta", "index": 0, "delta": delta}}));
                         }
                         self.assistant(&id, json!({"type": "text", "text": said}));
@@ -108,7 +108,7 @@ impl Face {
                         };
                         results.push((call, result));
                     }
-                    Step::Garbage(line) => self.send_raw(line),
+                    Step::Garbage(line) => self.output.send_raw(line),
                     Step::Error { status, message } => {
                         failure = Some((*status, format!("API Error: {status} {message}")));
                     }
@@ -118,7 +118,7 @@ impl Face {
             for (call, (output, is_error)) in results {
                 let block = json!({"type": "tool_result", "tool_use_id": call, "content": output,
                     "is_error": is_error});
-                self.send(&json!({"type": "user", "session_id": self.session,
+                self.output.send(&json!({"type": "user", "session_id": self.session,
                     "message": {"role": "user", "content": [block]}}));
             }
         }
@@ -129,7 +129,7 @@ impl Face {
         };
         let subtype = if interrupted { "error_during_execution" } else { "success" };
         let stop_reason = if failed { Value::Null } else { json!(script::stop_reason(&steps)) };
-        self.send(&json!({"type": "result", "subtype": subtype, "is_error": failed,
+        self.output.send(&json!({"type": "result", "subtype": subtype, "is_error": failed,
             "result": result, "stop_reason": stop_reason, "session_id": self.session,
             "num_turns": number + 1, "duration_ms": 1,
             "api_error_status": failure.map(|(status, _)| status),
@@ -138,20 +138,10 @@ impl Face {
     }
 
     fn assistant(&self, id: &str, block: Value) {
-        self.send(&json!({"type": "assistant", "session_id": self.session,
+        self.output.send(&json!({"type": "assistant", "session_id": self.session,
             "message": {"id": id, "type": "message", "role": "assistant", "model": "claude-scripted",
                 "content": [block], "stop_reason": null,
                 "usage": {"input_tokens": 10, "output_tokens": 5}}}));
-    }
-
-    fn send(&self, message: &Value) {
-        self.send_raw(&message.to_string());
-    }
-
-    fn send_raw(&self, line: &str) {
-        let _one = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stdout = std::io::stdout();
-        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     }
 }
 
