@@ -25,6 +25,8 @@ const ENTER_AGAIN: Duration = Duration::from_millis(1500);
 const TAKEN: Duration = Duration::from_secs(20);
 /// Without notifications, how often the transcript is looked at.
 const POLL: Duration = Duration::from_millis(100);
+/// A dialog that is still there after this is one.
+const DIALOG_STAYS: Duration = Duration::from_millis(200);
 /// An interrupt that is not seen through by then has failed.
 const INTERRUPTED: Duration = Duration::from_secs(8);
 /// The prompt must be back in the box for so long: a key pressed earlier meets a turn that is still
@@ -77,13 +79,14 @@ struct Screen {
     parser: vt100::Parser,
     position: u64,
     output: Output,
+    dialog_since: Option<Instant>,
 }
 
 impl Screen {
     fn new(output: Output) -> Screen {
         let cells = |n: u16| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
         let parser = vt100::Parser::new(cells(SIZE.rows), cells(SIZE.cols), 0);
-        Screen { parser, position: 0, output }
+        Screen { parser, position: 0, output, dialog_since: None }
     }
 
     /// Reads what the terminal has written so far.
@@ -221,13 +224,9 @@ impl LiveSession {
                 let screen = self.screen.summary();
                 return Err(BackendError::TimedOut { limit: limits.turn, screen });
             }
-            let position = self.screen.position;
             self.screen.update();
-            if self.screen.position != position {
-                if let View::Dialog(dialog) = self.screen.view() {
-                    return Err(BackendError::Dialog { name: dialog.name, advice: dialog.advice });
-                }
-            } else if !reader.began() {
+            self.check_dialog()?;
+            if !reader.began() {
                 let waited = entered.elapsed();
                 if waited > TAKEN {
                     return Err(BackendError::InputNotTaken(self.screen.summary()));
@@ -345,9 +344,7 @@ impl LiveSession {
             if screen::box_shows(&view, typed) {
                 break;
             }
-            if let View::Dialog(dialog) = view {
-                return Err(BackendError::Dialog { name: dialog.name, advice: dialog.advice });
-            }
+            self.check_dialog()?;
             if !self.child.is_running() {
                 return Err(self.died().await);
             }
@@ -360,13 +357,10 @@ impl LiveSession {
         let until = Instant::now() + limit;
         loop {
             self.screen.update();
-            match self.screen.view() {
-                View::Prompt { .. } => return Ok(()),
-                View::Dialog(dialog) => {
-                    return Err(BackendError::Dialog { name: dialog.name, advice: dialog.advice });
-                }
-                View::Unknown => {}
+            if matches!(self.screen.view(), View::Prompt { .. }) {
+                return Ok(());
             }
+            self.check_dialog()?;
             if !self.child.is_running() {
                 return Err(self.died().await);
             }
@@ -377,6 +371,19 @@ impl LiveSession {
         }
     }
 
+    /// An error once a dialog has been there for a while: half a frame can look like one.
+    fn check_dialog(&mut self) -> Result<(), BackendError> {
+        let View::Dialog(dialog) = self.screen.view() else {
+            self.screen.dialog_since = None;
+            return Ok(());
+        };
+        let since = *self.screen.dialog_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < DIALOG_STAYS {
+            return Ok(());
+        }
+        Err(BackendError::Dialog { name: dialog.name, advice: dialog.advice })
+    }
+
     /// Returns when the terminal has written more, the process has ended, or it is time.
     async fn screen_changes(&self, until: Instant) {
         let output = self.child.output().clone();
@@ -384,6 +391,8 @@ impl LiveSession {
             _ = output.read_from(self.screen.position) => {}
             _ = self.child.exited() => {}
             () = tokio::time::sleep_until(until.into()) => {}
+            // A dialog writes nothing more; it counts once it has stayed.
+            () = tokio::time::sleep(DIALOG_STAYS) => {}
         }
     }
 
