@@ -3,9 +3,8 @@
 //!
 //!     cargo run -p hob-sessions --example complete -- "My name is Beaver." "What is my name?"
 //!
-//! Uses the `claude` on the `PATH` with the user's own login, in the current folder.
-
-use std::path::PathBuf;
+//! Uses the `claude` on the `PATH` in the current folder: with an API key in the environment, or with the
+//! user's own login.
 
 use futures_util::StreamExt;
 use hob_child::sweep::Marker;
@@ -30,11 +29,10 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
         marker: Marker::new("example", "1"),
         umask: 0o022,
     })?;
-    let home = PathBuf::from(std::env::var_os("HOME").ok_or("HOME is not set")?);
-    let config = std::env::var_os("CLAUDE_CONFIG_DIR").map_or(home.join(".claude"), PathBuf::from);
-    let mut options =
-        BackendOptions::new(vec!["claude".into()], ConfigFolder::Users(config), temporary.clone());
-    options.environment = std::env::vars_os().collect();
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let config = ConfigFolder::for_environment(&environment, &temporary.join("config"))?;
+    let mut options = BackendOptions::new(vec!["claude".into()], config, temporary.join("files"));
+    options.environment = environment;
     let backend = ClaudeBackend::new(options, children);
     let profile = Profile::new(std::env::current_dir()?);
 

@@ -1,6 +1,7 @@
 //! The configuration folder: one of our own in which an unattended `claude` meets no dialog, or the
 //! user's.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,6 +22,28 @@ pub enum ConfigFolder {
 }
 
 impl ConfigFolder {
+    /// The right one for an agent with this environment: one of our own below `parent` when it has an
+    /// API key, else the user's.
+    pub fn for_environment(
+        environment: &[(OsString, OsString)],
+        parent: &Path,
+    ) -> io::Result<ConfigFolder> {
+        let value = |name: &str| {
+            let found = environment.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value).filter(|value| !value.is_empty())
+        };
+        if let Some(key) = value("ANTHROPIC_API_KEY").or_else(|| value("ANTHROPIC_AUTH_TOKEN")) {
+            return prepare_own_folder(parent, &key.to_string_lossy()).map(ConfigFolder::Own);
+        }
+        match (value("CLAUDE_CONFIG_DIR"), value("HOME")) {
+            (Some(folder), _) => Ok(ConfigFolder::Users(folder.into())),
+            (None, Some(home)) => Ok(ConfigFolder::Users(Path::new(home).join(".claude"))),
+            (None, None) => {
+                Err(io::Error::other("the agent has neither HOME nor CLAUDE_CONFIG_DIR"))
+            }
+        }
+    }
+
     pub fn path(&self) -> &Path {
         match self {
             ConfigFolder::Own(path) | ConfigFolder::Users(path) => path,
@@ -79,6 +102,24 @@ fn write_new(path: &Path, value: &serde_json::Value) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_gets_a_folder_of_ours_and_a_login_the_users() {
+        let parent = tempfile::tempdir().unwrap();
+        let choose = |pairs: &[(&str, &str)]| {
+            let pairs: Vec<_> = pairs.iter().map(|(k, v)| (k.into(), v.into())).collect();
+            ConfigFolder::for_environment(&pairs, parent.path())
+        };
+        let own = choose(&[("HOME", "/h"), ("ANTHROPIC_API_KEY", "sk-1")]).unwrap();
+        assert!(matches!(own, ConfigFolder::Own(path) if path.starts_with(parent.path())));
+        let users = |path: &str| ConfigFolder::Users(path.into());
+        assert_eq!(
+            choose(&[("HOME", "/h"), ("ANTHROPIC_API_KEY", "")]).unwrap(),
+            users("/h/.claude")
+        );
+        assert_eq!(choose(&[("HOME", "/h"), ("CLAUDE_CONFIG_DIR", "/c")]).unwrap(), users("/c"));
+        assert!(choose(&[]).is_err());
+    }
 
     #[test]
     fn a_folder_per_key_made_once() {
