@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod app;
+pub mod file;
 pub mod fingerprint;
 pub mod json_reply;
 pub mod message;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Json;
 use hob_domain::{App, AppName, Timestamp, Token};
+use hob_sessions::FileRoom;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -98,7 +99,7 @@ pub(crate) async fn list(
     Ok(Json(AppList { ok: true, count: apps.len(), apps }))
 }
 
-/// Removes an app. Its token is worthless at once.
+/// Removes an app and its files. Its token is worthless at once.
 #[utoipa::path(delete, path = "/admin/apps/{app}", tag = "admin", operation_id = "remove_app", security(("token" = [])),
     params(("app" = String, Path, description = "The app's name.",
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), responses(
@@ -117,6 +118,8 @@ pub(crate) async fn remove(
     if !gateway.apps.remove_app(&name).await? {
         return Err(ApiError::NotFound(format!("there is no app named {name}")));
     }
+    FileRoom::remove_app(gateway.files.root(), &name)
+        .map_err(|error| ApiError::Internal(error.to_string()))?;
     tracing::info!(app = %name, "an app was removed");
     Ok(Json(Done { ok: true }))
 }

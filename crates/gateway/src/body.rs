@@ -49,7 +49,11 @@ async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
             break;
         }
     }
-    if seen > limit { Err(ApiError::TooLarge { limit }) } else { Ok(bytes) }
+    if seen > limit {
+        let message = format!("the body is larger than {limit} bytes (max_body_bytes)");
+        return Err(ApiError::TooLarge(message));
+    }
+    Ok(bytes)
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {

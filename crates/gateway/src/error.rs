@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::{RunError, StoreError};
+use hob_sessions::UploadError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -46,8 +47,8 @@ pub(crate) enum ApiError {
     SlowBody,
     /// 409.
     Conflict(String),
-    /// 413.
-    TooLarge { limit: usize },
+    /// 413. The text names the limit.
+    TooLarge(String),
     /// 500. The inside is logged, never sent.
     Internal(String),
     /// A run that gave no answer, with its duration in milliseconds.
@@ -65,6 +66,16 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::Exists(_) => ApiError::Conflict(error.to_string()),
             StoreError::Failed(inside) => ApiError::Internal(inside),
+        }
+    }
+}
+
+impl From<UploadError> for ApiError {
+    fn from(error: UploadError) -> ApiError {
+        match error {
+            UploadError::TooLarge(_) => ApiError::TooLarge(error.to_string()),
+            UploadError::Broken(_) => ApiError::bad_request(error.to_string()),
+            UploadError::Failed(inside) => ApiError::Internal(inside.to_string()),
         }
     }
 }
@@ -95,11 +106,7 @@ impl IntoResponse for ApiError {
                 "the request's body did not arrive in time".to_owned(),
             ),
             ApiError::Conflict(message) => (StatusCode::CONFLICT, "conflict", message),
-            ApiError::TooLarge { limit } => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "too_large",
-                format!("the body is larger than {limit} bytes (max_body_bytes)"),
-            ),
+            ApiError::TooLarge(message) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", message),
             ApiError::Internal(inside) => {
                 tracing::error!(error = inside, "a request failed on our side");
                 (

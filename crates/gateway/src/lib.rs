@@ -8,6 +8,7 @@ mod auth;
 mod body;
 pub mod connections;
 mod error;
+mod files;
 mod health;
 mod openapi;
 mod router;

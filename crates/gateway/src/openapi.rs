@@ -4,7 +4,7 @@ use axum::response::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use crate::{apps, health, run};
+use crate::{apps, files, health, run};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -14,7 +14,7 @@ use crate::{apps, health, run};
             `{\"ok\":false,\"error\":…,\"code\":…}`; a request without a token, or with a wrong one, is 401.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    paths(health::healthz, openapi_json, run::run, apps::create, apps::list, apps::remove),
+    paths(health::healthz, openapi_json, run::run, files::upload, apps::create, apps::list, apps::remove),
     modifiers(&BearerToken),
     tags(
         (name = "service", description = "Open to all."),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::state::Gateway;
-use crate::{apps, health, openapi, run};
+use crate::{apps, files, health, openapi, run};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -20,6 +20,8 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/healthz", get(health::healthz))
         .route("/openapi.json", get(openapi::openapi_json))
         .route("/run", post(run::run))
+        // The file's own limit counts, piece by piece.
+        .route("/files", post(files::upload).layer(DefaultBodyLimit::disable()))
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::Json;
+use hob_domain::file::prompt_with_files;
 use hob_domain::{AgentName, RunRequest, json_reply::reply_value};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -81,15 +82,17 @@ pub(crate) async fn run(
             return Err(ApiError::bad_request(format!("{field}: it is empty or holds a NUL")));
         }
     }
-    if let Some(file) = body.files.iter().flatten().next() {
-        return Err(ApiError::BadRequest {
+    let mut paths = Vec::new();
+    for id in body.files.iter().flatten() {
+        let path = gateway.files.find(&app.name, id).ok_or_else(|| ApiError::BadRequest {
             code: "unknown_file",
-            message: format!("files: there is no uploaded file {file:?}"),
-        });
+            message: format!("files: there is no uploaded file {id:?}"),
+        })?;
+        paths.push(path.display().to_string());
     }
     let timeout = timeout(body.timeout_secs, gateway.limits.run_timeout)?;
-    let request =
-        RunRequest { prompt: body.prompt, model: body.model, system: body.system, timeout };
+    let prompt = prompt_with_files(&body.prompt, &paths);
+    let request = RunRequest { prompt, model: body.model, system: body.system, timeout };
     let started = Instant::now();
     let answer = gateway.runner.run(agent, request).await;
     let duration_ms = started.elapsed().as_millis() as u64;

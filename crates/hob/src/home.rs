@@ -42,6 +42,10 @@ impl Home {
         self.root.join("workspaces")
     }
 
+    pub fn files(&self) -> PathBuf {
+        self.root.join("files")
+    }
+
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
@@ -57,7 +61,9 @@ impl Home {
 
     /// Makes the home and its folders, all 0700. The process's umask must already be 077.
     pub fn prepare(&self) -> anyhow::Result<()> {
-        for folder in [self.root.clone(), self.workspaces(), self.logs(), self.run_records()] {
+        let folders =
+            [self.root.clone(), self.workspaces(), self.files(), self.logs(), self.run_records()];
+        for folder in folders {
             fs::create_dir_all(&folder)
                 .and_then(|()| fs::set_permissions(&folder, Permissions::from_mode(0o700)))
                 .with_context(|| format!("the folder {} cannot be made", folder.display()))?;

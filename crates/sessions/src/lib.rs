@@ -5,9 +5,11 @@
 
 pub mod claude;
 mod driver;
+mod files;
 mod live;
 mod runner;
 mod workspace;
 
+pub use files::{FileRoom, StoredFile, Upload, UploadError};
 pub use live::{LiveLimit, LivePermit};
 pub use runner::{Runner, RunnerOptions};

@@ -140,13 +140,24 @@ impl HobServer {
         self.child.as_ref().expect("it runs").id() as i32
     }
 
-    /// A request with any method, token and body.
+    /// A request with any method, token and body; a body is JSON.
     pub fn call(
         &self,
         method: &str,
         path: &str,
         token: Option<&str>,
         body: Option<&[u8]>,
+    ) -> Answer {
+        self.call_with(method, path, token, body.map(|body| ("application/json", body)))
+    }
+
+    /// A request with any method and token, and a body with its content type.
+    pub fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        body: Option<(&str, &[u8])>,
     ) -> Answer {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -158,16 +169,28 @@ impl HobServer {
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        if body.is_some() {
-            request = request.header("content-type", "application/json");
+        if let Some((kind, _)) = body {
+            request = request.header("content-type", kind);
         }
         let agent = ureq::Agent::from(config);
-        let request = request.body(body.unwrap_or_default().to_vec()).expect("a request");
+        let body = body.map(|(_, body)| body).unwrap_or_default();
+        let request = request.body(body.to_vec()).expect("a request");
         let mut response = agent.run(request).expect("an answer");
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let text = response.body_mut().read_to_string().expect("a text");
         Answer { status, headers, text }
+    }
+
+    /// Uploads a file as a form's only part.
+    pub fn upload(&self, token: Option<&str>, name: &str, bytes: &[u8]) -> Answer {
+        let mut body = format!(
+            "--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n"
+        )
+        .into_bytes();
+        body.extend_from_slice(bytes);
+        body.extend_from_slice(b"\r\n--edge--\r\n");
+        self.call_with("POST", "/files", token, Some(("multipart/form-data; boundary=edge", &body)))
     }
 
     pub fn get(&self, path: &str, token: Option<&str>) -> Answer {

@@ -1,7 +1,10 @@
 //! `hob app create|list|revoke`: works on the store itself, with or without a running server.
 
+use std::path::Path;
+
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::{App, AppName, AppStore, StoreError, Timestamp};
+use hob_sessions::FileRoom;
 use hob_store::Ledger;
 use serde_json::json;
 
@@ -31,7 +34,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Remove an app; its token is worthless at once
+    /// Remove an app and its files; its token is worthless at once
     Revoke {
         name: String,
         /// Print {"app":…,"revoked":true}
@@ -46,10 +49,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
     let store = Ledger::open(&home.ledger(), &key)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(act(&store, &args.action))
+    runtime.block_on(act(&store, &home.files(), &args.action))
 }
 
-async fn act(store: &dyn AppStore, action: &Action) -> anyhow::Result<Outcome> {
+async fn act(store: &dyn AppStore, files: &Path, action: &Action) -> anyhow::Result<Outcome> {
     match action {
         Action::Create { name, json } => {
             let name = AppName::new(name.as_str())?;
@@ -91,6 +94,7 @@ async fn act(store: &dyn AppStore, action: &Action) -> anyhow::Result<Outcome> {
                 eprintln!("hob: there is no app named {name}");
                 return Ok(Outcome::Failed);
             }
+            FileRoom::remove_app(files, &name)?;
             if *json {
                 println!("{}", json!({"app": name, "revoked": true}));
             } else {

@@ -11,7 +11,7 @@ use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Driver;
 use hob_gateway::{Connections, Gateway, GatewayLimits};
-use hob_sessions::{LiveLimit, Runner, RunnerOptions};
+use hob_sessions::{FileRoom, LiveLimit, Runner, RunnerOptions};
 use hob_store::Ledger;
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
@@ -232,6 +232,7 @@ fn gateway(
         version: env!("CARGO_PKG_VERSION"),
         apps: Arc::new(ledger),
         runner,
+        files: FileRoom::new(home.files(), settings.max_file_bytes),
         agents,
         default_agent: settings.default_agent.clone(),
         admin,

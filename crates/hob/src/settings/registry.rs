@@ -61,6 +61,13 @@ pub const SETTINGS: &[Setting] = &[
         earlier: None,
     },
     Setting {
+        key: "max_file_bytes",
+        kind: Kind::Count { least: 1 },
+        default: "67108864",
+        help: "The largest file that may be uploaded; a larger one is 413.",
+        earlier: None,
+    },
+    Setting {
         key: "log",
         kind: Kind::Text,
         default: "info",

@@ -154,7 +154,10 @@ fn the_document_names_every_route_and_its_answers() {
     let server = home.serve();
     let document = server.get("/openapi.json", None).json();
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
-    assert_eq!(paths, ["/admin/apps", "/admin/apps/{app}", "/healthz", "/openapi.json", "/run"]);
+    assert_eq!(
+        paths,
+        ["/admin/apps", "/admin/apps/{app}", "/files", "/healthz", "/openapi.json", "/run"]
+    );
     let answers = document["paths"]["/run"]["post"]["responses"].as_object().unwrap();
     let codes: Vec<&String> = answers.keys().collect();
     assert_eq!(codes, ["200", "400", "401", "408", "413", "500", "502", "503", "504"]);

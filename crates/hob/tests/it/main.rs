@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
 mod cli;
+mod files;
 mod http;
 mod run;
 mod serve;
