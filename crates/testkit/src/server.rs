@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::leak::{files_below, processes_with};
 use crate::programs::program;
 use crate::wait::wait_until;
 
@@ -94,7 +95,13 @@ impl TestHome {
             let status = child.wait();
             panic!("hob serve said {line:?}, ended with {status:?}: {stderr}");
         };
-        HobServer { url: place.to_owned(), child: Some(child) }
+        HobServer {
+            url: place.to_owned(),
+            child: Some(child),
+            hob_home: self.hob_home(),
+            user_home: self.user_home(),
+            killed: false,
+        }
     }
 }
 
@@ -104,10 +111,15 @@ impl Default for TestHome {
     }
 }
 
-/// A running `hob serve`. Dropping it kills it.
+/// A running `hob serve`. Dropping it kills it, and then no process of it may be left; after an orderly
+/// end no temporary file either.
 pub struct HobServer {
     url: String,
     child: Option<Child>,
+    hob_home: PathBuf,
+    user_home: PathBuf,
+    /// After a kill it is the test that looks for what is left.
+    killed: bool,
 }
 
 /// An answer over HTTP.
@@ -213,16 +225,34 @@ impl HobServer {
         self.wait()
     }
 
-    /// Kills it with SIGKILL and reaps it.
+    /// Kills it with SIGKILL and reaps it. Its agents may still be ending.
     pub fn kill(mut self) {
         self.signal(nix::sys::signal::Signal::SIGKILL);
-        self.wait();
+        self.killed = true;
+        let mut child = self.child.take().expect("it runs");
+        wait_until("hob serve is killed", || child.try_wait().expect("a child"));
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for it to end by itself, in order.
     pub fn wait(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
-        wait_until("hob serve ends", || child.try_wait().expect("a child"))
+        let status = wait_until("hob serve ends", || child.try_wait().expect("a child"));
+        assert_eq!(self.processes(), [0; 0], "no process is left after an orderly end");
+        let temporary: Vec<PathBuf> = files_below(&self.hob_home)
+            .into_iter()
+            .filter(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let folders = ["workspaces", "run"].map(|folder| self.hob_home.join(folder));
+                name.ends_with(".tmp") || folders.iter().any(|folder| path.starts_with(folder))
+            })
+            .collect();
+        assert!(temporary.is_empty(), "temporary files are left: {temporary:?}");
+        status
+    }
+
+    /// The server and everything it started, but shims: they have no environment.
+    fn processes(&self) -> Vec<i32> {
+        processes_with(&format!("HOME={}", self.user_home.display()))
     }
 }
 
@@ -232,12 +262,17 @@ impl Drop for HobServer {
             let _ = child.kill();
             let _ = child.wait();
         }
+        if !self.killed && !std::thread::panicking() {
+            wait_until("no process of a server is left", || {
+                self.processes().is_empty().then_some(())
+            });
+        }
     }
 }
 
 /// Whether a folder holds this text in any file, for secrets that must not be there.
 pub fn folder_holds(folder: &Path, text: &str) -> bool {
-    crate::leak::files_below(folder).iter().any(|path| {
+    files_below(folder).iter().any(|path| {
         fs::read(path)
             .is_ok_and(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
     })

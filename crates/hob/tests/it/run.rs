@@ -232,3 +232,22 @@ fn agents_get_the_users_umask_and_a_folder_of_their_own() {
     assert_eq!(read("ls"), "");
     assert!(!std::path::Path::new(folder.trim()).exists());
 }
+
+/// Runs that succeed, fail and time out leave no descriptor open in the server.
+#[test]
+fn a_server_leaks_no_descriptor() {
+    let setup = setup("");
+    let round = || {
+        for prompt in ["hi", "[[exit 3]]", "[[daemon]] [[crash]]"] {
+            setup.ask(prompt);
+        }
+        setup.run(&json!({"prompt": "[[hang]]", "timeout_secs": 1}));
+    };
+    // The first round opens what stays open, such as connections to the database.
+    round();
+    let count = || hob_testkit::leak::descriptors(setup.server.pid());
+    let before = count();
+    round();
+    round();
+    wait_until("the descriptors are as many as before", || (count() <= before).then_some(()));
+}
