@@ -47,3 +47,18 @@ pub enum RunError {
     #[error("{0}")]
     Internal(String),
 }
+
+impl RunError {
+    /// What happened, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            RunError::NotInstalled(_) => "agent_not_installed",
+            RunError::Unsupported(_) => "agent_unsupported",
+            RunError::AgentFailed { .. } => "agent_failed",
+            RunError::TimedOut(_) => "timeout",
+            RunError::PoolFull { .. } => "pool_full",
+            RunError::Stopping | RunError::Cancelled => "stopping",
+            RunError::Internal(_) => "internal",
+        }
+    }
+}
