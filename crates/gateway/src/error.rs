@@ -126,14 +126,14 @@ fn plain(status: StatusCode, code: &'static str, error: String) -> Response {
 }
 
 fn run_response(error: RunError, duration_ms: u64) -> Response {
-    let message = error.to_string();
-    let (code, stderr, stop_reason) = match error {
-        RunError::NotInstalled(_) => ("agent_not_installed", String::new(), "error".to_owned()),
-        RunError::Unsupported(_) => ("agent_unsupported", String::new(), "error".to_owned()),
-        RunError::AgentFailed { stderr, stop_reason, .. } => ("agent_failed", stderr, stop_reason),
-        RunError::TimedOut(_) => return plain(StatusCode::GATEWAY_TIMEOUT, "timeout", message),
-        RunError::PoolFull { .. } => return retry_later("pool_full", message),
-        RunError::Stopping | RunError::Cancelled => return retry_later("stopping", message),
+    let (message, code) = (error.to_string(), error.code());
+    let (stderr, stop_reason) = match error {
+        RunError::NotInstalled(_) | RunError::Unsupported(_) => (String::new(), "error".to_owned()),
+        RunError::AgentFailed { stderr, stop_reason, .. } => (stderr, stop_reason),
+        RunError::TimedOut(_) => return plain(StatusCode::GATEWAY_TIMEOUT, code, message),
+        RunError::PoolFull { .. } | RunError::Stopping | RunError::Cancelled => {
+            return retry_later(code, message);
+        }
         RunError::Internal(inside) => return ApiError::Internal(inside).into_response(),
     };
     let body = AgentErrorBody { ok: false, error: message, code, stderr, duration_ms, stop_reason };

@@ -107,7 +107,9 @@ pub(crate) async fn run(
             }))
         }
         Err(error) => {
-            tracing::warn!(app = %app.name, agent = %name, duration_ms, %error, "a run failed");
+            // Not its text: an agent's words may hold the prompt.
+            let code = error.code();
+            tracing::warn!(app = %app.name, agent = %name, duration_ms, code, "a run failed");
             Err(ApiError::Run(error, duration_ms))
         }
     }

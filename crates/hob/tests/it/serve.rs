@@ -245,6 +245,9 @@ fn everything_it_writes_is_the_users_alone_and_holds_no_secret() {
     let token = home.app("tests");
     let server = home.serve();
     assert_eq!(server.post("/run", Some(&token), &json!({"prompt": "a-needle"})).status, 200);
+    let failing = json!({"prompt": "[[garbage a-needle]] [[stderr a-needle]] [[exit 1]]"});
+    let failed = server.post("/run", Some(&token), &failing);
+    assert!(failed.status == 502 && failed.text.contains("a-needle"), "{}", failed.text);
     assert_eq!(server.post("/run", Some("hob_wrong-needle"), &json!({"prompt": "x"})).status, 401);
     let mode = |path: &std::path::Path| {
         std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
