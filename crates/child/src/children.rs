@@ -8,7 +8,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -164,14 +163,14 @@ async fn keep(
     count: watch::Sender<usize>,
 ) {
     let options = Arc::new(options);
-    let numbers = AtomicU64::new(1);
+    let mut number = 0;
     let closing = CancellationToken::new();
     let mut keepers = JoinSet::new();
     loop {
         tokio::select! {
             request = requests.recv() => {
                 let Some(Request { spec, reply }) = request else { break };
-                let number = numbers.fetch_add(1, Ordering::Relaxed);
+                number += 1;
                 let (options, closing) = (options.clone(), closing.clone());
                 count.send_modify(|count| *count += 1);
                 keepers.spawn(keep_one(options, spec, number, reply, closing));

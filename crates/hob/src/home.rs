@@ -120,35 +120,6 @@ pub struct Holder {
     pub pid: Option<u32>,
 }
 
-/// Writes a file whole or not at all, 0600, unless it exists already. `false` when it does.
-pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
-    let temporary = write_beside(path, content)?;
-    // A link, unlike a rename, never replaces what another process has just made.
-    let linked = fs::hard_link(&temporary, path);
-    fs::remove_file(&temporary)?;
-    match linked {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Replaces a file whole or not at all, 0600.
-pub fn write_over(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = write_beside(path, content)?;
-    fs::rename(&temporary, path)
-}
-
-fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", uuid::Uuid::new_v4()));
-    let temporary = path.with_file_name(name);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    Ok(temporary)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,18 +134,5 @@ mod tests {
         assert_eq!(holder.pid, Some(std::process::id()));
         drop(first);
         assert!(home.take_lock().unwrap().is_ok());
-    }
-
-    #[test]
-    fn a_new_file_never_replaces_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
-        assert!(write_new(&path, b"first").unwrap());
-        assert!(!write_new(&path, b"second").unwrap());
-        assert_eq!(fs::read(&path).unwrap(), b"first");
-        write_over(&path, b"third").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"third");
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
     }
 }

@@ -9,9 +9,10 @@ use chacha20poly1305::aead::{Aead, KeyInit};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hob_domain::secret::{hex, unhex};
 use hob_domain::{DataKey, Token};
+use hob_sessions::private_file::{write_new, write_over};
 use serde::{Deserialize, Serialize};
 
-use crate::home::{Home, write_new, write_over};
+use crate::home::Home;
 
 /// The key file. Versioned, so that a later Hob can read an earlier one's.
 #[derive(Serialize, Deserialize)]
@@ -41,7 +42,7 @@ pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey
         (KeyFile::Raw { version: 1, key }, None) => parse_key(&key, &path),
         (KeyFile::Raw { version: 1, key }, Some(_)) => {
             let key = parse_key(&key, &path)?;
-            write_over(&path, &encode(&key, passphrase)?)
+            write_over(&path, &encode(&key, passphrase)?, 0o600)
                 .with_context(|| format!("{} cannot be wrapped", path.display()))?;
             Ok(key)
         }

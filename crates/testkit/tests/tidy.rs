@@ -114,6 +114,23 @@ fn the_domain_is_pure() {
     }
 }
 
+/// State is handed down, never found. (The scripted agent is a program of its own.)
+#[test]
+fn libraries_have_no_globals() {
+    for (file, text) in sources("rs") {
+        if file.starts_with("crates/testkit") || file.contains("/tests/") {
+            continue;
+        }
+        let global = |line: &&str| {
+            let code =
+                line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ");
+            code.starts_with("static ") || code.starts_with("thread_local!")
+        };
+        let found: Vec<&str> = text.lines().filter(global).collect();
+        assert!(found.is_empty(), "{file}: {found:?}");
+    }
+}
+
 #[test]
 fn unsafe_is_rare_and_explained() {
     for (file, text) in sources("rs") {

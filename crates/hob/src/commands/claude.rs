@@ -1,12 +1,12 @@
 //! `hob claude prepare`: consent to Claude Code's trust question for a folder, given beforehand.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Subcommand};
+use hob_sessions::private_file::write_over;
 use serde_json::{Map, Value, json};
 
 use super::Outcome;
@@ -101,18 +101,9 @@ fn trust(file: &Path, folder: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Replaces a file whole or not at all, with the mode it had.
 fn replace(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
-    let temporary = path.with_file_name(format!(".claude.json.{}.tmp", uuid::Uuid::new_v4()));
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::set_permissions(&temporary, fs::Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&temporary, path));
-    written.with_context(|| format!("{} cannot be written", path.display()))
+    write_over(path, text.as_bytes(), mode)
+        .with_context(|| format!("{} cannot be written", path.display()))
 }
 
 #[cfg(test)]

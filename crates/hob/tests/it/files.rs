@@ -3,22 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use hob_testkit::{HobServer, TestHome};
 use serde_json::{Value, json};
 
-struct Setup {
-    home: TestHome,
-    server: HobServer,
-    token: String,
-}
-
-fn setup(extra: &str) -> Setup {
-    let home = TestHome::new();
-    home.configure(&format!("{extra}\n{}", TestHome::scripted_agent("claude", "claude-tui", &[])));
-    let token = home.app("tests");
-    let server = home.serve();
-    Setup { home, server, token }
-}
+use crate::setup::{Setup, setup};
 
 impl Setup {
     fn upload(&self, name: &str, bytes: &[u8]) -> (String, PathBuf) {
@@ -30,7 +17,7 @@ impl Setup {
         (text("file_id"), text("path").into())
     }
 
-    fn run(&self, token: &str, body: &Value) -> (u16, Value) {
+    fn run_as(&self, token: &str, body: &Value) -> (u16, Value) {
         let answer = self.server.post("/run", Some(token), body);
         (answer.status, answer.json())
     }
@@ -53,7 +40,7 @@ fn the_agent_is_told_where_its_files_are() {
     assert_eq!((mode(&first_path), mode(first_path.parent().unwrap())), (0o600, 0o700));
 
     let (status, body) =
-        setup.run(&setup.token, &json!({"prompt": "hello", "files": [first, second]}));
+        setup.run_as(&setup.token, &json!({"prompt": "hello", "files": [first, second]}));
     assert_eq!(status, 200, "{body}");
     let said = body["result"].as_str().unwrap();
     for path in [&first_path, &second_path] {
@@ -68,14 +55,14 @@ fn a_file_is_its_apps_alone() {
     let other = setup.home.app("other");
     let (id, path) = setup.upload("secret.txt", b"x");
     for (token, id) in [(&other, id.as_str()), (&setup.token, "nope"), (&setup.token, "../tests")] {
-        let (status, body) = setup.run(token, &json!({"prompt": "x", "files": [id]}));
+        let (status, body) = setup.run_as(token, &json!({"prompt": "x", "files": [id]}));
         assert_eq!((status, &body["code"]), (400, &json!("unknown_file")), "{body}");
     }
     // A later app of the same name finds nothing of the former one.
     assert!(setup.home.run(&["app", "revoke", "tests"]).status.success());
     assert!(!path.exists());
     let token = setup.home.app("tests");
-    let (status, _) = setup.run(&token, &json!({"prompt": "x", "files": [id]}));
+    let (status, _) = setup.run_as(&token, &json!({"prompt": "x", "files": [id]}));
     assert_eq!(status, 400);
 }
 

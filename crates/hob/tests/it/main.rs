@@ -6,3 +6,4 @@ mod files;
 mod http;
 mod run;
 mod serve;
+mod setup;

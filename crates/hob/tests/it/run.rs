@@ -4,14 +4,10 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use hob_testkit::leak::{files_below, processes_with};
-use hob_testkit::{HobServer, TestHome, wait_until};
+use hob_testkit::{TestHome, wait_until};
 use serde_json::{Value, json};
 
-struct Setup {
-    home: TestHome,
-    server: HobServer,
-    token: String,
-}
+use crate::setup::{Setup, setup};
 
 impl Setup {
     fn run(&self, body: &Value) -> hob_testkit::server::Answer {
@@ -29,14 +25,6 @@ impl Setup {
         found.retain(|pid| *pid != self.server.pid());
         found
     }
-}
-
-fn setup(extra: &str) -> Setup {
-    let home = TestHome::new();
-    home.configure(&format!("{extra}\n{}", TestHome::scripted_agent("claude", "claude-tui", &[])));
-    let token = home.app("tests");
-    let server = home.serve();
-    Setup { home, server, token }
 }
 
 fn keys(value: &Value) -> Vec<&str> {

@@ -1,15 +1,14 @@
 //! The backend: conversations in, turns out, processes kept warm between them.
 
-use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_util::Stream;
-use hob_child::{Children, Output};
+use hob_child::Children;
 use hob_domain::{Fingerprint, Timestamp, fingerprint};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
@@ -19,6 +18,7 @@ use uuid::Uuid;
 
 use super::config::ConfigFolder;
 use super::event::{BackendError, Event, TurnResult};
+use super::list::{Listed, LiveInfo, LiveList};
 use super::live::{Launch, Limits, LiveSession, TurnEnd};
 use super::mcp_config::McpConfigs;
 use super::options::{BackendOptions, HistoryMode, Profile};
@@ -27,6 +27,7 @@ use super::pool::Pool;
 use super::request::Request;
 use super::seed::{self, SeedContext};
 use super::tail::Changes;
+use crate::private_file;
 
 /// Claude Code behind a conversation-shaped call. Cloning shares it.
 ///
@@ -60,38 +61,16 @@ struct Inner {
     mcp: McpConfigs,
     tasks: TaskTracker,
     closing: CancellationToken,
-    state: Mutex<State>,
+    pool: Mutex<Pool<Pooled>>,
+    live: LiveList,
     /// Wakes the task that ends what has been idle for too long.
     pooled: Notify,
-    numbers: AtomicU64,
 }
 
-#[derive(Default)]
-struct State {
-    pool: Pool<Pooled>,
-    live: BTreeMap<u64, LiveInfo>,
-}
-
+/// A live process with its place in the list. Dropping it ends the process and leaves the list.
 struct Pooled {
-    number: u64,
     session: LiveSession,
-}
-
-/// A live process, as a person would want to see it.
-#[derive(Debug, Clone)]
-pub struct LiveInfo {
-    pub number: u64,
-    pub session_id: String,
-    pub app: String,
-    pub cwd: PathBuf,
-    /// `None` while it is being started.
-    pub pid: Option<i32>,
-    /// Whether a turn runs.
-    pub busy: bool,
-    pub turns: u32,
-    pub since: Timestamp,
-    /// What its terminal shows.
-    pub output: Option<Output>,
+    listed: Listed,
 }
 
 /// How a turn's process was come by.
@@ -149,9 +128,9 @@ impl ClaudeBackend {
             mcp,
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
-            state: Mutex::default(),
+            pool: Mutex::default(),
+            live: LiveList::default(),
             pooled: Notify::new(),
-            numbers: AtomicU64::new(1),
         });
         inner.tasks.spawn(expire(inner.clone()));
         ClaudeBackend { inner }
@@ -185,7 +164,7 @@ impl ClaudeBackend {
 
     /// Every live process, in a turn or idle.
     pub fn live_sessions(&self) -> Vec<LiveInfo> {
-        self.inner.state().live.values().cloned().collect()
+        self.inner.live.entries()
     }
 
     /// Ends every process and removes every temporary file. Later calls are refused.
@@ -193,17 +172,17 @@ impl ClaudeBackend {
         self.inner.closing.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
-        let idle = self.inner.state().pool.take_all();
+        let idle = self.inner.pool().take_all();
         for pooled in idle {
-            self.inner.end(pooled).await;
+            pooled.end().await;
         }
         self.inner.mcp.remove();
     }
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pool(&self) -> MutexGuard<'_, Pool<Pooled>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn limits(&self) -> Limits {
@@ -248,11 +227,11 @@ impl Inner {
             match result {
                 Ok(result) => {
                     // Found again before the caller hears of the end.
-                    self.pool(pooled, request.keys(&events));
+                    self.keep(pooled, request.keys(&events));
                     return Ok(result);
                 }
                 Err(error) => {
-                    self.end(pooled).await;
+                    pooled.end().await;
                     // A warm process that died before it took the prompt has done nothing yet, and
                     // another one can.
                     let untouched = origin == Origin::Warm && events.is_empty();
@@ -265,14 +244,10 @@ impl Inner {
     }
 
     /// Makes an idle process findable.
-    fn pool(&self, pooled: Pooled, keys: Vec<Fingerprint>) {
-        let mut state = self.state();
-        if let Some(info) = state.live.get_mut(&pooled.number) {
-            info.busy = false;
-            info.turns = pooled.session.turns();
-        }
-        state.pool.put(pooled, keys, Instant::now());
-        drop(state);
+    fn keep(&self, pooled: Pooled, keys: Vec<Fingerprint>) {
+        let turns = pooled.session.turns();
+        pooled.listed.change(|info| (info.busy, info.turns) = (false, turns));
+        self.pool().put(pooled, keys, Instant::now());
         self.pooled.notify_one();
     }
 
@@ -280,15 +255,13 @@ impl Inner {
     async fn find(&self, request: &Request) -> Result<(Pooled, String, Origin), BackendError> {
         let key = fingerprint(&request.scope, request.history());
         while !request.history().is_empty() {
-            let taken = self.state().pool.take(key);
+            let taken = self.pool().take(key);
             let Some(mut pooled) = taken else { break };
             if pooled.session.healthy() {
-                if let Some(info) = self.state().live.get_mut(&pooled.number) {
-                    info.busy = true;
-                }
+                pooled.listed.change(|info| info.busy = true);
                 return Ok((pooled, request.prompt.clone(), Origin::Warm));
             }
-            self.end(pooled).await;
+            pooled.end().await;
         }
         let fresh = request.history().is_empty();
         let origin = if fresh { Origin::Fresh } else { Origin::Seeded };
@@ -304,32 +277,20 @@ impl Inner {
     /// A new process, with the history seeded where that is the way.
     async fn start(&self, request: &Request) -> Result<Pooled, BackendError> {
         let session_id = Uuid::new_v4().to_string();
-        let number = self.make_room(request, &session_id).await?;
-        let pooled = self.start_in(request, session_id, number).await;
-        match pooled {
-            Ok(session) => {
-                let mut state = self.state();
-                if let Some(info) = state.live.get_mut(&number) {
-                    info.pid = Some(session.pid());
-                    info.output = Some(session.output().clone());
-                }
-                Ok(Pooled { number, session })
-            }
-            Err(error) => {
-                self.state().live.remove(&number);
-                Err(error)
-            }
-        }
+        let listed = self.make_room(request, &session_id).await?;
+        let session = self.start_session(request, session_id).await?;
+        listed.change(|info| {
+            info.pid = Some(session.pid());
+            info.output = Some(session.output().clone());
+        });
+        Ok(Pooled { session, listed })
     }
 
-    async fn start_in(
+    async fn start_session(
         &self,
         request: &Request,
         session_id: String,
-        number: u64,
     ) -> Result<LiveSession, BackendError> {
-        // A start that is cancelled leaves no trace in the list.
-        let listed = Listed { inner: self, number: Some(number) };
         let internal = |error: std::io::Error| BackendError::Internal(error.to_string());
         let profile = &request.profile;
         let config = self.options.config.path();
@@ -347,7 +308,7 @@ impl Inner {
                 model: profile.model.as_deref().unwrap_or("claude"),
             };
             let text = seed::transcript(request.history(), &context, || Uuid::new_v4().to_string());
-            write_private(&transcript, &text).map_err(internal)?;
+            private_file::create(&transcript, text.as_bytes()).map_err(internal)?;
             vec!["--resume".to_owned(), session_id.clone()]
         } else {
             vec!["--session-id".to_owned(), session_id.clone()]
@@ -356,14 +317,13 @@ impl Inner {
         let mcp = mcp.map(|path| path.to_string_lossy().into_owned());
         arguments.extend(profile.arguments(mcp.as_deref()));
         let mut environment = self.options.environment.clone();
-        environment.retain(|(name, _)| name != "CLAUDE_CONFIG_DIR" && name != "TERM");
-        environment.push(("TERM".into(), "xterm-256color".into()));
+        let mut set = |name: &str, value: OsString| {
+            environment.retain(|(known, _)| known != name);
+            environment.push((name.into(), value));
+        };
+        set("TERM", "xterm-256color".into());
         if let ConfigFolder::Own(path) = &self.options.config {
-            environment.push(("CLAUDE_CONFIG_DIR".into(), path.into()));
-        } else if let Some(own) =
-            self.options.environment.iter().find(|(name, _)| name == "CLAUDE_CONFIG_DIR")
-        {
-            environment.push(own.clone());
+            set("CLAUDE_CONFIG_DIR", path.into());
         }
         let launch = Launch {
             command: self.options.command.clone(),
@@ -374,66 +334,32 @@ impl Inner {
             transcript,
             watch: self.changes.watch(&folder),
         };
-        let session = LiveSession::start(&self.children, launch, self.limits()).await?;
-        listed.keep();
-        Ok(session)
+        LiveSession::start(&self.children, launch, self.limits()).await
     }
 
     /// Enters the new process into the list; where that is full, the one that has been idle for
     /// longest makes way.
-    async fn make_room(&self, request: &Request, session_id: &str) -> Result<u64, BackendError> {
+    async fn make_room(&self, request: &Request, session_id: &str) -> Result<Listed, BackendError> {
+        let max = self.options.max_live;
         loop {
-            let oldest = {
-                let mut state = self.state();
-                if state.live.len() < self.options.max_live {
-                    let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-                    let info = LiveInfo {
-                        number,
-                        session_id: session_id.to_owned(),
-                        app: request.profile.app.clone(),
-                        cwd: request.profile.cwd.clone(),
-                        pid: None,
-                        busy: true,
-                        turns: 0,
-                        since: Timestamp::now(),
-                        output: None,
-                    };
-                    state.live.insert(number, info);
-                    return Ok(number);
-                }
-                state.pool.take_oldest()
-            };
+            if let Some(listed) = self.live.enter(max, &request.profile, session_id) {
+                return Ok(listed);
+            }
+            let oldest = self.pool().take_oldest();
             match oldest {
-                Some(pooled) => self.end(pooled).await,
-                None => return Err(BackendError::PoolFull(self.options.max_live)),
+                Some(pooled) => pooled.end().await,
+                None => return Err(BackendError::PoolFull(max)),
             }
         }
     }
-
-    /// Ends a process and takes it off the list.
-    async fn end(&self, pooled: Pooled) {
-        pooled.session.end().await;
-        self.state().live.remove(&pooled.number);
-    }
 }
 
-/// An entry of the list that goes away again unless it is kept.
-struct Listed<'a> {
-    inner: &'a Inner,
-    number: Option<u64>,
-}
-
-impl Listed<'_> {
-    fn keep(mut self) {
-        self.number = None;
-    }
-}
-
-impl Drop for Listed<'_> {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.inner.state().live.remove(&number);
-        }
+impl Pooled {
+    /// Ends the process; it is on the list until its tree is gone.
+    async fn end(self) {
+        let Pooled { session, listed } = self;
+        session.end().await;
+        drop(listed);
     }
 }
 
@@ -441,7 +367,7 @@ impl Drop for Listed<'_> {
 async fn expire(inner: Arc<Inner>) {
     let limit = inner.options.idle_timeout;
     loop {
-        let next = inner.state().pool.next_expiry(limit);
+        let next = inner.pool().next_expiry(limit);
         let sleep = async {
             match next {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -453,17 +379,9 @@ async fn expire(inner: Arc<Inner>) {
             () = inner.pooled.notified() => continue,
             () = inner.closing.cancelled() => return,
         }
-        let expired = inner.state().pool.take_expired(limit, Instant::now());
+        let expired = inner.pool().take_expired(limit, Instant::now());
         for pooled in expired {
-            inner.end(pooled).await;
+            pooled.end().await;
         }
     }
-}
-
-fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
 }

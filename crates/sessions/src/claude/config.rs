@@ -3,13 +3,14 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use hob_domain::secret::hex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
+
+use crate::private_file::write_new;
 
 /// Whose configuration the agent uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,39 +65,21 @@ pub fn prepare_own_folder(parent: &Path, api_key: &str) -> io::Result<PathBuf> {
         let letters: Vec<char> = api_key.chars().collect();
         letters[letters.len().saturating_sub(20)..].iter().collect()
     };
-    write_new(
-        &folder.join(".claude.json"),
-        &json!({
-            "hasCompletedOnboarding": true,
-            "bypassPermissionsModeAccepted": true,
-            "customApiKeyResponses": {"approved": [tail], "rejected": []},
-            "projects": {"/": {
-                "hasTrustDialogAccepted": true,
-                "hasClaudeMdExternalIncludesApproved": true,
-                "hasClaudeMdExternalIncludesWarningShown": true,
-            }},
-        }),
-    )?;
-    write_new(
-        &folder.join("settings.json"),
-        &json!({"skipDangerousModePermissionPrompt": true, "enableAllProjectMcpServers": true}),
-    )?;
+    let state = json!({
+        "hasCompletedOnboarding": true,
+        "bypassPermissionsModeAccepted": true,
+        "customApiKeyResponses": {"approved": [tail], "rejected": []},
+        "projects": {"/": {
+            "hasTrustDialogAccepted": true,
+            "hasClaudeMdExternalIncludesApproved": true,
+            "hasClaudeMdExternalIncludesWarningShown": true,
+        }},
+    });
+    let settings =
+        json!({"skipDangerousModePermissionPrompt": true, "enableAllProjectMcpServers": true});
+    write_new(&folder.join(".claude.json"), state.to_string().as_bytes())?;
+    write_new(&folder.join("settings.json"), settings.to_string().as_bytes())?;
     Ok(folder)
-}
-
-fn write_new(path: &Path, value: &serde_json::Value) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}", uuid::Uuid::new_v4().simple()));
-    let temporary = PathBuf::from(temporary);
-    let mut file =
-        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(value.to_string().as_bytes())?;
-    let linked = fs::hard_link(&temporary, path);
-    fs::remove_file(&temporary)?;
-    match linked {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

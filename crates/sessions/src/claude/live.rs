@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hob_child::{Child, ChildSpec, Children, Output, Size, SpawnError, StopLadder, Streams};
-
 use tokio_util::sync::CancellationToken;
 
 use super::event::{BackendError, Event, TurnResult};
@@ -72,6 +71,28 @@ pub struct LiveSession {
     transcript: PathBuf,
     session_id: String,
     turns: u32,
+}
+
+/// A turn's part of the transcript, as it comes.
+struct Reading {
+    tail: Tail,
+    turn: TurnReader,
+}
+
+impl Reading {
+    /// Begins at the transcript's present end.
+    fn begin(transcript: PathBuf) -> Reading {
+        Reading { tail: Tail::at_end(transcript), turn: TurnReader::default() }
+    }
+
+    /// Takes what is new. `false` when nothing is.
+    fn advance(&mut self, emit: &mut impl FnMut(Event)) -> Result<bool, BackendError> {
+        let records = self.tail.read();
+        let records = records.map_err(|error| BackendError::Internal(error.to_string()))?;
+        let any = !records.is_empty();
+        self.turn.push(records).into_iter().for_each(emit);
+        Ok(any)
+    }
 }
 
 /// The emulator and how far it has read.
@@ -187,9 +208,8 @@ impl LiveSession {
             .ok_or_else(|| BackendError::Invalid("the prompt is empty".to_owned()))?;
         let started = Instant::now();
         self.wait_for_prompt(limits.ready).await?;
-        let mut tail = Tail::at_end(self.transcript.clone());
+        let mut reading = Reading::begin(self.transcript.clone());
         self.type_prompt(&typed).await?;
-        let mut reader = TurnReader::default();
         let entered = Instant::now();
         let mut enters = 1;
         let mut last_sign = Instant::now();
@@ -198,24 +218,21 @@ impl LiveSession {
             // Noted before reading, so that a change meanwhile is not missed.
             let mut changed = self.watch.changed();
             changed.mark_unchanged();
-            let records = tail.read().map_err(|error| BackendError::Internal(error.to_string()))?;
-            if !records.is_empty() {
+            if reading.advance(&mut emit)? {
                 last_sign = Instant::now();
                 stalled = false;
             }
-            reader.push(records).into_iter().for_each(&mut emit);
-            if let Some(end) = reader.end() {
+            if let Some(end) = reading.turn.end() {
                 break end.clone();
             }
-            if reader.said_its_last_word() && last_sign.elapsed() > LAST_WORD {
-                reader.finish();
+            if reading.turn.said_its_last_word() && last_sign.elapsed() > LAST_WORD {
+                reading.turn.finish();
                 continue;
             }
             if !self.child.is_running() {
                 // What it wrote before it ended may still be unread.
-                let records = tail.read().unwrap_or_default();
-                reader.push(records).into_iter().for_each(&mut emit);
-                match reader.end() {
+                reading.advance(&mut emit)?;
+                match reading.turn.end() {
                     Some(end) => break end.clone(),
                     None => return Err(self.died().await),
                 }
@@ -225,13 +242,14 @@ impl LiveSession {
                 return Err(BackendError::TimedOut { limit: limits.turn, screen });
             }
             self.screen.update();
-            self.check_dialog()?;
-            if !reader.began() {
+            let view = self.screen.view();
+            self.check_dialog(&view)?;
+            if !reading.turn.began() {
                 let waited = entered.elapsed();
                 if waited > TAKEN {
                     return Err(BackendError::InputNotTaken(self.screen.summary()));
                 }
-                if waited > ENTER_AGAIN * enters && screen::box_shows(&self.screen.view(), &typed) {
+                if waited > ENTER_AGAIN * enters && screen::box_shows(&view, &typed) {
                     enters += 1;
                     self.write(b"\r").await?;
                 }
@@ -244,7 +262,9 @@ impl LiveSession {
                 _ = changed.changed() => {}
                 _ = self.child.exited() => {}
                 () = tokio::time::sleep(POLL) => {}
-                () = interrupt.cancelled() => break self.interrupt(&mut tail, &mut reader, &typed, &mut emit).await?,
+                () = interrupt.cancelled() => {
+                    break self.interrupt(&mut reading, &typed, &mut emit).await?;
+                }
             }
         };
         match end {
@@ -274,8 +294,7 @@ impl LiveSession {
     /// and is cleared from it. What cannot be proven clean is an error.
     async fn interrupt(
         &mut self,
-        tail: &mut Tail,
-        reader: &mut TurnReader,
+        reading: &mut Reading,
         typed: &str,
         emit: &mut impl FnMut(Event),
     ) -> Result<End, BackendError> {
@@ -284,9 +303,8 @@ impl LiveSession {
         let mut restored = Instant::now();
         self.write(b"\x1b").await?;
         let end = loop {
-            let records = tail.read().map_err(|error| BackendError::Internal(error.to_string()))?;
-            reader.push(records).into_iter().for_each(&mut *emit);
-            if let Some(end) = reader.end() {
+            reading.advance(emit)?;
+            if let Some(end) = reading.turn.end() {
                 break end.clone();
             }
             self.screen.update();
@@ -344,7 +362,7 @@ impl LiveSession {
             if screen::box_shows(&view, typed) {
                 break;
             }
-            self.check_dialog()?;
+            self.check_dialog(&view)?;
             if !self.child.is_running() {
                 return Err(self.died().await);
             }
@@ -357,10 +375,11 @@ impl LiveSession {
         let until = Instant::now() + limit;
         loop {
             self.screen.update();
-            if matches!(self.screen.view(), View::Prompt { .. }) {
+            let view = self.screen.view();
+            if matches!(view, View::Prompt { .. }) {
                 return Ok(());
             }
-            self.check_dialog()?;
+            self.check_dialog(&view)?;
             if !self.child.is_running() {
                 return Err(self.died().await);
             }
@@ -372,8 +391,8 @@ impl LiveSession {
     }
 
     /// An error once a dialog has been there for a while: half a frame can look like one.
-    fn check_dialog(&mut self) -> Result<(), BackendError> {
-        let View::Dialog(dialog) = self.screen.view() else {
+    fn check_dialog(&mut self, view: &View) -> Result<(), BackendError> {
+        let View::Dialog(dialog) = view else {
             self.screen.dialog_since = None;
             return Ok(());
         };
@@ -381,7 +400,7 @@ impl LiveSession {
         if since.elapsed() < DIALOG_STAYS {
             return Ok(());
         }
-        Err(BackendError::Dialog { name: dialog.name, advice: dialog.advice })
+        Err(BackendError::Dialog { name: dialog.name.clone(), advice: dialog.advice.clone() })
     }
 
     /// Returns when the terminal has written more, the process has ended, or it is time.

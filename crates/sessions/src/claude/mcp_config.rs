@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
+
+use crate::private_file;
 
 const PREFIX: &str = "mcp-";
 
@@ -41,9 +42,7 @@ impl McpConfigs {
         }
         fs::create_dir_all(&self.folder)?;
         let path = self.folder.join(format!("{PREFIX}{}.json", uuid::Uuid::new_v4().simple()));
-        let mut file =
-            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        file.write_all(body.as_bytes())?;
+        private_file::create(&path, body.as_bytes())?;
         files.insert(body, path.clone());
         Ok(Some(path))
     }

@@ -7,12 +7,13 @@
 //! - Transcript side, pure: [`record`] reads lines, [`turn`] puts a turn together along its parent
 //!   links, [`seed`] writes a history for `--resume`, [`paths`] knows where files lie.
 //! - Terminal side: [`input`] makes a prompt safe to type, [`screen`] reads what is shown.
-//! - [`live`] is one process, [`pool`] the idle ones, [`backend`] the whole.
+//! - [`live`] is one process, [`list`] all of them, [`pool`] the idle ones, [`backend`] the whole.
 
 mod backend;
 mod config;
 mod event;
 pub(crate) mod input;
+mod list;
 mod live;
 mod mcp_config;
 mod options;
@@ -25,7 +26,8 @@ mod seed;
 mod tail;
 mod turn;
 
-pub use backend::{ClaudeBackend, Completion, LiveInfo, Origin};
+pub use backend::{ClaudeBackend, Completion, Origin};
 pub use config::{ConfigFolder, prepare_own_folder};
 pub use event::{BackendError, Event, TurnResult, Usage, synthesize_turn_messages};
+pub use list::LiveInfo;
 pub use options::{BackendOptions, HistoryMode, Profile};
