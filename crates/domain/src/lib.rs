@@ -8,6 +8,7 @@ pub mod app;
 pub mod file;
 pub mod fingerprint;
 pub mod json_reply;
+pub mod memory;
 pub mod message;
 pub mod run;
 pub mod secret;

@@ -10,6 +10,7 @@ pub mod connections;
 mod error;
 mod files;
 mod health;
+mod mcp;
 mod openapi;
 mod router;
 mod run;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::state::Gateway;
-use crate::{apps, files, health, openapi, run};
+use crate::{apps, files, health, mcp, openapi, run};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -24,6 +24,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/files", post(files::upload).layer(DefaultBodyLimit::disable()))
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
+        .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .layer(middleware::from_fn(trace))

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::{AgentName, AgentSpec, AppStore, TokenHash};
+use hob_mcp::Tools;
 use hob_sessions::{FileRoom, Runner};
 
 /// Everything the handlers need, handed over by the composition root.
 pub struct Gateway {
     pub version: &'static str,
     pub apps: Arc<dyn AppStore>,
+    pub tools: Tools,
     pub runner: Runner,
     pub files: FileRoom,
     pub agents: BTreeMap<AgentName, AgentSpec>,

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use nix::sys::stat::{Mode, umask};
 
 use crate::commands::{self, Context, Outcome};
-use crate::settings;
+use crate::{hook, settings};
 
 /// Runs coding agents as durable sessions and gives them one long memory.
 #[derive(Parser)]
@@ -26,30 +26,54 @@ enum Command {
     Serve(commands::serve::Args),
     Status(commands::status::Args),
     Doctor(commands::doctor::Args),
+    Recall(commands::recall::Args),
+    Forget(commands::forget::Args),
+    Import(commands::import::Args),
+    Export(commands::export::Args),
+    Hooks(commands::hooks::Args),
+    Mcp(commands::mcp::Args),
+    CaptureTranscript(commands::capture_transcript::Args),
+    CaptureTurn(commands::capture_turn::Args),
+    SessionStart(commands::session_start::Args),
     App(commands::app::Args),
     Claude(commands::claude::Args),
+    Key(commands::key::Args),
     Completions(commands::completions::Args),
 }
 
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if is_hook() => return hook::wrong_usage(&error),
+        Err(error) => error.exit(),
+    };
     // Nothing Hob writes is anyone else's to read.
     let umask = umask(Mode::from_bits_truncate(0o077)).bits();
-    let outcome =
-        match cli.command {
-            Command::Completions(args) => commands::completions::run(&args),
-            Command::Claude(args) => commands::claude::run(&args),
-            Command::Serve(args) => context(args.overrides(), umask)
-                .and_then(|context| commands::serve::run(&context, &args)),
-            Command::Status(args) => context(Vec::new(), umask)
-                .and_then(|context| commands::status::run(&context, &args)),
-            Command::Doctor(args) => context(Vec::new(), umask)
-                .and_then(|context| commands::doctor::run(&context, &args)),
-            Command::App(args) => {
-                context(Vec::new(), umask).and_then(|context| commands::app::run(&context, &args))
-            }
-        };
+    let plain = |run: &dyn Fn(&Context) -> anyhow::Result<Outcome>| {
+        context(Vec::new(), umask).and_then(|context| run(&context))
+    };
+    let outcome = match cli.command {
+        Command::CaptureTranscript(args) => return hook::capture_transcript(args),
+        Command::CaptureTurn(_) => return hook::capture_turn(),
+        Command::SessionStart(args) => return hook::session_start(args),
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Claude(args) => commands::claude::run(&args),
+        Command::Hooks(args) => commands::hooks::run(&args),
+        Command::Mcp(_) => settings::load_at_any_rate()
+            .map_err(Into::into)
+            .and_then(|settings| commands::mcp::run(&settings)),
+        Command::Serve(args) => context(args.overrides(), umask)
+            .and_then(|context| commands::serve::run(&context, &args)),
+        Command::Status(args) => plain(&|context| commands::status::run(context, &args)),
+        Command::Doctor(args) => plain(&|context| commands::doctor::run(context, &args)),
+        Command::App(args) => plain(&|context| commands::app::run(context, &args)),
+        Command::Recall(args) => plain(&|context| commands::recall::run(context, &args)),
+        Command::Forget(args) => plain(&|context| commands::forget::run(context, &args)),
+        Command::Import(args) => plain(&|context| commands::import::run(context, &args)),
+        Command::Export(args) => plain(&|context| commands::export::run(context, &args)),
+        Command::Key(args) => plain(&|context| commands::key::run(context, &args)),
+    };
     match outcome {
         Ok(outcome) => outcome.into(),
         Err(error) => {
@@ -57,6 +81,12 @@ pub fn run() -> ExitCode {
             Outcome::Failed.into()
         }
     }
+}
+
+/// Whether this is one of the commands that agents call as hooks.
+fn is_hook() -> bool {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    ["capture-transcript", "capture-turn", "session-start"].contains(&name.as_str())
 }
 
 fn context(flags: Vec<(&'static str, String)>, umask: u32) -> anyhow::Result<Context> {

@@ -38,6 +38,30 @@ impl Home {
         self.root.join("hob.db")
     }
 
+    pub fn memory(&self) -> PathBuf {
+        self.root.join("memory.db")
+    }
+
+    /// What hooks seal to; no secret.
+    pub fn public_key(&self) -> PathBuf {
+        self.root.join("key.pub")
+    }
+
+    /// The next key, while one takes the place of another.
+    pub fn next_key(&self) -> PathBuf {
+        self.root.join("key.next")
+    }
+
+    /// Turns that wait for the server.
+    pub fn deferred(&self) -> PathBuf {
+        self.root.join("deferred-captures")
+    }
+
+    /// How far transcripts have been captured.
+    pub fn capture_state(&self) -> PathBuf {
+        self.root.join("capture-state")
+    }
+
     pub fn workspaces(&self) -> PathBuf {
         self.root.join("workspaces")
     }
@@ -61,14 +85,22 @@ impl Home {
 
     /// Makes the home and its folders, all 0700. The process's umask must already be 077.
     pub fn prepare(&self) -> anyhow::Result<()> {
-        let folders =
-            [self.root.clone(), self.workspaces(), self.files(), self.logs(), self.run_records()];
-        for folder in folders {
-            fs::create_dir_all(&folder)
-                .and_then(|()| fs::set_permissions(&folder, Permissions::from_mode(0o700)))
-                .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
-        }
-        Ok(())
+        let folders = [
+            self.root.clone(),
+            self.workspaces(),
+            self.files(),
+            self.logs(),
+            self.run_records(),
+            self.deferred(),
+            self.capture_state(),
+        ];
+        folders.iter().try_for_each(|folder| make_private(folder))
+    }
+
+    /// Makes what a hook needs, and no more: it must cost next to nothing.
+    pub fn prepare_for_capture(&self) -> anyhow::Result<()> {
+        let folders = [self.root.clone(), self.deferred(), self.capture_state()];
+        folders.iter().filter(|folder| !folder.is_dir()).try_for_each(|folder| make_private(folder))
     }
 
     /// A name for this home that is the same at every start and differs between homes.
@@ -106,6 +138,12 @@ impl Home {
             }
         }
     }
+}
+
+fn make_private(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o700)))
+        .with_context(|| format!("the folder {} cannot be made", folder.display()))
 }
 
 /// The right to serve this home; dropping it gives it back.

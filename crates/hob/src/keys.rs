@@ -9,7 +9,8 @@ use chacha20poly1305::aead::{Aead, KeyInit};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hob_domain::secret::{hex, unhex};
 use hob_domain::{DataKey, Token};
-use hob_sessions::private_file::{write_new, write_over};
+use hob_files::{write_new, write_over};
+use hob_memory::{OpeningKey, SealingKey};
 use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
@@ -27,22 +28,55 @@ enum KeyFile {
 /// Reads the home's data key, making it at first need. With a passphrase a key that lies in clear
 /// is wrapped; a wrapped one needs its passphrase.
 pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
-    let path = home.key();
+    let key = read_or_make(&home.key(), passphrase)?;
+    // While a key takes the place of another, hooks already seal to the next one.
+    if !home.next_key().exists() {
+        publish(home, &key)?;
+    }
+    Ok(key)
+}
+
+/// What secrets are sealed to. Needs no secret once the home has its public key.
+pub fn sealing_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<SealingKey> {
+    let public = fs::read_to_string(home.public_key()).ok();
+    if let Some(key) = public.as_deref().and_then(SealingKey::from_hex) {
+        return Ok(key);
+    }
+    Ok(OpeningKey::of(&data_key(home, passphrase)?).sealing_key())
+}
+
+/// Writes the public half where hooks find it.
+pub fn publish(home: &Home, key: &DataKey) -> anyhow::Result<()> {
+    let text = format!("{}\n", OpeningKey::of(key).sealing_key().to_hex());
+    let path = home.public_key();
+    if fs::read_to_string(&path).is_ok_and(|known| known == text) {
+        return Ok(());
+    }
+    write_over(&path, text.as_bytes(), 0o600)
+        .with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// The key that takes the place of the home's, made at first need.
+pub fn next_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
+    read_or_make(&home.next_key(), passphrase)
+}
+
+fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
     if !path.exists() {
         let key = DataKey::from_bytes(random()?);
         // Another process may be making one at this moment; the first one counts for both.
-        write_new(&path, &encode(&key, passphrase)?)
+        write_new(path, &encode(&key, passphrase)?)
             .with_context(|| format!("{} cannot be written", path.display()))?;
     }
     let text =
-        fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+        fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let file: KeyFile = serde_json::from_str(&text)
         .map_err(|_| anyhow::anyhow!("{} is damaged: it is no key file", path.display()))?;
     match (file, passphrase) {
-        (KeyFile::Raw { version: 1, key }, None) => parse_key(&key, &path),
+        (KeyFile::Raw { version: 1, key }, None) => parse_key(&key, path),
         (KeyFile::Raw { version: 1, key }, Some(_)) => {
-            let key = parse_key(&key, &path)?;
-            write_over(&path, &encode(&key, passphrase)?, 0o600)
+            let key = parse_key(&key, path)?;
+            write_over(path, &encode(&key, passphrase)?, 0o600)
                 .with_context(|| format!("{} cannot be wrapped", path.display()))?;
             Ok(key)
         }

@@ -4,8 +4,11 @@ mod cli;
 mod commands;
 mod demo;
 mod home;
+mod hook;
+mod hooks;
 mod keys;
 mod logging;
+mod memory;
 mod settings;
 mod socket;
 

@@ -7,7 +7,6 @@ pub mod claude;
 mod driver;
 mod files;
 mod live;
-pub mod private_file;
 mod runner;
 mod workspace;
 

@@ -6,4 +6,4 @@
 
 mod sqlite;
 
-pub use sqlite::{Ledger, OpenError};
+pub use sqlite::{Ledger, Memory, OpenError, opens_with, rekey};

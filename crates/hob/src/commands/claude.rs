@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Subcommand};
-use hob_sessions::private_file::write_over;
+use hob_files::write_over;
 use serde_json::{Map, Value, json};
 
 use super::Outcome;

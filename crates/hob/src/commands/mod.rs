@@ -1,10 +1,20 @@
 //! One file per command.
 
 pub mod app;
+pub mod capture_transcript;
+pub mod capture_turn;
 pub mod claude;
 pub mod completions;
 pub mod doctor;
+pub mod export;
+pub mod forget;
+pub mod hooks;
+pub mod import;
+pub mod key;
+pub mod mcp;
+pub mod recall;
 pub mod serve;
+pub mod session_start;
 pub mod status;
 
 use std::process::ExitCode;

@@ -11,6 +11,8 @@ use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Driver;
 use hob_gateway::{Connections, Gateway, GatewayLimits};
+use hob_mcp::Tools;
+use hob_memory::{Drain, Engine, backlog};
 use hob_sessions::{FileRoom, LiveLimit, Runner, RunnerOptions};
 use hob_store::Ledger;
 use listenfd::ListenFd;
@@ -23,11 +25,14 @@ use super::{Context, Outcome};
 use crate::demo;
 use crate::keys;
 use crate::logging;
+use crate::memory;
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
 
 /// After the grace, agents get this long to be ended and reaped.
 const END_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a write waits for another process on the memory.
+const STORE_BUSY: Duration = Duration::from_secs(5);
 
 /// Run hob: the HTTP gateway and the socket, until it is told to stop
 #[derive(ClapArgs)]
@@ -68,6 +73,7 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Outcome> {
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
+    super::key::settle(settings)?;
     let listeners = Listeners::bind(settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(context, listeners));
@@ -129,7 +135,8 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let children = start_children(context)?;
     let tcp = listeners.tcp.map(TcpListener::from_std).transpose()?;
     let address: Option<SocketAddr> = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
-    let gateway = gateway(settings, &children, &live, &tasks, &stopping, &ending)?;
+    let tools = memory::open(settings, STORE_BUSY)?;
+    let gateway = gateway(settings, &children, &live, &tasks, &stopping, &ending, &tools)?;
 
     let hello = Hello {
         protocol: PROTOCOL,
@@ -137,9 +144,12 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
         pid: std::process::id(),
         http: address.map(|address| format!("http://{address}")),
     };
+    tasks.spawn(Drain::new(tools.engine.clone(), tools.deferred.clone()).run(stopping.clone()));
+    tasks.spawn(rescan(tools.engine.clone(), stopping.clone()));
+    let deferred = tools.deferred.clone();
     tasks.spawn(socket::server::serve(
         UnixListener::from_std(listeners.unix)?,
-        hello,
+        Arc::new(socket::server::Service::new(hello, tools)),
         connections.clone(),
         tasks.clone(),
         stopping.clone(),
@@ -161,7 +171,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
 
     tokio::select! {
         () = signals.next() => tracing::info!("told to stop"),
-        () = idle(settings.idle_shutdown, &connections, &live) => tracing::info!("idle; stopping"),
+        () = idle(settings.idle_shutdown, &connections, &live, &deferred) => tracing::info!("idle; stopping"),
     }
     // In order: no new work, a grace for what runs, then the end of everything.
     stopping.cancel();
@@ -209,6 +219,7 @@ fn gateway(
     tasks: &TaskTracker,
     stopping: &CancellationToken,
     ending: &CancellationToken,
+    tools: &Tools,
 ) -> anyhow::Result<Gateway> {
     let home = &settings.home;
     let key = keys::data_key(home, settings.passphrase.as_deref())?;
@@ -230,6 +241,7 @@ fn gateway(
     }
     Ok(Gateway {
         version: env!("CARGO_PKG_VERSION"),
+        tools: tools.clone(),
         apps: Arc::new(ledger),
         runner,
         files: FileRoom::new(home.files(), settings.max_file_bytes),
@@ -243,6 +255,23 @@ fn gateway(
     })
 }
 
+/// Masks again, in small steps, what older rules have let through.
+async fn rescan(engine: Engine, stopping: CancellationToken) {
+    loop {
+        tokio::select! {
+            looked = engine.rescan() => match looked {
+                Ok(0) => return,
+                Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(error) => {
+                    tracing::error!(%error, "old turns could not be scanned for secrets");
+                    return;
+                }
+            },
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
 /// The one line on standard output. A closed one is no reason to stop.
 fn announce(place: &str) {
     use std::io::Write;
@@ -251,13 +280,18 @@ fn announce(place: &str) {
 }
 
 /// Returns once there has been no connection and no live agent for so long; never where that is 0.
-async fn idle(limit: Duration, connections: &Connections, live: &LiveLimit) {
+async fn idle(
+    limit: Duration,
+    connections: &Connections,
+    live: &LiveLimit,
+    deferred: &std::path::Path,
+) {
     if limit.is_zero() {
         return std::future::pending().await;
     }
     loop {
-        let idle =
-            if live.live() > 0 { Duration::ZERO } else { connections.idle_for(Instant::now()) };
+        let busy = live.live() > 0 || backlog(deferred).files > 0;
+        let idle = if busy { Duration::ZERO } else { connections.idle_for(Instant::now()) };
         if idle >= limit {
             return;
         }

@@ -96,6 +96,20 @@ pub fn load(flags: Vec<(&'static str, String)>) -> Result<Resolved, SettingsErro
     resolve(&flags, &environment, &file)
 }
 
+/// Settings for commands that must work whatever a file says: where it can't be understood, only the
+/// environment and the defaults count.
+pub fn load_at_any_rate() -> Result<Resolved, SettingsError> {
+    load(Vec::new()).or_else(|_| {
+        let names = ["HOB_HOME", "IAI_MCP_STORE", "HOB_SOCKET", "IAI_DAEMON_SOCKET_PATH"];
+        let more = ["HOB_PASSPHRASE", "IAI_MCP_CRYPTO_PASSPHRASE", "HOME"];
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| names.iter().chain(&more).any(|known| known == name))
+            .collect();
+        resolve(&[], &environment, "")
+    })
+}
+
 fn home(environment: &BTreeMap<String, String>) -> Option<(PathBuf, Source)> {
     let (value, source) = from_environment(environment, &["HOB_HOME", "IAI_MCP_STORE"])
         .map(|(value, source)| (PathBuf::from(value), source))

@@ -6,10 +6,13 @@
 pub mod client;
 pub mod server;
 
+use hob_domain::memory::Stored;
+use hob_memory::Batch;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The version of the frames and calls below.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// A frame longer than this is not one.
 pub const FRAME_LIMIT: usize = 64 << 20;
 
@@ -17,7 +20,30 @@ pub const FRAME_LIMIT: usize = 64 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum Call {
-    Hello { protocol: u32 },
+    Hello {
+        protocol: u32,
+    },
+    /// Turns to remember; answered once they are durable.
+    Capture {
+        batch: Batch,
+    },
+    /// One of the memory's tools.
+    Tool {
+        name: String,
+        arguments: Value,
+        /// The caller's working folder.
+        cwd: Option<String>,
+    },
+    /// What to tell an agent that begins to work in a folder.
+    SessionStart {
+        cwd: String,
+        session_id: Option<String>,
+        budget_tokens: usize,
+    },
+    /// A record's text as it was said.
+    Unseal {
+        record_id: String,
+    },
 }
 
 /// The server's answer to [`Call::Hello`].
@@ -35,6 +61,11 @@ pub struct Hello {
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Hello(Hello),
+    Captured(Stored),
+    Result(Value),
+    Text(String),
+    /// The call was understood and refused; the text is for whoever asked.
+    Refused(String),
     /// The call is unknown or cannot be done; the text says why.
     Error(String),
 }

@@ -4,16 +4,36 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use hob_domain::memory::{RecordId, Speaker};
 use hob_gateway::Connections;
+use hob_mcp::{Here, ToolError, Tools};
+use hob_memory::project::place_of;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
+
+/// How many calls are worked on at once; the others wait their turn.
+const AT_ONCE: usize = 64;
+
+/// What the socket answers with.
+pub struct Service {
+    pub hello: Hello,
+    pub tools: Tools,
+    working: tokio::sync::Semaphore,
+}
+
+impl Service {
+    pub fn new(hello: Hello, tools: Tools) -> Service {
+        Service { hello, tools, working: tokio::sync::Semaphore::new(AT_ONCE) }
+    }
+}
 
 /// Binds the socket, 0600. A stale one left by a crash is taken over; one that somebody answers on
 /// is not ours to take. Blocking; call it with the home's lock held.
@@ -44,7 +64,7 @@ pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
 /// `stopping` too.
 pub async fn serve(
     listener: UnixListener,
-    hello: Hello,
+    service: Arc<Service>,
     connections: Connections,
     tasks: TaskTracker,
     stopping: CancellationToken,
@@ -68,10 +88,10 @@ pub async fn serve(
             _ => continue,
         }
         let open = connections.open();
-        let (hello, stopping) = (hello.clone(), stopping.clone());
+        let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(async move {
             tokio::select! {
-                result = converse(stream, &hello) => if let Err(error) = result {
+                result = converse(stream, &service) => if let Err(error) = result {
                     tracing::debug!(%error, "a connection to the socket ended early");
                 },
                 () = stopping.cancelled() => {}
@@ -81,7 +101,7 @@ pub async fn serve(
     }
 }
 
-async fn converse(mut stream: UnixStream, hello: &Hello) -> io::Result<()> {
+async fn converse(mut stream: UnixStream, service: &Service) -> io::Result<()> {
     loop {
         let mut length = [0; 4];
         match stream.read_exact(&mut length).await {
@@ -91,7 +111,8 @@ async fn converse(mut stream: UnixStream, hello: &Hello) -> io::Result<()> {
         }
         let length = u32::from_be_bytes(length) as usize;
         if length > FRAME_LIMIT {
-            return Err(io::ErrorKind::InvalidData.into());
+            let error = format!("a frame of {length} bytes is too long ({FRAME_LIMIT} at most)");
+            return send(&mut stream, &Answer::Error(error)).await;
         }
         // Read as it comes: a length alone reserves nothing.
         let mut body = Vec::new();
@@ -100,15 +121,69 @@ async fn converse(mut stream: UnixStream, hello: &Hello) -> io::Result<()> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let answer = match serde_json::from_slice(&body) {
-            Ok(Call::Hello { protocol }) if protocol <= PROTOCOL => Answer::Hello(hello.clone()),
-            Ok(Call::Hello { protocol }) => Answer::Error(format!(
-                "this hob ({}) speaks protocol {PROTOCOL}, not {protocol}: restart `hob serve`",
-                hello.version
-            )),
+            Ok(call) => service.answer(call).await,
             Err(error) => Answer::Error(format!("unknown call: {error}")),
         };
-        let body = serde_json::to_vec(&answer)?;
-        stream.write_all(&(body.len() as u32).to_be_bytes()).await?;
-        stream.write_all(&body).await?;
+        send(&mut stream, &answer).await?;
+    }
+}
+
+async fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
+    let body = serde_json::to_vec(answer)?;
+    stream.write_all(&(body.len() as u32).to_be_bytes()).await?;
+    stream.write_all(&body).await
+}
+
+impl Service {
+    async fn answer(&self, call: Call) -> Answer {
+        let Ok(_permit) = self.working.acquire().await else {
+            return Answer::Error("stopping".to_owned());
+        };
+        let engine = &self.tools.engine;
+        match call {
+            Call::Hello { protocol } if protocol <= PROTOCOL => Answer::Hello(self.hello.clone()),
+            Call::Hello { protocol } => Answer::Error(format!(
+                "this hob ({}) speaks protocol {PROTOCOL}, not {protocol}: restart `hob serve`",
+                self.hello.version
+            )),
+            Call::Capture { batch } => {
+                match engine.capture(&Speaker::Owner, batch, Vec::new()).await {
+                    Ok(stored) => Answer::Captured(stored),
+                    Err(error) => Answer::Error(error.to_string()),
+                }
+            }
+            Call::Tool { name, arguments, cwd } => {
+                let place = cwd.map(|cwd| place_of(Path::new(&cwd)));
+                let here = Here { speaker: Speaker::Owner, place };
+                match self.tools.call(&here, &name, arguments).await {
+                    Ok(value) => Answer::Result(value),
+                    Err(ToolError::Store(error)) => {
+                        tracing::error!(%error, name, "a tool failed");
+                        Answer::Refused(error.to_string())
+                    }
+                    Err(error) => Answer::Refused(error.to_string()),
+                }
+            }
+            Call::SessionStart { cwd, session_id, budget_tokens } => {
+                let project = place_of(Path::new(&cwd)).project;
+                let session = session_id.as_deref();
+                let text =
+                    engine.session_start(&Speaker::Owner, &project, session, budget_tokens).await;
+                match text {
+                    Ok(text) => Answer::Text(text),
+                    Err(error) => Answer::Error(error.to_string()),
+                }
+            }
+            Call::Unseal { record_id } => {
+                match engine.record(&Speaker::Owner, &RecordId::new(record_id.as_str())).await {
+                    Ok(Some(record)) => match engine.unseal(&record) {
+                        Some(text) => Answer::Text(text),
+                        None => Answer::Refused(format!("the seal of {record_id} does not open")),
+                    },
+                    Ok(None) => Answer::Refused(format!("there is no record {record_id}")),
+                    Err(error) => Answer::Error(error.to_string()),
+                }
+            }
+        }
     }
 }

@@ -27,7 +27,6 @@ use super::pool::Pool;
 use super::request::Request;
 use super::seed::{self, SeedContext};
 use super::tail::Changes;
-use crate::private_file;
 
 /// Claude Code behind a conversation-shaped call. Cloning shares it.
 ///
@@ -308,7 +307,7 @@ impl Inner {
                 model: profile.model.as_deref().unwrap_or("claude"),
             };
             let text = seed::transcript(request.history(), &context, || Uuid::new_v4().to_string());
-            private_file::create(&transcript, text.as_bytes()).map_err(internal)?;
+            hob_files::create(&transcript, text.as_bytes()).map_err(internal)?;
             vec!["--resume".to_owned(), session_id.clone()]
         } else {
             vec!["--session-id".to_owned(), session_id.clone()]

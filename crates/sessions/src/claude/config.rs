@@ -10,7 +10,7 @@ use hob_domain::secret::hex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::private_file::write_new;
+use hob_files::write_new;
 
 /// Whose configuration the agent uses.
 #[derive(Debug, Clone, PartialEq, Eq)]

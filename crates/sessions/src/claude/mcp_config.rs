@@ -8,8 +8,6 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use crate::private_file;
-
 const PREFIX: &str = "mcp-";
 
 /// The files of one backend, one per set of servers.
@@ -42,7 +40,7 @@ impl McpConfigs {
         }
         fs::create_dir_all(&self.folder)?;
         let path = self.folder.join(format!("{PREFIX}{}.json", uuid::Uuid::new_v4().simple()));
-        private_file::create(&path, body.as_bytes())?;
+        hob_files::create(&path, body.as_bytes())?;
         files.insert(body, path.clone());
         Ok(Some(path))
     }

@@ -10,62 +10,68 @@ use super::{Ledger, failed};
 impl AppStore for Ledger {
     async fn create_app(&self, app: &App, token: TokenHash) -> Result<(), StoreError> {
         let app = app.clone();
-        self.write(move |transaction| {
-            let inserted = transaction.execute(
-                "INSERT INTO apps (name, token_hash, created_at) VALUES (?1, ?2, ?3)",
-                params![app.name.as_str(), token.to_hex(), app.created_at.to_string()],
-            );
-            match inserted {
-                Ok(_) => Ok(()),
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-                    Err(StoreError::Exists(format!("an app named {}", app.name)))
+        self.database
+            .write(move |transaction| {
+                let inserted = transaction.execute(
+                    "INSERT INTO apps (name, token_hash, created_at) VALUES (?1, ?2, ?3)",
+                    params![app.name.as_str(), token.to_hex(), app.created_at.to_string()],
+                );
+                match inserted {
+                    Ok(_) => Ok(()),
+                    Err(error)
+                        if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) =>
+                    {
+                        Err(StoreError::Exists(format!("an app named {}", app.name)))
+                    }
+                    Err(error) => Err(failed(error)),
                 }
-                Err(error) => Err(failed(error)),
-            }
-        })
-        .await
+            })
+            .await
     }
 
     async fn list_apps(&self) -> Result<Vec<App>, StoreError> {
-        self.read(|connection| {
-            let mut statement = connection
-                .prepare_cached("SELECT name, created_at FROM apps ORDER BY name")
-                .map_err(failed)?;
-            let rows = statement.query_map([], |row| Ok(app(row))).map_err(failed)?;
-            rows.map(|row| row.map_err(failed)?).collect()
-        })
-        .await
+        self.database
+            .read(|connection| {
+                let mut statement = connection
+                    .prepare_cached("SELECT name, created_at FROM apps ORDER BY name")
+                    .map_err(failed)?;
+                let rows = statement.query_map([], |row| Ok(app(row))).map_err(failed)?;
+                rows.map(|row| row.map_err(failed)?).collect()
+            })
+            .await
     }
 
     async fn remove_app(&self, name: &AppName) -> Result<bool, StoreError> {
         let name = name.clone();
-        self.write(move |transaction| {
-            let removed = transaction
-                .execute("DELETE FROM apps WHERE name = ?1", [name.as_str()])
-                .map_err(failed)?;
-            Ok(removed > 0)
-        })
-        .await
+        self.database
+            .write(move |transaction| {
+                let removed = transaction
+                    .execute("DELETE FROM apps WHERE name = ?1", [name.as_str()])
+                    .map_err(failed)?;
+                Ok(removed > 0)
+            })
+            .await
     }
 
     async fn app_by_token(&self, token: TokenHash) -> Result<Option<App>, StoreError> {
-        self.read(move |connection| {
-            let mut statement = connection
-                .prepare_cached(
-                    "SELECT name, created_at, token_hash FROM apps WHERE token_hash = ?1",
-                )
-                .map_err(failed)?;
-            let found = statement
-                .query_row([token.to_hex()], |row| Ok((app(row), row.get::<_, String>(2)?)))
-                .optional()
-                .map_err(failed)?;
-            match found {
-                // The index finds the row; whether it is the right one is decided in constant time.
-                Some((app, hash)) if TokenHash::from_hex(&hash) == Some(token) => app.map(Some),
-                _ => Ok(None),
-            }
-        })
-        .await
+        self.database
+            .read(move |connection| {
+                let mut statement = connection
+                    .prepare_cached(
+                        "SELECT name, created_at, token_hash FROM apps WHERE token_hash = ?1",
+                    )
+                    .map_err(failed)?;
+                let found = statement
+                    .query_row([token.to_hex()], |row| Ok((app(row), row.get::<_, String>(2)?)))
+                    .optional()
+                    .map_err(failed)?;
+                match found {
+                    // The index finds the row; whether it is the right one is decided in constant time.
+                    Some((app, hash)) if TokenHash::from_hex(&hash) == Some(token) => app.map(Some),
+                    _ => Ok(None),
+                }
+            })
+            .await
     }
 }
 

@@ -7,24 +7,29 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::OpenError;
 
 /// Each step is applied once, in order, and counted in `user_version`.
-const STEPS: &[&str] = &[include_str!("migrations/0001_apps.sql")];
+pub(super) const LEDGER: &[&str] = &[include_str!("migrations/0001_apps.sql")];
+pub(super) const MEMORY: &[&str] = &[include_str!("migrations/memory/0001_turns.sql")];
 
-pub(super) fn run(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+pub(super) fn run(
+    connection: &mut Connection,
+    path: &Path,
+    steps: &[&str],
+) -> Result<(), OpenError> {
     let failed = |error| OpenError::Failed { path: path.to_owned(), error };
-    if version(connection).map_err(failed)? == STEPS.len() {
+    if version(connection).map_err(failed)? == steps.len() {
         return Ok(());
     }
     // Two processes may come here at once; the second finds the work done.
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found = version(&transaction).map_err(failed)?;
-    if found > STEPS.len() {
-        return Err(OpenError::Newer { path: path.to_owned(), found, known: STEPS.len() });
+    if found > steps.len() {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known: steps.len() });
     }
-    for step in &STEPS[found..] {
+    for step in &steps[found..] {
         transaction.execute_batch(step).map_err(failed)?;
     }
-    transaction.pragma_update(None, "user_version", STEPS.len() as u32).map_err(failed)?;
+    transaction.pragma_update(None, "user_version", steps.len() as u32).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 

@@ -1,7 +1,12 @@
 //! SQLite: one writer, several readers, write-ahead log, everything encrypted.
 
 mod apps;
+mod memory;
+mod memory_rows;
 mod migrations;
+mod store_turns;
+
+pub use memory::Memory;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +23,27 @@ const IDLE_READERS: usize = 4;
 /// `hob.db`: apps, and later sessions, turns and events. Cloning shares it.
 #[derive(Clone)]
 pub struct Ledger {
+    database: Database,
+}
+
+impl Ledger {
+    /// Opens the database, making it and bringing its schema up to date where needed. Blocking, a
+    /// few milliseconds.
+    pub fn open(path: &Path, key: &DataKey) -> Result<Ledger, OpenError> {
+        Ok(Ledger { database: Database::open(path, key, migrations::LEDGER, BUSY_TIMEOUT)? })
+    }
+}
+
+/// One encrypted file. Cloning shares it.
+#[derive(Clone)]
+pub(crate) struct Database {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     path: PathBuf,
     key: DataKey,
+    busy: Duration,
     writer: Mutex<Connection>,
     readers: Mutex<Vec<Connection>>,
 }
@@ -41,24 +61,21 @@ pub enum OpenError {
     Failed { path: PathBuf, error: rusqlite::Error },
 }
 
-impl Ledger {
-    /// Opens the database, making it and bringing its schema up to date where needed. Blocking, a
-    /// few milliseconds.
-    pub fn open(path: &Path, key: &DataKey) -> Result<Ledger, OpenError> {
-        let failed = |error| match error {
-            rusqlite::Error::SqliteFailure(code, _)
-                if code.code == rusqlite::ErrorCode::NotADatabase =>
-            {
-                OpenError::WrongKey(path.to_owned())
-            }
-            error => OpenError::Failed { path: path.to_owned(), error },
-        };
-        let mut writer = connect(path, key, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
-        migrations::run(&mut writer, path)?;
-        Ok(Ledger {
+impl Database {
+    pub(crate) fn open(
+        path: &Path,
+        key: &DataKey,
+        steps: &[&str],
+        busy: Duration,
+    ) -> Result<Database, OpenError> {
+        let mut writer = connect(path, key, OpenFlags::SQLITE_OPEN_CREATE, busy)
+            .map_err(|error| open_error(path, error))?;
+        migrations::run(&mut writer, path, steps)?;
+        Ok(Database {
             inner: Arc::new(Inner {
                 path: path.to_owned(),
                 key: key.clone(),
+                busy,
                 writer: Mutex::new(writer),
                 readers: Mutex::new(Vec::new()),
             }),
@@ -93,7 +110,8 @@ impl Ledger {
             let idle = inner.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let reader = match idle {
                 Some(reader) => reader,
-                None => connect(&inner.path, &inner.key, OpenFlags::empty()).map_err(failed)?,
+                None => connect(&inner.path, &inner.key, OpenFlags::empty(), inner.busy)
+                    .map_err(failed)?,
             };
             let value = work(&reader);
             let mut readers = inner.readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,20 +124,56 @@ impl Ledger {
     }
 }
 
+/// Encrypts a database with another key. Blocking; nobody else may use it meanwhile. Interrupted, it
+/// is still readable with the old key.
+pub fn rekey(path: &Path, old: &DataKey, new: &DataKey) -> Result<(), OpenError> {
+    let run = || {
+        let connection = connect(path, old, OpenFlags::empty(), BUSY_TIMEOUT)?;
+        // Changing the key rewrites every page, which the write-ahead log is not made for.
+        connection.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        connection.pragma_update(None, "rekey", format!("x'{}'", hex(new.expose())))
+    };
+    run().map_err(|error| open_error(path, error))
+}
+
+/// Whether this key opens the database. Blocking.
+pub fn opens_with(path: &Path, key: &DataKey) -> bool {
+    connect(path, key, OpenFlags::empty(), BUSY_TIMEOUT).is_ok()
+}
+
+fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
+    match error {
+        rusqlite::Error::SqliteFailure(code, _)
+            if code.code == rusqlite::ErrorCode::NotADatabase =>
+        {
+            OpenError::WrongKey(path.to_owned())
+        }
+        error => OpenError::Failed { path: path.to_owned(), error },
+    }
+}
+
 /// Opens a connection. The key is given raw: SQLCipher's own derivation would cost a quarter of a
 /// second every time.
-fn connect(path: &Path, key: &DataKey, extra: OpenFlags) -> rusqlite::Result<Connection> {
+fn connect(
+    path: &Path,
+    key: &DataKey,
+    extra: OpenFlags,
+    busy: Duration,
+) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "key", format!("x'{}'", hex(key.expose())))?;
     // What goes wrong is returned; SQLCipher would say it on standard error as well.
     connection.pragma_update(None, "cipher_log_level", "NONE")?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.busy_timeout(busy)?;
     // The first statement that touches the file, hence the one that notices a wrong key.
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "memory")?;
+    connection.pragma_update(None, "secure_delete", true)?;
+    connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 

@@ -1,0 +1,475 @@
+//! What is remembered: turns, their identity, questions asked of them, and the port that stores them.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::app::StoreError;
+use crate::secret::hex;
+
+/// Who said a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnRole {
+    User,
+    Assistant,
+}
+
+impl TurnRole {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TurnRole::User => "user",
+            TurnRole::Assistant => "assistant",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<TurnRole> {
+        match text {
+            "user" => Some(TurnRole::User),
+            "assistant" => Some(TurnRole::Assistant),
+            _ => None,
+        }
+    }
+}
+
+/// Whose memory it is. Nothing of one speaker is ever seen by another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Speaker {
+    /// The user this home belongs to.
+    Owner,
+    /// An app, by name.
+    App(String),
+}
+
+impl Speaker {
+    /// As the store writes it: the owner is the empty name, which no app can have.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Speaker::Owner => "",
+            Speaker::App(name) => name,
+        }
+    }
+}
+
+/// Where work was done: the repository's common root, and the working tree it was done in. Without a
+/// repository both are the folder itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    pub project: String,
+    pub worktree: String,
+}
+
+/// The name of a stored turn.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RecordId(String);
+
+impl RecordId {
+    pub fn new(text: impl Into<String>) -> RecordId {
+        RecordId(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A digest that names a turn or its words.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TurnKey([u8; 32]);
+
+impl TurnKey {
+    /// The digest of these parts; where one ends and the next begins is part of it.
+    pub fn of(parts: &[&str]) -> TurnKey {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        TurnKey(hash.finalize().into())
+    }
+
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub fn from_bytes(bytes: [u8; 32]) -> TurnKey {
+        TurnKey(bytes)
+    }
+
+    pub fn to_hex(self) -> String {
+        hex(&self.0)
+    }
+
+    pub fn from_hex(text: &str) -> Option<TurnKey> {
+        Some(TurnKey(crate::secret::unhex(text)?.try_into().ok()?))
+    }
+
+    /// The name a turn of this key gets when it is stored.
+    pub fn record_id(&self) -> RecordId {
+        RecordId(hex(&self.0[..12]))
+    }
+}
+
+impl fmt::Debug for TurnKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TurnKey({})", hex(&self.0[..6]))
+    }
+}
+
+/// What makes a turn this one and no other, never the time of its capture.
+///
+/// A turn with a record id is that record. A turn without one is the n-th time that this session has
+/// these words from this role, counted from an anchor where one is known. Either may arrive first;
+/// the store recognises the other as the same turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    Record(TurnKey),
+    Nth {
+        /// 1 for the first.
+        n: u32,
+        /// The record after which it was said; only turns from there on are counted.
+        after: Option<TurnKey>,
+    },
+}
+
+/// The key of a turn that has a record id. Ids that are UUIDs are unique in the world, so a record
+/// that was copied into another session's transcript is still the same turn; others are unique
+/// within their session. The words are part of it: one id with two texts is two turns.
+pub fn record_key(session: &str, id: &str, role: TurnRole, text: &str) -> TurnKey {
+    let is_uuid = id.len() == 36
+        && id.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        });
+    let scope = if is_uuid { "" } else { session };
+    TurnKey::of(&["record", scope, id, role.as_str(), text])
+}
+
+/// The key of a turn's words: what turns without a record id are counted by.
+pub fn words_key(role: TurnRole, text: &str) -> TurnKey {
+    TurnKey::of(&["words", role.as_str(), text])
+}
+
+/// How a turn is remembered: as it was said, or as a fact that stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    #[default]
+    Episodic,
+    Semantic,
+}
+
+impl Tier {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tier::Episodic => "episodic",
+            Tier::Semantic => "semantic",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Tier> {
+        match text {
+            "episodic" => Some(Tier::Episodic),
+            "semantic" => Some(Tier::Semantic),
+            _ => None,
+        }
+    }
+}
+
+/// A turn on its way into the store: masked, analysed and embedded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewTurn {
+    pub identity: Identity,
+    /// Of the original words.
+    pub words: TurnKey,
+    pub session: String,
+    pub place: Place,
+    pub role: TurnRole,
+    pub tier: Tier,
+    /// Without its secrets.
+    pub text: String,
+    /// The secrets, sealed to the home's public key.
+    pub sealed: Option<Vec<u8>>,
+    pub cue: Option<String>,
+    pub ts: Timestamp,
+    /// The program it was said in, such as `claude` or `codex`.
+    pub client: String,
+    /// How it came: `hook`, `transcript`, `deferral`, `import`, `mcp`, `gateway`.
+    pub source: String,
+    /// The terms it is found by, in the index's own spelling, separated by spaces.
+    pub terms: String,
+    pub vector: Vec<i8>,
+    /// The version of the rules its secrets were masked by.
+    pub rules: u32,
+}
+
+/// What became of a batch of turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Stored {
+    pub inserted: usize,
+    pub duplicates: usize,
+    /// Turns that were forgotten once and therefore not stored again.
+    pub forgotten: usize,
+}
+
+impl std::ops::AddAssign for Stored {
+    fn add_assign(&mut self, other: Stored) {
+        self.inserted += other.inserted;
+        self.duplicates += other.duplicates;
+        self.forgotten += other.forgotten;
+    }
+}
+
+/// A stored turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    pub id: RecordId,
+    /// Grows with every turn stored: what came later is greater.
+    pub seq: i64,
+    pub session: String,
+    pub place: Place,
+    pub role: TurnRole,
+    pub tier: Tier,
+    pub text: String,
+    pub sealed: Option<Vec<u8>>,
+    pub cue: Option<String>,
+    pub ts: Timestamp,
+    pub client: String,
+    pub source: String,
+    pub superseded_by: Option<RecordId>,
+    pub supersedes: Option<RecordId>,
+}
+
+/// Which turns a question is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scope {
+    pub project: Option<String>,
+    pub session: Option<String>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+}
+
+/// What to look for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    /// Terms in the index's own spelling; a candidate has at least one.
+    pub terms: Vec<String>,
+    pub vector: Vec<i8>,
+    /// How many candidates of each kind at most.
+    pub limit: usize,
+}
+
+/// A turn the store proposes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    pub record: Record,
+    /// BM25 by the index; greater is better. `None` when no term matched.
+    pub lexical: Option<f64>,
+    /// Cosine to the probe's vector. `None` when it was not among the nearest.
+    pub dense: Option<f64>,
+}
+
+/// A session in outline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionOutline {
+    pub session: String,
+    pub client: String,
+    pub started: Timestamp,
+    pub ended: Timestamp,
+    pub turns: usize,
+    pub first_prompt: Option<String>,
+    pub last_prompt: Option<String>,
+    pub last_answer: Option<String>,
+    /// Whether the last word was the user's.
+    pub unanswered: bool,
+}
+
+/// What the memory holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub turns: u64,
+    pub sessions: u64,
+    pub projects: u64,
+    pub sealed: u64,
+    pub superseded: u64,
+    pub forgotten: u64,
+    pub last_ts: Option<Timestamp>,
+}
+
+/// Something that happened to the memory and that its owner should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CareEvent {
+    pub at: Timestamp,
+    pub kind: String,
+    pub detail: String,
+}
+
+/// What is forgotten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Forget {
+    Record(RecordId),
+    Session(String),
+}
+
+/// Which turns [`MemoryStore::timeline`] lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    pub scope: Scope,
+    pub around: Option<Around>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Around {
+    Record(RecordId),
+    Time(Timestamp),
+}
+
+/// How far a transcript has been imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportMark {
+    pub path: TurnKey,
+    pub size: u64,
+    pub modified: i64,
+}
+
+/// Storage of the memory.
+///
+/// Contract: a call that returned `Ok` is durable. Each call is atomic, also against other processes
+/// on the same store. Nothing of one speaker is visible to another. A stored turn can be found by
+/// its terms as soon as `store_turns` has returned.
+#[async_trait]
+pub trait MemoryStore: Send + Sync {
+    /// Stores turns in order, each once (see [`Identity`]), and marks imports as done, in one
+    /// transaction.
+    async fn store_turns(
+        &self,
+        speaker: &Speaker,
+        turns: Vec<NewTurn>,
+        marks: Vec<ImportMark>,
+    ) -> Result<Stored, StoreError>;
+
+    /// Stores a turn that takes the place of another, which stays and is marked. `None` when there
+    /// is no such record.
+    async fn supersede(
+        &self,
+        speaker: &Speaker,
+        old: &RecordId,
+        turn: NewTurn,
+    ) -> Result<Option<RecordId>, StoreError>;
+
+    /// Removes turns from the store and its index for good; they are not stored again. Returns how
+    /// many there were.
+    async fn forget(
+        &self,
+        speaker: &Speaker,
+        what: &Forget,
+        now: Timestamp,
+    ) -> Result<usize, StoreError>;
+
+    async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError>;
+
+    /// The most promising turns in scope.
+    async fn candidates(
+        &self,
+        speaker: &Speaker,
+        scope: &Scope,
+        probe: Probe,
+    ) -> Result<Vec<Candidate>, StoreError>;
+
+    /// Turns in the order they were said.
+    async fn timeline(&self, speaker: &Speaker, window: &Window)
+    -> Result<Vec<Record>, StoreError>;
+
+    /// The latest sessions of a project, newest first, without `except`.
+    async fn latest_sessions(
+        &self,
+        speaker: &Speaker,
+        project: &str,
+        except: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<SessionOutline>, StoreError>;
+
+    /// Standing facts and corrections of a project, newest first.
+    async fn standing(
+        &self,
+        speaker: &Speaker,
+        project: &str,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError>;
+
+    /// All projects that are named so or end in a folder of that name.
+    async fn projects_named(
+        &self,
+        speaker: &Speaker,
+        name: &str,
+    ) -> Result<Vec<String>, StoreError>;
+
+    /// Turns with a greater `seq`, in order of it: for exports and rescans.
+    async fn page(
+        &self,
+        speaker: Option<&Speaker>,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError>;
+
+    /// Turns that were masked by older rules, at most so many.
+    async fn masked_before(&self, rules: u32, limit: usize) -> Result<Vec<Record>, StoreError>;
+
+    /// Replaces what a rescan found: text, secrets, terms, vector. Terms are those before and after.
+    async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError>;
+
+    async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError>;
+
+    /// Which of these imports are already done.
+    async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError>;
+
+    async fn note_event(&self, event: CareEvent) -> Result<(), StoreError>;
+
+    /// The latest events, newest first.
+    async fn events(&self, limit: usize) -> Result<Vec<CareEvent>, StoreError>;
+}
+
+/// One row's change by a rescan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Remask {
+    pub seq: i64,
+    pub text: String,
+    pub sealed: Option<Vec<u8>>,
+    pub terms: String,
+    pub vector: Vec<i8>,
+    pub rules: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_itself_wherever_it_was_copied() {
+        let uuid = "0197a2f4-5d2e-7c3b-9a10-7f2b8c1d4e5f";
+        let key = |session, id, text| record_key(session, id, TurnRole::User, text);
+        assert_eq!(key("a", uuid, "x"), key("b", uuid, "x"));
+        assert_ne!(key("a", uuid, "x"), key("a", uuid, "y"));
+        assert_ne!(key("a", "1", "x"), key("b", "1", "x"));
+        assert_eq!(key("a", "1", "x"), key("a", "1", "x"));
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        assert_ne!(TurnKey::of(&["ab", "c"]), TurnKey::of(&["a", "bc"]));
+        let key = TurnKey::of(&["x"]);
+        assert_eq!(TurnKey::from_hex(&key.to_hex()), Some(key));
+        assert_eq!(key.record_id().as_str().len(), 24);
+    }
+}

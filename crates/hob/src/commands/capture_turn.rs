@@ -1,0 +1,103 @@
+//! `hob capture-turn`: the hook of UserPromptSubmit, Stop and SessionEnd. Captures what is new in the
+//! session's transcript, and says nothing.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args as ClapArgs;
+use hob_domain::Timestamp;
+use hob_domain::memory::TurnKey;
+use hob_memory::Batch;
+use hob_memory::follow::{self, Mark, News, Torn};
+use hob_memory::project::place_of;
+use hob_memory::transcript::Client;
+use serde::Deserialize;
+
+use crate::memory::{Fallback, deliver};
+use crate::settings::Resolved;
+
+/// Capture what is new in a session: the command of the hooks UserPromptSubmit, Stop and SessionEnd
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Reads the hook's JSON on standard input and prints nothing. Where no server answers, the turns are left in a \
+file for it. Exits 0 within 2 seconds whatever happens.")]
+pub struct Args {}
+
+/// What agents tell their hooks, as far as it matters here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct HookInput {
+    pub session_id: Option<String>,
+    #[serde(alias = "transcriptPath")]
+    pub transcript_path: Option<PathBuf>,
+    pub cwd: Option<PathBuf>,
+    pub hook_event_name: Option<String>,
+    pub last_assistant_message: Option<String>,
+}
+
+impl HookInput {
+    /// Reads one JSON object from standard input; it need not be closed behind it.
+    pub fn read() -> Option<HookInput> {
+        let stdin = std::io::stdin().lock().take(64 << 20);
+        let mut values = serde_json::Deserializer::from_reader(stdin).into_iter::<HookInput>();
+        values.next()?.ok()
+    }
+}
+
+pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
+    let Some(input) = HookInput::read() else {
+        anyhow::bail!("there is no hook's JSON on standard input");
+    };
+    settings.home.prepare_for_capture()?;
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let session = input.session_id.as_deref();
+    let state = input.transcript_path.as_ref().map(|path| state_file(settings, path, session));
+    let before: Mark = state
+        .as_ref()
+        .and_then(|path| std::fs::read(path).ok())
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default();
+    let mut mark = before.clone();
+    // At the end of a session nobody comes back for a last line without its end.
+    let torn = match input.hook_event_name.as_deref() {
+        Some("SessionEnd") => Torn::Included,
+        _ => Torn::Later,
+    };
+    let read =
+        input.transcript_path.as_ref().map(|path| follow::since(path, session, &mut mark, torn));
+    let mut news = match read {
+        Some(Ok(news)) => news,
+        // A transcript that is not there yet has nothing new.
+        Some(Err(_)) | None => {
+            News { session: session.unwrap_or("unknown").to_owned(), ..News::default() }
+        }
+    };
+    if let Some(answer) = &input.last_assistant_message {
+        news.turns.extend(mark.lagging_answer(answer, Timestamp::now()));
+    }
+    if !news.turns.is_empty() {
+        let folder = input.cwd.clone().or_else(|| news.cwd.as_ref().map(PathBuf::from));
+        let folder = folder.unwrap_or(here);
+        let batch = Batch {
+            session: news.session,
+            place: place_of(&folder),
+            client: news.client.map_or("unknown", Client::as_str).to_owned(),
+            source: "hook".to_owned(),
+            turns: news.turns,
+        };
+        deliver(settings, &batch, &folder.to_string_lossy(), Fallback::Defer, deadline)?;
+    }
+    // Only now: what was read is durable.
+    if let Some(path) = state.filter(|_| mark != before) {
+        hob_files::write_over(&path, &serde_json::to_vec(&mark)?, 0o600)?;
+    }
+    Ok(())
+}
+
+/// Where is kept how far this session's transcript was captured.
+fn state_file(settings: &Resolved, transcript: &Path, session: Option<&str>) -> PathBuf {
+    let real = transcript.canonicalize().unwrap_or_else(|_| transcript.to_owned());
+    let key = TurnKey::of(&["state", &real.to_string_lossy(), session.unwrap_or_default()]);
+    settings.home.capture_state().join(format!("{}.json", &key.to_hex()[..32]))
+}

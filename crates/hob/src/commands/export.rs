@@ -1,0 +1,70 @@
+//! `hob export`: everything that is remembered, as JSON lines.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use hob_domain::memory::Speaker;
+use hob_memory::project::place_of;
+use serde_json::json;
+
+use super::{Context, Outcome};
+use crate::memory;
+
+const PAGE: usize = 500;
+
+/// Print all turns as JSON lines, oldest first; secrets stay masked unless asked for
+#[derive(ClapArgs)]
+pub struct Args {
+    /// Only the project of this folder
+    #[arg(long, value_name = "DIR")]
+    project: Option<std::path::PathBuf>,
+    /// Only this session
+    #[arg(long, value_name = "ID")]
+    session_id: Option<String>,
+    /// Print secrets as they were said
+    #[arg(long)]
+    unseal: bool,
+    /// Accepted like everywhere; the output is always JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+    let settings = &context.settings;
+    if !settings.home.memory().exists() {
+        return Ok(Outcome::Done);
+    }
+    let tools = memory::open(settings, Duration::from_secs(5))?;
+    let project = args.project.as_ref().map(|folder| place_of(folder).project);
+    let runtime = memory::runtime()?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut after = 0;
+    loop {
+        let page = runtime.block_on(tools.engine.page(&Speaker::Owner, after, PAGE))?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for record in &page {
+            let wanted = project.as_ref().is_none_or(|project| *project == record.place.project)
+                && args.session_id.as_ref().is_none_or(|session| *session == record.session);
+            if !wanted {
+                continue;
+            }
+            let text = if args.unseal { tools.engine.unseal(record) } else { None };
+            let line = json!({
+                "record_id": record.id, "session_id": record.session,
+                "project": record.place.project, "worktree": record.place.worktree,
+                "role": record.role, "tier": record.tier, "ts": record.ts.to_string(),
+                "client": record.client, "source": record.source, "cue": record.cue,
+                "supersedes": record.supersedes, "superseded_by": record.superseded_by,
+                "text": text.as_ref().unwrap_or(&record.text),
+            });
+            // A reader that has seen enough is no failure.
+            if writeln!(out, "{line}").is_err() {
+                return Ok(Outcome::Done);
+            }
+        }
+    }
+    let _ = out.flush();
+    Ok(Outcome::Done)
+}

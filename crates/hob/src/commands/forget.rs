@@ -1,0 +1,45 @@
+//! `hob forget`: removes from the memory for good.
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::{Context, Outcome};
+use crate::memory;
+
+/// Remove a record or a whole session from the memory for good; it is not imported again
+#[derive(ClapArgs)]
+pub struct Args {
+    /// The record's id, as `hob recall` shows it
+    #[arg(required_unless_present = "session_id", conflicts_with = "session_id")]
+    record_id: Option<String>,
+    /// Forget everything of this session
+    #[arg(long, value_name = "ID")]
+    session_id: Option<String>,
+    /// Print {"count":…}
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+    let arguments = match (&args.record_id, &args.session_id) {
+        (Some(id), _) => json!({"record_id": id}),
+        (None, session) => json!({"session_id": session}),
+    };
+    let value = match memory::call_tool(&context.settings, "memory_forget", arguments)? {
+        Ok(value) => value,
+        Err(why) => {
+            eprintln!("hob: {why}");
+            return Ok(Outcome::Failed);
+        }
+    };
+    if args.json {
+        println!("{value}");
+    } else {
+        match value["count"].as_u64().unwrap_or_default() {
+            0 => println!("nothing of that name is remembered"),
+            1 => println!("1 record is forgotten"),
+            count => println!("{count} records are forgotten"),
+        }
+    }
+    Ok(Outcome::Done)
+}

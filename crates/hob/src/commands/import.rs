@@ -1,0 +1,198 @@
+//! `hob import`: past transcripts into the memory. Run again it adds nothing; broken off it goes on
+//! where it was.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use hob_domain::memory::{ImportMark, Speaker, Stored};
+use hob_memory::project::place_of;
+use hob_memory::transcript::Client;
+use hob_memory::{Batch, Engine, follow, import};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::{Context, Outcome};
+use crate::memory;
+
+/// About how many turns go in one transaction: a live capture waits no longer than that takes.
+const TRANSACTION: usize = 400;
+
+/// Import past transcripts of Claude Code and Codex into the memory
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Without a path it looks where Claude Code and Codex keep their transcripts ($CLAUDE_CONFIG_DIR or ~/.claude, \
+$CODEX_HOME or ~/.codex). Safe beside live capture: a turn that is remembered already is not stored again.")]
+pub struct Args {
+    /// Transcripts, or folders that hold them
+    paths: Vec<PathBuf>,
+    /// Print {"files":…,"skipped":…,"inserted":…,"duplicates":…,"errors":…}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Default)]
+struct Totals {
+    files: usize,
+    skipped: usize,
+    stored: Stored,
+    errors: usize,
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+    let settings = &context.settings;
+    settings.home.prepare()?;
+    let places = if args.paths.is_empty() { usual_places() } else { args.paths.clone() };
+    let mut totals = Totals::default();
+    for path in places.iter().filter(|path| !path.exists()) {
+        eprintln!("hob: {} does not exist", path.display());
+        totals.errors += 1;
+    }
+    let files: Vec<PathBuf> = places.iter().flat_map(|path| import::transcripts(path)).collect();
+    let tools = memory::open(settings, Duration::from_secs(30))?;
+    let runtime = memory::runtime()?;
+    let bar = progress(files.len() as u64);
+    let outcome = runtime.block_on(async {
+        tokio::select! {
+            done = import_all(&tools.engine, &files, &bar, &mut totals) => done.map(|()| true),
+            _ = tokio::signal::ctrl_c() => Ok(false),
+        }
+    });
+    bar.finish_and_clear();
+    let finished = outcome?;
+    let Totals { files, skipped, stored, errors } = totals;
+    if args.json {
+        let known = stored.duplicates + stored.forgotten;
+        println!(
+            "{}",
+            json!({"files": files, "skipped": skipped, "inserted": stored.inserted, "duplicates": known,
+                "errors": errors, "finished": finished})
+        );
+    } else {
+        println!(
+            "{} turns imported from {files} transcripts; {} were known, {skipped} transcripts had nothing new",
+            stored.inserted,
+            stored.duplicates + stored.forgotten
+        );
+        if errors > 0 {
+            println!("{errors} lines or files could not be read and were left out");
+        }
+    }
+    if !finished {
+        eprintln!("hob: broken off; run it again to go on");
+        return Ok(Outcome::Failed);
+    }
+    Ok(Outcome::Done)
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let Some(home) = folder("HOME") else { return Vec::new() };
+    import::usual_places(&home, folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"))
+}
+
+fn progress(files: u64) -> ProgressBar {
+    let style = "{bar:30} {pos}/{len} transcripts  {msg}  {elapsed}, {eta} left";
+    let bar = ProgressBar::new(files);
+    bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
+    bar
+}
+
+async fn import_all(
+    engine: &Engine,
+    files: &[PathBuf],
+    bar: &ProgressBar,
+    totals: &mut Totals,
+) -> anyhow::Result<()> {
+    let mut waiting: Vec<Batch> = Vec::new();
+    let mut marks: Vec<ImportMark> = Vec::new();
+    let mut turns = 0;
+    for chunk in files.chunks(200) {
+        let known: Vec<ImportMark> =
+            chunk.iter().filter_map(|path| import::mark_of(path)).collect();
+        let done = engine.imported(known).await?;
+        let done: HashSet<_> =
+            done.iter().map(|mark| (mark.path, mark.size, mark.modified)).collect();
+        for path in chunk {
+            bar.inc(1);
+            // The mark is taken before the reading: what comes meanwhile is read the next time.
+            let Some(mark) = import::mark_of(path) else {
+                totals.errors += 1;
+                continue;
+            };
+            if done.contains(&(mark.path, mark.size, mark.modified)) {
+                totals.skipped += 1;
+                continue;
+            }
+            let batch = match read(path, totals) {
+                Some(batch) => batch,
+                None => continue,
+            };
+            let mut rest = batch.turns.as_slice();
+            while !rest.is_empty() {
+                let (part, more) = rest.split_at(memory::chunk(rest).min(TRANSACTION));
+                rest = more;
+                turns += part.len();
+                waiting.push(Batch { turns: part.to_vec(), ..without_turns(&batch) });
+                if turns >= TRANSACTION && !rest.is_empty() {
+                    totals.stored += store(engine, &mut waiting, Vec::new()).await?;
+                    turns = 0;
+                }
+            }
+            // Only with the last of its turns is a transcript marked as done.
+            marks.push(mark);
+            if turns >= TRANSACTION {
+                totals.stored += store(engine, &mut waiting, std::mem::take(&mut marks)).await?;
+                turns = 0;
+            }
+            bar.set_message(format!("{} turns", totals.stored.inserted));
+        }
+    }
+    totals.stored += store(engine, &mut waiting, marks).await?;
+    Ok(())
+}
+
+fn read(path: &std::path::Path, totals: &mut Totals) -> Option<Batch> {
+    let news = match follow::whole(path, None) {
+        Ok(news) => news,
+        Err(_) => {
+            totals.errors += 1;
+            return None;
+        }
+    };
+    totals.files += 1;
+    totals.errors += news.unreadable;
+    let folder = news.cwd.map(PathBuf::from).or_else(|| path.parent().map(PathBuf::from));
+    Some(Batch {
+        session: news.session,
+        place: place_of(&folder.unwrap_or_else(|| PathBuf::from("/"))),
+        client: news.client.map_or("unknown", Client::as_str).to_owned(),
+        source: "import".to_owned(),
+        turns: news.turns,
+    })
+}
+
+async fn store(
+    engine: &Engine,
+    batches: &mut Vec<Batch>,
+    marks: Vec<ImportMark>,
+) -> anyhow::Result<Stored> {
+    if batches.is_empty() && marks.is_empty() {
+        return Ok(Stored::default());
+    }
+    let stored = engine.capture_all(&Speaker::Owner, std::mem::take(batches), marks).await?;
+    // A live capture that waits for the store gets it now.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    Ok(stored)
+}
+
+fn without_turns(batch: &Batch) -> Batch {
+    Batch {
+        session: batch.session.clone(),
+        place: batch.place.clone(),
+        client: batch.client.clone(),
+        source: batch.source.clone(),
+        turns: Vec::new(),
+    }
+}

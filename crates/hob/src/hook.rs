@@ -1,0 +1,90 @@
+//! The commands that agents call as hooks. They exit 0 within two seconds whatever happens: a wrong
+//! argument, a panic, a disk that hangs.
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::commands::{capture_transcript, capture_turn, session_start};
+use crate::settings::{self, Resolved};
+
+/// When the work should be done, and when the command leaves in any case.
+const WORK: Duration = Duration::from_millis(1600);
+const LEAVE: Duration = Duration::from_millis(1850);
+
+pub fn capture_transcript(args: capture_transcript::Args) -> ExitCode {
+    let failed = |why: String| json!({"status": "failed", "inserted": 0, "duplicates": 0, "errors": 1, "error": why});
+    let work = move |settings: &Resolved, deadline| {
+        Ok(capture_transcript::run(settings, &args, deadline).to_string())
+    };
+    let answer: Value = match in_time(work) {
+        Ok(text) => return say(&format!("{text}\n")),
+        Err(why) => failed(why),
+    };
+    say(&format!("{answer}\n"))
+}
+
+pub fn capture_turn() -> ExitCode {
+    let work = |settings: &Resolved, deadline| {
+        capture_turn::run(settings, deadline).map(|()| String::new())
+    };
+    match in_time(work) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(why) => complain(&why),
+    }
+}
+
+pub fn session_start(args: session_start::Args) -> ExitCode {
+    let work = move |settings: &Resolved, deadline| session_start::run(settings, &args, deadline);
+    match in_time(work) {
+        Ok(text) => say(&text),
+        Err(why) => complain(&why),
+    }
+}
+
+/// Help is help; anything else that was typed wrong is said and forgiven.
+pub fn wrong_usage(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    ExitCode::SUCCESS
+}
+
+/// Does the work on a thread of its own and waits for it no longer than a hook may take.
+fn in_time(
+    work: impl FnOnce(&Resolved, Instant) -> anyhow::Result<String> + Send + 'static,
+) -> Result<String, String> {
+    let started = Instant::now();
+    let (done, waiting) = mpsc::channel();
+    let body = move || {
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let settings = settings::load_at_any_rate()?;
+            work(&settings, started + WORK)
+        }));
+        let result = match result {
+            Ok(result) => result.map_err(|error| format!("{error:#}")),
+            Err(_) => Err("it panicked".to_owned()),
+        };
+        let _ = done.send(result);
+    };
+    if let Err(error) = std::thread::Builder::new().spawn(body) {
+        return Err(format!("no thread: {error}"));
+    }
+    match waiting.recv_timeout(LEAVE) {
+        Ok(result) => result,
+        Err(_) => Err("it took too long".to_owned()),
+    }
+}
+
+fn say(text: &str) -> ExitCode {
+    let mut stdout = std::io::stdout();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    ExitCode::SUCCESS
+}
+
+fn complain(why: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "hob: {why}");
+    ExitCode::SUCCESS
+}

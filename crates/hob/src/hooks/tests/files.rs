@@ -1,0 +1,236 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::super::file::{Loaded, Outcome};
+use super::super::{Client, HookError, Places, State, install, status, uninstall};
+use super::{HOB, installed};
+
+struct Home {
+    _folder: TempDir,
+    places: Places,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let root = folder.path().canonicalize().expect("a path");
+        let places = Places { claude: root.join("claude"), codex: root.join("codex") };
+        Self { _folder: folder, places }
+    }
+
+    fn with(text: &str) -> Self {
+        let home = Self::new();
+        fs::create_dir(&home.places.claude).expect("a folder");
+        fs::write(home.settings(), text).expect("a file");
+        home
+    }
+
+    fn settings(&self) -> PathBuf {
+        self.places.settings_file(Client::Claude)
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.places.claude.join("settings.json.hob-backup")
+    }
+
+    fn install(&self) -> Result<super::super::Report, HookError> {
+        install(Client::Claude, &self.places, Path::new(HOB))
+    }
+
+    fn uninstall(&self) -> Result<super::super::Report, HookError> {
+        uninstall(Client::Claude, &self.places)
+    }
+
+    fn state(&self) -> State {
+        status(Client::Claude, &self.places, Path::new(HOB)).expect("a status").state
+    }
+
+    fn file_names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.places.claude).expect("a folder");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).expect("a file")
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("a file").permissions().mode() & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+#[test]
+fn a_missing_file_comes_and_goes() {
+    let home = Home::new();
+    assert_eq!(home.state(), State::Absent);
+    assert!(!home.uninstall().expect("uninstalls").changed);
+    assert!(!home.places.claude.exists());
+    let report = home.install().expect("installs");
+    assert_eq!((report.state, report.changed, report.backup), (State::Installed, true, None));
+    assert_eq!(report.file, home.settings());
+    assert_eq!((mode(&home.places.claude), mode(&home.settings())), (0o700, 0o600));
+    assert!(!home.install().expect("installs").changed);
+    assert_eq!(home.file_names(), ["settings.json"]);
+    let report = home.uninstall().expect("uninstalls");
+    assert_eq!((report.state, report.changed, report.backup), (State::Absent, true, None));
+    assert_eq!(home.file_names(), [""; 0]);
+}
+
+#[test]
+fn an_existing_file_comes_back_with_its_mode() {
+    for text in ["", "\n", "{}\n", "{\r\n  \"a\": 1\r\n}", "{\"hooks\": {\"Stop\": [ ]}}"] {
+        let home = Home::with(text);
+        set_mode(&home.settings(), 0o640);
+        let report = home.install().expect("installs");
+        assert_eq!((report.state, report.backup), (State::Installed, Some(home.backup())));
+        assert_eq!((read(&home.settings()), read(&home.backup())), (installed(text), text.into()));
+        assert_eq!((mode(&home.settings()), mode(&home.backup())), (0o640, 0o600));
+        assert_eq!(home.uninstall().expect("uninstalls").backup, None);
+        assert_eq!((read(&home.settings()), mode(&home.settings())), (text.into(), 0o640));
+        assert_eq!(home.file_names(), ["settings.json"]);
+    }
+}
+
+#[test]
+fn the_backup_follows_what_others_change() {
+    let home = Home::with("{\"a\": 1}");
+    home.install().expect("installs");
+    let elsewhere = Path::new("/elsewhere/hob");
+    install(Client::Claude, &home.places, elsewhere).expect("installs");
+    assert_eq!(read(&home.backup()), "{\"a\": 1}", "nothing else changed");
+    assert_eq!(home.state(), State::Outdated { programs: vec!["/elsewhere/hob".to_owned()] });
+    let changed = read(&home.settings()).replace("1,", "2,");
+    fs::write(home.settings(), &changed).expect("a file");
+    home.install().expect("installs");
+    assert_eq!(read(&home.backup()), changed, "the older backup would lose a setting");
+    let report = home.uninstall().expect("uninstalls");
+    assert_eq!(read(&home.settings()), "{\"a\": 2}");
+    assert_eq!(report.backup, Some(home.backup()));
+    home.install().expect("installs");
+    assert_eq!(read(&home.backup()), "{\"a\": 2}");
+}
+
+#[test]
+fn broken_settings_are_left_alone() {
+    let not_text: &[u8] = b"{\"a\": \"\xff\"}";
+    for bytes in [b"{ // no\n}".as_slice(), b"[]", b"{\"hooks\": 1}", not_text] {
+        let home = Home::with("");
+        fs::write(home.settings(), bytes).expect("a file");
+        for result in [home.install(), home.uninstall()] {
+            assert!(matches!(result, Err(HookError::Broken { .. })), "{result:?}");
+        }
+        assert!(matches!(home.state(), State::Broken(_)));
+        assert_eq!(fs::read(home.settings()).expect("a file"), bytes);
+        assert_eq!(home.file_names(), ["settings.json"]);
+    }
+    let home = Home::new();
+    fs::create_dir_all(home.settings()).expect("a folder");
+    assert!(matches!(home.install(), Err(HookError::Broken { .. })));
+}
+
+#[test]
+fn a_read_only_file_is_left_alone() {
+    let home = Home::with("{}");
+    set_mode(&home.settings(), 0o444);
+    assert!(matches!(home.install(), Err(HookError::ReadOnly { .. })));
+    assert!(!home.uninstall().expect("nothing to do").changed);
+    assert_eq!((read(&home.settings()), home.file_names().len()), ("{}".to_owned(), 1));
+}
+
+#[test]
+fn a_link_stays_a_link() {
+    let home = Home::with("{\"a\": 1}");
+    let target = home.places.claude.join("real.json");
+    fs::rename(home.settings(), &target).expect("renames");
+    symlink("real.json", home.settings()).expect("links");
+    home.install().expect("installs");
+    assert!(home.settings().is_symlink());
+    assert_eq!(read(&target), installed("{\"a\": 1}"));
+    assert_eq!(home.file_names(), ["real.json", "settings.json", "settings.json.hob-backup"]);
+    home.uninstall().expect("uninstalls");
+    assert_eq!((read(&target).as_str(), home.settings().is_symlink()), ("{\"a\": 1}", true));
+
+    fs::remove_file(&target).expect("removes");
+    home.install().expect("installs through a link that leads nowhere");
+    assert!(home.settings().is_symlink() && target.exists());
+    home.uninstall().expect("uninstalls");
+    assert!(home.settings().is_symlink() && !target.exists());
+
+    fs::remove_file(home.settings()).expect("removes");
+    symlink("settings.json", home.settings()).expect("links");
+    assert!(home.install().is_err(), "a link to itself");
+}
+
+#[test]
+fn a_change_in_between_is_noticed() {
+    let home = Home::with("{}");
+    let loaded = Loaded::read(&home.settings()).expect("reads");
+    fs::write(home.settings(), "{\"new\": 1}").expect("a file");
+    for text in [Some("{\"ours\": 1}"), None] {
+        assert_eq!(loaded.replace(text).expect("no error"), Outcome::ChangedMeanwhile);
+    }
+    assert_eq!(read(&home.settings()), "{\"new\": 1}");
+    assert_eq!(home.file_names(), ["settings.json"]);
+    fs::remove_file(home.settings()).expect("removes");
+    let loaded = Loaded::read(&home.settings()).expect("reads");
+    fs::write(home.settings(), "{}").expect("a file");
+    assert_eq!(loaded.replace(Some("{}")).expect("no error"), Outcome::ChangedMeanwhile);
+}
+
+#[test]
+fn a_part_is_reported_as_such() {
+    let home = Home::with(&format!(
+        r#"{{"hooks": {{"Stop": [{{"hooks": [{{"command": "{HOB} capture-turn"}}]}}]}}}}"#
+    ));
+    let missing = ["SessionStart", "UserPromptSubmit", "SessionEnd"].map(str::to_owned).to_vec();
+    assert_eq!(home.state(), State::Partial { missing });
+    assert_eq!(home.install().expect("installs").state, State::Installed);
+}
+
+#[test]
+fn a_program_that_would_not_be_recognised_is_refused() {
+    let home = Home::new();
+    for program in ["hob", "/a/hob (deleted)", "/a/hobb", "/"] {
+        let result = install(Client::Claude, &home.places, Path::new(program));
+        assert!(matches!(result, Err(HookError::Program { .. })), "{program}");
+    }
+}
+
+#[test]
+fn notes_tell_what_keeps_hooks_from_running() {
+    let home = Home::with("{\"disableAllHooks\": true}");
+    let notes = home.install().expect("installs").notes;
+    assert!(notes[0].contains("disableAllHooks"), "{notes:?}");
+    assert_eq!(home.uninstall().expect("uninstalls").notes, [""; 0]);
+
+    let codex = &home.places.codex;
+    let report = install(Client::Codex, &home.places, Path::new(HOB)).expect("installs");
+    assert_eq!(report.file, codex.join("hooks.json"));
+    assert!(report.notes.len() == 1 && report.notes[0].contains("/hooks"), "{:?}", report.notes);
+    let note_count = |config: &str| {
+        fs::write(codex.join("config.toml"), config).expect("a file");
+        status(Client::Codex, &home.places, Path::new(HOB)).expect("a status").notes.len()
+    };
+    let trusted: String = ["session_start", "user_prompt_submit", "stop", "session_end"]
+        .map(|event| {
+            let key = format!("{}:{event}:0:0", codex.join("hooks.json").display());
+            format!("[hooks.state.\"{key}\"]\ntrusted_hash = \"sha256:0\"\n")
+        })
+        .concat();
+    assert_eq!(note_count(&trusted), 0);
+    assert_eq!(note_count(&format!("{trusted}[features]\nhooks = false\n")), 1);
+    assert_eq!(note_count(&trusted.replacen("trusted_hash", "enabled = false #", 1)), 1);
+    assert_eq!(note_count(&format!("{trusted}[[hooks.Stop]]\nhooks = []\n")), 1);
+    assert_eq!(note_count("not = [toml"), 1);
+}

@@ -1,0 +1,180 @@
+//! The memory as short-lived commands reach it: through the server where one answers, else by
+//! themselves under the store's lock, else by a file that the server drains.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hob_domain::Timestamp;
+use hob_domain::memory::{Speaker, Stored};
+use hob_mcp::{Here, Tools};
+use hob_memory::embed::PiecesEmbedder;
+use hob_memory::project::place_of;
+use hob_memory::{Batch, Engine, OpeningKey, RawTurn, SealingKey, deferral};
+use hob_store::Memory;
+use serde_json::Value;
+
+use crate::keys;
+use crate::settings::Resolved;
+use crate::socket::client::{Connection, DEADLINE, PROBE};
+use crate::socket::{Answer, Call};
+
+/// The most turns, and about the most bytes of text, that go in one call or one transaction.
+const CHUNK_TURNS: usize = 200;
+const CHUNK_BYTES: usize = 4 << 20;
+/// What must be left of the time to begin another step.
+const RESERVE: Duration = Duration::from_millis(150);
+
+/// Opens the home's memory in this process. A write waits at most `busy` for another process.
+pub fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
+    let home = &settings.home;
+    let key = keys::data_key(home, settings.passphrase.as_deref())?;
+    let store = Memory::open(&home.memory(), &key, busy)?;
+    Ok(Tools { engine: engine(store, &OpeningKey::of(&key)), deferred: home.deferred() })
+}
+
+/// The memory on a store, with the built-in embedder.
+pub fn engine(store: Memory, opening: &OpeningKey) -> Engine {
+    Engine::new(Arc::new(store), Box::new(PiecesEmbedder::new()), opening.clone())
+}
+
+/// A runtime for one command.
+pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Calls one of the tools, through the server or in this process.
+pub fn call_tool(
+    settings: &Resolved,
+    name: &str,
+    arguments: Value,
+) -> anyhow::Result<Result<Value, String>> {
+    let cwd = std::env::current_dir().ok();
+    if let Ok(mut connection) = Connection::open(&settings.socket, DEADLINE) {
+        let cwd = cwd.map(|cwd| cwd.display().to_string());
+        let call = Call::Tool { name: name.to_owned(), arguments, cwd };
+        return match connection.call(&call, Duration::from_secs(30))? {
+            Answer::Result(value) => Ok(Ok(value)),
+            Answer::Refused(why) => Ok(Err(why)),
+            other => anyhow::bail!("the server answered something else: {other:?}"),
+        };
+    }
+    settings.home.prepare()?;
+    let tools = open(settings, Duration::from_secs(5))?;
+    let here = Here { speaker: Speaker::Owner, place: cwd.map(|cwd| place_of(&cwd)) };
+    let result = runtime()?.block_on(tools.call(&here, name, arguments));
+    Ok(result.map_err(|error| error.to_string()))
+}
+
+/// What to do with turns when no server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// Write a file and leave.
+    Defer,
+    /// Write into the store; a file only where it can't be had.
+    Store,
+}
+
+/// What became of the turns.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    pub stored: Stored,
+    /// The file that holds the rest, and how many turns that are.
+    pub deferred: Option<(PathBuf, usize)>,
+}
+
+/// Brings turns to where they are durable, before `deadline`. `cwd` is what a deferral file says.
+pub fn deliver(
+    settings: &Resolved,
+    batch: &Batch,
+    cwd: &str,
+    fallback: Fallback,
+    deadline: Instant,
+) -> anyhow::Result<Delivered> {
+    let mut delivered = Delivered::default();
+    let mut left: &[RawTurn] = &batch.turns;
+    let part = |turns: &[RawTurn]| Batch { turns: turns.to_vec(), ..head(batch) };
+    if let Ok(mut connection) = Connection::open(&settings.socket, PROBE) {
+        while !left.is_empty() {
+            let (chunk, rest) = left.split_at(chunk(left));
+            let time = DEADLINE.min(remaining(deadline).saturating_sub(RESERVE));
+            match connection.call(&Call::Capture { batch: part(chunk) }, time) {
+                Ok(Answer::Captured(stored)) => delivered.stored += stored,
+                _ => break,
+            }
+            left = rest;
+        }
+        if left.is_empty() {
+            return Ok(delivered);
+        }
+    }
+    settings.home.prepare_for_capture()?;
+    if fallback == Fallback::Store {
+        // A store that can't be had is no reason to lose anything.
+        let _ = store(settings, batch, &mut left, &mut delivered, deadline);
+        if left.is_empty() {
+            return Ok(delivered);
+        }
+    }
+    let key = sealing_key(settings);
+    let rest = part(left);
+    let path = deferral::write(&settings.home.deferred(), &rest, cwd, &key, Timestamp::now())?;
+    delivered.deferred = Some((path, rest.turns.len()));
+    Ok(delivered)
+}
+
+fn store(
+    settings: &Resolved,
+    batch: &Batch,
+    left: &mut &[RawTurn],
+    delivered: &mut Delivered,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let busy = DEADLINE.min(remaining(deadline).saturating_sub(2 * RESERVE));
+    let tools = open(settings, busy)?;
+    let runtime = runtime()?;
+    while !left.is_empty() && remaining(deadline) > 2 * RESERVE {
+        let (chunk, rest) = left.split_at(chunk(left));
+        let part = Batch { turns: chunk.to_vec(), ..head(batch) };
+        let stored = tools.engine.capture(&Speaker::Owner, part, Vec::new());
+        delivered.stored += runtime.block_on(stored)?;
+        *left = rest;
+    }
+    Ok(())
+}
+
+/// What deferral files are sealed to. Where the home's key can't be had the secrets are masked all
+/// the same, and their originals are lost: better than leaked.
+fn sealing_key(settings: &Resolved) -> SealingKey {
+    let known = keys::sealing_key(&settings.home, settings.passphrase.as_deref());
+    known.unwrap_or_else(|_| {
+        let mut bytes = [0; 32];
+        let _ = getrandom::fill(&mut bytes);
+        OpeningKey::of(&hob_domain::DataKey::from_bytes(bytes)).sealing_key()
+    })
+}
+
+fn head(batch: &Batch) -> Batch {
+    Batch {
+        session: batch.session.clone(),
+        place: batch.place.clone(),
+        client: batch.client.clone(),
+        source: batch.source.clone(),
+        turns: Vec::new(),
+    }
+}
+
+/// How many of these turns go together.
+pub fn chunk(turns: &[RawTurn]) -> usize {
+    let mut bytes = 0;
+    let fits = turns.iter().take(CHUNK_TURNS).take_while(|turn| {
+        bytes += turn.text.len();
+        bytes <= CHUNK_BYTES
+    });
+    fits.count().clamp(1, turns.len().max(1))
+}
+
+fn remaining(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}

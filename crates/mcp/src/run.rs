@@ -1,0 +1,289 @@
+//! What each tool does.
+
+use std::path::{Path, PathBuf};
+
+use hob_domain::memory::{Around, Forget, Place, RecordId, Scope, Speaker, Window};
+use hob_domain::{StoreError, Timestamp};
+use hob_memory::project::place_of;
+use hob_memory::{Engine, Note, Question, backlog};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::shapes::{
+    BacklogResult, CaptureArguments, CaptureResult, CorrectArguments, CorrectResult,
+    ForgetArguments, ForgetResult, RecallArguments, RecallResult, StatsArguments, StatsResult,
+    TimelineArguments, TimelineResult,
+};
+
+/// The tools of one memory.
+#[derive(Clone)]
+pub struct Tools {
+    pub engine: Engine,
+    /// Where deferred captures wait.
+    pub deferred: PathBuf,
+}
+
+/// Who asks, and from where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Here {
+    pub speaker: Speaker,
+    /// The project of the caller's working folder, where it has one.
+    pub place: Option<Place>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The caller can mend it; the text says how.
+    #[error("{0}")]
+    Wrong(String),
+    #[error("there is no tool named {0}")]
+    NoSuchTool(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Tools {
+    /// Runs a tool and returns its structured result.
+    pub async fn call(
+        &self,
+        here: &Here,
+        name: &str,
+        arguments: Value,
+    ) -> Result<Value, ToolError> {
+        match name {
+            "memory_recall" => result(&self.recall(here, read(arguments)?).await?),
+            "memory_capture" => result(&self.capture(here, read(arguments)?).await?),
+            "memory_correct" => result(&self.correct(here, read(arguments)?).await?),
+            "memory_forget" => result(&self.forget(here, read(arguments)?).await?),
+            "memory_timeline" => result(&self.timeline(here, read(arguments)?).await?),
+            "memory_stats" => {
+                let StatsArguments {} = read(arguments)?;
+                result(&self.stats(here).await?)
+            }
+            other => Err(ToolError::NoSuchTool(other.to_owned())),
+        }
+    }
+
+    /// Looks for what a cue is about.
+    pub async fn recall(
+        &self,
+        here: &Here,
+        arguments: RecallArguments,
+    ) -> Result<RecallResult, ToolError> {
+        let own = here.place.as_ref().map(|place| place.project.clone());
+        let project = match arguments.project.as_deref() {
+            // A session is somewhere already.
+            None if arguments.session_id.is_some() => None,
+            None => own.clone(),
+            Some("*") => None,
+            Some(name) => Some(self.project(here, name).await?),
+        };
+        let question = Question {
+            cue: arguments.cue,
+            budget_tokens: arguments.budget_tokens,
+            limit: arguments.limit.clamp(1, 500),
+            scope: Scope {
+                project,
+                session: arguments.session_id,
+                since: time("since", arguments.since.as_deref(), Edge::Start)?,
+                until: time("until", arguments.until.as_deref(), Edge::End)?,
+            },
+            first: own,
+        };
+        let recall = self.engine.recall(&here.speaker, &question).await?;
+        let waiting = here.speaker == Speaker::Owner && backlog(&self.deferred).files > 0;
+        Ok(RecallResult {
+            hits: recall.hits.into_iter().map(Into::into).collect(),
+            budget_used: recall.budget_used,
+            omitted: recall.omitted,
+            partial: recall.partial || waiting,
+        })
+    }
+
+    async fn capture(
+        &self,
+        here: &Here,
+        arguments: CaptureArguments,
+    ) -> Result<CaptureResult, ToolError> {
+        if arguments.text.trim().is_empty() {
+            return Err(ToolError::Wrong("text is empty".to_owned()));
+        }
+        let place = match (arguments.project.as_deref(), &here.place) {
+            (Some("*"), _) => return Err(ToolError::Wrong("project: name one project".to_owned())),
+            (Some(name), _) => {
+                let project = self.project(here, name).await?;
+                Place { worktree: project.clone(), project }
+            }
+            (None, Some(place)) => place.clone(),
+            (None, None) => Place { project: "/".to_owned(), worktree: "/".to_owned() },
+        };
+        let note = Note {
+            text: arguments.text,
+            cue: arguments.cue,
+            role: arguments.role,
+            tier: arguments.tier,
+            place,
+        };
+        let (id, duplicate) = self.engine.note(&here.speaker, note, Timestamp::now()).await?;
+        Ok(CaptureResult { record_id: id.to_string(), duplicate })
+    }
+
+    async fn correct(
+        &self,
+        here: &Here,
+        arguments: CorrectArguments,
+    ) -> Result<CorrectResult, ToolError> {
+        if arguments.text.trim().is_empty() {
+            return Err(ToolError::Wrong("text is empty".to_owned()));
+        }
+        let old = RecordId::new(arguments.record_id);
+        let new =
+            self.engine.correct(&here.speaker, &old, &arguments.text, Timestamp::now()).await?;
+        match new {
+            Some(id) => {
+                Ok(CorrectResult { record_id: id.to_string(), superseded: old.to_string() })
+            }
+            None => Err(ToolError::Wrong(format!("there is no record {old}"))),
+        }
+    }
+
+    /// Removes a record or a session for good.
+    async fn forget(
+        &self,
+        here: &Here,
+        arguments: ForgetArguments,
+    ) -> Result<ForgetResult, ToolError> {
+        let what = match (arguments.record_id, arguments.session_id) {
+            (Some(id), None) => Forget::Record(RecordId::new(id)),
+            (None, Some(session)) => Forget::Session(session),
+            _ => {
+                let both = "give either record_id or session_id".to_owned();
+                return Err(ToolError::Wrong(both));
+            }
+        };
+        let count = self.engine.forget(&here.speaker, &what, Timestamp::now()).await?;
+        Ok(ForgetResult { count })
+    }
+
+    async fn timeline(
+        &self,
+        here: &Here,
+        arguments: TimelineArguments,
+    ) -> Result<TimelineResult, ToolError> {
+        let own = here.place.as_ref().map(|place| place.project.clone());
+        let project = match (arguments.project.as_deref(), &arguments.session_id) {
+            (Some("*"), _) | (None, Some(_)) => None,
+            (Some(name), _) => Some(self.project(here, name).await?),
+            (None, None) => own,
+        };
+        let around = match arguments.around.as_deref() {
+            None => None,
+            Some(text) => match time("around", Some(text), Edge::Start) {
+                Ok(at) => at.map(Around::Time),
+                Err(_) => {
+                    let id = RecordId::new(text);
+                    let known = self.engine.record(&here.speaker, &id).await?;
+                    if known.is_none() {
+                        let wrong = format!("around: {text} is neither a record nor a time");
+                        return Err(ToolError::Wrong(wrong));
+                    }
+                    Some(Around::Record(id))
+                }
+            },
+        };
+        let window = Window {
+            scope: Scope { project, session: arguments.session_id, ..Scope::default() },
+            around,
+            limit: arguments.limit.clamp(1, 500),
+        };
+        let turns = self.engine.timeline(&here.speaker, &window).await?;
+        Ok(TimelineResult { turns: turns.into_iter().map(Into::into).collect() })
+    }
+
+    async fn stats(&self, here: &Here) -> Result<StatsResult, ToolError> {
+        let counts = self.engine.counts(&here.speaker).await?;
+        let waiting = match here.speaker {
+            Speaker::Owner => backlog(&self.deferred),
+            Speaker::App(_) => hob_memory::Backlog::default(),
+        };
+        let health = match waiting.failed {
+            0 => "ok".to_owned(),
+            failed => format!("{failed} deferred captures were set aside; see `hob doctor`"),
+        };
+        Ok(StatsResult {
+            turns: counts.turns,
+            sessions: counts.sessions,
+            projects: counts.projects,
+            sealed: counts.sealed,
+            superseded: counts.superseded,
+            forgotten: counts.forgotten,
+            last_ts: counts.last_ts.map(|ts| ts.to_string()),
+            backlog: BacklogResult {
+                files: waiting.files,
+                bytes: waiting.bytes,
+                failed: waiting.failed,
+            },
+            health,
+        })
+    }
+
+    /// The project a caller names: by a folder in it, or by its last name where that is known.
+    async fn project(&self, here: &Here, name: &str) -> Result<String, ToolError> {
+        if Path::new(name).is_absolute() {
+            // What is stored is stored under the resolved name, and shown so.
+            let known = self.engine.projects_named(&here.speaker, name).await?;
+            return Ok(match known.as_slice() {
+                [project] if project == name => project.clone(),
+                _ => place_of(Path::new(name)).project,
+            });
+        }
+        let mut known = self.engine.projects_named(&here.speaker, name).await?;
+        match known.len() {
+            1 => Ok(known.remove(0)),
+            0 => Err(ToolError::Wrong(format!(
+                "project: nothing is remembered of a project named {name:?}; give its folder, or \
+                 \"*\" for all"
+            ))),
+            _ => Err(ToolError::Wrong(format!(
+                "project: {name:?} may be any of {}; give the folder",
+                known.join(", ")
+            ))),
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
+    let arguments = if arguments.is_null() { Value::Object(Default::default()) } else { arguments };
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        let path = error.path().to_string();
+        let place = if path == "." { String::new() } else { format!("{path}: ") };
+        ToolError::Wrong(format!("{place}{}", error.inner()))
+    })
+}
+
+fn result<T: Serialize>(value: &T) -> Result<Value, ToolError> {
+    serde_json::to_value(value)
+        .map_err(|error| ToolError::Store(StoreError::Failed(error.to_string())))
+}
+
+/// Which end of a day a bare date means.
+#[derive(Clone, Copy)]
+enum Edge {
+    Start,
+    End,
+}
+
+fn time(name: &str, text: Option<&str>, edge: Edge) -> Result<Option<Timestamp>, ToolError> {
+    let Some(text) = text else { return Ok(None) };
+    let of_day = match edge {
+        Edge::Start => "00:00:00Z",
+        Edge::End => "23:59:59.999999Z",
+    };
+    let parsed = text.parse().or_else(|_| format!("{text}T{of_day}").parse());
+    parsed.map(Some).map_err(|_| {
+        ToolError::Wrong(format!(
+            "{name}: {text:?} is neither a date nor a time such as 2026-05-01T00:00:00Z"
+        ))
+    })
+}

@@ -1,0 +1,129 @@
+//! Turns on their way in, before anything was done to them.
+
+use hob_domain::Timestamp;
+use hob_domain::memory::{
+    Identity, NewTurn, Place, Tier, TurnKey, TurnRole, record_key, words_key,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::analyse::Analyser;
+use crate::embed::Embedder;
+use crate::redact;
+use crate::seal::SealingKey;
+
+/// Turns of one session from one source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    pub session: String,
+    pub place: Place,
+    pub client: String,
+    pub source: String,
+    pub turns: Vec<RawTurn>,
+}
+
+/// One turn, verbatim.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RawTurn {
+    /// The id of its record, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    pub role: TurnRole,
+    pub text: String,
+    pub ts: Timestamp,
+    /// Without an id: the n-th time this session has these words from this role, 1 for the first.
+    #[serde(default = "first")]
+    pub n: u32,
+    /// Without an id: the record, as hexadecimal digits of its key, from which on `n` counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    #[serde(default)]
+    pub tier: Tier,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cue: Option<String>,
+}
+
+fn first() -> u32 {
+    1
+}
+
+impl RawTurn {
+    /// What makes it this turn of this session.
+    pub fn identity(&self, session: &str) -> Identity {
+        match &self.id {
+            Some(id) => Identity::Record(record_key(session, id, self.role, &self.text)),
+            None => Identity::Nth {
+                n: self.n.max(1),
+                after: self.after.as_deref().and_then(TurnKey::from_hex),
+            },
+        }
+    }
+}
+
+/// A masked text with its secrets sealed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    pub text: String,
+    pub sealed: Option<Vec<u8>>,
+}
+
+/// Masks the secrets of a text and seals them. Where they can't be sealed they are masked all the
+/// same: better lost than leaked.
+pub fn seal_secrets(text: &str, key: &SealingKey) -> Sealed {
+    let masked = redact::mask(text);
+    if masked.originals.is_empty() {
+        return Sealed { text: masked.text, sealed: None };
+    }
+    let sealed = serde_json::to_vec(&masked.originals).ok().and_then(|clear| key.seal(&clear));
+    Sealed { text: masked.text, sealed }
+}
+
+/// The text as it was, given what its seal held.
+pub fn unsealed(text: &str, clear: &[u8]) -> Option<String> {
+    let originals: Vec<redact::Original> = serde_json::from_slice(clear).ok()?;
+    redact::unmask(text, &originals)
+}
+
+/// Makes turns ready for the store.
+pub struct Preparer {
+    pub analyser: Analyser,
+    pub embedder: Box<dyn Embedder>,
+    pub sealing: SealingKey,
+}
+
+impl Preparer {
+    pub fn prepare(&self, batch: &Batch) -> Vec<NewTurn> {
+        batch.turns.iter().map(|turn| self.one(batch, turn)).collect()
+    }
+
+    fn one(&self, batch: &Batch, turn: &RawTurn) -> NewTurn {
+        let Sealed { text, sealed } = seal_secrets(&turn.text, &self.sealing);
+        let cue = turn.cue.as_ref().map(|cue| redact::mask(cue).text);
+        let found_by = match &cue {
+            Some(cue) => format!("{text}\n{cue}"),
+            None => text.clone(),
+        };
+        let session = redact::mask(&batch.session).text;
+        NewTurn {
+            identity: turn.identity(&session),
+            words: words_key(turn.role, &turn.text),
+            session,
+            place: batch.place.clone(),
+            role: turn.role,
+            tier: turn.tier,
+            terms: self.index_terms(&found_by),
+            vector: self.embedder.embed(&found_by),
+            text,
+            sealed,
+            cue,
+            ts: turn.ts,
+            client: batch.client.clone(),
+            source: batch.source.clone(),
+            rules: redact::RULES_VERSION,
+        }
+    }
+
+    /// The terms of a text as the index takes them.
+    pub fn index_terms(&self, text: &str) -> String {
+        self.analyser.terms(text).join(" ")
+    }
+}

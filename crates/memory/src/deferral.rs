@@ -1,0 +1,314 @@
+//! Deferral files: turns that wait in a folder for the daemon. Version 1.
+//!
+//! The first line is a header, each further line a turn. Files are plain JSON, so secrets in them are
+//! masked and their originals sealed beside them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hob_domain::Timestamp;
+use hob_domain::memory::{Place, Tier, TurnRole, words_key};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::batch::{Batch, RawTurn, Sealed, seal_secrets, unsealed};
+use crate::project::place_of;
+use crate::redact;
+use crate::seal::{OpeningKey, SealingKey};
+
+pub const VERSION: u64 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    version: u64,
+    #[serde(default)]
+    session_id: Option<String>,
+    deferred_at: Option<String>,
+    #[serde(default)]
+    cwd: Option<String>,
+    /// What the command knew beyond the contract's fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    place: Option<Place>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    text: String,
+    #[serde(default)]
+    cue: Option<String>,
+    #[serde(default)]
+    tier: Option<String>,
+    role: TurnRole,
+    #[serde(default)]
+    ts: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    n: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sealed: Option<String>,
+}
+
+/// Writes turns into a new file of the folder, whole or not at all, and returns its path.
+pub fn write(
+    folder: &Path,
+    batch: &Batch,
+    cwd: &str,
+    key: &SealingKey,
+    now: Timestamp,
+) -> io::Result<PathBuf> {
+    let content = encode(batch, cwd, key, now)?;
+    let session = file_name(&redact::mask(&batch.session).text);
+    let seconds = now.as_second();
+    for attempt in 0..10_000 {
+        let name = match attempt {
+            0 => format!("{session}-{seconds}.jsonl"),
+            attempt => format!("{session}-{seconds}-{attempt}.jsonl"),
+        };
+        let path = folder.join(name);
+        if !path.exists() && hob_files::write_new(&path, &content)? {
+            return Ok(path);
+        }
+    }
+    Err(io::Error::other("no free name for a deferral file"))
+}
+
+fn encode(batch: &Batch, cwd: &str, key: &SealingKey, now: Timestamp) -> io::Result<Vec<u8>> {
+    let mut content = serde_json::to_vec(&Header {
+        version: VERSION,
+        session_id: Some(redact::mask(&batch.session).text),
+        deferred_at: Some(now.to_string()),
+        cwd: Some(redact::mask(cwd).text),
+        place: Some(batch.place.clone()),
+        client: Some(batch.client.clone()),
+    })?;
+    content.push(b'\n');
+    let mut prompt = String::new();
+    for turn in &batch.turns {
+        let Sealed { text, sealed } = seal_secrets(&turn.text, key);
+        if turn.role == TurnRole::User {
+            prompt = headline(&text);
+        }
+        let line = Line {
+            cue: Some(
+                turn.cue.as_ref().map_or_else(|| prompt.clone(), |cue| redact::mask(cue).text),
+            ),
+            text,
+            tier: Some(turn.tier.as_str().to_owned()),
+            role: turn.role,
+            ts: Some(turn.ts.to_string()),
+            id: turn.id.clone(),
+            n: turn.id.is_none().then_some(turn.n),
+            after: turn.after.clone(),
+            sealed: sealed.map(|bytes| BASE64.encode(bytes)),
+        };
+        serde_json::to_writer(&mut content, &line)?;
+        content.push(b'\n');
+    }
+    Ok(content)
+}
+
+/// What a turn is about, in a few words: its first line.
+fn headline(text: &str) -> String {
+    text.lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
+        .chars()
+        .take(120)
+        .collect()
+}
+
+/// A name for a file: what is not plainly allowed becomes `_`.
+pub fn file_name(text: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let name: String = text.chars().map(|c| if allowed(c) { c } else { '_' }).take(120).collect();
+    // A name that begins with a dot would be hidden, and an empty one is none.
+    match name.strip_prefix('.') {
+        Some(rest) => format!("_{rest}"),
+        None if name.is_empty() => "_".to_owned(),
+        None => name,
+    }
+}
+
+/// A file as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deferred {
+    pub batch: Batch,
+    /// The numbers of the lines that could not be read, the header being 1.
+    pub bad_lines: Vec<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadFile {
+    #[error("it is version {0}; this hob knows version 1")]
+    Version(u64),
+    #[error("it is no deferral file: {0}")]
+    NotOne(String),
+}
+
+/// Reads a file. A bad line is skipped and said; a file without a single good line is bad.
+pub fn decode(content: &[u8], name: &str, key: &OpeningKey) -> Result<Deferred, BadFile> {
+    let mut lines = content.split(|byte| *byte == b'\n').enumerate().peekable();
+    let header = match lines.peek().map(|(_, line)| serde_json::from_slice::<Value>(line)) {
+        Some(Ok(value)) if value.get("version").is_some() => {
+            lines.next();
+            value
+        }
+        Some(Ok(value)) if value.get("role").is_some() => Value::Null,
+        Some(Err(error)) => {
+            return Err(BadFile::NotOne(format!("its header is damaged ({error})")));
+        }
+        _ => return Err(BadFile::NotOne("it has no header".to_owned())),
+    };
+    match header.get("version").map(Value::as_u64) {
+        None | Some(Some(VERSION)) => {}
+        Some(version) => return Err(BadFile::Version(version.unwrap_or_default())),
+    }
+    let text = |key: &str| header.get(key).and_then(Value::as_str).map(str::to_owned);
+    let from_name = || name.rsplit_once('-').map_or(name, |(session, _)| session).to_owned();
+    let session = text("session_id").filter(|s| !s.is_empty()).unwrap_or_else(from_name);
+    let place = header
+        .get("place")
+        .and_then(|place| serde_json::from_value(place.clone()).ok())
+        .unwrap_or_else(|| place_of(Path::new(text("cwd").as_deref().unwrap_or("/"))));
+    let deferred_at = text("deferred_at").and_then(|at| at.parse().ok());
+    let mut deferred = Deferred {
+        batch: Batch {
+            session,
+            place,
+            client: text("client").unwrap_or_else(|| "unknown".to_owned()),
+            source: "deferral".to_owned(),
+            turns: Vec::new(),
+        },
+        bad_lines: Vec::new(),
+    };
+    let mut counts = std::collections::HashMap::new();
+    for (index, line) in lines {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let turn = serde_json::from_slice::<Line>(line)
+            .ok()
+            .and_then(|line| raw_turn(line, deferred_at, key));
+        match turn {
+            Some((mut turn, numbered)) => {
+                let count = counts.entry(words_key(turn.role, &turn.text)).or_insert(0_u32);
+                *count += 1;
+                if !numbered {
+                    turn.n = *count;
+                }
+                deferred.batch.turns.push(turn);
+            }
+            None => deferred.bad_lines.push(index + 1),
+        }
+    }
+    Ok(deferred)
+}
+
+/// The turn of a line, and whether the line says which one of several equal ones it is.
+fn raw_turn(
+    line: Line,
+    deferred_at: Option<Timestamp>,
+    key: &OpeningKey,
+) -> Option<(RawTurn, bool)> {
+    if line.text.trim().is_empty() {
+        return None;
+    }
+    // The original is put together again, so that this turn is the same as one that came directly.
+    let original = line
+        .sealed
+        .as_deref()
+        .and_then(|sealed| BASE64.decode(sealed).ok())
+        .and_then(|sealed| key.open(&sealed))
+        .and_then(|clear| unsealed(&line.text, &clear));
+    let tier = line.tier.as_deref().and_then(Tier::parse).unwrap_or_default();
+    let ts = line.ts.as_deref().and_then(|ts| ts.parse().ok()).or(deferred_at);
+    let turn = RawTurn {
+        id: line.id,
+        role: line.role,
+        text: original.unwrap_or(line.text),
+        ts: ts.unwrap_or_default(),
+        n: line.n.unwrap_or(1),
+        after: line.after,
+        tier,
+        // The cue of what was said is what was said before it, which is stored as well.
+        cue: line.cue.filter(|_| tier == Tier::Semantic),
+    };
+    Some((turn, line.n.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hob_domain::DataKey;
+
+    fn key() -> OpeningKey {
+        OpeningKey::of(&DataKey::from_bytes([3; 32]))
+    }
+
+    fn turn(role: TurnRole, text: &str) -> RawTurn {
+        RawTurn {
+            id: None,
+            role,
+            text: text.to_owned(),
+            ts: "2026-01-02T03:04:05Z".parse().unwrap(),
+            n: 1,
+            after: None,
+            tier: Tier::Episodic,
+            cue: None,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_byte_for_byte_and_shows_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let said = format!("my token is {secret}, ok?\n\u{0}\u{1F600}");
+        let batch = Batch {
+            session: "a/b".to_owned(),
+            place: Place { project: "/p".to_owned(), worktree: "/p".to_owned() },
+            client: "claude".to_owned(),
+            source: "deferral".to_owned(),
+            turns: vec![turn(TurnRole::User, &said), turn(TurnRole::Assistant, "fine")],
+        };
+        let now = "2026-01-02T03:04:06Z".parse().unwrap();
+        let first = write(folder.path(), &batch, "/some/cwd", &key().sealing_key(), now).unwrap();
+        let second = write(folder.path(), &batch, "/some/cwd", &key().sealing_key(), now).unwrap();
+        assert_eq!(first.file_name().unwrap(), "a_b-1767323046.jsonl");
+        assert_ne!(first, second);
+        let content = std::fs::read(&first).unwrap();
+        let text = String::from_utf8(content.clone()).unwrap();
+        assert!(!text.contains(&secret) && !text.contains("a1B2c3"), "{text}");
+        let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!((&header["version"], &header["cwd"]), (&1.into(), &"/some/cwd".into()));
+        let read = decode(&content, "a_b-1767323046.jsonl", &key()).unwrap();
+        assert_eq!(read, Deferred { batch, bad_lines: vec![] });
+    }
+
+    #[test]
+    fn others_files_are_read_as_far_as_they_go() {
+        let content = br#"{"version":1,"session_id":"s","deferred_at":"2026-01-02T03:04:05Z","cwd":"/nowhere"}
+{"text":"go on","cue":"x","tier":"episodic","role":"user","ts":"2026-01-02T03:00:00Z"}
+not json
+{"text":"done","role":"assistant"}
+{"text":"go on","role":"user"}
+{"text":"  ","role":"user"}"#;
+        let read = decode(content, "s-1.jsonl", &key()).unwrap();
+        let turns: Vec<(&str, u32)> =
+            read.batch.turns.iter().map(|turn| (turn.text.as_str(), turn.n)).collect();
+        assert_eq!(turns, [("go on", 1), ("done", 1), ("go on", 2)]);
+        assert_eq!(read.bad_lines, [3, 6]);
+        assert_eq!(read.batch.session, "s");
+        assert_eq!(read.batch.place.project, "/nowhere");
+        let bad = |content: &[u8]| decode(content, "s-1.jsonl", &key()).unwrap_err();
+        assert_eq!(bad(b"{\"version\":99}\n"), BadFile::Version(99));
+        assert!(matches!(bad(b"\x00\xff"), BadFile::NotOne(_)));
+    }
+}

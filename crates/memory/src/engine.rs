@@ -1,0 +1,344 @@
+//! The memory as its callers use it.
+
+use std::sync::Arc;
+
+use hob_domain::memory::{
+    CareEvent, Counts, Forget, ImportMark, MemoryStore, Place, Probe, Record, RecordId, Remask,
+    Scope, Speaker, Stored, Tier, TurnRole, Window,
+};
+use hob_domain::{StoreError, Timestamp};
+
+use crate::analyse::Analyser;
+use crate::batch::{Batch, Preparer, RawTurn, Sealed, seal_secrets, unsealed};
+use crate::embed::Embedder;
+use crate::rank::{Order, Ranked, pack, rank};
+use crate::redact;
+use crate::seal::OpeningKey;
+use crate::session_start;
+
+/// How many candidates of each kind are looked at.
+const CANDIDATES: usize = 200;
+/// How many turns a rescan takes at a time.
+const RESCAN: usize = 200;
+
+/// The memory of one home. Cloning shares it.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn MemoryStore>,
+    preparer: Preparer,
+    opening: OpeningKey,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    pub cue: String,
+    pub budget_tokens: usize,
+    pub limit: usize,
+    pub scope: Scope,
+    /// The project whose turns come first where the scope has several.
+    pub first: Option<String>,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Recall {
+    pub hits: Vec<Ranked>,
+    pub budget_used: usize,
+    /// Matches that are not shown: they did not fit, or say the same as a hit.
+    pub omitted: usize,
+    /// Whether something could not be searched yet.
+    pub partial: bool,
+}
+
+/// Something to be remembered as such, not as a turn of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Note {
+    pub text: String,
+    pub cue: Option<String>,
+    pub role: TurnRole,
+    pub tier: Tier,
+    pub place: Place,
+}
+
+impl Engine {
+    pub fn new(
+        store: Arc<dyn MemoryStore>,
+        embedder: Box<dyn Embedder>,
+        opening: OpeningKey,
+    ) -> Engine {
+        let preparer =
+            Preparer { analyser: Analyser::default(), embedder, sealing: opening.sealing_key() };
+        Engine { inner: Arc::new(Inner { store, preparer, opening }) }
+    }
+
+    pub fn opening_key(&self) -> &OpeningKey {
+        &self.inner.opening
+    }
+
+    /// Stores turns, each once, and marks imports as done with them.
+    pub async fn capture(
+        &self,
+        speaker: &Speaker,
+        batch: Batch,
+        marks: Vec<ImportMark>,
+    ) -> Result<Stored, StoreError> {
+        self.capture_all(speaker, vec![batch], marks).await
+    }
+
+    /// The same for several sessions, in one transaction.
+    pub async fn capture_all(
+        &self,
+        speaker: &Speaker,
+        batches: Vec<Batch>,
+        marks: Vec<ImportMark>,
+    ) -> Result<Stored, StoreError> {
+        let engine = self.clone();
+        let prepare = move || {
+            let prepare = |batch| engine.inner.preparer.prepare(batch);
+            batches.iter().flat_map(prepare).collect()
+        };
+        let turns = tokio::task::spawn_blocking(prepare)
+            .await
+            .map_err(|error| StoreError::Failed(error.to_string()))?;
+        self.inner.store.store_turns(speaker, turns, marks).await
+    }
+
+    /// Remembers a note. Returns its name, and whether it was there already.
+    pub async fn note(
+        &self,
+        speaker: &Speaker,
+        note: Note,
+        now: Timestamp,
+    ) -> Result<(RecordId, bool), StoreError> {
+        // A note that was forgotten once may be made again on purpose: as another one.
+        for attempt in 0..100 {
+            let batch = note_batch(&note, format!("note-{attempt}"), now);
+            let turn = self.inner.preparer.prepare(&batch).remove(0);
+            let id = record_id(&turn.identity);
+            let stored = self.inner.store.store_turns(speaker, vec![turn], Vec::new()).await?;
+            if stored.forgotten == 0 {
+                return Ok((id, stored.duplicates > 0));
+            }
+        }
+        Err(StoreError::Failed("this note was forgotten too often".to_owned()))
+    }
+
+    /// Remembers what is right instead of a record, which stays and ranks below. `None` when there is
+    /// no such record.
+    pub async fn correct(
+        &self,
+        speaker: &Speaker,
+        old: &RecordId,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<Option<RecordId>, StoreError> {
+        let Some(record) = self.inner.store.record(speaker, old).await? else {
+            return Ok(None);
+        };
+        let note = Note {
+            text: text.to_owned(),
+            cue: None,
+            role: record.role,
+            tier: Tier::Semantic,
+            place: record.place,
+        };
+        // Said again it is the same correction: a bridge may have to repeat a call.
+        let batch = note_batch(&note, format!("correction-{old}"), now);
+        let turn = self.inner.preparer.prepare(&batch).remove(0);
+        self.inner.store.supersede(speaker, old, turn).await
+    }
+
+    pub async fn forget(
+        &self,
+        speaker: &Speaker,
+        what: &Forget,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        self.inner.store.forget(speaker, what, now).await
+    }
+
+    /// Looks for what a cue is about. Reads only.
+    pub async fn recall(
+        &self,
+        speaker: &Speaker,
+        question: &Question,
+    ) -> Result<Recall, StoreError> {
+        let preparer = &self.inner.preparer;
+        // A secret in the question is looked for as what is stored of it.
+        let cue = redact::mask(&question.cue).text;
+        let terms = preparer.analyser.question(&cue);
+        let probe = Probe {
+            terms: terms.clone(),
+            vector: preparer.embedder.embed(&cue),
+            limit: CANDIDATES.max(question.limit * 2),
+        };
+        let candidates = self.inner.store.candidates(speaker, &question.scope, probe).await?;
+        let order =
+            Order { analyser: &preparer.analyser, terms: &terms, first: question.first.as_deref() };
+        let packed = pack(rank(candidates, &order), question.budget_tokens, question.limit);
+        Ok(Recall {
+            hits: packed.hits,
+            budget_used: packed.budget_used,
+            omitted: packed.omitted,
+            partial: false,
+        })
+    }
+
+    pub async fn record(
+        &self,
+        speaker: &Speaker,
+        id: &RecordId,
+    ) -> Result<Option<Record>, StoreError> {
+        self.inner.store.record(speaker, id).await
+    }
+
+    pub async fn timeline(
+        &self,
+        speaker: &Speaker,
+        window: &Window,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.inner.store.timeline(speaker, window).await
+    }
+
+    pub async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {
+        self.inner.store.counts(speaker).await
+    }
+
+    pub async fn projects_named(
+        &self,
+        speaker: &Speaker,
+        name: &str,
+    ) -> Result<Vec<String>, StoreError> {
+        self.inner.store.projects_named(speaker, name).await
+    }
+
+    pub async fn page(
+        &self,
+        speaker: &Speaker,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.inner.store.page(Some(speaker), after, limit).await
+    }
+
+    pub async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError> {
+        self.inner.store.imported(marks).await
+    }
+
+    pub async fn note_event(&self, event: CareEvent) -> Result<(), StoreError> {
+        self.inner.store.note_event(event).await
+    }
+
+    pub async fn events(&self, limit: usize) -> Result<Vec<CareEvent>, StoreError> {
+        self.inner.store.events(limit).await
+    }
+
+    /// What a colleague would want to know first about a project; nothing when nothing is known.
+    pub async fn session_start(
+        &self,
+        speaker: &Speaker,
+        project: &str,
+        session: Option<&str>,
+        budget_tokens: usize,
+    ) -> Result<String, StoreError> {
+        let store = &self.inner.store;
+        let standing = store.standing(speaker, project, session_start::FACTS).await?;
+        let sessions =
+            store.latest_sessions(speaker, project, session, session_start::SESSIONS).await?;
+        Ok(session_start::compose(&standing, &sessions, budget_tokens))
+    }
+
+    /// A record's text as it was said, byte for byte. `None` when its seal does not open.
+    pub fn unseal(&self, record: &Record) -> Option<String> {
+        match &record.sealed {
+            None => Some(record.text.clone()),
+            Some(sealed) => unsealed(&record.text, &self.inner.opening.open(sealed)?),
+        }
+    }
+
+    /// Masks again what was masked by older rules. Returns how many turns it looked at; call it until
+    /// that is 0.
+    pub async fn rescan(&self) -> Result<usize, StoreError> {
+        let old = self.inner.store.masked_before(redact::RULES_VERSION, RESCAN).await?;
+        let count = old.len();
+        let changes = old.iter().map(|record| self.remasked(record, self.unseal(record))).collect();
+        if count > 0 {
+            self.inner.store.remask(changes).await?;
+        }
+        Ok(count)
+    }
+
+    /// Seals with this home's key what was sealed to an earlier one. Returns how many turns it was.
+    pub async fn reseal(&self, earlier: &OpeningKey) -> Result<usize, StoreError> {
+        let (mut after, mut count) = (0, 0);
+        loop {
+            let page = self.inner.store.page(None, after, RESCAN).await?;
+            let Some(last) = page.last() else { return Ok(count) };
+            after = last.seq;
+            let mut changes = Vec::new();
+            for record in &page {
+                let Some(clear) = record.sealed.as_deref().and_then(|s| earlier.open(s)) else {
+                    continue;
+                };
+                changes.push(self.remasked(record, unsealed(&record.text, &clear)));
+            }
+            count += changes.len();
+            if !changes.is_empty() {
+                self.inner.store.remask(changes).await?;
+            }
+        }
+    }
+
+    /// The row of a record made anew from its original; where the seal does not open, from what is
+    /// there.
+    fn remasked(&self, record: &Record, original: Option<String>) -> Remask {
+        let preparer = &self.inner.preparer;
+        let Sealed { text, sealed } = match &original {
+            Some(original) => seal_secrets(original, &preparer.sealing),
+            None => Sealed { text: record.text.clone(), sealed: record.sealed.clone() },
+        };
+        let found_by = match &record.cue {
+            Some(cue) => format!("{text}\n{cue}"),
+            None => text.clone(),
+        };
+        Remask {
+            seq: record.seq,
+            terms: preparer.index_terms(&found_by),
+            vector: preparer.embedder.embed(&found_by),
+            text,
+            sealed,
+            rules: redact::RULES_VERSION,
+        }
+    }
+}
+
+fn note_batch(note: &Note, id: String, now: Timestamp) -> Batch {
+    Batch {
+        session: format!("note:{}", note.place.project),
+        place: note.place.clone(),
+        client: "mcp".to_owned(),
+        source: "mcp".to_owned(),
+        turns: vec![RawTurn {
+            id: Some(id),
+            role: note.role,
+            text: note.text.clone(),
+            ts: now,
+            n: 1,
+            after: None,
+            tier: note.tier,
+            cue: note.cue.clone(),
+        }],
+    }
+}
+
+fn record_id(identity: &hob_domain::memory::Identity) -> RecordId {
+    match identity {
+        hob_domain::memory::Identity::Record(key) => key.record_id(),
+        hob_domain::memory::Identity::Nth { .. } => RecordId::new(""),
+    }
+}

@@ -1,0 +1,24 @@
+//! One long memory: capture, redaction, drain, recall.
+//!
+//! The only crate that knows how to rank. The store proposes candidates; what they are worth, and what
+//! of them fits, is decided here, so that every store answers alike.
+
+pub mod analyse;
+pub mod batch;
+pub mod deferral;
+pub mod drain;
+pub mod embed;
+mod engine;
+pub mod follow;
+pub mod import;
+pub mod project;
+pub mod rank;
+pub mod redact;
+pub mod seal;
+mod session_start;
+pub mod transcript;
+
+pub use batch::{Batch, RawTurn};
+pub use drain::{Backlog, Drain, backlog};
+pub use engine::{Engine, Note, Question, Recall};
+pub use seal::{OpeningKey, SealingKey};

@@ -1,0 +1,129 @@
+//! Which project a folder belongs to: resolved here and nowhere else, for reading and for writing.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use hob_domain::memory::{Place, TurnKey};
+
+use crate::redact;
+
+/// The repository's common root and the working tree of a folder, or the folder itself where there is
+/// no repository. The folder need not exist. All working trees of one repository have one project.
+pub fn place_of(folder: &Path) -> Place {
+    let folder = real_path(folder);
+    for ancestor in folder.ancestors() {
+        let git = ancestor.join(".git");
+        let Ok(metadata) = fs::metadata(&git) else { continue };
+        let root = if metadata.is_dir() {
+            Some(ancestor.to_owned())
+        } else {
+            root_of_worktree(ancestor, &git)
+        };
+        if let Some(root) = root {
+            return Place { project: shown(&root), worktree: shown(ancestor) };
+        }
+    }
+    let shown = shown(&folder);
+    Place { project: shown.clone(), worktree: shown }
+}
+
+/// A `.git` file points to the working tree's own part of the repository; `commondir` in there leads
+/// to what all of them share. A submodule has none and is a repository of its own.
+fn root_of_worktree(tree: &Path, git: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(git).ok()?;
+    let own = tree.join(text.trim().strip_prefix("gitdir:")?.trim());
+    let Ok(common) = fs::read_to_string(own.join("commondir")) else {
+        return Some(tree.to_owned());
+    };
+    let common = real_path(&own.join(common.trim()));
+    match (common.file_name(), common.parent()) {
+        (Some(name), Some(parent)) if name == ".git" => Some(parent.to_owned()),
+        _ => Some(common),
+    }
+}
+
+/// Absolute, without `.` and `..`, links resolved as far as the path exists.
+fn real_path(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                // What a link means must be known before its parent is.
+                plain = plain.canonicalize().unwrap_or(plain);
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    for ancestor in plain.ancestors() {
+        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), plain.strip_prefix(ancestor)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    plain
+}
+
+/// A path as it is stored and shown. A secret in it is masked; a digest keeps two such paths apart.
+fn shown(path: &Path) -> String {
+    let text = path.to_string_lossy().into_owned();
+    let masked = redact::mask(&text);
+    if masked.originals.is_empty() {
+        return text;
+    }
+    let digest = TurnKey::of(&["path", &text]).to_hex();
+    format!("{}#{}", masked.text, &digest[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn working_trees_share_a_project_and_can_be_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let main = base.join("main");
+        fs::create_dir_all(main.join(".git/worktrees/other")).unwrap();
+        fs::create_dir_all(main.join("deep/er")).unwrap();
+        write(&main.join(".git/worktrees/other/commondir"), "../..\n");
+        let other = base.join("other");
+        write(
+            &other.join(".git"),
+            &format!("gitdir: {}\n", main.join(".git/worktrees/other").display()),
+        );
+        let text = |path: &Path| path.display().to_string();
+        let place = |project: &Path, worktree: &Path| Place {
+            project: text(project),
+            worktree: text(worktree),
+        };
+        assert_eq!(place_of(&main.join("deep/er")), place(&main, &main));
+        assert_eq!(place_of(&other), place(&main, &other));
+        assert_eq!(place_of(&other.join("not/there")), place(&main, &other));
+
+        // A submodule is a repository of its own; a bare repository's trees share it.
+        write(&main.join("sub/.git"), "gitdir: ../.git/modules/sub\n");
+        assert_eq!(place_of(&main.join("sub")), place(&main.join("sub"), &main.join("sub")));
+        fs::create_dir_all(base.join("bare.git/worktrees/w")).unwrap();
+        write(&base.join("bare.git/worktrees/w/commondir"), "../..");
+        write(&base.join("w/.git"), "gitdir: ../bare.git/worktrees/w");
+        assert_eq!(place_of(&base.join("w")), place(&base.join("bare.git"), &base.join("w")));
+    }
+
+    #[test]
+    fn without_a_repository_it_is_the_folder_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&base, base.join("link")).unwrap();
+        let expect = base.join("a/b").display().to_string();
+        for path in ["a/b", "./a/./b/", "a/c/../b", "link/a/b"] {
+            assert_eq!(place_of(&base.join(path)).project, expect, "{path}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Byte classes: one table look-up decides whether a byte can be part of something secret.
+
+use std::ops::Range;
+
+pub const LOWER: u16 = 1;
+pub const UPPER: u16 = 1 << 1;
+pub const DIGIT: u16 = 1 << 2;
+/// The lower-case letters `a` to `f`; with [`DIGIT`] they make hex digests.
+pub const HEX_LETTER: u16 = 1 << 3;
+pub const UNDERSCORE: u16 = 1 << 4;
+pub const DASH: u16 = 1 << 5;
+pub const DOT: u16 = 1 << 6;
+pub const PLUS: u16 = 1 << 7;
+pub const SLASH: u16 = 1 << 8;
+pub const EQUALS: u16 = 1 << 9;
+pub const TILDE: u16 = 1 << 10;
+pub const COLON: u16 = 1 << 11;
+pub const COMMA: u16 = 1 << 12;
+
+pub const ALNUM: u16 = LOWER | UPPER | DIGIT;
+pub const HEX: u16 = DIGIT | HEX_LETTER;
+pub const UPPER_ALNUM: u16 = UPPER | DIGIT;
+/// The alphabet of base64url and of most tokens.
+pub const WORD: u16 = ALNUM | UNDERSCORE | DASH;
+pub const BASE64: u16 = ALNUM | PLUS | SLASH;
+/// Everything a run of interest may hold; all other bytes end a run.
+pub const WIDE: u16 = WORD | DOT | PLUS | SLASH | EQUALS | TILDE | COLON;
+
+const CLASSES: &[u16; 256] = &classes();
+
+const fn classes() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            b'a'..=b'f' => LOWER | HEX_LETTER,
+            b'g'..=b'z' => LOWER,
+            b'A'..=b'Z' => UPPER,
+            b'0'..=b'9' => DIGIT,
+            b'_' => UNDERSCORE,
+            b'-' => DASH,
+            b'.' => DOT,
+            b'+' => PLUS,
+            b'/' => SLASH,
+            b'=' => EQUALS,
+            b'~' => TILDE,
+            b':' => COLON,
+            b',' => COMMA,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    table
+}
+
+#[inline(always)]
+pub fn class(byte: u8) -> u16 {
+    CLASSES[byte as usize]
+}
+
+/// The class of the byte at a position, with nothing beyond the end.
+#[inline]
+pub fn class_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at).map_or(0, |&byte| class(byte))
+}
+
+/// Where the run of bytes of these classes that starts at `from` ends.
+#[inline]
+pub fn run_end(bytes: &[u8], from: usize, set: u16) -> usize {
+    let mut at = from;
+    while at < bytes.len() && class(bytes[at]) & set != 0 {
+        at += 1;
+    }
+    at
+}
+
+/// Like [`run_end`], but no further than `most` bytes: what starts at many places must not run to
+/// the end of a huge line from each of them.
+#[inline]
+pub fn run_end_within(bytes: &[u8], from: usize, set: u16, most: usize) -> usize {
+    run_end(&bytes[..(from + most).min(bytes.len())], from, set)
+}
+
+/// Whether all bytes are of these classes.
+pub fn all(bytes: &[u8], set: u16) -> bool {
+    run_end(bytes, 0, set) == bytes.len()
+}
+
+pub fn starts_at(bytes: &[u8], at: usize, prefix: &[u8]) -> bool {
+    bytes.get(at..).is_some_and(|rest| rest.starts_with(prefix))
+}
+
+/// The first place of a needle within a range, searched by its first byte.
+pub fn find_in(bytes: &[u8], range: Range<usize>, needle: &[u8]) -> Option<usize> {
+    let hay = bytes.get(range.start..range.end.min(bytes.len()))?;
+    hay.windows(needle.len()).position(|window| window == needle).map(|at| range.start + at)
+}
+
+/// Whether a lower-case needle occurs in any case.
+pub fn holds(bytes: &[u8], needle: &[u8]) -> bool {
+    bytes.windows(needle.len()).any(|window| window.eq_ignore_ascii_case(needle))
+}
+
+/// Where the line that holds a position starts, looking back no further than `limit` bytes.
+pub fn line_start(bytes: &[u8], at: usize, limit: usize) -> usize {
+    let floor = at.saturating_sub(limit);
+    bytes[floor..at]
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(floor, |found| floor + found + 1)
+}
+
+/// Where the line that holds a position ends, looking on no further than `limit` bytes.
+pub fn line_end(bytes: &[u8], at: usize, limit: usize) -> usize {
+    let at = at.min(bytes.len());
+    let ceiling = (at + limit).min(bytes.len());
+    bytes[at..ceiling].iter().position(|&byte| byte == b'\n').map_or(ceiling, |found| at + found)
+}

@@ -1,0 +1,112 @@
+//! Secrets that only the line they stand on gives away: options of commands and the files in
+//! which programs look for passwords.
+
+use super::Finding;
+use super::assign::{authorization, bare, quoted, strength};
+use super::bytes::{DIGIT, holds, line_start, run_end, starts_at};
+use super::values::{Name, Style, secret};
+
+/// The secret that follows the word here, which ends at `end`.
+pub fn after_word(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
+    match &bytes[from..end] {
+        word if word.starts_with(b"--") => option(bytes, from, end),
+        word if word.starts_with(b"-p") => password_option(bytes, from, end),
+        b"-u" | b"-U" => user_option(bytes, from, end),
+        b"Bearer" | b"bearer" | b"SSWS" | b"FlyV1" => {
+            let space = bytes.get(end) == Some(&b' ');
+            space.then(|| authorization(bytes, from))?.filter(|found| found.range.len() >= 16)
+        }
+        b"password" | b"passwd" => netrc(bytes, from, end),
+        _ => None,
+    }
+}
+
+/// `--password value`, `--token "value"`; the form with `=` is an assignment.
+fn option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
+    if bytes.get(end) != Some(&b' ') {
+        if starts_at(bytes, from, b"--user") {
+            return user_option(bytes, from, end);
+        }
+        return None;
+    }
+    if &bytes[from..end] == b"--user" {
+        return user_option(bytes, from, end);
+    }
+    let name = strength(&bytes[from + 2..end])?;
+    let value = quoted(bytes, end + 1).unwrap_or_else(|| bare(bytes, end + 1));
+    let kind = if name == Name::Password { "password" } else { "assigned-secret" };
+    let fits = !bytes[value.clone()].starts_with(b"-")
+        && secret(name, &bytes[value.clone()], Style::Setting);
+    fits.then_some(Finding { range: value, kind })
+}
+
+/// `mysql -p'value'` and `sshpass -p value`.
+fn password_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
+    let before = &bytes[line_start(bytes, from, 300)..from];
+    let joined = holds(before, b"mysql") || holds(before, b"mariadb");
+    if !joined && !holds(before, b"sshpass") {
+        return None;
+    }
+    let start = if end == from + 2 && !joined { end + 1 } else { from + 2 };
+    let value = quoted(bytes, start).unwrap_or_else(|| bare(bytes, start));
+    let text = bytes.get(value.clone())?;
+    secret(Name::Password, text, Style::Setting)
+        .then_some(Finding { range: value, kind: "password" })
+}
+
+/// `curl -u name:value`.
+fn user_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
+    let before = &bytes[line_start(bytes, from, 300)..from];
+    if !holds(before, b"curl") || end >= bytes.len() {
+        return None;
+    }
+    let pair = quoted(bytes, end + 1).unwrap_or_else(|| bare(bytes, end + 1));
+    let colon = bytes[pair.clone()].iter().position(|&byte| byte == b':')?;
+    let value = pair.start + colon + 1..pair.end;
+    secret(Name::Password, &bytes[value.clone()], Style::Setting)
+        .then_some(Finding { range: value, kind: "password" })
+}
+
+/// `machine host login name password value`, on one line or on several.
+fn netrc(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
+    const REACH: usize = 160;
+    if !matches!(bytes.get(end), Some(b' ' | b'\t')) {
+        return None;
+    }
+    let before = &bytes[from.saturating_sub(REACH)..from];
+    if !holds(before, b"login ") || !(holds(before, b"machine ") || holds(before, b"default")) {
+        return None;
+    }
+    let start = end + 1;
+    let value = bare(bytes, start);
+    let text = &bytes[value.clone()];
+    (text.len() >= 5 && secret(Name::Password, text, Style::Quoted))
+        .then_some(Finding { range: value, kind: "password" })
+}
+
+/// `host:port:database:user:value`, which is a whole line; the colon is the first of the line.
+pub fn pgpass(bytes: &[u8], colon: usize) -> Option<Finding> {
+    let port = colon + 1;
+    let port_end =
+        if bytes.get(port) == Some(&b'*') { port + 1 } else { run_end(bytes, port, DIGIT) };
+    if port_end == port || port_end - port > 5 || bytes.get(port_end) != Some(&b':') {
+        return None;
+    }
+    let start = line_start(bytes, colon, 260);
+    let host = &bytes[start..colon];
+    if host.iter().any(|&byte| byte <= b' ' || byte == b':') || host.is_empty() {
+        return None;
+    }
+    let end = bytes[port_end..].iter().take(300).position(|&byte| byte == b'\n' || byte == b'\r');
+    let end = end.map_or(bytes.len(), |length| port_end + length);
+    let rest = &bytes[port_end + 1..end];
+    let mut colons = rest.iter().enumerate().filter(|&(_, &byte)| byte == b':').map(|(at, _)| at);
+    let (database, user) = (colons.next()?, colons.next()?);
+    let value = port_end + 1 + user + 1..end;
+    let spaced = rest.iter().any(|&byte| byte <= b' ');
+    let fits = database > 0
+        && user > database + 1
+        && !spaced
+        && secret(Name::Password, &bytes[value.clone()], Style::Quoted);
+    fits.then_some(Finding { range: value, kind: "password" })
+}

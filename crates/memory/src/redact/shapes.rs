@@ -1,0 +1,307 @@
+//! The known shapes: a prefix that its issuer chose to be recognised by, and what follows it.
+
+use super::Finding;
+use super::bytes::{
+    ALNUM, BASE64, COMMA, DASH, DOT, EQUALS, HEX, SLASH, TILDE, UNDERSCORE, UPPER_ALNUM, WORD,
+    class_at, run_end_within,
+};
+use super::entropy::{distinct, look, random};
+use super::values::placeholder;
+
+/// How much the text after a prefix has to look like a token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// The prefix and the length say enough.
+    Form,
+    /// Not a word and not a placeholder.
+    Mixed,
+    /// The prefix is weak, so that the rest has to look random on its own.
+    Random,
+}
+
+struct Shape {
+    prefix: &'static str,
+    set: u16,
+    least: usize,
+    most: usize,
+    proof: Proof,
+    kind: &'static str,
+    /// The prefix is no part of the secret, as with the address of a webhook.
+    keep: bool,
+}
+
+const fn shape(
+    prefix: &'static str,
+    set: u16,
+    lengths: (usize, usize),
+    proof: Proof,
+    kind: &'static str,
+) -> Shape {
+    Shape { prefix, set, least: lengths.0, most: lengths.1, proof, kind, keep: false }
+}
+
+const fn after(
+    prefix: &'static str,
+    set: u16,
+    lengths: (usize, usize),
+    kind: &'static str,
+) -> Shape {
+    let proof = Proof::Mixed;
+    Shape { prefix, set, least: lengths.0, most: lengths.1, proof, kind, keep: true }
+}
+
+use Proof::{Form, Mixed, Random};
+
+const LONG: usize = 1024;
+
+/// A longer prefix stands before a shorter one that it starts with.
+const SHAPES: &[Shape] = &[
+    shape("AKIA", UPPER_ALNUM, (16, 16), Form, "aws-key"),
+    shape("ASIA", UPPER_ALNUM, (16, 16), Form, "aws-key"),
+    shape("ABIA", UPPER_ALNUM, (16, 16), Form, "aws-key"),
+    shape("ACCA", UPPER_ALNUM, (16, 16), Form, "aws-key"),
+    shape("ABSK", BASE64 | EQUALS, (90, 270), Random, "aws-bedrock-key"),
+    shape("ghp_", ALNUM, (30, 255), Mixed, "github-token"),
+    shape("gho_", ALNUM, (30, 255), Mixed, "github-token"),
+    shape("ghu_", ALNUM, (30, 255), Mixed, "github-token"),
+    shape("ghs_", WORD | DOT, (30, LONG), Mixed, "github-token"),
+    shape("ghr_", ALNUM, (30, 255), Mixed, "github-token"),
+    shape("github_pat_", ALNUM | UNDERSCORE, (22, 255), Mixed, "github-token"),
+    shape("glpat-", WORD | DOT, (20, 300), Mixed, "gitlab-token"),
+    shape("gldt-", WORD | DOT, (20, 300), Mixed, "gitlab-token"),
+    shape("glrt-", WORD | DOT, (20, 300), Mixed, "gitlab-token"),
+    shape("glrtr-", WORD | DOT, (20, 300), Mixed, "gitlab-token"),
+    shape("glptt-", WORD, (20, 300), Mixed, "gitlab-token"),
+    shape("glcbt-", WORD, (20, 300), Mixed, "gitlab-token"),
+    shape("glft-", WORD, (20, 300), Mixed, "gitlab-token"),
+    shape("glsoat-", WORD, (20, 300), Mixed, "gitlab-token"),
+    shape("glimt-", WORD, (20, 300), Mixed, "gitlab-token"),
+    shape("glagent-", WORD, (20, 300), Mixed, "gitlab-token"),
+    shape("gloas-", WORD, (20, 300), Mixed, "gitlab-token"),
+    shape("GR1348941", WORD, (20, 22), Mixed, "gitlab-token"),
+    shape("sk-ant-", WORD, (20, 300), Mixed, "anthropic-key"),
+    shape("sk-or-", WORD, (32, 100), Mixed, "openrouter-key"),
+    shape("sk-proj-", WORD, (20, 300), Mixed, "openai-key"),
+    shape("sk-svcacct-", WORD, (20, 300), Mixed, "openai-key"),
+    shape("sk-admin-", WORD, (20, 300), Mixed, "openai-key"),
+    shape("sk-None-", WORD, (20, 300), Mixed, "openai-key"),
+    shape("sk-lf-", WORD, (36, 36), Mixed, "langfuse-key"),
+    shape("sk-", ALNUM, (20, 200), Mixed, "openai-key"),
+    shape("sess-", ALNUM, (40, 40), Random, "openai-key"),
+    shape("AIza", WORD, (35, 40), Mixed, "google-key"),
+    shape("AQ.", WORD, (40, 120), Random, "google-key"),
+    shape("ya29.", WORD | DOT, (20, LONG), Mixed, "google-token"),
+    shape("GOCSPX-", WORD, (20, 40), Mixed, "google-secret"),
+    shape("1//0", WORD, (20, 300), Mixed, "google-token"),
+    shape("xoxb-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xoxp-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xoxa-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xoxr-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xoxs-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xoxc-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xoxd-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xoxe-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xoxe.xox", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    shape("xapp-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
+    after("hooks.slack.com/services/", ALNUM | SLASH, (20, 120), "slack-webhook"),
+    after("hooks.slack.com/workflows/", ALNUM | SLASH, (20, 120), "slack-webhook"),
+    after("hooks.slack.com/triggers/", ALNUM | SLASH, (20, 120), "slack-webhook"),
+    after("discord.com/api/webhooks/", WORD | SLASH, (40, 130), "discord-webhook"),
+    after("discordapp.com/api/webhooks/", WORD | SLASH, (40, 130), "discord-webhook"),
+    shape("sk_live_", ALNUM, (16, 255), Mixed, "stripe-key"),
+    shape("sk_test_", ALNUM, (16, 255), Mixed, "stripe-key"),
+    shape("rk_live_", ALNUM, (16, 255), Mixed, "stripe-key"),
+    shape("rk_test_", ALNUM, (16, 255), Mixed, "stripe-key"),
+    shape("sk_", HEX, (48, 48), Mixed, "elevenlabs-key"),
+    shape("whsec_", BASE64 | EQUALS, (24, 100), Mixed, "webhook-secret"),
+    shape("AC", HEX, (32, 32), Mixed, "twilio-key"),
+    shape("SK", HEX, (32, 32), Mixed, "twilio-key"),
+    shape("key-", ALNUM, (32, 32), Mixed, "mailgun-key"),
+    shape("npm_", ALNUM, (36, 40), Mixed, "npm-token"),
+    shape("pypi-AgEI", WORD, (50, LONG), Mixed, "pypi-token"),
+    shape("rubygems_", HEX, (48, 48), Mixed, "rubygems-token"),
+    shape("cio", ALNUM, (32, 32), Random, "crates-token"),
+    shape("dckr_pat_", WORD, (20, 60), Mixed, "docker-token"),
+    shape("dckr_oat_", WORD, (20, 60), Mixed, "docker-token"),
+    shape("dop_v1_", HEX, (64, 64), Mixed, "digitalocean-token"),
+    shape("doo_v1_", HEX, (64, 64), Mixed, "digitalocean-token"),
+    shape("dor_v1_", HEX, (64, 64), Mixed, "digitalocean-token"),
+    shape("HRKU-", WORD, (36, 80), Mixed, "heroku-key"),
+    shape("hf_", ALNUM, (30, 40), Mixed, "huggingface-token"),
+    shape("api_org_", ALNUM, (30, 40), Mixed, "huggingface-token"),
+    shape("r8_", ALNUM, (36, 40), Mixed, "replicate-token"),
+    shape("gsk_", ALNUM, (40, 64), Mixed, "groq-key"),
+    shape("pplx-", ALNUM, (40, 64), Mixed, "perplexity-key"),
+    shape("xai-", ALNUM, (60, 100), Mixed, "xai-key"),
+    shape("nvapi-", WORD, (50, 100), Mixed, "nvidia-key"),
+    shape("csk-", ALNUM, (40, 64), Mixed, "cerebras-key"),
+    shape("tgp_v1_", WORD, (32, 64), Mixed, "together-key"),
+    shape("lsv2_pt_", HEX | UNDERSCORE, (40, 60), Mixed, "langsmith-key"),
+    shape("lsv2_sk_", HEX | UNDERSCORE, (40, 60), Mixed, "langsmith-key"),
+    shape("tvly-", WORD, (28, 60), Mixed, "tavily-key"),
+    shape("e2b_", HEX, (40, 40), Mixed, "e2b-key"),
+    shape("dapi", HEX | DASH, (32, 34), Mixed, "databricks-token"),
+    shape("hvs.", WORD, (24, 300), Mixed, "vault-token"),
+    shape("hvb.", WORD, (24, 300), Mixed, "vault-token"),
+    shape("hvr.", WORD, (24, 300), Mixed, "vault-token"),
+    shape("s.", ALNUM, (24, 24), Random, "vault-token"),
+    shape("shpat_", HEX, (32, 32), Mixed, "shopify-token"),
+    shape("shpss_", HEX, (32, 32), Mixed, "shopify-token"),
+    shape("shppa_", HEX, (32, 32), Mixed, "shopify-token"),
+    shape("shpca_", HEX, (32, 32), Mixed, "shopify-token"),
+    shape("sq0csp-", WORD, (22, 60), Mixed, "square-token"),
+    shape("sq0atp-", WORD, (22, 60), Mixed, "square-token"),
+    shape("sq0idp-", WORD, (22, 60), Mixed, "square-token"),
+    shape("EAAA", WORD, (56, 70), Random, "square-token"),
+    shape("EAA", ALNUM, (57, 400), Random, "facebook-token"),
+    shape("NRAK-", UPPER_ALNUM, (27, 27), Mixed, "newrelic-key"),
+    shape("NRII-", WORD, (32, 32), Mixed, "newrelic-key"),
+    shape("sntrys_", BASE64 | UNDERSCORE | EQUALS, (40, 600), Mixed, "sentry-token"),
+    shape("sntryu_", HEX, (64, 64), Mixed, "sentry-token"),
+    shape("glc_", BASE64 | EQUALS, (32, 400), Mixed, "grafana-token"),
+    shape("glsa_", ALNUM | UNDERSCORE, (41, 41), Mixed, "grafana-token"),
+    shape("eyJrIjoi", BASE64 | EQUALS, (50, 400), Mixed, "grafana-key"),
+    shape("PMAK-", HEX | DASH, (59, 59), Mixed, "postman-key"),
+    shape("secret_", ALNUM, (43, 43), Random, "notion-token"),
+    shape("ntn_", ALNUM, (40, 52), Mixed, "notion-token"),
+    shape("lin_api_", ALNUM, (32, 64), Mixed, "linear-key"),
+    shape("lin_oauth_", ALNUM, (32, 64), Mixed, "linear-key"),
+    shape("figd_", WORD, (36, 64), Mixed, "figma-token"),
+    shape("dp.pt.", ALNUM, (40, 44), Mixed, "doppler-token"),
+    shape("dp.ct.", ALNUM, (40, 44), Mixed, "doppler-token"),
+    shape("dp.sa.", ALNUM, (40, 44), Mixed, "doppler-token"),
+    shape("dp.scim.", ALNUM, (40, 44), Mixed, "doppler-token"),
+    shape("dp.audit.", ALNUM, (40, 44), Mixed, "doppler-token"),
+    shape("dp.st.", WORD | DOT, (40, 80), Mixed, "doppler-token"),
+    shape("pul-", HEX, (40, 40), Mixed, "pulumi-token"),
+    shape("fo1_", WORD, (43, 43), Mixed, "fly-token"),
+    shape("fm1r_", BASE64 | EQUALS | COMMA | UNDERSCORE, (50, 4096), Mixed, "fly-token"),
+    shape("fm1a_", BASE64 | EQUALS | COMMA | UNDERSCORE, (50, 4096), Mixed, "fly-token"),
+    shape("fm2_", BASE64 | EQUALS | COMMA | UNDERSCORE, (50, 4096), Mixed, "fly-token"),
+    shape("sbp_", ALNUM | UNDERSCORE, (40, 48), Mixed, "supabase-token"),
+    shape("sb_secret_", WORD, (20, 64), Mixed, "supabase-key"),
+    shape("pscale_tkn_", WORD | DOT | EQUALS, (32, 64), Mixed, "planetscale-token"),
+    shape("pscale_pw_", WORD | DOT | EQUALS, (32, 64), Mixed, "planetscale-token"),
+    shape("pscale_oauth_", WORD | DOT | EQUALS, (32, 64), Mixed, "planetscale-token"),
+    shape("nfp_", ALNUM, (36, 60), Mixed, "netlify-token"),
+    shape("vcp_", ALNUM, (24, 64), Mixed, "vercel-token"),
+    shape("vck_", ALNUM, (24, 64), Mixed, "vercel-token"),
+    shape("vca_", ALNUM, (24, 64), Mixed, "vercel-token"),
+    shape("vci_", ALNUM, (24, 64), Mixed, "vercel-token"),
+    shape("vcr_", ALNUM, (24, 64), Mixed, "vercel-token"),
+    shape("sl.", WORD | DOT | EQUALS, (60, LONG), Random, "dropbox-token"),
+    shape("ATATT3", WORD | EQUALS, (50, 300), Mixed, "atlassian-token"),
+    shape("ATCTT3", WORD | EQUALS, (50, 300), Mixed, "atlassian-token"),
+    shape("ATBB", ALNUM, (28, 40), Mixed, "bitbucket-token"),
+    shape("00", WORD, (40, 40), Random, "okta-token"),
+    shape("LTAI", ALNUM, (12, 24), Mixed, "alibaba-key"),
+    shape("AKID", ALNUM, (13, 40), Mixed, "tencent-key"),
+    shape("AGE-SECRET-KEY-1", UPPER_ALNUM, (50, 64), Mixed, "age-key"),
+    shape("AGE-SECRET-KEY-PQ-1", UPPER_ALNUM, (50, 90), Mixed, "age-key"),
+    shape("tskey-", WORD, (20, 80), Mixed, "tailscale-key"),
+    shape("ops_eyJ", WORD, (80, 4096), Mixed, "onepassword-token"),
+    shape("v1.0-", HEX | DASH, (150, 200), Mixed, "cloudflare-key"),
+    shape("phx_", ALNUM, (40, 50), Mixed, "posthog-key"),
+    shape("sgp_", ALNUM | UNDERSCORE, (40, 70), Mixed, "sourcegraph-token"),
+    shape("CCIPAT_", ALNUM | UNDERSCORE, (40, 80), Mixed, "circleci-token"),
+    shape("bkua_", HEX, (40, 40), Mixed, "buildkite-token"),
+    shape("syt_", ALNUM | UNDERSCORE, (30, 120), Random, "matrix-token"),
+    shape("xkeysib-", HEX | DASH, (64, 90), Mixed, "brevo-key"),
+    shape("rnd_", ALNUM, (28, 36), Mixed, "render-key"),
+    shape("CLOJARS_", HEX, (60, 60), Mixed, "clojars-token"),
+    shape("EZAK", ALNUM, (54, 54), Mixed, "easypost-key"),
+    shape("FLWSECK", WORD, (20, 60), Mixed, "flutterwave-key"),
+    shape("shippo_live_", HEX, (40, 40), Mixed, "shippo-key"),
+    shape("AstraCS:", ALNUM | SLASH | EQUALS, (40, 120), Mixed, "astra-token"),
+    shape("sha256~", WORD | TILDE, (43, 43), Mixed, "openshift-token"),
+    shape("pat-na1-", HEX | DASH, (36, 36), Mixed, "hubspot-token"),
+    shape("pat-eu1-", HEX | DASH, (36, 36), Mixed, "hubspot-token"),
+    after("AccountKey=", BASE64 | EQUALS, (40, 120), "azure-key"),
+    after("SharedAccessKey=", BASE64 | EQUALS, (40, 120), "azure-key"),
+];
+
+/// The shapes grouped by their first byte: those of byte `b` are
+/// `ORDER[STARTS[b]..STARTS[b + 1]]`.
+struct Index {
+    starts: [u8; 257],
+    order: [u8; SHAPES.len()],
+}
+
+const INDEX: &Index = &index();
+
+const fn index() -> Index {
+    let mut index = Index { starts: [0; 257], order: [0; SHAPES.len()] };
+    let mut filled = 0;
+    let mut byte = 0;
+    while byte < 256 {
+        index.starts[byte] = filled as u8;
+        let mut at = 0;
+        while at < SHAPES.len() {
+            if SHAPES[at].prefix.as_bytes()[0] as usize == byte {
+                index.order[filled] = at as u8;
+                filled += 1;
+            }
+            at += 1;
+        }
+        byte += 1;
+    }
+    index.starts[256] = filled as u8;
+    index
+}
+
+/// The secret of a known shape that starts exactly here.
+pub fn at(bytes: &[u8], from: usize) -> Option<Finding> {
+    let first = bytes[from] as usize;
+    let candidates = INDEX.starts[first] as usize..INDEX.starts[first + 1] as usize;
+    INDEX.order[candidates].iter().find_map(|&shape| SHAPES[shape as usize].fits(bytes, from))
+}
+
+impl Shape {
+    #[inline]
+    fn fits(&self, bytes: &[u8], from: usize) -> Option<Finding> {
+        if !bytes[from..].starts_with(self.prefix.as_bytes()) {
+            return None;
+        }
+        let start = from + self.prefix.len();
+        let mut end = run_end_within(bytes, start, self.set, self.most + 8);
+        // A full stop, a dash or the like at the end belongs to the sentence, not to the token.
+        while end > start && !ends_token(bytes[end - 1]) {
+            end -= 1;
+        }
+        let fits = end - start >= self.least
+            && end - start <= self.most
+            && class_at(bytes, end) & ALNUM == 0
+            && self.proven(&bytes[start..end]);
+        let range = if self.keep { start..end } else { from..end };
+        fits.then_some(Finding { range, kind: self.kind })
+    }
+
+    fn proven(&self, body: &[u8]) -> bool {
+        match self.proof {
+            Form => distinct(body) >= 4,
+            Mixed => mixed(body),
+            Random => {
+                let seen = look(body);
+                seen.upper > 0 && seen.lower > 0 && seen.digits > 0 && random(body)
+            }
+        }
+    }
+}
+
+fn ends_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'=' || byte == b'_' || byte == b'-'
+}
+
+/// Whether the text after a strong prefix is a token rather than a name or a placeholder.
+fn mixed(body: &[u8]) -> bool {
+    if distinct(body) < 4 || (placeholder(body) && !random(body)) {
+        return false;
+    }
+    let seen = look(body);
+    let letters = seen.letters();
+    if seen.digits > 0 && letters > 0 {
+        return seen.digit_changes >= 2 || seen.odd * 3 >= seen.pairs;
+    }
+    // Without digits only odd letters tell a token from a name; without letters it is a number.
+    letters > 0 && seen.signs * 8 <= seen.length && seen.odd * 4 >= seen.pairs && seen.changes >= 3
+}

@@ -1,0 +1,264 @@
+//! Judges the value that something with a secret-looking name is set to.
+
+use super::bytes::{ALNUM, DIGIT, LOWER, UPPER, class, holds};
+use super::entropy::{distinct, look, plain_hex, random, uuid};
+
+/// How much a name says about its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// People choose passwords, so that little in the value needs to look random.
+    Password,
+    /// Machines make tokens and keys, so that the value has to look made.
+    Token,
+    /// A secret word stands somewhere in the name; only an unmistakable value counts.
+    Hint,
+}
+
+/// How a value is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    Quoted,
+    /// Bare in a settings file, a shell line or a chat.
+    Setting,
+    /// Bare in what may be code, where it rather is the name of a variable.
+    Code,
+}
+
+pub fn secret(name: Name, value: &[u8], style: Style) -> bool {
+    const LONGEST: usize = 600;
+    if value.len() < 5 || value.len() > LONGEST || uuid(value) {
+        return false;
+    }
+    if value.iter().any(|&byte| byte <= b' ') || (style != Style::Quoted && codelike(value)) {
+        return false;
+    }
+    if plain_hex(value) && value.len() >= 32 {
+        return distinct(value) >= 6;
+    }
+    if random(value) && !interpolated(value) {
+        return true;
+    }
+    if name == Name::Hint || placeholder(value) || dictionary(value) || interpolated(value) {
+        return false;
+    }
+    match name {
+        Name::Password => password(value, style),
+        _ => token(value, style),
+    }
+}
+
+fn password(value: &[u8], style: Style) -> bool {
+    let seen = look(value);
+    if seen.letters() == 0 {
+        let number = seen.digits == seen.length;
+        return number && style != Style::Code && seen.digits >= 6 && !counted(value);
+    }
+    let strong_signs = value
+        .iter()
+        .filter(|&&byte| class(byte) & ALNUM == 0 && !b"_-./:,;\\\"'=".contains(&byte))
+        .count();
+    let made = seen.digits > 0 || strong_signs > 0;
+    if style == Style::Code {
+        return made && seen.length >= 8 && (seen.digit_changes >= 3 || strong_signs > 0);
+    }
+    // One sign at either end of a word is punctuation or an operator.
+    let inner = &value[1..value.len() - 1];
+    let inner_signs = inner.iter().any(|&byte| class(byte) & ALNUM == 0 && byte < 128);
+    made && seen.length >= 6 && (seen.digits > 0 || inner_signs || seen.upper > 1)
+        || seen.length >= 10 && seen.pairs >= 6 && seen.odd * 2 >= seen.pairs && seen.signs == 0
+}
+
+fn token(value: &[u8], style: Style) -> bool {
+    let seen = look(value);
+    let least = if style == Style::Code { 16 } else { 8 };
+    if seen.length < least || seen.letters() < 2 || seen.digits < 1 {
+        return false;
+    }
+    if seen.signs * 4 > seen.length || value.iter().any(|byte| b"()[]{}<>|*;".contains(byte)) {
+        return false;
+    }
+    let irregular = seen.odd * 5 >= seen.pairs * 2 && seen.pairs >= 2;
+    if seen.digits < 2 {
+        let changing = seen.changes * 5 >= seen.length * 2;
+        return seen.length >= 16
+            && seen.signs == 0
+            && seen.odd * 4 >= seen.pairs
+            && (irregular || changing);
+    }
+    seen.digit_changes >= 4 || (seen.digit_changes >= 2 && irregular) || named_secret(value)
+}
+
+/// A token that says of itself what it is, such as `prod-secret-9f8a`.
+fn named_secret(value: &[u8]) -> bool {
+    let seen = look(value);
+    seen.digits >= 3 && seen.digit_changes >= 2 && holds(value, b"secret")
+}
+
+/// Whether the digits only count up or repeat.
+fn counted(value: &[u8]) -> bool {
+    distinct(value) <= 2 || value.windows(2).all(|pair| pair[1] == pair[0] + 1 || pair[1] == b'0')
+}
+
+/// Whether a bare value is rather a call, a type, a path or the like.
+fn codelike(value: &[u8]) -> bool {
+    value.iter().any(|byte| b"()[]{}<>|;\"'`\\".contains(byte))
+        || value.starts_with(b"&")
+        || value.starts_with(b"$")
+        || value.starts_with(b"*")
+        || value.starts_with(b"@")
+        || value.starts_with(b"!")
+        || value.starts_with(b"/")
+        || value.starts_with(b"./")
+        || value.starts_with(b"~/")
+        || constant(value)
+        || [&b"Uint"[..], b"Int", b"Float", b"BigInt"].iter().any(|kind| value.starts_with(kind))
+        || value.windows(2).any(|pair| pair == b"::" || pair == b"->")
+        || (value.contains(&b'.') && dotted_names(value))
+}
+
+/// Whether a value is rather the name of a constant or a type in capitals.
+fn constant(value: &[u8]) -> bool {
+    let named = |&byte: &u8| class(byte) & (UPPER | DIGIT) != 0 || byte == b'_';
+    value.contains(&b'_') && value.iter().all(named)
+}
+
+/// Whether every part between dots could be the name of a field or a file.
+fn dotted_names(value: &[u8]) -> bool {
+    value.split(|&byte| byte == b'.').all(|part| {
+        part.first().is_none_or(|&byte| class(byte) & (LOWER | UPPER) != 0 || byte == b'_')
+            && look(part).digit_changes <= 2
+    })
+}
+
+/// Whether the value is filled in elsewhere: `${TOKEN}`, `%s`, `{{ token }}`, `$(cat file)`.
+fn interpolated(value: &[u8]) -> bool {
+    let holds = |needle: &[u8]| value.windows(needle.len()).any(|window| window == needle);
+    value.contains(&b'{') && value.contains(&b'}')
+        || value.starts_with(b"{")
+        || (value.starts_with(b"$")
+            && value[1..].iter().all(|&b| class(b) & ALNUM != 0 || b == b'_'))
+        || (value.starts_with(b"%") && value.ends_with(b"%"))
+        || holds(b"$(")
+        || holds(b"%s")
+        || holds(b"://")
+        || (value.contains(&b'<') && value.contains(&b'>'))
+        || value.starts_with(b"^")
+        || value.starts_with(b"/")
+        || value.starts_with(b"./")
+        || value.starts_with(b"@")
+        || value.starts_with(b"#")
+}
+
+/// Whether a value says that it stands for another.
+pub fn placeholder(value: &[u8]) -> bool {
+    const MARKS: &[&[u8]] = &[
+        b"your",
+        b"example",
+        b"changeme",
+        b"change-me",
+        b"change_me",
+        b"placeholder",
+        b"xxxx",
+        b"redacted",
+        b"dummy",
+        b"...",
+        b"***",
+        b"insert",
+        b"replace",
+        b"sample",
+        b"process.env",
+        b"environ",
+        b"_here",
+        b"-here",
+        b"\xe2\x80\xa6",
+        b"\xe2\x80\xa2",
+        b"import.meta",
+        b"secrets.",
+        b"foobar",
+    ];
+    MARKS.iter().any(|mark| holds(value, mark)) || distinct(value) <= 2
+}
+
+/// Whether a value is nothing but a word that stands for any password, perhaps with some digits or
+/// signs after it.
+pub fn dictionary(value: &[u8]) -> bool {
+    const WORDS: &[&[u8]] = &[
+        b"password",
+        b"passwd",
+        b"passwort",
+        b"pass",
+        b"pwd",
+        b"pw",
+        b"secret",
+        b"token",
+        b"test",
+        b"testing",
+        b"tester",
+        b"user",
+        b"username",
+        b"root",
+        b"admin",
+        b"guest",
+        b"postgres",
+        b"mysql",
+        b"redis",
+        b"default",
+        b"changeme",
+        b"example",
+        b"foo",
+        b"bar",
+        b"baz",
+        b"demo",
+        b"sample",
+        b"none",
+        b"null",
+        b"true",
+        b"false",
+        b"undefined",
+        b"string",
+        b"bearer",
+        b"basic",
+        b"qwerty",
+        b"letmein",
+        b"key",
+        b"apikey",
+        b"mypassword",
+        b"mysecret",
+        b"mytoken",
+        b"testpassword",
+        b"testpass",
+        b"abc",
+        b"a",
+        b"p",
+        b"x",
+        b"value",
+        b"access",
+        b"hidden",
+        b"rabbitmq",
+        b"mongo",
+        b"minio",
+        b"minioadmin",
+        b"newpassword",
+        b"oldpassword",
+        b"wrong",
+        b"test-token",
+        b"test_token",
+        b"test-secret",
+        b"test-key",
+        b"my-secret",
+        b"my-token",
+        b"sha",
+        b"md",
+        b"utf",
+        b"hmac",
+        b"hs",
+        b"rs",
+        b"es",
+        b"ed",
+        b"oauth",
+        b"x509",
+    ];
+    let letters = value.iter().rposition(|byte| byte.is_ascii_alphabetic()).map_or(0, |at| at + 1);
+    let word = &value[..letters];
+    word.is_empty() && value.len() < 6 || WORDS.iter().any(|known| known.eq_ignore_ascii_case(word))
+}

@@ -1,0 +1,314 @@
+//! Reading turns: rows, candidates, windows, outlines.
+
+use std::collections::HashMap;
+
+use hob_domain::Timestamp;
+use hob_domain::memory::{
+    Around, Candidate, Place, Probe, Record, RecordId, Scope, SessionOutline, Tier, TurnRole,
+    Window,
+};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
+
+use super::store_turns;
+
+pub(super) const COLUMNS: &str = "t.id, t.seq, s.name, p.root, t.worktree, t.role, t.tier, t.text, \
+    t.sealed, t.cue, t.ts, t.client, t.source, t.superseded_by, t.supersedes";
+pub(super) const TABLES: &str =
+    "turns t JOIN sessions s ON s.id = t.session JOIN projects p ON p.id = t.project";
+
+pub(super) fn rows(
+    connection: &Connection,
+    sql: &str,
+    parameters: &[&dyn ToSql],
+) -> rusqlite::Result<Vec<Record>> {
+    connection.prepare_cached(sql)?.query_map(parameters, record)?.collect()
+}
+
+pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
+    let role: String = row.get(5)?;
+    let tier: String = row.get(6)?;
+    Ok(Record {
+        id: RecordId::new(row.get::<_, String>(0)?),
+        seq: row.get(1)?,
+        session: row.get(2)?,
+        place: Place { project: row.get(3)?, worktree: row.get(4)? },
+        role: TurnRole::parse(&role).unwrap_or(TurnRole::User),
+        tier: Tier::parse(&tier).unwrap_or_default(),
+        text: row.get(7)?,
+        sealed: row.get(8)?,
+        cue: row.get(9)?,
+        ts: time(row.get(10)?),
+        client: row.get(11)?,
+        source: row.get(12)?,
+        superseded_by: row.get::<_, Option<String>>(13)?.map(RecordId::new),
+        supersedes: row.get::<_, Option<String>>(14)?.map(RecordId::new),
+    })
+}
+
+pub(super) fn time(microseconds: i64) -> Timestamp {
+    Timestamp::from_microsecond(microseconds).unwrap_or_default()
+}
+
+/// The scope as SQL on `t`, `s` and `p`, with its parameters.
+fn conditions(speaker: &str, scope: &Scope) -> (String, Vec<Box<dyn ToSql>>) {
+    let mut sql = "t.speaker = ?".to_owned();
+    let mut parameters: Vec<Box<dyn ToSql>> = vec![Box::new(speaker.to_owned())];
+    let mut add = |condition: &str, value: Box<dyn ToSql>| {
+        sql.push_str(" AND ");
+        sql.push_str(condition);
+        parameters.push(value);
+    };
+    if let Some(project) = &scope.project {
+        add("p.root = ?", Box::new(project.clone()));
+    }
+    if let Some(session) = &scope.session {
+        add("s.name = ?", Box::new(session.clone()));
+    }
+    if let Some(since) = scope.since {
+        add("t.ts >= ?", Box::new(since.as_microsecond()));
+    }
+    if let Some(until) = scope.until {
+        add("t.ts <= ?", Box::new(until.as_microsecond()));
+    }
+    (sql, parameters)
+}
+
+pub(super) fn candidates(
+    connection: &Connection,
+    speaker: &str,
+    scope: &Scope,
+    probe: &Probe,
+) -> rusqlite::Result<Vec<Candidate>> {
+    let Some((projects, filter)) = index_scope(connection, speaker, scope)? else {
+        return Ok(Vec::new());
+    };
+    let timed = scope.since.is_some() || scope.until.is_some();
+    let (since, until) = (
+        scope.since.map_or(i64::MIN, Timestamp::as_microsecond),
+        scope.until.map_or(i64::MAX, Timestamp::as_microsecond),
+    );
+    let mut found: HashMap<i64, (Option<f64>, Option<f64>)> = HashMap::new();
+    if !probe.terms.is_empty() {
+        let any: Vec<String> = probe.terms.iter().map(|term| quoted(term)).collect();
+        let query = format!("scope : {filter} AND terms : ({})", any.join(" OR "));
+        let sql = if timed {
+            "SELECT term_index.rowid, -bm25(term_index, 1.0, 0.0) AS score FROM term_index
+             JOIN turns t ON t.seq = term_index.rowid
+             WHERE term_index MATCH ?1 AND t.ts BETWEEN ?3 AND ?4 ORDER BY score DESC LIMIT ?2"
+        } else {
+            "SELECT rowid, -bm25(term_index, 1.0, 0.0) AS score FROM term_index
+             WHERE term_index MATCH ?1 AND ?3 <= ?4 ORDER BY score DESC LIMIT ?2"
+        };
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params![query, probe.limit as i64, since, until])?;
+        while let Some(row) = rows.next()? {
+            found.insert(row.get(0)?, (Some(row.get(1)?), None));
+        }
+    }
+    let session: Option<i64> = match &scope.session {
+        None => None,
+        Some(name) => connection
+            .prepare_cached("SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2")?
+            .query_row([speaker, name], |row| row.get(0))
+            .optional()?,
+    };
+    for (seq, cosine) in nearest(connection, &projects, probe, timed || session.is_some())? {
+        found.entry(seq).or_default().1 = Some(cosine);
+    }
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT {COLUMNS}, t.session FROM {TABLES} WHERE t.seq = ?1"))?;
+    let mut candidates = Vec::with_capacity(found.len());
+    for (seq, (lexical, dense)) in found {
+        let row = statement
+            .query_row([seq], |row| Ok((record(row)?, row.get::<_, i64>(15)?)))
+            .optional()?;
+        let Some((record, in_session)) = row else { continue };
+        let at = record.ts.as_microsecond();
+        let fits = at >= since && at <= until && session.is_none_or(|wanted| wanted == in_session);
+        if fits {
+            candidates.push(Candidate { record, lexical, dense });
+        }
+    }
+    candidates.sort_by_key(|candidate| candidate.record.seq);
+    Ok(candidates)
+}
+
+/// The projects in scope, and the scope as a term of the index. `None` when nothing can match.
+fn index_scope(
+    connection: &Connection,
+    speaker: &str,
+    scope: &Scope,
+) -> rusqlite::Result<Option<(Vec<i64>, String)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM projects WHERE speaker = ?1 AND (?2 IS NULL OR root = ?2)",
+    )?;
+    let projects: Vec<i64> = statement
+        .query_map(params![speaker, scope.project], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let mut terms = Vec::new();
+    match (&scope.project, projects.first()) {
+        (_, None) => return Ok(None),
+        (Some(_), Some(project)) => terms.push(format!("p{project}")),
+        (None, Some(_)) => terms.push(store_turns::speaker_term(speaker)),
+    }
+    if let Some(name) = &scope.session {
+        let session: Option<i64> = connection
+            .prepare_cached("SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2")?
+            .query_row([speaker, name], |row| row.get(0))
+            .optional()?;
+        match session {
+            None => return Ok(None),
+            Some(session) => terms.push(format!("s{session}")),
+        }
+    }
+    let terms: Vec<String> = terms.iter().map(|term| quoted(term)).collect();
+    Ok(Some((projects, format!("({})", terms.join(" AND ")))))
+}
+
+fn quoted(term: &str) -> String {
+    format!("\"{}\"", term.replace('"', "\"\""))
+}
+
+/// The turns whose vectors are nearest, by looking at all of them. With more conditions to come
+/// more are taken.
+fn nearest(
+    connection: &Connection,
+    projects: &[i64],
+    probe: &Probe,
+    filtered: bool,
+) -> rusqlite::Result<Vec<(i64, f64)>> {
+    let length = norm(&probe.vector);
+    if length == 0.0 {
+        return Ok(Vec::new());
+    }
+    let mut best: Vec<(i64, f64)> = Vec::new();
+    let mut statement =
+        connection.prepare_cached("SELECT seq, vector FROM vectors WHERE project = ?1")?;
+    for project in projects {
+        let mut rows = statement.query([project])?;
+        while let Some(row) = rows.next()? {
+            let bytes = row.get_ref(1)?.as_blob()?;
+            if bytes.len() != probe.vector.len() {
+                continue;
+            }
+            let (mut dot, mut square) = (0_i32, 0_i32);
+            for (a, b) in probe.vector.iter().zip(bytes) {
+                let b = i32::from(b.cast_signed());
+                dot += i32::from(*a) * b;
+                square += b * b;
+            }
+            if dot > 0 && square > 0 {
+                best.push((row.get(0)?, f64::from(dot) / (length * f64::from(square).sqrt())));
+            }
+        }
+    }
+    let keep = if filtered { probe.limit * 8 } else { probe.limit };
+    best.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+    best.truncate(keep);
+    Ok(best)
+}
+
+fn norm(vector: &[i8]) -> f64 {
+    vector.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
+}
+
+pub(super) fn timeline(
+    connection: &Connection,
+    speaker: &str,
+    window: &Window,
+) -> rusqlite::Result<Vec<Record>> {
+    let around: Option<(i64, i64)> = match &window.around {
+        None => None,
+        Some(Around::Time(at)) => Some((at.as_microsecond(), 0)),
+        Some(Around::Record(id)) => {
+            let found = connection
+                .prepare_cached("SELECT ts, seq FROM turns WHERE speaker = ?1 AND id = ?2")?
+                .query_row([speaker, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            match found {
+                None => return Ok(Vec::new()),
+                found => found,
+            }
+        }
+    };
+    let (condition, parameters) = conditions(speaker, &window.scope);
+    let part = |order: &str, bound: &str, at: (i64, i64), limit: usize| {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM {TABLES} WHERE {condition} AND {bound}
+             ORDER BY t.ts {order}, t.seq {order} LIMIT ?"
+        );
+        let limit = limit as i64;
+        let tail: [&dyn ToSql; 3] = [&at.0, &at.1, &limit];
+        let all = parameters.iter().map(|p| p.as_ref() as &dyn ToSql).chain(tail);
+        connection
+            .prepare_cached(&sql)?
+            .query_map(params_from_iter(all), record)?
+            .collect::<rusqlite::Result<Vec<Record>>>()
+    };
+    match around {
+        // Without a middle the latest ones are shown.
+        None => {
+            let mut turns =
+                part("DESC", "(t.ts, t.seq) <= (?, ?)", (i64::MAX, i64::MAX), window.limit)?;
+            turns.reverse();
+            Ok(turns)
+        }
+        Some(at) => {
+            let before = window.limit / 2;
+            let mut turns = part("DESC", "(t.ts, t.seq) < (?, ?)", at, before)?;
+            turns.reverse();
+            let rest = window.limit - turns.len();
+            turns.extend(part("ASC", "(t.ts, t.seq) >= (?, ?)", at, rest)?);
+            Ok(turns)
+        }
+    }
+}
+
+pub(super) fn latest_sessions(
+    connection: &Connection,
+    speaker: &str,
+    project: &str,
+    except: &str,
+    limit: usize,
+) -> rusqlite::Result<Vec<SessionOutline>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.id, s.name, s.client, s.started, s.ended, s.turns FROM sessions s
+         JOIN projects p ON p.id = s.project
+         WHERE p.speaker = ?1 AND p.root = ?2 AND s.name <> ?3 AND s.name NOT GLOB 'note:*'
+         ORDER BY s.ended DESC, s.id DESC LIMIT ?4",
+    )?;
+    let edge = |session: i64, role: &str, order: &str| -> rusqlite::Result<Option<(String, i64)>> {
+        connection
+            .prepare_cached(&format!(
+                "SELECT text, seq FROM turns WHERE session = ?1 AND role = ?2
+                 ORDER BY ts {order}, seq {order} LIMIT 1"
+            ))?
+            .query_row(params![session, role], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+    };
+    let mut rows = statement.query(params![speaker, project, except, limit as i64])?;
+    let mut outlines = Vec::new();
+    while let Some(row) = rows.next()? {
+        let session: i64 = row.get(0)?;
+        let last_prompt = edge(session, "user", "DESC")?;
+        let last_answer = edge(session, "assistant", "DESC")?;
+        let last: Option<String> = connection
+            .prepare_cached(
+                "SELECT role FROM turns WHERE session = ?1 ORDER BY ts DESC, seq DESC LIMIT 1",
+            )?
+            .query_row([session], |row| row.get(0))
+            .optional()?;
+        outlines.push(SessionOutline {
+            session: row.get(1)?,
+            client: row.get(2)?,
+            started: time(row.get(3)?),
+            ended: time(row.get(4)?),
+            turns: row.get::<_, i64>(5)? as usize,
+            first_prompt: edge(session, "user", "ASC")?.map(|(text, _)| text),
+            last_prompt: last_prompt.map(|(text, _)| text),
+            last_answer: last_answer.map(|(text, _)| text),
+            unanswered: last.as_deref() == Some("user"),
+        });
+    }
+    Ok(outlines)
+}
