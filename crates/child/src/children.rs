@@ -1,6 +1,7 @@
 //! The owner of all children: one thread with a small runtime of its own, so that no child depends
 //! on the life of the caller's runtime.
 
+use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -79,8 +80,23 @@ pub struct Children {
     inner: Arc<Inner>,
 }
 
+/// Where a process stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placed {
+    /// It descends from a child that works for somebody.
+    Under(Option<String>),
+    /// It has nothing to do with us.
+    Elsewhere,
+    /// It has ended, so that nobody can tell.
+    Gone,
+}
+
+/// The shims that run, and whom their children work for.
+type Owners = Arc<Mutex<HashMap<i32, Option<String>>>>;
+
 #[derive(Debug)]
 struct Inner {
+    owners: Owners,
     requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     live: watch::Receiver<usize>,
@@ -104,12 +120,15 @@ impl Children {
         fs::create_dir_all(&options.records)?;
         let (requests, received) = mpsc::unbounded_channel();
         let (count, live) = watch::channel(0);
+        let owners = Owners::default();
+        let kept = owners.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
             .name("hob-children".into())
-            .spawn(move || runtime.block_on(keep(options, received, count)))?;
+            .spawn(move || runtime.block_on(keep(options, kept, received, count)))?;
         Ok(Children {
             inner: Arc::new(Inner {
+                owners,
                 requests: Mutex::new(Some(requests)),
                 thread: Mutex::new(Some(thread)),
                 live,
@@ -129,6 +148,26 @@ impl Children {
         child.stdin = started.stdin.map(pipe::Sender::from_owned_fd).transpose()?;
         child.stdout = started.stdout.map(pipe::Receiver::from_owned_fd).transpose()?;
         Ok(child)
+    }
+
+    /// Where a process stands, by its ancestry. A shim keeps its whole tree, so nothing a child starts
+    /// gets out of it.
+    pub fn placed(&self, pid: i32) -> Placed {
+        let mut pid = pid;
+        loop {
+            let owners = self.inner.owners.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(owner) = owners.get(&pid) {
+                return Placed::Under(owner.clone());
+            }
+            drop(owners);
+            if pid <= 1 || pid == std::process::id() as i32 {
+                return Placed::Elsewhere;
+            }
+            match tree::process(pid) {
+                Some(process) => pid = process.parent,
+                None => return Placed::Gone,
+            }
+        }
     }
 
     /// How many trees are alive, those that are just being ended included.
@@ -159,6 +198,7 @@ impl Drop for Inner {
 /// The thread's main loop: starts what is asked for, and at the end waits until all is gone.
 async fn keep(
     options: ChildrenOptions,
+    owners: Owners,
     mut requests: mpsc::UnboundedReceiver<Request>,
     count: watch::Sender<usize>,
 ) {
@@ -173,7 +213,7 @@ async fn keep(
                 number += 1;
                 let (options, closing) = (options.clone(), closing.clone());
                 count.send_modify(|count| *count += 1);
-                keepers.spawn(keep_one(options, spec, number, reply, closing));
+                keepers.spawn(keep_one(options, owners.clone(), spec, number, reply, closing));
             }
             Some(_) = keepers.join_next() => count.send_modify(|count| *count -= 1),
         }
@@ -187,6 +227,7 @@ async fn keep(
 /// Looks after one child from its start to the moment its shim is reaped.
 async fn keep_one(
     options: Arc<ChildrenOptions>,
+    owners: Owners,
     spec: ChildSpec,
     number: u64,
     reply: oneshot::Sender<Result<Started, SpawnError>>,
@@ -201,6 +242,7 @@ async fn keep_one(
         }
     };
     let record = Record::write(&options.records, shim.process.id() as i32, &marker);
+    let _owner = OwnerEntry::new(owners, shim.process.id() as i32, spec.owner.clone());
     let (reading, mut writing) = tokio::io::split(shim.control);
     let mut notes = BufReader::new(reading).lines();
     let first = tokio::time::timeout(START_DEADLINE, notes.next_line()).await;
@@ -407,6 +449,25 @@ fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` owns its descriptor and returns the same one from every call, so it stays
     // open and unchanged for as long as it is registered.
     unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)
+}
+
+/// Knows whom a shim's tree works for, as long as it lives.
+struct OwnerEntry {
+    owners: Owners,
+    shim: i32,
+}
+
+impl OwnerEntry {
+    fn new(owners: Owners, shim: i32, owner: Option<String>) -> OwnerEntry {
+        owners.lock().unwrap_or_else(PoisonError::into_inner).insert(shim, owner);
+        OwnerEntry { owners, shim }
+    }
+}
+
+impl Drop for OwnerEntry {
+    fn drop(&mut self) {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.shim);
+    }
 }
 
 /// The file that names a tree's first processes until the tree is gone: for the next run's sweep,

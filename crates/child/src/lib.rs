@@ -20,13 +20,14 @@ mod environment;
 mod pty;
 mod ring;
 pub mod shim;
+pub mod signals;
 mod spec;
 pub mod sweep;
 pub mod tree;
 mod wire;
 
 pub use child::{Child, Exit, Output, StopLadder};
-pub use children::{Children, ChildrenOptions, SpawnError};
+pub use children::{Children, ChildrenOptions, Placed, SpawnError};
 pub use environment::{cleaned_environment, name_matches};
 pub use pty::Size;
 pub use ring::Ring;

@@ -13,6 +13,8 @@ pub struct ChildSpec {
     pub env: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
     pub streams: Streams,
+    /// Whom it works for, in the caller's words; see [`crate::Children::placed`].
+    pub owner: Option<String>,
 }
 
 /// How the child's three streams are connected.

@@ -110,7 +110,10 @@ pub enum StoreError {
     /// The name is taken. Nothing was changed.
     #[error("{0} exists already")]
     Exists(String),
-    /// The store can't be used: locked for too long, disk full, wrong key, damaged.
+    /// The store can't be used now: locked for too long, disk full.
+    #[error("the store cannot be used now: {0}")]
+    Unavailable(String),
+    /// The store can't be used: wrong key, damaged.
     #[error("the store failed: {0}")]
     Failed(String),
 }

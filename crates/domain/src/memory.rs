@@ -128,36 +128,36 @@ impl fmt::Debug for TurnKey {
 
 /// What makes a turn this one and no other, never the time of its capture.
 ///
-/// A turn with a record id is that record. A turn without one is the n-th time that this session has
-/// these words from this role, counted from an anchor where one is known. Either may arrive first;
-/// the store recognises the other as the same turn.
+/// One turn may be known by several names, since it may come in several ways. The store keeps all
+/// that it has heard of, and recognises a turn by any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    Record(TurnKey),
-    Nth {
-        /// 1 for the first.
-        n: u32,
-        /// The record after which it was said; only turns from there on are counted.
-        after: Option<TurnKey>,
-    },
+    /// A record of a transcript, by its id. An answer also knows its place: see [`answer_key`].
+    Record { key: TurnKey, answer: Option<TurnKey> },
+    /// An answer that a hook was told of, by its place; its record may come later.
+    Answer(TurnKey),
+    /// The n-th time that the session has these words from this role, 1 for the first: a turn of a
+    /// transcript without ids.
+    Nth(u32),
 }
 
-/// The key of a turn that has a record id. Ids that are UUIDs are unique in the world, so a record
-/// that was copied into another session's transcript is still the same turn; others are unique
-/// within their session. The words are part of it: one id with two texts is two turns.
+/// The key of a turn that has a record id. Ids that are long enough to be unique in the world are:
+/// a record that was copied into another session's transcript is still the same turn. Short ones
+/// are unique within their session. The words are part of it: one id with two texts is two turns.
 pub fn record_key(session: &str, id: &str, role: TurnRole, text: &str) -> TurnKey {
-    let is_uuid = id.len() == 36
-        && id.bytes().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        });
-    let scope = if is_uuid { "" } else { session };
+    let scope = if id.len() >= 16 { "" } else { session };
     TurnKey::of(&["record", scope, id, role.as_str(), text])
 }
 
-/// The key of a turn's words: what turns without a record id are counted by.
+/// The key of an answer's place: the n-th time that these words answer this prompt.
+pub fn answer_key(prompt: &str, text: &str, n: usize) -> TurnKey {
+    TurnKey::of(&["answer", prompt, text.trim(), &n.to_string()])
+}
+
+/// The key of a turn's words: what turns without a record id are counted by. Blanks around them do
+/// not count, since not every way keeps them.
 pub fn words_key(role: TurnRole, text: &str) -> TurnKey {
-    TurnKey::of(&["words", role.as_str(), text])
+    TurnKey::of(&["words", role.as_str(), text.trim()])
 }
 
 /// How a turn is remembered: as it was said, or as a fact that stands.
@@ -202,6 +202,8 @@ pub struct NewTurn {
     pub sealed: Option<Vec<u8>>,
     pub cue: Option<String>,
     pub ts: Timestamp,
+    /// Where it stands in the order: its time, but never before what it follows.
+    pub at: Timestamp,
     /// The program it was said in, such as `claude` or `codex`.
     pub client: String,
     /// How it came: `hook`, `transcript`, `deferral`, `import`, `mcp`, `gateway`.
@@ -335,6 +337,14 @@ pub enum Around {
     Time(Timestamp),
 }
 
+/// Whether a call may succeed later.
+impl StoreError {
+    /// Whether it is not the call's fault: somebody else is writing, the disk is full.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, StoreError::Unavailable(_))
+    }
+}
+
 /// How far a transcript has been imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportMark {
@@ -458,6 +468,7 @@ mod tests {
     #[test]
     fn a_record_is_itself_wherever_it_was_copied() {
         let uuid = "0197a2f4-5d2e-7c3b-9a10-7f2b8c1d4e5f";
+        assert_eq!(words_key(TurnRole::User, "x"), words_key(TurnRole::User, " x\n"));
         let key = |session, id, text| record_key(session, id, TurnRole::User, text);
         assert_eq!(key("a", uuid, "x"), key("b", uuid, "x"));
         assert_ne!(key("a", uuid, "x"), key("a", uuid, "y"));

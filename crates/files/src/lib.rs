@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
     let temporary = write_beside(path, content)?;
     // A link, unlike a rename, never replaces what another process has just made.
     let linked = fs::hard_link(&temporary, path);
-    fs::remove_file(&temporary)?;
+    let _ = fs::remove_file(&temporary);
     match linked {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -29,8 +30,25 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
 /// Replaces a file, or makes it, with this mode.
 pub fn write_over(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let temporary = write_beside(path, content)?;
-    fs::set_permissions(&temporary, Permissions::from_mode(mode))?;
-    fs::rename(&temporary, path)
+    let placed = fs::set_permissions(&temporary, Permissions::from_mode(mode))
+        .and_then(|()| fs::rename(&temporary, path));
+    if placed.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    placed
+}
+
+/// Removes what processes that were killed have left half written in a folder. Nobody writes at one
+/// for so long.
+pub fn remove_halves(folder: &Path, older_than: Duration) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_half = entry.file_name().to_string_lossy().ends_with(".tmp");
+        let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+        let age = modified.and_then(|at| at.elapsed().ok()).unwrap_or_default();
+        if is_half && age > older_than {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Writes a temporary file in the same folder, down to the disk.
@@ -39,8 +57,12 @@ fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     name.push(format!(".{}.tmp", Uuid::new_v4()));
     let temporary = path.with_file_name(name);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(content)?;
-    file.sync_all()?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    if let Err(error) = written {
+        // A full disk must not be filled with halves.
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
     Ok(temporary)
 }
 

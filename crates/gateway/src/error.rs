@@ -65,7 +65,9 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         match error {
             StoreError::Exists(_) => ApiError::Conflict(error.to_string()),
-            StoreError::Failed(inside) => ApiError::Internal(inside),
+            StoreError::Unavailable(inside) | StoreError::Failed(inside) => {
+                ApiError::Internal(inside)
+            }
         }
     }
 }

@@ -94,7 +94,7 @@ pub(crate) async fn run(
     let prompt = prompt_with_files(&body.prompt, &paths);
     let request = RunRequest { prompt, model: body.model, system: body.system, timeout };
     let started = Instant::now();
-    let answer = gateway.runner.run(agent, request).await;
+    let answer = gateway.runner.run(&app.name, agent, request).await;
     let duration_ms = started.elapsed().as_millis() as u64;
     match answer {
         Ok(reply) => {

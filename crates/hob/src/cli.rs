@@ -60,9 +60,7 @@ pub fn run() -> ExitCode {
         Command::Completions(args) => commands::completions::run(&args),
         Command::Claude(args) => commands::claude::run(&args),
         Command::Hooks(args) => commands::hooks::run(&args),
-        Command::Mcp(_) => settings::load_at_any_rate()
-            .map_err(Into::into)
-            .and_then(|settings| commands::mcp::run(&settings)),
+        Command::Mcp(_) => return commands::mcp::run(),
         Command::Serve(args) => context(args.overrides(), umask)
             .and_then(|context| commands::serve::run(&context, &args)),
         Command::Status(args) => plain(&|context| commands::status::run(context, &args)),

@@ -103,6 +103,13 @@ impl Home {
         folders.iter().filter(|folder| !folder.is_dir()).try_for_each(|folder| make_private(folder))
     }
 
+    /// Removes what killed processes have left half written.
+    pub fn remove_halves(&self) {
+        for folder in [self.root.clone(), self.deferred(), self.capture_state()] {
+            hob_files::remove_halves(&folder, std::time::Duration::from_secs(60));
+        }
+    }
+
     /// A name for this home that is the same at every start and differs between homes.
     pub fn identity(&self) -> io::Result<String> {
         let metadata = fs::metadata(&self.root)?;

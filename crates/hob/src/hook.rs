@@ -56,6 +56,7 @@ pub fn wrong_usage(error: &clap::Error) -> ExitCode {
 fn in_time(
     work: impl FnOnce(&Resolved, Instant) -> anyhow::Result<String> + Send + 'static,
 ) -> Result<String, String> {
+    hob_child::signals::ignore_file_size_limit();
     let started = Instant::now();
     let (done, waiting) = mpsc::channel();
     let body = move || {

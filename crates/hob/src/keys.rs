@@ -28,12 +28,7 @@ enum KeyFile {
 /// Reads the home's data key, making it at first need. With a passphrase a key that lies in clear
 /// is wrapped; a wrapped one needs its passphrase.
 pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
-    let key = read_or_make(&home.key(), passphrase)?;
-    // While a key takes the place of another, hooks already seal to the next one.
-    if !home.next_key().exists() {
-        publish(home, &key)?;
-    }
-    Ok(key)
+    read_or_make(&home.key(), passphrase)
 }
 
 /// What secrets are sealed to. Needs no secret once the home has its public key.
@@ -42,12 +37,30 @@ pub fn sealing_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<Seal
     if let Some(key) = public.as_deref().and_then(SealingKey::from_hex) {
         return Ok(key);
     }
-    Ok(OpeningKey::of(&data_key(home, passphrase)?).sealing_key())
+    let key = data_key(home, passphrase)?;
+    publish_first(home, &key)?;
+    Ok(OpeningKey::of(&key).sealing_key())
 }
 
-/// Writes the public half where hooks find it.
+/// Writes the public half where there is none. What is there is left alone: another process may be
+/// changing the key at this moment, and knows better.
+pub fn publish_first(home: &Home, key: &DataKey) -> anyhow::Result<()> {
+    let path = home.public_key();
+    if !path.exists() {
+        write_new(&path, public_half(key).as_bytes())
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    Ok(())
+}
+
+fn public_half(key: &DataKey) -> String {
+    format!("{}\n", OpeningKey::of(key).sealing_key().to_hex())
+}
+
+/// Writes the public half where hooks find it. Only of a key that is known to be the right one, since
+/// what is sealed to another can never be opened; and only with the serve lock held.
 pub fn publish(home: &Home, key: &DataKey) -> anyhow::Result<()> {
-    let text = format!("{}\n", OpeningKey::of(key).sealing_key().to_hex());
+    let text = public_half(key);
     let path = home.public_key();
     if fs::read_to_string(&path).is_ok_and(|known| known == text) {
         return Ok(());

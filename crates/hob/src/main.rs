@@ -1,5 +1,6 @@
 //! The `hob` executable: the composition root, and one file per command.
 
+mod bridge;
 mod cli;
 mod commands;
 mod demo;
@@ -19,6 +20,9 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some(hob_child::shim::ARGUMENT) => hob_child::shim::run(),
         Some(demo::ARGUMENT) => return demo::run(),
+        // One runs beside every agent, so it is as small as can be and does without the command line's
+        // parser, which is a good part of what would otherwise stay in memory.
+        Some("mcp") if std::env::args().len() == 2 => return commands::mcp::run(),
         _ => {}
     }
     cli::run()

@@ -11,7 +11,7 @@ use hob_domain::memory::{Speaker, Stored};
 use hob_mcp::{Here, Tools};
 use hob_memory::embed::PiecesEmbedder;
 use hob_memory::project::place_of;
-use hob_memory::{Batch, Engine, OpeningKey, RawTurn, SealingKey, deferral};
+use hob_memory::{Batch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral};
 use hob_store::Memory;
 use serde_json::Value;
 
@@ -22,21 +22,37 @@ use crate::socket::{Answer, Call};
 
 /// The most turns, and about the most bytes of text, that go in one call or one transaction.
 const CHUNK_TURNS: usize = 200;
-const CHUNK_BYTES: usize = 4 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
+/// The same for a command that works on the store itself and must be able to stop.
+const IN_PROCESS: usize = 50;
+/// What must be left of the time so that the rest can still go into a file.
+const TO_DEFER: Duration = Duration::from_millis(900);
 /// What must be left of the time to begin another step.
 const RESERVE: Duration = Duration::from_millis(150);
 
 /// Opens the home's memory in this process. A write waits at most `busy` for another process.
 pub fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
     let home = &settings.home;
-    let key = keys::data_key(home, settings.passphrase.as_deref())?;
-    let store = Memory::open(&home.memory(), &key, busy)?;
-    Ok(Tools { engine: engine(store, &OpeningKey::of(&key)), deferred: home.deferred() })
+    let passphrase = settings.passphrase.as_deref();
+    let key = keys::data_key(home, passphrase)?;
+    let opening = OpeningKeys::from(OpeningKey::of(&key));
+    let (store, opening) = if home.next_key().exists() {
+        // A change of the key was broken off: the store may have either, and seals are to both.
+        let next = keys::next_key(home, passphrase)?;
+        let store = Memory::open(&home.memory(), &key, busy)
+            .or_else(|_| Memory::open(&home.memory(), &next, busy))?;
+        (store, OpeningKeys::from(OpeningKey::of(&next)).and(OpeningKey::of(&key)))
+    } else {
+        let store = Memory::open(&home.memory(), &key, busy)?;
+        keys::publish_first(home, &key)?;
+        (store, opening)
+    };
+    Ok(Tools { engine: engine(store, opening), deferred: home.deferred() })
 }
 
 /// The memory on a store, with the built-in embedder.
-pub fn engine(store: Memory, opening: &OpeningKey) -> Engine {
-    Engine::new(Arc::new(store), Box::new(PiecesEmbedder::new()), opening.clone())
+pub fn engine(store: Memory, opening: OpeningKeys) -> Engine {
+    Engine::new(Arc::new(store), Box::new(PiecesEmbedder::new()), opening)
 }
 
 /// A runtime for one command.
@@ -131,11 +147,19 @@ fn store(
     delivered: &mut Delivered,
     deadline: Instant,
 ) -> anyhow::Result<()> {
+    // While the key is being changed the store is not for others.
+    if settings.home.next_key().exists() {
+        return Ok(());
+    }
     let busy = DEADLINE.min(remaining(deadline).saturating_sub(2 * RESERVE));
     let tools = open(settings, busy)?;
     let runtime = runtime()?;
-    while !left.is_empty() && remaining(deadline) > 2 * RESERVE {
-        let (chunk, rest) = left.split_at(chunk(left));
+    while !left.is_empty() && remaining(deadline) > TO_DEFER {
+        let (chunk, rest) = left.split_at(chunk(left).min(IN_PROCESS));
+        // What would take long is left to the server, which has the time.
+        if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > CHUNK_BYTES {
+            break;
+        }
         let part = Batch { turns: chunk.to_vec(), ..head(batch) };
         let stored = tools.engine.capture(&Speaker::Owner, part, Vec::new());
         delivered.stored += runtime.block_on(stored)?;

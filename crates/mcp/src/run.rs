@@ -79,10 +79,13 @@ impl Tools {
             Some("*") => None,
             Some(name) => Some(self.project(here, name).await?),
         };
+        if arguments.budget_tokens == 0 {
+            return Err(ToolError::Wrong("budget_tokens: it must be at least 1".to_owned()));
+        }
         let question = Question {
             cue: arguments.cue,
             budget_tokens: arguments.budget_tokens,
-            limit: arguments.limit.clamp(1, 500),
+            limit: limit(arguments.limit)?,
             scope: Scope {
                 project,
                 session: arguments.session_id,
@@ -195,7 +198,7 @@ impl Tools {
         let window = Window {
             scope: Scope { project, session: arguments.session_id, ..Scope::default() },
             around,
-            limit: arguments.limit.clamp(1, 500),
+            limit: limit(arguments.limit)?,
         };
         let turns = self.engine.timeline(&here.speaker, &window).await?;
         Ok(TimelineResult { turns: turns.into_iter().map(Into::into).collect() })
@@ -265,6 +268,13 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
 fn result<T: Serialize>(value: &T) -> Result<Value, ToolError> {
     serde_json::to_value(value)
         .map_err(|error| ToolError::Store(StoreError::Failed(error.to_string())))
+}
+
+fn limit(limit: usize) -> Result<usize, ToolError> {
+    match limit {
+        1..=500 => Ok(limit),
+        _ => Err(ToolError::Wrong(format!("limit: {limit} is not between 1 and 500"))),
+    }
 }
 
 /// Which end of a day a bare date means.

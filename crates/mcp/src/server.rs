@@ -1,6 +1,6 @@
 //! The protocol: what the tools are called, and how a call gets to them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use rmcp::model::{
@@ -15,6 +15,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::shapes::{
     CaptureArguments, CaptureResult, CorrectArguments, CorrectResult, ForgetArguments,
@@ -25,6 +26,16 @@ use crate::shapes::{
 /// What agents are told about the server as a whole.
 const INSTRUCTIONS: &str = "Hob remembers every turn of past sessions, verbatim. Use memory_recall before asking the \
 user what was said, decided or tried before; use memory_correct when something recalled is wrong.";
+
+/// What the tools are called.
+const NAMES: [&str; 6] = [
+    "memory_recall",
+    "memory_capture",
+    "memory_correct",
+    "memory_forget",
+    "memory_timeline",
+    "memory_stats",
+];
 
 /// Who is behind a request, put into its extensions by whoever let it in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,12 +57,13 @@ pub trait Backend: Send + Sync + 'static {
 #[derive(Clone)]
 pub struct McpServer {
     backend: Arc<dyn Backend>,
-    tools: Arc<Vec<Tool>>,
+    /// Made when they are first asked for.
+    tools: Arc<OnceLock<Vec<Tool>>>,
 }
 
 impl McpServer {
     pub fn new(backend: Arc<dyn Backend>) -> McpServer {
-        McpServer { backend, tools: Arc::new(tools()) }
+        McpServer { backend, tools: Arc::default() }
     }
 }
 
@@ -68,11 +80,7 @@ impl ServerHandler for McpServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.as_ref().clone()))
-    }
-
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.tools.iter().find(|tool| tool.name == name).cloned()
+        Ok(ListToolsResult::with_all_items(self.tools.get_or_init(tools).clone()))
     }
 
     async fn call_tool(
@@ -80,7 +88,7 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if self.get_tool(&request.name).is_none() {
+        if !NAMES.contains(&request.name.as_ref()) {
             let message = format!("there is no tool named {}", request.name);
             return Err(ErrorData::invalid_params(message, None));
         }
@@ -95,11 +103,34 @@ impl ServerHandler for McpServer {
     }
 }
 
-/// Speaks on standard input and output until they are closed.
-pub async fn serve_stdio(server: McpServer) {
+/// Speaks over a stream, a message a line, until the other side closes it.
+pub async fn serve_stream<S>(server: McpServer, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
     // Whoever closes before the handshake has nothing to say.
-    if let Ok(running) = rmcp::serve_server(server, rmcp::transport::stdio()).await {
+    if let Ok(running) = rmcp::serve_server(server, tokio::io::split(stream)).await {
         let _ = running.waiting().await;
+    }
+}
+
+/// What a bridge answers by itself where no server is there to ask.
+pub mod alone {
+    use serde_json::{Value, json};
+
+    /// The tools as they are listed; the same as [`super::tools`], ready made.
+    pub const TOOLS: &str = include_str!("tools.json");
+
+    /// The answer to `initialize`.
+    pub fn initialize(wanted: Option<&str>) -> Value {
+        let known = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+        let version = wanted.filter(|wanted| known.contains(wanted)).unwrap_or("2025-11-25");
+        json!({
+            "protocolVersion": version,
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "hob", "version": env!("CARGO_PKG_VERSION")},
+            "instructions": super::INSTRUCTIONS,
+        })
     }
 }
 
@@ -200,10 +231,22 @@ fn plain(value: &mut Value) {
 mod tests {
     use super::*;
 
+    /// `tools.json` is what a bridge lists without a server; it must not say anything else.
+    #[test]
+    fn the_ready_made_list_is_true() {
+        let expect = serde_json::to_string_pretty(&tools()).unwrap() + "\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools.json");
+        if alone::TOOLS != expect {
+            let told = std::env::temp_dir().join("hob-tools.json");
+            std::fs::write(&told, &expect).unwrap();
+            panic!("{path} differs from the tools; what it should hold is in {}", told.display());
+        }
+    }
+
     #[test]
     fn schemas_are_self_contained_and_descriptions_short() {
         let tools = tools();
-        assert_eq!(tools.len(), 6);
+        assert_eq!(tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>(), NAMES);
         for tool in tools {
             let text = serde_json::to_string(&tool).unwrap();
             assert!(!text.contains("$ref") && !text.contains("$schema"), "{text}");

@@ -4,6 +4,8 @@
 //! also split into their parts, so that `parse_config`, `parseConfig` and "parse config" meet.
 //! Scripts without blanks between words are cut into pairs of characters.
 
+use std::collections::HashSet;
+
 use rust_stemmers::{Algorithm, Stemmer};
 
 /// Words that say nothing about what a text is about.
@@ -14,6 +16,16 @@ our ours out over own please re s same she should so some such t than that the t
 these they this those through to too under until up us ve very was we were what when where which while who \
 whom why will with would you your yours yes ok и в во не что он на я с со как а то все она так его но да ты к \
 у же вы за бы по только ее мне было вот от меня еще нет о из ему ";
+
+/// How much of a question is looked at, and how many of its terms are looked for.
+const QUESTION: usize = 64 << 10;
+const QUESTION_TERMS: usize = 64;
+
+/// The beginning of a text, of at most so many bytes.
+pub fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}
 
 /// Turns texts into terms. Making one is not free; keep it.
 pub struct Analyser {
@@ -42,14 +54,17 @@ impl Analyser {
 
     /// The terms of a question: each once, without words that say nothing, unless it has no others.
     pub fn question(&self, text: &str) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
-        for term in self.terms(text) {
-            if !all.contains(&term) {
-                all.push(term);
-            }
-        }
+        let mut seen = HashSet::new();
+        let mut all = self.terms(beginning(text, QUESTION));
+        all.retain(|term| seen.insert(term.clone()));
         let telling: Vec<String> = all.iter().filter(|term| !is_stop(term)).cloned().collect();
-        if telling.is_empty() { all } else { telling }
+        let mut terms = if telling.is_empty() { all } else { telling };
+        if terms.len() > QUESTION_TERMS {
+            // Long ones tell more: names, paths, rare words.
+            terms.sort_by_key(|term| std::cmp::Reverse(term.chars().count()));
+            terms.truncate(QUESTION_TERMS);
+        }
+        terms
     }
 
     fn chunk(&self, chunk: &str, terms: &mut Vec<String>) {

@@ -30,12 +30,15 @@ pub struct RawTurn {
     pub role: TurnRole,
     pub text: String,
     pub ts: Timestamp,
+    /// Where it stands in the order, unless that is its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
     /// Without an id: the n-th time this session has these words from this role, 1 for the first.
     #[serde(default = "first")]
     pub n: u32,
-    /// Without an id: the record, as hexadecimal digits of its key, from which on `n` counts.
+    /// Its place as an answer, as hexadecimal digits of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<String>,
+    pub answer: Option<String>,
     #[serde(default)]
     pub tier: Tier,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,14 +52,26 @@ fn first() -> u32 {
 impl RawTurn {
     /// What makes it this turn of this session.
     pub fn identity(&self, session: &str) -> Identity {
-        match &self.id {
-            Some(id) => Identity::Record(record_key(session, id, self.role, &self.text)),
-            None => Identity::Nth {
-                n: self.n.max(1),
-                after: self.after.as_deref().and_then(TurnKey::from_hex),
-            },
+        let answer = self.answer.as_deref().and_then(TurnKey::from_hex);
+        match (&self.id, answer) {
+            (Some(id), answer) => {
+                Identity::Record { key: record_key(session, id, self.role, &self.text), answer }
+            }
+            (None, Some(answer)) => Identity::Answer(answer),
+            (None, None) => Identity::Nth(self.n.max(1)),
         }
     }
+}
+
+/// A session's name, or another name that is no text, without its secrets. A digest keeps two apart
+/// that differ in nothing else.
+pub fn name_without_secrets(name: &str) -> String {
+    let masked = redact::mask(name);
+    if masked.originals.is_empty() {
+        return masked.text;
+    }
+    let digest = TurnKey::of(&["name", name]).to_hex();
+    format!("{}#{}", masked.text, &digest[..8])
 }
 
 /// A masked text with its secrets sealed.
@@ -102,7 +117,7 @@ impl Preparer {
             Some(cue) => format!("{text}\n{cue}"),
             None => text.clone(),
         };
-        let session = redact::mask(&batch.session).text;
+        let session = name_without_secrets(&batch.session);
         NewTurn {
             identity: turn.identity(&session),
             words: words_key(turn.role, &turn.text),
@@ -116,6 +131,7 @@ impl Preparer {
             sealed,
             cue,
             ts: turn.ts,
+            at: turn.at.unwrap_or(turn.ts),
             client: batch.client.clone(),
             source: batch.source.clone(),
             rules: redact::RULES_VERSION,

@@ -13,10 +13,10 @@ use hob_domain::memory::{Place, Tier, TurnRole, words_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::batch::{Batch, RawTurn, Sealed, seal_secrets, unsealed};
+use crate::batch::{Batch, RawTurn, Sealed, name_without_secrets, seal_secrets, unsealed};
 use crate::project::place_of;
 use crate::redact;
-use crate::seal::{OpeningKey, SealingKey};
+use crate::seal::{OpeningKeys, SealingKey};
 
 pub const VERSION: u64 = 1;
 
@@ -50,7 +50,9 @@ struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     n: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    after: Option<String>,
+    at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sealed: Option<String>,
 }
@@ -64,7 +66,7 @@ pub fn write(
     now: Timestamp,
 ) -> io::Result<PathBuf> {
     let content = encode(batch, cwd, key, now)?;
-    let session = file_name(&redact::mask(&batch.session).text);
+    let session = file_name(&name_without_secrets(&batch.session));
     let seconds = now.as_second();
     for attempt in 0..10_000 {
         let name = match attempt {
@@ -82,7 +84,7 @@ pub fn write(
 fn encode(batch: &Batch, cwd: &str, key: &SealingKey, now: Timestamp) -> io::Result<Vec<u8>> {
     let mut content = serde_json::to_vec(&Header {
         version: VERSION,
-        session_id: Some(redact::mask(&batch.session).text),
+        session_id: Some(name_without_secrets(&batch.session)),
         deferred_at: Some(now.to_string()),
         cwd: Some(redact::mask(cwd).text),
         place: Some(batch.place.clone()),
@@ -105,7 +107,8 @@ fn encode(batch: &Batch, cwd: &str, key: &SealingKey, now: Timestamp) -> io::Res
             ts: Some(turn.ts.to_string()),
             id: turn.id.clone(),
             n: turn.id.is_none().then_some(turn.n),
-            after: turn.after.clone(),
+            at: turn.at.map(|at| at.to_string()),
+            answer: turn.answer.clone(),
             sealed: sealed.map(|bytes| BASE64.encode(bytes)),
         };
         serde_json::to_writer(&mut content, &line)?;
@@ -154,7 +157,7 @@ pub enum BadFile {
 }
 
 /// Reads a file. A bad line is skipped and said; a file without a single good line is bad.
-pub fn decode(content: &[u8], name: &str, key: &OpeningKey) -> Result<Deferred, BadFile> {
+pub fn decode(content: &[u8], name: &str, keys: &OpeningKeys) -> Result<Deferred, BadFile> {
     let mut lines = content.split(|byte| *byte == b'\n').enumerate().peekable();
     let header = match lines.peek().map(|(_, line)| serde_json::from_slice::<Value>(line)) {
         Some(Ok(value)) if value.get("version").is_some() => {
@@ -196,7 +199,7 @@ pub fn decode(content: &[u8], name: &str, key: &OpeningKey) -> Result<Deferred, 
         }
         let turn = serde_json::from_slice::<Line>(line)
             .ok()
-            .and_then(|line| raw_turn(line, deferred_at, key));
+            .and_then(|line| raw_turn(line, deferred_at, keys));
         match turn {
             Some((mut turn, numbered)) => {
                 let count = counts.entry(words_key(turn.role, &turn.text)).or_insert(0_u32);
@@ -216,7 +219,7 @@ pub fn decode(content: &[u8], name: &str, key: &OpeningKey) -> Result<Deferred, 
 fn raw_turn(
     line: Line,
     deferred_at: Option<Timestamp>,
-    key: &OpeningKey,
+    keys: &OpeningKeys,
 ) -> Option<(RawTurn, bool)> {
     if line.text.trim().is_empty() {
         return None;
@@ -226,7 +229,7 @@ fn raw_turn(
         .sealed
         .as_deref()
         .and_then(|sealed| BASE64.decode(sealed).ok())
-        .and_then(|sealed| key.open(&sealed))
+        .and_then(|sealed| keys.open(&sealed))
         .and_then(|clear| unsealed(&line.text, &clear));
     let tier = line.tier.as_deref().and_then(Tier::parse).unwrap_or_default();
     let ts = line.ts.as_deref().and_then(|ts| ts.parse().ok()).or(deferred_at);
@@ -235,8 +238,9 @@ fn raw_turn(
         role: line.role,
         text: original.unwrap_or(line.text),
         ts: ts.unwrap_or_default(),
+        at: line.at.as_deref().and_then(|at| at.parse().ok()),
         n: line.n.unwrap_or(1),
-        after: line.after,
+        answer: line.answer,
         tier,
         // The cue of what was said is what was said before it, which is stored as well.
         cue: line.cue.filter(|_| tier == Tier::Semantic),
@@ -249,8 +253,8 @@ mod tests {
     use super::*;
     use hob_domain::DataKey;
 
-    fn key() -> OpeningKey {
-        OpeningKey::of(&DataKey::from_bytes([3; 32]))
+    fn key() -> OpeningKeys {
+        OpeningKeys::from(crate::OpeningKey::of(&DataKey::from_bytes([3; 32])))
     }
 
     fn turn(role: TurnRole, text: &str) -> RawTurn {
@@ -259,8 +263,9 @@ mod tests {
             role,
             text: text.to_owned(),
             ts: "2026-01-02T03:04:05Z".parse().unwrap(),
+            at: None,
             n: 1,
-            after: None,
+            answer: None,
             tier: Tier::Episodic,
             cue: None,
         }

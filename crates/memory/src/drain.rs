@@ -22,6 +22,8 @@ const FIRST_DELAY: Duration = Duration::from_millis(500);
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// How often the folder is looked at without being told of a change.
 const LOOK: Duration = Duration::from_secs(5);
+/// A file that was written to more recently may not be whole.
+const SETTLE: Duration = Duration::from_millis(150);
 const SET_ASIDE: &str = ".failed.jsonl";
 
 /// What waits in the folder.
@@ -112,7 +114,12 @@ impl Drain {
 
     /// Drains every file that is due. Returns after how long the next retry is due.
     pub async fn pass(&mut self, now: Instant) -> Option<Duration> {
+        let mut unsettled = false;
         for path in waiting(&self.folder) {
+            if is_being_written(&path) {
+                unsettled = true;
+                continue;
+            }
             if self.failures.get(&path).is_some_and(|failure| failure.again > now) {
                 continue;
             }
@@ -123,12 +130,21 @@ impl Drain {
                 Err(trouble) => self.failed(path, trouble, now).await,
             }
         }
-        self.failures.retain(|path, _| path.exists());
-        let due = self.failures.values().map(|failure| failure.again).min()?;
-        Some(due.saturating_duration_since(Instant::now()))
+        self.failures.retain(|path, _| fs::symlink_metadata(path).is_ok());
+        let due = self.failures.values().map(|failure| failure.again).min();
+        let due = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let settled = unsettled.then_some(SETTLE);
+        due.into_iter().chain(settled).min()
     }
 
     async fn drain(&self, path: &Path) -> Result<(), Trouble> {
+        // Reading a pipe would wait for whoever writes to it.
+        match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => return Err(Trouble::File("it is not a file".to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Trouble::File(format!("it cannot be read: {error}"))),
+        }
         let content = match fs::read(path) {
             Ok(content) => content,
             // Somebody else has drained it.
@@ -137,8 +153,7 @@ impl Drain {
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if !content.is_empty() {
-            let key = self.engine.opening_key();
-            let deferred = decode(&content, &name, key)
+            let deferred = decode(&content, &name, self.engine.opening_keys())
                 .map_err(|error: BadFile| Trouble::File(error.to_string()))?;
             if !deferred.batch.turns.is_empty() {
                 let stored = self.engine.capture(&Speaker::Owner, deferred.batch, Vec::new()).await;
@@ -170,16 +185,16 @@ impl Drain {
     async fn failed(&mut self, path: PathBuf, trouble: Trouble, now: Instant) {
         let attempts = self.failures.get(&path).map_or(0, |failure| failure.attempts) + 1;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (why, is_store) = match trouble {
-            Trouble::File(why) => (why, false),
-            Trouble::Store(error) => (error.to_string(), true),
+        let (why, is_files_fault) = match trouble {
+            Trouble::File(why) => (why, true),
+            // A store that is locked or full says nothing about the file; it waits.
+            Trouble::Store(error) => (error.to_string(), !error.is_temporary()),
         };
         tracing::warn!(name, attempts, "a deferred capture could not be drained: {why}");
+        let attempts = if is_files_fault { attempts } else { attempts.min(RETRIES) };
         if attempts > RETRIES {
             let detail = format!("{name} was set aside after {attempts} attempts: {why}");
-            // Where even this can't be written it is the store that fails, and the file is kept.
-            let told = self.event("set_aside", detail).await;
-            if told.is_ok() || !is_store {
+            if self.event("set_aside", detail).await.is_ok() {
                 let aside = path.with_file_name(name.replace(".jsonl", SET_ASIDE));
                 match fs::rename(&path, &aside) {
                     Ok(()) => {
@@ -198,6 +213,12 @@ impl Drain {
         let event = CareEvent { at: Timestamp::now(), kind: kind.to_owned(), detail };
         self.engine.note_event(event).await
     }
+}
+
+/// Whether somebody may still be at it. Hob's own files are whole when they appear, others' need not be.
+fn is_being_written(path: &Path) -> bool {
+    let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SETTLE))
 }
 
 /// The files that wait, oldest first.

@@ -1,6 +1,6 @@
 //! From text to a vector.
 
-use crate::analyse::{Analyser, is_stop};
+use crate::analyse::{Analyser, beginning, is_stop};
 
 /// Makes vectors: texts of like meaning get vectors that point the same way.
 pub trait Embedder: Send + Sync {
@@ -17,6 +17,8 @@ pub struct PiecesEmbedder {
 }
 
 const DIMENSIONS: usize = 256;
+/// How much of a text counts.
+const MOST: usize = 32 << 10;
 
 impl PiecesEmbedder {
     pub fn new() -> PiecesEmbedder {
@@ -36,7 +38,8 @@ impl Embedder for PiecesEmbedder {
     }
 
     fn embed(&self, text: &str) -> Vec<i8> {
-        let mut terms = self.analyser.terms(text);
+        // What a very long text is about is told by its beginning as well as it can be.
+        let mut terms = self.analyser.terms(beginning(text, MOST));
         terms.retain(|term| !is_stop(term));
         terms.sort_unstable();
         let mut sum = [0_f32; DIMENSIONS];

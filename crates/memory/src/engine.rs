@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hob_domain::memory::{
-    CareEvent, Counts, Forget, ImportMark, MemoryStore, Place, Probe, Record, RecordId, Remask,
-    Scope, Speaker, Stored, Tier, TurnRole, Window,
+    CareEvent, Counts, Forget, Identity, ImportMark, MemoryStore, Place, Probe, Record, RecordId,
+    Remask, Scope, Speaker, Stored, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 
@@ -13,7 +13,7 @@ use crate::batch::{Batch, Preparer, RawTurn, Sealed, seal_secrets, unsealed};
 use crate::embed::Embedder;
 use crate::rank::{Order, Ranked, pack, rank};
 use crate::redact;
-use crate::seal::OpeningKey;
+use crate::seal::{OpeningKey, OpeningKeys};
 use crate::session_start;
 
 /// How many candidates of each kind are looked at.
@@ -30,7 +30,7 @@ pub struct Engine {
 struct Inner {
     store: Arc<dyn MemoryStore>,
     preparer: Preparer,
-    opening: OpeningKey,
+    opening: OpeningKeys,
 }
 
 /// What is asked.
@@ -69,14 +69,14 @@ impl Engine {
     pub fn new(
         store: Arc<dyn MemoryStore>,
         embedder: Box<dyn Embedder>,
-        opening: OpeningKey,
+        opening: OpeningKeys,
     ) -> Engine {
         let preparer =
             Preparer { analyser: Analyser::default(), embedder, sealing: opening.sealing_key() };
         Engine { inner: Arc::new(Inner { store, preparer, opening }) }
     }
 
-    pub fn opening_key(&self) -> &OpeningKey {
+    pub fn opening_keys(&self) -> &OpeningKeys {
         &self.inner.opening
     }
 
@@ -328,17 +328,18 @@ fn note_batch(note: &Note, id: String, now: Timestamp) -> Batch {
             role: note.role,
             text: note.text.clone(),
             ts: now,
+            at: None,
             n: 1,
-            after: None,
+            answer: None,
             tier: note.tier,
             cue: note.cue.clone(),
         }],
     }
 }
 
-fn record_id(identity: &hob_domain::memory::Identity) -> RecordId {
+fn record_id(identity: &Identity) -> RecordId {
     match identity {
-        hob_domain::memory::Identity::Record(key) => key.record_id(),
-        hob_domain::memory::Identity::Nth { .. } => RecordId::new(""),
+        Identity::Record { key, .. } | Identity::Answer(key) => key.record_id(),
+        Identity::Nth(_) => RecordId::new(""),
     }
 }

@@ -21,4 +21,4 @@ pub mod transcript;
 pub use batch::{Batch, RawTurn};
 pub use drain::{Backlog, Drain, backlog};
 pub use engine::{Engine, Note, Question, Recall};
-pub use seal::{OpeningKey, SealingKey};
+pub use seal::{OpeningKey, OpeningKeys, SealingKey};

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use hob_domain::memory::{Place, TurnKey};
+use hob_domain::memory::Place;
 
-use crate::redact;
+use crate::batch::name_without_secrets;
 
 /// The repository's common root and the working tree of a folder, or the folder itself where there is
 /// no repository. The folder need not exist. All working trees of one repository have one project.
@@ -65,15 +65,9 @@ fn real_path(path: &Path) -> PathBuf {
     plain
 }
 
-/// A path as it is stored and shown. A secret in it is masked; a digest keeps two such paths apart.
+/// A path as it is stored and shown.
 fn shown(path: &Path) -> String {
-    let text = path.to_string_lossy().into_owned();
-    let masked = redact::mask(&text);
-    if masked.originals.is_empty() {
-        return text;
-    }
-    let digest = TurnKey::of(&["path", &text]).to_hex();
-    format!("{}#{}", masked.text, &digest[..8])
+    name_without_secrets(&path.to_string_lossy())
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@ use std::collections::{HashMap, HashSet};
 
 use hob_domain::memory::{Candidate, Record};
 
-use crate::analyse::{Analyser, readable};
+use crate::analyse::{Analyser, beginning, readable};
 
 /// How quickly a rank loses weight.
 const RANK_SMOOTHING: f64 = 60.0;
 /// What the dense ranking counts beside the lexical one.
-const DENSE_WEIGHT: f64 = 0.35;
+const DENSE_WEIGHT: f64 = 0.1;
+
+/// How much of a text is looked at to say why it was found.
+const REASON: usize = 32 << 10;
 
 /// A candidate in its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,7 +79,8 @@ fn ranks(
 }
 
 fn reason(candidate: &Candidate, order: &Order<'_>) -> String {
-    let there: HashSet<String> = order.analyser.terms(&candidate.record.text).into_iter().collect();
+    let there: HashSet<String> =
+        order.analyser.terms(beginning(&candidate.record.text, REASON)).into_iter().collect();
     let matched: Vec<String> = order
         .terms
         .iter()

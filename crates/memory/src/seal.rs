@@ -41,6 +41,34 @@ impl OpeningKey {
     }
 }
 
+/// The key of a home and, while one takes the place of another, also that one. Sealed is to the
+/// first.
+#[derive(Clone)]
+pub struct OpeningKeys(Vec<OpeningKey>);
+
+impl OpeningKeys {
+    /// The first key with another one that may be needed.
+    pub fn and(mut self, other: OpeningKey) -> OpeningKeys {
+        self.0.push(other);
+        self
+    }
+
+    /// What was sealed to any of them.
+    pub fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
+        self.0.iter().find_map(|key| key.open(sealed))
+    }
+
+    pub fn sealing_key(&self) -> SealingKey {
+        self.0[0].sealing_key()
+    }
+}
+
+impl From<OpeningKey> for OpeningKeys {
+    fn from(key: OpeningKey) -> OpeningKeys {
+        OpeningKeys(vec![key])
+    }
+}
+
 impl SealingKey {
     pub fn seal(&self, clear: &[u8]) -> Option<Vec<u8>> {
         let mut sealed = self.id().to_vec();

@@ -169,6 +169,7 @@ impl Bare {
             env,
             cwd: cwd.clone(),
             streams: Streams::Terminal { size: Size::default() },
+            owner: None,
         };
         let child = place.children.spawn(spec).await.expect("claude starts");
         let transcript = paths::transcript(&place.config, &cwd, id);

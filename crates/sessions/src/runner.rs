@@ -7,7 +7,7 @@ use std::time::Duration;
 use hob_child::{
     Child, ChildSpec, Children, SpawnError, Stdin, StopLadder, Streams, cleaned_environment,
 };
-use hob_domain::{AgentSpec, Driver, RunError, RunReply, RunRequest};
+use hob_domain::{AgentSpec, AppName, Driver, RunError, RunReply, RunRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -50,7 +50,12 @@ impl Runner {
 
     /// Runs a prompt. Dropping the returned future cancels the run: its process tree is ended and
     /// its folder removed by the task that owns them.
-    pub async fn run(&self, agent: &AgentSpec, request: RunRequest) -> Result<RunReply, RunError> {
+    pub async fn run(
+        &self,
+        app: &AppName,
+        agent: &AgentSpec,
+        request: RunRequest,
+    ) -> Result<RunReply, RunError> {
         let options = &self.options;
         if options.stopping.is_cancelled() {
             return Err(RunError::Stopping);
@@ -69,7 +74,7 @@ impl Runner {
         };
         let run = Run {
             permit,
-            spec: self.child_spec(agent, &invocation),
+            spec: self.child_spec(app, agent, &invocation),
             stdin: invocation.stdin,
             timeout: request.timeout,
             install: agent.install.clone(),
@@ -89,7 +94,7 @@ impl Runner {
         answer
     }
 
-    fn child_spec(&self, agent: &AgentSpec, invocation: &Invocation) -> ChildSpec {
+    fn child_spec(&self, app: &AppName, agent: &AgentSpec, invocation: &Invocation) -> ChildSpec {
         let mut command = agent.command.iter();
         let program = command.next().cloned().unwrap_or_default();
         let env = cleaned_environment(
@@ -105,6 +110,7 @@ impl Runner {
             streams: Streams::Pipes {
                 stdin: if invocation.stdin.is_some() { Stdin::Pipe } else { Stdin::Null },
             },
+            owner: Some(app.as_str().to_owned()),
         }
     }
 }

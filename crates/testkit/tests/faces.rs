@@ -271,6 +271,7 @@ impl Terminal {
             env: variables,
             cwd: home.clone(),
             streams: Streams::Terminal { size: Size::default() },
+            owner: None,
         };
         let child = runtime.block_on(children.spawn(spec)).unwrap();
         Terminal { child, home, runtime, _children: children, _folder: folder }

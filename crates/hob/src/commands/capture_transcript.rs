@@ -2,16 +2,23 @@
 //! time whatever happens.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
+use hob_domain::memory::Stored;
+use hob_memory::Batch;
+use hob_memory::follow::{self, Manner, Mark, News, Torn};
 use hob_memory::project::place_of;
 use hob_memory::transcript::Client;
-use hob_memory::{Batch, follow};
 use serde_json::{Value, json};
 
 use crate::memory::{Fallback, deliver};
 use crate::settings::Resolved;
+
+/// About how much of a transcript is read at a time.
+const PART: usize = 8 << 20;
+/// What must be left of the time to begin another part.
+const LAST_START: Duration = Duration::from_millis(600);
 
 /// Capture an agent's transcript (Claude Code or Codex JSONL) into the memory
 #[derive(ClapArgs)]
@@ -34,15 +41,83 @@ pub struct Args {
 }
 
 pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
-    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    let (news, missing) = match follow::whole(&args.path, args.session_id.as_deref()) {
-        Ok(news) => (news, None),
-        Err(error) => {
-            let session = args.session_id.clone().unwrap_or_else(|| "unknown".to_owned());
-            let news = follow::News { session, ..follow::News::default() };
-            (news, Some(format!("{} cannot be read: {error}", args.path.display())))
+    let mut totals = Totals::default();
+    let mut mark = Mark::default();
+    loop {
+        let manner =
+            Manner { session: args.session_id.as_deref(), torn: Torn::Included, most: PART };
+        let news = match follow::since(&args.path, &mut mark, manner) {
+            Ok(news) => news,
+            Err(error) => {
+                totals.errors += 1;
+                totals.problem = Some(format!("{} cannot be read: {error}", args.path.display()));
+                let session = args.session_id.clone().unwrap_or_else(|| "unknown".to_owned());
+                News { session, ..News::default() }
+            }
+        };
+        let more = news.more;
+        if let Err(error) = capture(settings, args, news, deadline, &mut totals) {
+            totals.errors += 1;
+            totals.problem = Some(format!("{error:#}"));
+            return totals.answer("failed");
         }
-    };
+        if !more {
+            break;
+        }
+        if Instant::now() + LAST_START > deadline {
+            totals.errors += 1;
+            let path = args.path.display();
+            totals.problem =
+                Some(format!("{path} is too long for a hook; `hob import {path}` reads it"));
+            break;
+        }
+    }
+    match totals.deferred {
+        Some(_) => totals.answer("deferred"),
+        None => totals.answer("captured"),
+    }
+}
+
+/// What became of the transcript so far.
+#[derive(Default)]
+struct Totals {
+    stored: Stored,
+    /// The first file that was written, and how many turns all of them hold.
+    deferred: Option<(PathBuf, usize)>,
+    errors: usize,
+    problem: Option<String>,
+}
+
+impl Totals {
+    fn answer(&self, status: &str) -> Value {
+        let known = self.stored.duplicates + self.stored.forgotten;
+        let mut answer = json!({"status": status});
+        if let Some((path, events)) = &self.deferred {
+            answer["path"] = json!(path);
+            answer["events"] = json!(events);
+        }
+        if self.deferred.is_none() || self.stored != Stored::default() {
+            answer["inserted"] = json!(self.stored.inserted);
+            answer["duplicates"] = json!(known);
+        }
+        if self.deferred.is_none() || self.errors > 0 {
+            answer["errors"] = json!(self.errors);
+        }
+        if let Some(problem) = &self.problem {
+            answer["error"] = json!(problem);
+        }
+        answer
+    }
+}
+
+fn capture(
+    settings: &Resolved,
+    args: &Args,
+    news: News,
+    deadline: Instant,
+    totals: &mut Totals,
+) -> anyhow::Result<()> {
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let folder = args.cwd.clone().or_else(|| news.cwd.as_ref().map(PathBuf::from));
     let batch = Batch {
         session: news.session,
@@ -51,34 +126,16 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
         source: "transcript".to_owned(),
         turns: news.turns,
     };
-    let cwd = args.cwd.as_deref().unwrap_or(&here);
+    totals.errors += news.unreadable;
+    let cwd = text(args.cwd.as_deref().unwrap_or(&here));
     let fallback = if args.no_spawn { Fallback::Defer } else { Fallback::Store };
-    let errors = news.unreadable + usize::from(missing.is_some());
-    let mut answer = match deliver(settings, &batch, &text(cwd), fallback, deadline) {
-        Ok(delivered) => match delivered.deferred {
-            Some((path, events)) => {
-                let mut answer = json!({"status": "deferred", "path": path, "events": events});
-                if delivered.stored.inserted + delivered.stored.duplicates > 0 {
-                    answer["inserted"] = json!(delivered.stored.inserted);
-                    answer["duplicates"] = json!(delivered.stored.duplicates);
-                }
-                answer
-            }
-            None => {
-                let known = delivered.stored.duplicates + delivered.stored.forgotten;
-                let inserted = delivered.stored.inserted;
-                json!({"status": "captured", "inserted": inserted, "duplicates": known, "errors": errors})
-            }
-        },
-        Err(error) => json!({
-            "status": "failed", "inserted": 0, "duplicates": 0, "errors": errors.max(1),
-            "error": format!("{error:#}"),
-        }),
-    };
-    if let Some(missing) = missing {
-        answer["error"] = json!(missing);
+    let delivered = deliver(settings, &batch, &cwd, fallback, deadline)?;
+    totals.stored += delivered.stored;
+    if let Some((path, events)) = delivered.deferred {
+        let (_, all) = totals.deferred.get_or_insert((path, 0));
+        *all += events;
     }
-    answer
+    Ok(())
 }
 
 fn text(path: &Path) -> String {

@@ -3,19 +3,24 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
 use hob_domain::Timestamp;
 use hob_domain::memory::TurnKey;
 use hob_memory::Batch;
-use hob_memory::follow::{self, Mark, News, Torn};
+use hob_memory::follow::{self, Manner, Mark, News, Torn};
 use hob_memory::project::place_of;
 use hob_memory::transcript::Client;
 use serde::Deserialize;
 
 use crate::memory::{Fallback, deliver};
 use crate::settings::Resolved;
+
+/// About how much of a transcript is read at a time.
+const PART: usize = 8 << 20;
+/// What must be left of the time to begin another part.
+const LAST_START: Duration = Duration::from_millis(600);
 
 /// Capture what is new in a session: the command of the hooks UserPromptSubmit, Stop and SessionEnd
 #[derive(ClapArgs)]
@@ -34,9 +39,23 @@ pub struct HookInput {
     pub cwd: Option<PathBuf>,
     pub hook_event_name: Option<String>,
     pub last_assistant_message: Option<String>,
+    /// Claude Code's name for the prompt; also in its transcript.
+    pub prompt_id: Option<String>,
+    /// Codex's name for the turn.
+    pub turn_id: Option<String>,
 }
 
 impl HookInput {
+    /// Whose hook it is, as far as that can be told without its transcript.
+    fn client(&self) -> Option<Client> {
+        let claude = self.prompt_id.is_some() || std::env::var_os("CLAUDECODE").is_some();
+        match (claude, &self.turn_id) {
+            (true, _) => Some(Client::Claude),
+            (false, Some(_)) => Some(Client::Codex),
+            (false, None) => None,
+        }
+    }
+
     /// Reads one JSON object from standard input; it need not be closed behind it.
     pub fn read() -> Option<HookInput> {
         let stdin = std::io::stdin().lock().take(64 << 20);
@@ -50,48 +69,67 @@ pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
         anyhow::bail!("there is no hook's JSON on standard input");
     };
     settings.home.prepare_for_capture()?;
-    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let session = input.session_id.as_deref();
     let state = input.transcript_path.as_ref().map(|path| state_file(settings, path, session));
-    let before: Mark = state
+    let mut mark: Mark = state
         .as_ref()
         .and_then(|path| std::fs::read(path).ok())
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
-    let mut mark = before.clone();
     // At the end of a session nobody comes back for a last line without its end.
     let torn = match input.hook_event_name.as_deref() {
         Some("SessionEnd") => Torn::Included,
         _ => Torn::Later,
     };
-    let read =
-        input.transcript_path.as_ref().map(|path| follow::since(path, session, &mut mark, torn));
-    let mut news = match read {
-        Some(Ok(news)) => news,
-        // A transcript that is not there yet has nothing new.
-        Some(Err(_)) | None => {
-            News { session: session.unwrap_or("unknown").to_owned(), ..News::default() }
-        }
-    };
-    if let Some(answer) = &input.last_assistant_message {
-        news.turns.extend(mark.lagging_answer(answer, Timestamp::now()));
-    }
-    if !news.turns.is_empty() {
-        let folder = input.cwd.clone().or_else(|| news.cwd.as_ref().map(PathBuf::from));
-        let folder = folder.unwrap_or(here);
-        let batch = Batch {
-            session: news.session,
-            place: place_of(&folder),
-            client: news.client.map_or("unknown", Client::as_str).to_owned(),
-            source: "hook".to_owned(),
-            turns: news.turns,
+    loop {
+        let before = mark.clone();
+        let manner = Manner { session, torn, most: PART };
+        let read =
+            input.transcript_path.as_ref().map(|path| follow::since(path, &mut mark, manner));
+        let mut news = match read {
+            Some(Ok(news)) => news,
+            // A transcript that is not there yet has nothing new.
+            Some(Err(_)) | None => {
+                News { session: session.unwrap_or("unknown").to_owned(), ..News::default() }
+            }
         };
-        deliver(settings, &batch, &folder.to_string_lossy(), Fallback::Defer, deadline)?;
+        if let (false, Some(answer)) = (news.more, &input.last_assistant_message) {
+            let prompt = input.prompt_id.as_deref();
+            news.turns.extend(mark.lagging_answer(answer, prompt, Timestamp::now()));
+        }
+        let more = news.more;
+        capture(settings, &input, news, deadline)?;
+        // Only now: what was read is durable.
+        if let Some(path) = state.as_ref().filter(|_| mark != before) {
+            hob_files::write_over(path, &serde_json::to_vec(&mark.to_keep())?, 0o600)?;
+        }
+        // What there is no time for is read by the next hook.
+        if !more || Instant::now() + LAST_START > deadline {
+            return Ok(());
+        }
     }
-    // Only now: what was read is durable.
-    if let Some(path) = state.filter(|_| mark != before) {
-        hob_files::write_over(&path, &serde_json::to_vec(&mark)?, 0o600)?;
+}
+
+fn capture(
+    settings: &Resolved,
+    input: &HookInput,
+    news: News,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    if news.turns.is_empty() {
+        return Ok(());
     }
+    let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let folder = input.cwd.clone().or_else(|| news.cwd.as_ref().map(PathBuf::from));
+    let folder = folder.unwrap_or_else(here);
+    let batch = Batch {
+        session: news.session,
+        place: place_of(&folder),
+        client: news.client.or_else(|| input.client()).map_or("unknown", Client::as_str).to_owned(),
+        source: "hook".to_owned(),
+        turns: news.turns,
+    };
+    deliver(settings, &batch, &folder.to_string_lossy(), Fallback::Defer, deadline)?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use hob_domain::Driver;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Context, Outcome};
+use super::{Context, Outcome, doctor_memory};
 use crate::settings::Resolved;
 use crate::settings::registry::SETTINGS;
 use crate::socket::client;
@@ -25,14 +25,14 @@ pub struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+pub(super) enum Verdict {
     Ok,
     Warning,
     Failed,
 }
 
 #[derive(Debug, Serialize)]
-struct Check {
+pub(super) struct Check {
     name: &'static str,
     verdict: Verdict,
     says: String,
@@ -42,15 +42,23 @@ struct Check {
 }
 
 impl Check {
-    fn ok(name: &'static str, says: impl Into<String>) -> Check {
+    pub(super) fn ok(name: &'static str, says: impl Into<String>) -> Check {
         Check { name, verdict: Verdict::Ok, says: says.into(), fix: None }
     }
 
-    fn warning(name: &'static str, says: impl Into<String>, fix: impl Into<String>) -> Check {
+    pub(super) fn warning(
+        name: &'static str,
+        says: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Check {
         Check { name, verdict: Verdict::Warning, says: says.into(), fix: Some(fix.into()) }
     }
 
-    fn failed(name: &'static str, says: impl Into<String>, fix: impl Into<String>) -> Check {
+    pub(super) fn failed(
+        name: &'static str,
+        says: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Check {
         Check { name, verdict: Verdict::Failed, says: says.into(), fix: Some(fix.into()) }
     }
 }
@@ -61,6 +69,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     checks.extend(settings.warnings.iter().map(|warning| {
         Check::warning("settings", warning.clone(), "correct or remove it in config.toml")
     }));
+    checks.extend(doctor_memory::checks(settings));
     checks.extend(agents(settings));
     if args.json {
         let rows: Vec<_> = settings

@@ -13,7 +13,7 @@ use crate::memory;
 
 const PAGE: usize = 500;
 
-/// Print all turns as JSON lines, oldest first; secrets stay masked unless asked for
+/// Print all turns as JSON lines, in the order they were stored; secrets stay masked unless asked for
 #[derive(ClapArgs)]
 pub struct Args {
     /// Only the project of this folder

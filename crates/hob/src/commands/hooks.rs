@@ -1,7 +1,5 @@
 //! `hob hooks install|status|uninstall`: Hob's hooks in the settings of Claude Code and Codex.
 
-use std::path::PathBuf;
-
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use serde_json::json;
@@ -46,7 +44,7 @@ enum Which {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let (Action::Install(options) | Action::Status(options) | Action::Uninstall(options)) =
         &args.action;
-    let places = places()?;
+    let places = Places::from_environment()?;
     let hob = std::env::current_exe().context("where is this executable?")?;
     let mut reports = Vec::new();
     let mut outcome = Outcome::Done;
@@ -80,15 +78,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-fn places() -> anyhow::Result<Places> {
-    let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let home = folder("HOME").context("there is no home folder: set HOME")?;
-    Ok(Places {
-        claude: folder("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
-        codex: folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
-    })
-}
-
 /// All means those that are there; where none is, Claude Code.
 fn clients(which: Which, action: &Action, places: &Places) -> Vec<Client> {
     match which {
@@ -118,7 +107,7 @@ fn state(report: &Report) -> (&'static str, String) {
 fn as_json(report: &Report) -> serde_json::Value {
     let (state, detail) = state(report);
     json!({
-        "client": report.client.name(), "file": report.file, "state": state, "detail": detail,
+        "client": report.client.id(), "file": report.file, "state": state, "detail": detail,
         "changed": report.changed, "backup": report.backup, "notes": report.notes,
     })
 }

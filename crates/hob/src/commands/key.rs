@@ -1,19 +1,23 @@
 //! `hob key rotate`: another key for both databases.
 
 use std::fs;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::DataKey;
-use hob_memory::{Drain, OpeningKey, backlog};
+use hob_memory::{Drain, OpeningKey, OpeningKeys, backlog};
 use hob_store::Memory;
 use serde_json::json;
 
 use super::{Context, Outcome};
 use crate::settings::Resolved;
 use crate::{keys, memory};
+
+/// Longer than any hook lives.
+const HOOK_LIFE: Duration = Duration::from_millis(2200);
+/// How long others may keep the store busy.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The key that everything is encrypted with
 #[derive(ClapArgs)]
@@ -67,38 +71,43 @@ pub fn settle(settings: &Resolved) -> anyhow::Result<usize> {
     let passphrase = settings.passphrase.as_deref();
     let old = keys::data_key(home, passphrase)?;
     let new = keys::next_key(home, passphrase)?;
-    // From now on hooks seal to the new key; what was sealed before is drained with the old one.
+    // From now on hooks seal to the new key, but for those that have begun before; none of them lives
+    // longer than this.
     keys::publish(home, &new)?;
-    let resealed = AtomicUsize::new(0);
-    change(&home.memory(), &old, &new, || {
-        let store = Memory::open(&home.memory(), &old, Duration::from_secs(30))?;
-        let earlier = OpeningKey::of(&old);
-        let runtime = memory::runtime()?;
-        runtime.block_on(async {
-            let mut drain = Drain::new(memory::engine(store.clone(), &earlier), home.deferred());
-            if backlog(&home.deferred()).files > 0 {
-                drain.pass(Instant::now()).await;
-            }
-            let engine = memory::engine(store, &OpeningKey::of(&new));
-            resealed.store(engine.reseal(&earlier).await?, Ordering::Relaxed);
-            Ok(())
-        })
-    })?;
-    change(&home.ledger(), &old, &new, || Ok(()))?;
+    std::thread::sleep(HOOK_LIFE);
+    let keys = || OpeningKeys::from(OpeningKey::of(&new)).and(OpeningKey::of(&old));
+    let mut resealed = 0;
+    if home.memory().exists() || backlog(&home.deferred()).files > 0 {
+        let moved = home.memory().exists() && hob_store::opens_with(&home.memory(), &new);
+        let store_key = if moved { &new } else { &old };
+        let store = Memory::open(&home.memory(), store_key, Duration::from_secs(30))?;
+        memory::runtime()?.block_on(async {
+            let engine = memory::engine(store, keys());
+            Drain::new(engine.clone(), home.deferred()).pass(Instant::now()).await;
+            resealed = engine.reseal(&OpeningKey::of(&old)).await?;
+            anyhow::Ok(())
+        })?;
+        change(&home.memory(), &old, &new)?;
+    }
+    change(&home.ledger(), &old, &new)?;
     fs::rename(home.next_key(), home.key()).context("the new key cannot take its place")?;
-    Ok(resealed.into_inner())
+    Ok(resealed)
 }
 
-/// Brings one database to the new key, unless it is there already.
-fn change(
-    path: &std::path::Path,
-    old: &DataKey,
-    new: &DataKey,
-    before: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    if !path.exists() || hob_store::opens_with(path, new) {
-        return Ok(());
+/// Brings one database to the new key, unless it is there already. Others may still be at it for a
+/// moment.
+fn change(path: &std::path::Path, old: &DataKey, new: &DataKey) -> anyhow::Result<()> {
+    let started = Instant::now();
+    loop {
+        if !path.exists() || hob_store::opens_with(path, new) {
+            return Ok(());
+        }
+        match hob_store::rekey(path, old, new) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_temporary() && started.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
-    before()?;
-    Ok(hob_store::rekey(path, old, new)?)
 }

@@ -6,6 +6,7 @@ pub mod capture_turn;
 pub mod claude;
 pub mod completions;
 pub mod doctor;
+mod doctor_memory;
 pub mod export;
 pub mod forget;
 pub mod hooks;

@@ -113,8 +113,10 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
 }
 
 fn print(result: &RecallResult) {
-    for Hit { record_id, text, role, session_id, project, ts, reason, .. } in &result.hits {
-        println!("{ts}  {role}  {project}  session {session_id}");
+    for Hit { record_id, text, role, session_id, project, ts, reason, worktree, .. } in &result.hits
+    {
+        let tree = worktree.as_ref().map_or(String::new(), |tree| format!(" (in {tree})"));
+        println!("{ts}  {role}  {project}{tree}  session {session_id}");
         println!("  [{record_id}] {reason}");
         for line in text.trim_end().lines() {
             println!("  | {line}");

@@ -73,6 +73,7 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Outcome> {
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
+    settings.home.remove_halves();
     super::key::settle(settings)?;
     let listeners = Listeners::bind(settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -136,6 +137,10 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let tcp = listeners.tcp.map(TcpListener::from_std).transpose()?;
     let address: Option<SocketAddr> = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
     let tools = memory::open(settings, STORE_BUSY)?;
+    keys::publish(
+        &settings.home,
+        &keys::data_key(&settings.home, settings.passphrase.as_deref())?,
+    )?;
     let gateway = gateway(settings, &children, &live, &tasks, &stopping, &ending, &tools)?;
 
     let hello = Hello {
@@ -149,7 +154,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let deferred = tools.deferred.clone();
     tasks.spawn(socket::server::serve(
         UnixListener::from_std(listeners.unix)?,
-        Arc::new(socket::server::Service::new(hello, tools)),
+        Arc::new(socket::server::Service::new(hello, tools, children.clone())),
         connections.clone(),
         tasks.clone(),
         stopping.clone(),

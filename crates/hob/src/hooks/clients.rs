@@ -43,6 +43,14 @@ pub enum Client {
 impl Client {
     pub const ALL: [Self; 2] = [Self::Claude, Self::Codex];
 
+    /// As `--client` takes it.
+    pub fn id(self) -> &'static str {
+        match self {
+            Client::Claude => "claude",
+            Client::Codex => "codex",
+        }
+    }
+
     /// The name that people use for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -79,6 +87,17 @@ pub struct Places {
 }
 
 impl Places {
+    /// Where this user's clients keep their configuration.
+    pub fn from_environment() -> anyhow::Result<Places> {
+        let folder = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let home =
+            folder("HOME").ok_or_else(|| anyhow::anyhow!("there is no home folder: set HOME"))?;
+        Ok(Places {
+            claude: folder("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
+            codex: folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+        })
+    }
+
     /// The folder of a client; that it exists is the best sign that the client is in use.
     pub fn folder(&self, client: Client) -> &Path {
         match client {

@@ -121,6 +121,23 @@ fn home(environment: &BTreeMap<String, String>) -> Option<(PathBuf, Source)> {
     Some((std::path::absolute(&value).unwrap_or(value), source))
 }
 
+/// Where the socket is, for a bridge, which needs to know nothing else.
+pub fn socket_alone() -> Result<PathBuf, SettingsError> {
+    let names =
+        ["HOB_SOCKET", "IAI_DAEMON_SOCKET_PATH", "HOB_HOME", "IAI_MCP_STORE", "HOME"].into_iter();
+    let set = names.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+    let environment = set.collect();
+    let (root, _) = home(&environment).ok_or(SettingsError::NoHome)?;
+    Ok(socket(&environment, &Home::new(root)).0)
+}
+
+fn socket(environment: &BTreeMap<String, String>, home: &Home) -> (PathBuf, Source) {
+    from_environment(environment, &["HOB_SOCKET", "IAI_DAEMON_SOCKET_PATH"]).map_or_else(
+        || (home.root().join("hob.sock"), Source::Default),
+        |(value, source)| (std::path::absolute(&value).unwrap_or_else(|_| value.into()), source),
+    )
+}
+
 /// The first of these variables that is set and not empty.
 fn from_environment(
     environment: &BTreeMap<String, String>,
@@ -149,13 +166,7 @@ fn resolve(
         rows.push(Row { key: key.to_owned(), value, source: source.clone() });
     };
     row("home", home.root().display().to_string(), &home_source);
-    let (socket, source) = from_environment(environment, &["HOB_SOCKET", "IAI_DAEMON_SOCKET_PATH"])
-        .map_or_else(
-            || (home.root().join("hob.sock"), Source::Default),
-            |(value, source)| {
-                (std::path::absolute(&value).unwrap_or_else(|_| value.into()), source)
-            },
-        );
+    let (socket, source) = socket(environment, &home);
     row("socket", socket.display().to_string(), &source);
     let mut secret = |key: &str, names: &[&str]| {
         let found = from_environment(environment, names);

@@ -34,6 +34,10 @@ pub enum Call {
         /// The caller's working folder.
         cwd: Option<String>,
     },
+    /// From now on this connection carries MCP, a message a line.
+    Mcp {
+        cwd: Option<String>,
+    },
     /// What to tell an agent that begins to work in a folder.
     SessionStart {
         cwd: String,
@@ -64,6 +68,8 @@ pub enum Answer {
     Captured(Stored),
     Result(Value),
     Text(String),
+    /// The connection carries MCP now.
+    Mcp,
     /// The call was understood and refused; the text is for whoever asked.
     Refused(String),
     /// The call is unknown or cannot be done; the text says why.

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use async_trait::async_trait;
+use hob_child::{Children, Placed};
 use hob_domain::memory::{RecordId, Speaker};
 use hob_gateway::Connections;
-use hob_mcp::{Here, ToolError, Tools};
+use hob_mcp::{Backend, Caller, Here, McpServer, ToolError, Tools};
 use hob_memory::project::place_of;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
@@ -26,12 +29,23 @@ const AT_ONCE: usize = 64;
 pub struct Service {
     pub hello: Hello,
     pub tools: Tools,
+    children: Children,
     working: tokio::sync::Semaphore,
 }
 
 impl Service {
-    pub fn new(hello: Hello, tools: Tools) -> Service {
-        Service { hello, tools, working: tokio::sync::Semaphore::new(AT_ONCE) }
+    /// Whom a peer speaks for, whatever it claims: what descends from an app's agent speaks for that
+    /// app. `None` when that can't be told any more.
+    fn speaker(&self, pid: Option<i32>) -> Option<Speaker> {
+        match self.children.placed(pid?) {
+            Placed::Elsewhere | Placed::Under(None) => Some(Speaker::Owner),
+            Placed::Under(Some(app)) => Some(Speaker::App(app)),
+            Placed::Gone => None,
+        }
+    }
+
+    pub fn new(hello: Hello, tools: Tools, children: Children) -> Service {
+        Service { hello, tools, children, working: tokio::sync::Semaphore::new(AT_ONCE) }
     }
 }
 
@@ -82,16 +96,17 @@ pub async fn serve(
             },
             () = stopping.cancelled() => return,
         };
-        match stream.peer_cred() {
-            Ok(peer) if peer.uid() == owner => {}
-            // The file's mode keeps others out; root and passed descriptors are met here.
-            _ => continue,
+        // The file's mode keeps others out; root and passed descriptors are met here.
+        let Ok(peer) = stream.peer_cred() else { continue };
+        if peer.uid() != owner {
+            continue;
         }
+        let Some(speaker) = service.speaker(peer.pid()) else { continue };
         let open = connections.open();
         let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(async move {
             tokio::select! {
-                result = converse(stream, &service) => if let Err(error) = result {
+                result = converse(stream, &service, speaker) => if let Err(error) = result {
                     tracing::debug!(%error, "a connection to the socket ended early");
                 },
                 () = stopping.cancelled() => {}
@@ -101,7 +116,7 @@ pub async fn serve(
     }
 }
 
-async fn converse(mut stream: UnixStream, service: &Service) -> io::Result<()> {
+async fn converse(mut stream: UnixStream, service: &Service, speaker: Speaker) -> io::Result<()> {
     loop {
         let mut length = [0; 4];
         match stream.read_exact(&mut length).await {
@@ -121,7 +136,15 @@ async fn converse(mut stream: UnixStream, service: &Service) -> io::Result<()> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let answer = match serde_json::from_slice(&body) {
-            Ok(call) => service.answer(call).await,
+            Ok(Call::Mcp { cwd }) => {
+                send(&mut stream, &Answer::Mcp).await?;
+                let place = cwd.map(|cwd| place_of(Path::new(&cwd)));
+                let here = Here { speaker, place };
+                let tools = PlacedTools { tools: service.tools.clone(), here };
+                hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
+                return Ok(());
+            }
+            Ok(call) => service.answer(&speaker, call).await,
             Err(error) => Answer::Error(format!("unknown call: {error}")),
         };
         send(&mut stream, &answer).await?;
@@ -134,8 +157,31 @@ async fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     stream.write_all(&body).await
 }
 
+/// The tools for whoever is at the other end.
+struct PlacedTools {
+    tools: Tools,
+    here: Here,
+}
+
+#[async_trait]
+impl Backend for PlacedTools {
+    async fn call(
+        &self,
+        _: Option<&Caller>,
+        name: &str,
+        arguments: Value,
+    ) -> Result<Value, String> {
+        self.tools.call(&self.here, name, arguments).await.map_err(|error| {
+            if let ToolError::Store(error) = &error {
+                tracing::error!(%error, name, "a tool failed");
+            }
+            error.to_string()
+        })
+    }
+}
+
 impl Service {
-    async fn answer(&self, call: Call) -> Answer {
+    async fn answer(&self, speaker: &Speaker, call: Call) -> Answer {
         let Ok(_permit) = self.working.acquire().await else {
             return Answer::Error("stopping".to_owned());
         };
@@ -146,15 +192,13 @@ impl Service {
                 "this hob ({}) speaks protocol {PROTOCOL}, not {protocol}: restart `hob serve`",
                 self.hello.version
             )),
-            Call::Capture { batch } => {
-                match engine.capture(&Speaker::Owner, batch, Vec::new()).await {
-                    Ok(stored) => Answer::Captured(stored),
-                    Err(error) => Answer::Error(error.to_string()),
-                }
-            }
+            Call::Capture { batch } => match engine.capture(speaker, batch, Vec::new()).await {
+                Ok(stored) => Answer::Captured(stored),
+                Err(error) => Answer::Error(error.to_string()),
+            },
             Call::Tool { name, arguments, cwd } => {
                 let place = cwd.map(|cwd| place_of(Path::new(&cwd)));
-                let here = Here { speaker: Speaker::Owner, place };
+                let here = Here { speaker: speaker.clone(), place };
                 match self.tools.call(&here, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
                     Err(ToolError::Store(error)) => {
@@ -164,18 +208,18 @@ impl Service {
                     Err(error) => Answer::Refused(error.to_string()),
                 }
             }
+            Call::Mcp { .. } => Answer::Error("this begins a conversation of its own".to_owned()),
             Call::SessionStart { cwd, session_id, budget_tokens } => {
                 let project = place_of(Path::new(&cwd)).project;
                 let session = session_id.as_deref();
-                let text =
-                    engine.session_start(&Speaker::Owner, &project, session, budget_tokens).await;
+                let text = engine.session_start(speaker, &project, session, budget_tokens).await;
                 match text {
                     Ok(text) => Answer::Text(text),
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }
             Call::Unseal { record_id } => {
-                match engine.record(&Speaker::Owner, &RecordId::new(record_id.as_str())).await {
+                match engine.record(speaker, &RecordId::new(record_id.as_str())).await {
                     Ok(Some(record)) => match engine.unseal(&record) {
                         Some(text) => Answer::Text(text),
                         None => Answer::Refused(format!("the seal of {record_id} does not open")),

@@ -4,6 +4,14 @@
 mod cli;
 mod files;
 mod http;
+mod memory_apps;
+mod memory_capture;
+mod memory_care;
+mod memory_keys;
+mod memory_mcp;
+mod memory_secrets;
+mod memory_setup;
+mod memory_turns;
 mod run;
 mod serve;
 mod setup;

@@ -25,6 +25,7 @@ pub struct Record<'a> {
     session: Scalar<'a>,
     cwd: Scalar<'a>,
     timestamp: Scalar<'a>,
+    prompt: Scalar<'a>,
     /// Said by the program or to it, not by the user or the model.
     aside: bool,
 }
@@ -40,6 +41,7 @@ impl<'a> Fields<'a> for Record<'a> {
             "sessionId" => self.session = map.next_value()?,
             "cwd" => self.cwd = map.next_value()?,
             "timestamp" => self.timestamp = map.next_value()?,
+            "promptId" => self.prompt = map.next_value()?,
             "isMeta"
             | "isSidechain"
             | "isCompactSummary"
@@ -114,7 +116,11 @@ impl Reader {
 fn turn(record: &Record<'_>) -> Option<ReadTurn> {
     let message = record.message.object()?;
     let role = |name: &Scalar<'_>| name.text().and_then(TurnRole::parse);
-    let role = role(&record.kind).or_else(|| role(&message.role))?;
+    // A record of another type may quote a message: what was sent to the model, for instance.
+    let role = match record.kind.text() {
+        Some(_) => role(&record.kind)?,
+        None => role(&message.role)?,
+    };
     if record.aside || message.model.text() == Some("<synthetic>") {
         return None;
     }
@@ -128,6 +134,7 @@ fn turn(record: &Record<'_>) -> Option<ReadTurn> {
         text,
         ts: timestamp(&record.timestamp),
         message_id: message.id.owned(),
+        prompt_id: record.prompt.owned(),
     })
 }
 

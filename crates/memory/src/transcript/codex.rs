@@ -317,7 +317,14 @@ fn turn(
 ) -> Option<ReadTurn> {
     let text = if role == TurnRole::User { without_editor(text) } else { text };
     let ts = timestamp(&line.timestamp);
-    (!text.trim().is_empty()).then(|| ReadTurn { id, role, text: text.to_owned(), ts, message_id })
+    (!text.trim().is_empty()).then(|| ReadTurn {
+        id,
+        role,
+        text: text.to_owned(),
+        ts,
+        message_id,
+        prompt_id: None,
+    })
 }
 
 fn parts<'a>(content: &'a Loose<'_, Block<'_>>) -> Vec<&'a str> {

@@ -49,6 +49,8 @@ pub struct ReadTurn {
     pub ts: Option<Timestamp>,
     /// The API message it is a part of.
     pub message_id: Option<String>,
+    /// The prompt it is, as hooks are told it.
+    pub prompt_id: Option<String>,
 }
 
 /// What is known about a file from reading it so far. It is saved between the readings.

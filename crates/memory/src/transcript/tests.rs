@@ -131,6 +131,7 @@ fn a_turn_is_told_with_its_ids() {
         text: "hi".into(),
         ts: Some("2026-01-02T03:04:05.678Z".parse().unwrap()),
         message_id: Some("msg_1".into()),
+        prompt_id: None,
     };
     assert_eq!(reading.turns[0], expect);
     assert_eq!(reading.turns[1].id, None);

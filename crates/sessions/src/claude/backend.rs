@@ -329,6 +329,7 @@ impl Inner {
             arguments,
             environment,
             cwd: profile.cwd.clone(),
+            app: profile.app.clone(),
             session_id,
             transcript,
             watch: self.changes.watch(&folder),

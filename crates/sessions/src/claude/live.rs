@@ -42,6 +42,8 @@ pub struct Launch {
     pub arguments: Vec<String>,
     pub environment: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
+    /// Whose conversation it is.
+    pub app: String,
     pub session_id: String,
     pub transcript: PathBuf,
     pub watch: Watch,
@@ -146,6 +148,7 @@ impl LiveSession {
             env: launch.environment,
             cwd: launch.cwd,
             streams: Streams::Terminal { size: SIZE },
+            owner: Some(launch.app),
         };
         let child = children.spawn(spec).await.map_err(|error| match error {
             SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {

@@ -57,6 +57,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
             .collect(),
         environment: variables,
         cwd,
+        app: "tests".to_owned(),
         session_id: ID.to_owned(),
         watch: Changes::new().watch(transcript.parent().unwrap()),
         transcript,

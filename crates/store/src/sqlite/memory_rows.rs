@@ -166,7 +166,8 @@ fn index_scope(
 }
 
 fn quoted(term: &str) -> String {
-    format!("\"{}\"", term.replace('"', "\"\""))
+    // A NUL would end the query.
+    format!("\"{}\"", term.replace('"', "\"\"").replace('\0', ""))
 }
 
 /// The turns whose vectors are nearest, by looking at all of them. With more conditions to come
@@ -222,7 +223,7 @@ pub(super) fn timeline(
         Some(Around::Time(at)) => Some((at.as_microsecond(), 0)),
         Some(Around::Record(id)) => {
             let found = connection
-                .prepare_cached("SELECT ts, seq FROM turns WHERE speaker = ?1 AND id = ?2")?
+                .prepare_cached("SELECT at, seq FROM turns WHERE speaker = ?1 AND id = ?2")?
                 .query_row([speaker, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
             match found {
@@ -235,7 +236,7 @@ pub(super) fn timeline(
     let part = |order: &str, bound: &str, at: (i64, i64), limit: usize| {
         let sql = format!(
             "SELECT {COLUMNS} FROM {TABLES} WHERE {condition} AND {bound}
-             ORDER BY t.ts {order}, t.seq {order} LIMIT ?"
+             ORDER BY t.at {order}, t.seq {order} LIMIT ?"
         );
         let limit = limit as i64;
         let tail: [&dyn ToSql; 3] = [&at.0, &at.1, &limit];
@@ -249,16 +250,16 @@ pub(super) fn timeline(
         // Without a middle the latest ones are shown.
         None => {
             let mut turns =
-                part("DESC", "(t.ts, t.seq) <= (?, ?)", (i64::MAX, i64::MAX), window.limit)?;
+                part("DESC", "(t.at, t.seq) <= (?, ?)", (i64::MAX, i64::MAX), window.limit)?;
             turns.reverse();
             Ok(turns)
         }
         Some(at) => {
             let before = window.limit / 2;
-            let mut turns = part("DESC", "(t.ts, t.seq) < (?, ?)", at, before)?;
+            let mut turns = part("DESC", "(t.at, t.seq) < (?, ?)", at, before)?;
             turns.reverse();
             let rest = window.limit - turns.len();
-            turns.extend(part("ASC", "(t.ts, t.seq) >= (?, ?)", at, rest)?);
+            turns.extend(part("ASC", "(t.at, t.seq) >= (?, ?)", at, rest)?);
             Ok(turns)
         }
     }
@@ -281,7 +282,7 @@ pub(super) fn latest_sessions(
         connection
             .prepare_cached(&format!(
                 "SELECT text, seq FROM turns WHERE session = ?1 AND role = ?2
-                 ORDER BY ts {order}, seq {order} LIMIT 1"
+                 ORDER BY at {order}, seq {order} LIMIT 1"
             ))?
             .query_row(params![session, role], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
@@ -294,7 +295,7 @@ pub(super) fn latest_sessions(
         let last_answer = edge(session, "assistant", "DESC")?;
         let last: Option<String> = connection
             .prepare_cached(
-                "SELECT role FROM turns WHERE session = ?1 ORDER BY ts DESC, seq DESC LIMIT 1",
+                "SELECT role FROM turns WHERE session = ?1 ORDER BY at DESC, seq DESC LIMIT 1",
             )?
             .query_row([session], |row| row.get(0))
             .optional()?;

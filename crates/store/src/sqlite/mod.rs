@@ -124,6 +124,15 @@ impl Database {
     }
 }
 
+impl OpenError {
+    /// Whether it is only that somebody else is at the file.
+    pub fn is_temporary(&self) -> bool {
+        let OpenError::Failed { error, .. } = self else { return false };
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+        matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
+    }
+}
+
 /// Encrypts a database with another key. Blocking; nobody else may use it meanwhile. Interrupted, it
 /// is still readable with the old key.
 pub fn rekey(path: &Path, old: &DataKey, new: &DataKey) -> Result<(), OpenError> {
@@ -186,5 +195,13 @@ async fn blocking<T: Send + 'static>(
 }
 
 pub(crate) fn failed(error: rusqlite::Error) -> StoreError {
-    StoreError::Failed(error.to_string())
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, SystemIoFailure,
+    };
+    match error.sqlite_error_code() {
+        Some(DatabaseBusy | DatabaseLocked | DiskFull | SystemIoFailure | CannotOpen) => {
+            StoreError::Unavailable(error.to_string())
+        }
+        _ => StoreError::Failed(error.to_string()),
+    }
 }

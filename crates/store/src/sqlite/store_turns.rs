@@ -57,121 +57,135 @@ pub(super) fn one(
     if until.is_some_and(|until| ts <= until) {
         return Ok(Outcome::Forgotten);
     }
-    match turn.identity {
-        Identity::Record(key) => with_record_id(transaction, speaker, turn, ts, key),
-        Identity::Nth { n, after } => without_record_id(transaction, speaker, turn, ts, n, after),
-    }
-}
-
-fn with_record_id(
-    transaction: &Transaction<'_>,
-    speaker: &str,
-    turn: &NewTurn,
-    ts: i64,
-    key: TurnKey,
-) -> rusqlite::Result<Outcome> {
-    let known: Option<String> = transaction
-        .prepare_cached("SELECT id FROM turns WHERE speaker = ?1 AND key = ?2")?
-        .query_row(params![speaker, key.bytes()], |row| row.get(0))
-        .optional()?;
-    if let Some(id) = known {
+    let session = Names { transaction, speaker, turn };
+    if let Some(id) = session.known_in("turns")? {
         return Ok(Outcome::Duplicate(RecordId::new(id)));
     }
-    let forgotten = transaction
-        .prepare_cached("SELECT 1 FROM forgotten WHERE speaker = ?1 AND key = ?2")?
-        .exists(params![speaker, key.bytes()])?;
-    if forgotten {
+    if session.known_in("forgotten")?.is_some() {
         return Ok(Outcome::Forgotten);
     }
-    // The same words may have come before their record did: that turn is this one.
-    let unclaimed: Option<(i64, String)> = transaction
-        .prepare_cached(
-            "SELECT t.seq, t.id FROM turns t JOIN sessions s ON s.id = t.session
-             WHERE s.speaker = ?1 AND s.name = ?2 AND t.words = ?3 AND t.key IS NULL
-             ORDER BY t.seq LIMIT 1",
-        )?
-        .query_row(params![speaker, turn.session, turn.words.bytes()], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?;
-    if let Some((seq, id)) = unclaimed {
-        transaction
-            .prepare_cached("UPDATE turns SET key = ?2 WHERE seq = ?1")?
-            .execute(params![seq, key.bytes()])?;
-        return Ok(Outcome::Duplicate(RecordId::new(id)));
-    }
-    let claimed = transaction
-        .prepare_cached(
-            "UPDATE forgotten SET key = ?4 WHERE rowid = (
-                 SELECT rowid FROM forgotten
-                 WHERE speaker = ?1 AND session = ?2 AND words = ?3 AND key IS NULL LIMIT 1)",
-        )?
-        .execute(params![speaker, turn.session, turn.words.bytes(), key.bytes()])?;
-    if claimed > 0 {
-        return Ok(Outcome::Forgotten);
-    }
-    let id = key.record_id();
-    insert(transaction, speaker, turn, ts, &id, Some(key))?;
-    Ok(Outcome::Inserted(id))
-}
-
-fn without_record_id(
-    transaction: &Transaction<'_>,
-    speaker: &str,
-    turn: &NewTurn,
-    ts: i64,
-    n: u32,
-    after: Option<TurnKey>,
-) -> rusqlite::Result<Outcome> {
-    let anchor: Option<(i64, i64)> = match after {
-        None => None,
-        Some(key) => transaction
-            .prepare_cached("SELECT seq, ts FROM turns WHERE speaker = ?1 AND key = ?2")?
-            .query_row(params![speaker, key.bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?,
+    let id = match turn.identity {
+        Identity::Record { key, .. } => key.record_id(),
+        Identity::Answer(place) => place.record_id(),
+        Identity::Nth(n) => {
+            let words = turn.words.to_hex();
+            TurnKey::of(&["nth", &turn.session, &words, &n.to_string()]).record_id()
+        }
     };
-    // Later by either measure: a clock may jump, and an import may come after the live capture.
-    let (after_seq, after_ts) = anchor.unwrap_or((-1, i64::MIN));
-    let there: Vec<String> = transaction
-        .prepare_cached(
-            "SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session
-             WHERE s.speaker = ?1 AND s.name = ?2 AND t.words = ?3 AND (t.seq > ?4 OR t.ts > ?5)
-             ORDER BY t.seq LIMIT ?6",
-        )?
-        .query_map(
-            params![speaker, turn.session, turn.words.bytes(), after_seq, after_ts, n],
-            |row| row.get(0),
-        )?
-        .collect::<Result<_, _>>()?;
-    if there.len() >= n as usize {
-        let id = there.into_iter().next_back().unwrap_or_default();
-        return Ok(Outcome::Duplicate(RecordId::new(id)));
-    }
-    let forgotten: i64 = transaction
-        .prepare_cached(
-            "SELECT count(*) FROM forgotten
-             WHERE speaker = ?1 AND session = ?2 AND words = ?3 AND (seq > ?4 OR ts > ?5)",
-        )?
-        .query_row(
-            params![speaker, turn.session, turn.words.bytes(), after_seq, after_ts],
-            |row| row.get(0),
-        )?;
-    if there.len() as i64 + forgotten >= i64::from(n) {
-        return Ok(Outcome::Forgotten);
-    }
-    let ts = if anchor.is_some() { ts.max(after_ts.saturating_add(1)) } else { ts };
-    let all: i64 = transaction
-        .prepare_cached(
-            "SELECT (SELECT count(*) FROM turns t JOIN sessions s ON s.id = t.session
-                     WHERE s.speaker = ?1 AND s.name = ?2 AND t.words = ?3)
-                  + (SELECT count(*) FROM forgotten
-                     WHERE speaker = ?1 AND session = ?2 AND words = ?3)",
-        )?
-        .query_row(params![speaker, turn.session, turn.words.bytes()], |row| row.get(0))?;
-    let ordinal = (all + 1).to_string();
-    let id = TurnKey::of(&["nth", &turn.session, &turn.words.to_hex(), &ordinal]).record_id();
-    insert(transaction, speaker, turn, ts, &id, None)?;
+    insert(transaction, speaker, turn, ts, &id)?;
     Ok(Outcome::Inserted(id))
+}
+
+/// Looks for a turn under the names it may be known by, among those that are stored and those that
+/// were forgotten, and notes the name it came under.
+struct Names<'a> {
+    transaction: &'a Transaction<'a>,
+    speaker: &'a str,
+    turn: &'a NewTurn,
+}
+
+impl Names<'_> {
+    fn known_in(&self, table: &str) -> rusqlite::Result<Option<String>> {
+        match self.turn.identity {
+            Identity::Record { key, answer } => {
+                if let Some(row) = self.find(table, "key = ?2", key.bytes())? {
+                    return Ok(Some(row.1));
+                }
+                // The same turn may have come before its record did: by its place, or by its number.
+                let unclaimed = match answer {
+                    Some(answer) => {
+                        self.find(table, "key IS NULL AND answer = ?2", answer.bytes())?
+                    }
+                    None => None,
+                };
+                let unclaimed = match unclaimed {
+                    Some(row) => Some(row),
+                    None => self.find_words(table, "key IS NULL AND nth IS NOT NULL")?,
+                };
+                let Some((row, id)) = unclaimed else { return Ok(None) };
+                self.set(table, row, "key", key.bytes())?;
+                if table == "turns" {
+                    // Its record knows better when, and in what, it was said.
+                    self.transaction
+                        .prepare_cached(
+                            "UPDATE turns SET ts = ?2, at = ?3, client = ?4 WHERE seq = ?1",
+                        )?
+                        .execute(params![
+                            row,
+                            self.turn.ts.as_microsecond(),
+                            self.turn.at.as_microsecond(),
+                            self.turn.client,
+                        ])?;
+                }
+                Ok(Some(id))
+            }
+            Identity::Answer(place) => {
+                Ok(self.find(table, "answer = ?2", place.bytes())?.map(|(_, id)| id))
+            }
+            Identity::Nth(n) => {
+                let exact = self.find_words(table, &format!("nth = {n}"))?;
+                if let Some((_, id)) = exact {
+                    return Ok(Some(id));
+                }
+                let record = self.find_words(table, "key IS NOT NULL AND nth IS NULL")?;
+                let Some((row, id)) = record else { return Ok(None) };
+                self.set(table, row, "nth", n)?;
+                Ok(Some(id))
+            }
+        }
+    }
+
+    /// The row with this name, and its id.
+    fn find(
+        &self,
+        table: &str,
+        condition: &str,
+        name: &[u8; 32],
+    ) -> rusqlite::Result<Option<(i64, String)>> {
+        let id = if table == "turns" { "id" } else { "''" };
+        let sql =
+            format!("SELECT rowid, {id} FROM {table} WHERE speaker = ?1 AND {condition} LIMIT 1");
+        self.query(&sql, params![self.speaker, name])
+    }
+
+    /// The first row of this session with these words that meets a condition.
+    fn find_words(&self, table: &str, condition: &str) -> rusqlite::Result<Option<(i64, String)>> {
+        let sql = match table {
+            "turns" => format!(
+                "SELECT seq, id FROM turns WHERE words = ?3 AND {condition} AND session =
+                     (SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2)
+                 ORDER BY at, seq LIMIT 1"
+            ),
+            _ => format!(
+                "SELECT rowid, '' FROM forgotten
+                 WHERE speaker = ?1 AND session = ?2 AND words = ?3 AND {condition} LIMIT 1"
+            ),
+        };
+        self.query(&sql, params![self.speaker, self.turn.session, self.turn.words.bytes()])
+    }
+
+    fn query(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+    ) -> rusqlite::Result<Option<(i64, String)>> {
+        self.transaction
+            .prepare_cached(sql)?
+            .query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+    }
+
+    fn set(
+        &self,
+        table: &str,
+        row: i64,
+        column: &str,
+        value: impl rusqlite::ToSql,
+    ) -> rusqlite::Result<()> {
+        let sql = format!("UPDATE {table} SET {column} = ?2 WHERE rowid = ?1");
+        self.transaction.prepare_cached(&sql)?.execute(params![row, value])?;
+        Ok(())
+    }
 }
 
 fn insert(
@@ -180,8 +194,22 @@ fn insert(
     turn: &NewTurn,
     ts: i64,
     id: &RecordId,
-    key: Option<TurnKey>,
 ) -> rusqlite::Result<()> {
+    let (key, answer, nth) = match turn.identity {
+        Identity::Record { key, answer } => (Some(key), answer, None),
+        Identity::Answer(place) => (None, Some(place), None),
+        Identity::Nth(n) => (None, None, Some(n)),
+    };
+    // Two records may claim one place, such as two equal blocks of an answer; the first one has it.
+    let answer = match answer {
+        Some(place) => {
+            let taken = transaction
+                .prepare_cached("SELECT 1 FROM turns WHERE speaker = ?1 AND answer = ?2")?
+                .exists(params![speaker, place.bytes()])?;
+            Some(place).filter(|_| !taken)
+        }
+        None => None,
+    };
     let project = project(transaction, speaker, &turn.place.project)?;
     let session: i64 = transaction
         .prepare_cached(
@@ -195,9 +223,10 @@ fn insert(
         .query_row(params![speaker, turn.session, turn.client, project, ts], |row| row.get(0))?;
     transaction
         .prepare_cached(
-            "INSERT INTO turns (id, speaker, session, project, worktree, key, words, role, tier,
-                 text, sealed, cue, ts, client, source, rules)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+            "INSERT INTO turns (id, speaker, session, project, worktree, key, answer, nth, words,
+                 role, tier, text, sealed, cue, ts, at, client, source, rules)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                 ?18, ?19)",
         )?
         .execute(params![
             id.as_str(),
@@ -206,6 +235,8 @@ fn insert(
             project,
             turn.place.worktree,
             key.as_ref().map(TurnKey::bytes),
+            answer.as_ref().map(TurnKey::bytes),
+            nth,
             turn.words.bytes(),
             turn.role.as_str(),
             turn.tier.as_str(),
@@ -213,6 +244,7 @@ fn insert(
             turn.sealed,
             turn.cue,
             ts,
+            turn.at.as_microsecond(),
             turn.client,
             turn.source,
             turn.rules,
@@ -310,8 +342,8 @@ pub(super) fn forget(
         .collect::<Result<_, _>>()?;
     for (seq, project, session) in &found {
         let run = |sql: &str| transaction.prepare_cached(sql)?.execute([seq]);
-        run("INSERT INTO forgotten (speaker, session, words, key, seq, ts)
-             SELECT t.speaker, s.name, t.words, t.key, t.seq, t.ts
+        run("INSERT INTO forgotten (speaker, session, words, key, answer, nth)
+             SELECT t.speaker, s.name, t.words, t.key, t.answer, t.nth
              FROM turns t JOIN sessions s ON s.id = t.session WHERE t.seq = ?1")?;
         // What it corrected stands again; what corrected it stands alone.
         run("UPDATE turns SET superseded_by = NULL WHERE superseded_by =

@@ -20,8 +20,9 @@ CREATE TABLE sessions (
 ) STRICT;
 CREATE INDEX sessions_of_project ON sessions (project, ended);
 
--- Times are microseconds since 1970. `key` is the digest of the turn's record id, absent until a
--- record with an id was seen for it; `words` is the digest of its original words.
+-- Times are microseconds since 1970. `words` is the digest of the turn's original words. The names it is
+-- known by: `key` is the digest of its record's id, `answer` of its place as an answer, `nth` its number
+-- among equal ones; each is absent until a way that knows it has brought it.
 CREATE TABLE turns (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL,
@@ -30,6 +31,8 @@ CREATE TABLE turns (
     project INTEGER NOT NULL REFERENCES projects (id),
     worktree TEXT NOT NULL,
     key BLOB,
+    answer BLOB,
+    nth INTEGER,
     words BLOB NOT NULL,
     role TEXT NOT NULL,
     tier TEXT NOT NULL,
@@ -37,6 +40,7 @@ CREATE TABLE turns (
     sealed BLOB,
     cue TEXT,
     ts INTEGER NOT NULL,
+    at INTEGER NOT NULL,
     client TEXT NOT NULL,
     source TEXT NOT NULL,
     superseded_by TEXT,
@@ -46,8 +50,9 @@ CREATE TABLE turns (
 ) STRICT;
 CREATE UNIQUE INDEX turns_by_key ON turns (speaker, key) WHERE key IS NOT NULL;
 CREATE INDEX turns_by_words ON turns (session, words);
-CREATE INDEX turns_of_session ON turns (session, ts, seq);
-CREATE INDEX turns_of_project ON turns (project, ts, seq);
+CREATE UNIQUE INDEX turns_by_answer ON turns (speaker, answer) WHERE answer IS NOT NULL;
+CREATE INDEX turns_of_session ON turns (session, at, seq);
+CREATE INDEX turns_of_project ON turns (project, at, seq);
 CREATE INDEX turns_standing ON turns (project, ts) WHERE tier = 'semantic';
 CREATE INDEX turns_by_rules ON turns (rules);
 CREATE INDEX turns_sealed ON turns (seq) WHERE sealed IS NOT NULL;
@@ -71,10 +76,11 @@ CREATE TABLE forgotten (
     session TEXT NOT NULL,
     words BLOB NOT NULL,
     key BLOB,
-    seq INTEGER NOT NULL,
-    ts INTEGER NOT NULL
+    answer BLOB,
+    nth INTEGER
 ) STRICT;
 CREATE INDEX forgotten_by_key ON forgotten (speaker, key) WHERE key IS NOT NULL;
+CREATE INDEX forgotten_by_answer ON forgotten (speaker, answer) WHERE answer IS NOT NULL;
 CREATE INDEX forgotten_by_words ON forgotten (speaker, session, words);
 CREATE TABLE forgotten_sessions (
     speaker TEXT NOT NULL,
