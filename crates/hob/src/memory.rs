@@ -25,8 +25,6 @@ const CHUNK_TURNS: usize = 200;
 const CHUNK_BYTES: usize = 1 << 20;
 /// The same for a command that works on the store itself and must be able to stop.
 const IN_PROCESS: usize = 50;
-/// What must be left of the time so that the rest can still go into a file.
-const TO_DEFER: Duration = Duration::from_millis(900);
 /// What must be left of the time to begin another step.
 const RESERVE: Duration = Duration::from_millis(150);
 
@@ -151,10 +149,10 @@ fn store(
     if settings.home.next_key().exists() {
         return Ok(());
     }
-    let busy = DEADLINE.min(remaining(deadline).saturating_sub(2 * RESERVE));
+    let busy = DEADLINE.min(remaining(deadline).saturating_sub(to_defer(left)));
     let tools = open(settings, busy)?;
     let runtime = runtime()?;
-    while !left.is_empty() && remaining(deadline) > TO_DEFER {
+    while !left.is_empty() && remaining(deadline) > to_defer(left) {
         let (chunk, rest) = left.split_at(chunk(left).min(IN_PROCESS));
         // What would take long is left to the server, which has the time.
         if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > CHUNK_BYTES {
@@ -166,6 +164,11 @@ fn store(
         *left = rest;
     }
     Ok(())
+}
+
+/// What must be left of the time so that these can still go into a file.
+fn to_defer(turns: &[RawTurn]) -> Duration {
+    RESERVE + Duration::from_micros(150) * turns.len() as u32
 }
 
 /// What deferral files are sealed to. Where the home's key can't be had the secrets are masked all

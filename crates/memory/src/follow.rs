@@ -184,7 +184,13 @@ impl Mark {
                 let name = turn.prompt_id.as_deref().map_or_else(key, prompt_name);
                 self.prompted(name);
             }
-            (Some(_), TurnRole::Assistant) => raw.answer = self.answered(&raw.text),
+            (Some(_), TurnRole::Assistant) => {
+                // A command is a prompt, though not a turn.
+                if let Some(prompt) = turn.prompt_id.as_deref() {
+                    self.prompted(prompt_name(prompt));
+                }
+                raw.answer = self.answered(&raw.text);
+            }
         }
         raw
     }
@@ -389,9 +395,9 @@ mod tests {
             message_id: None,
             prompt_id: Some(id.to_owned()),
         };
-        let answer = |id: &str, text: &str| {
+        let answer = |id: &str, to: &str, text: &str| {
             let turn = prompt(id, text);
-            ReadTurn { role: TurnRole::Assistant, prompt_id: None, ..turn }
+            ReadTurn { role: TurnRole::Assistant, prompt_id: Some(to.to_owned()), ..turn }
         };
         let mut mark = Mark::default();
         let mut last = Timestamp::UNIX_EPOCH;
@@ -401,11 +407,14 @@ mod tests {
         // The prompt itself is not written yet.
         let early = told(&mark, "p1").unwrap();
         mark.number("s", prompt("p1", "go"), &mut last);
-        assert_eq!(mark.number("s", answer("a1", "Done."), &mut last).answer, early);
+        assert_eq!(mark.number("s", answer("a1", "p1", "Done."), &mut last).answer, early);
         assert_ne!(told(&mark, "p2").unwrap(), early, "an equal answer to the next prompt");
         mark.number("s", prompt("p2", "go"), &mut last);
         assert_eq!(told(&mark, "p1"), None, "a hook that comes late");
         assert!(told(&mark, "p2").is_some());
+        // A command leaves no turn; its answer says which prompt it was.
+        let answered = told(&mark, "p3").unwrap();
+        assert_eq!(mark.number("s", answer("a3", "p3", "Done."), &mut last).answer, answered);
     }
 
     #[test]

@@ -105,11 +105,12 @@ impl Reader {
         progress.cwd = progress.cwd.take().or_else(|| record.cwd.owned());
         // After a compaction the chain goes on behind a boundary that has another kind of parent.
         let parent = record.parent.owned().or_else(|| record.logical_parent.owned());
-        self.links.push(Link { id: record.uuid.owned(), parent, turn: turn(&record) });
+        let prompt = record.prompt.owned();
+        self.links.push(Link { id: record.uuid.owned(), parent, prompt, turn: turn(&record) });
     }
 
-    pub fn finish(self) -> Vec<ReadTurn> {
-        in_order(self.links)
+    pub fn finish(self, progress: &mut Progress) -> Vec<ReadTurn> {
+        in_order(self.links, &mut progress.prompt)
     }
 }
 
@@ -134,7 +135,7 @@ fn turn(record: &Record<'_>) -> Option<ReadTurn> {
         text,
         ts: timestamp(&record.timestamp),
         message_id: message.id.owned(),
-        prompt_id: record.prompt.owned(),
+        prompt_id: None,
     })
 }
 

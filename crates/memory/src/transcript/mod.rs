@@ -49,7 +49,7 @@ pub struct ReadTurn {
     pub ts: Option<Timestamp>,
     /// The API message it is a part of.
     pub message_id: Option<String>,
-    /// The prompt it is, as hooks are told it.
+    /// The prompt it is or answers, as hooks are told it.
     pub prompt_id: Option<String>,
 }
 
@@ -61,6 +61,8 @@ pub struct Progress {
     pub client: Option<Client>,
     pub session: Option<String>,
     pub cwd: Option<String>,
+    /// The latest prompt that Claude Code gave a name.
+    pub prompt: Option<String>,
     pub codex: CodexProgress,
 }
 
@@ -138,7 +140,7 @@ impl Batch {
     }
 
     fn finish(self, progress: &mut Progress) -> Vec<ReadTurn> {
-        let mut turns = self.claude.finish();
+        let mut turns = self.claude.finish(progress);
         turns.extend(self.codex.finish(progress));
         turns
     }

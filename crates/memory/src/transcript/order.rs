@@ -11,6 +11,8 @@ use super::ReadTurn;
 pub struct Link {
     pub id: Option<String>,
     pub parent: Option<String>,
+    /// The prompt it belongs to, where it says so; what comes after it belongs there, too.
+    pub prompt: Option<String>,
     pub turn: Option<ReadTurn>,
 }
 
@@ -18,19 +20,26 @@ pub struct Link {
 ///
 /// A record without an id comes after the one before it. A record that is there twice gives one
 /// turn. A parent that is not there does not hold anything back, and neither does a circle.
-pub fn in_order(mut links: Vec<Link>) -> Vec<ReadTurn> {
+pub fn in_order(mut links: Vec<Link>, prompt: &mut Option<String>) -> Vec<ReadTurn> {
     let Chain { parents, doubles } = chain(&links);
     for (original, double) in doubles {
         let turn = links[double].turn.take();
         let known = &mut links[original].turn;
         *known = known.take().or(turn);
     }
+    let mut taken = |link: &mut Link| {
+        if link.prompt.is_some() {
+            *prompt = link.prompt.take();
+        }
+        let turn = link.turn.take()?;
+        Some(ReadTurn { prompt_id: prompt.clone(), ..turn })
+    };
     let after_its_parent =
         |(index, parent): (usize, &Option<usize>)| parent.is_none_or(|parent| parent < index);
     if parents.iter().enumerate().all(after_its_parent) {
-        return links.into_iter().filter_map(|link| link.turn).collect();
+        return links.iter_mut().filter_map(taken).collect();
     }
-    sequence(&parents).into_iter().filter_map(|index| links[index].turn.take()).collect()
+    sequence(&parents).into_iter().filter_map(|index| taken(&mut links[index])).collect()
 }
 
 /// How the records hang together, by their places.
