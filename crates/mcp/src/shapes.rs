@@ -1,7 +1,7 @@
 //! What goes into each tool and what comes out. The declared schemas are made from these.
 
 use hob_domain::memory::{Record, Tier, TurnRole};
-use hob_memory::rank::Ranked;
+use hob_memory::Found;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,9 +66,9 @@ pub struct Hit {
     pub superseded_by: Option<String>,
 }
 
-impl From<Ranked> for Hit {
-    fn from(ranked: Ranked) -> Hit {
-        let record = ranked.record;
+impl From<Found> for Hit {
+    fn from(found: Found) -> Hit {
+        let record = found.record;
         let apart = record.place.worktree != record.place.project;
         Hit {
             record_id: record.id.to_string(),
@@ -78,8 +78,8 @@ impl From<Ranked> for Hit {
             worktree: apart.then_some(record.place.worktree),
             project: record.place.project,
             ts: record.ts.to_string(),
-            score: (ranked.score * 10_000.0).round() / 10_000.0,
-            reason: ranked.reason,
+            score: (found.score * 10_000.0).round() / 10_000.0,
+            reason: found.reason,
             superseded_by: record.superseded_by.map(|id| id.to_string()),
         }
     }

@@ -11,7 +11,7 @@ use hob_domain::{StoreError, Timestamp};
 use crate::analyse::Analyser;
 use crate::batch::{Batch, Preparer, RawTurn, Sealed, seal_secrets, unsealed};
 use crate::embed::Embedder;
-use crate::rank::{Order, Ranked, pack, rank};
+use crate::rank::{pack, rank, reason};
 use crate::redact;
 use crate::seal::{OpeningKey, OpeningKeys};
 use crate::session_start;
@@ -47,12 +47,22 @@ pub struct Question {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recall {
-    pub hits: Vec<Ranked>,
+    pub hits: Vec<Found>,
     pub budget_used: usize,
     /// Matches that are not shown: they did not fit, or say the same as a hit.
     pub omitted: usize,
     /// Whether something could not be searched yet.
     pub partial: bool,
+}
+
+/// One turn that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    pub record: Record,
+    /// From 0 to 1.
+    pub score: f64,
+    /// Why it is here, in words.
+    pub reason: String,
 }
 
 /// Something to be remembered as such, not as a turn of a conversation.
@@ -178,11 +188,14 @@ impl Engine {
             limit: CANDIDATES.max(question.limit * 2),
         };
         let candidates = self.inner.store.candidates(speaker, &question.scope, probe).await?;
-        let order =
-            Order { analyser: &preparer.analyser, terms: &terms, first: question.first.as_deref() };
-        let packed = pack(rank(candidates, &order), question.budget_tokens, question.limit);
+        let ranked = rank(candidates, question.first.as_deref());
+        let packed = pack(ranked, question.budget_tokens, question.limit);
+        let hits = packed.hits.into_iter().map(|hit| {
+            let reason = reason(&hit.record, &preparer.analyser, &terms);
+            Found { record: hit.record, score: hit.score, reason }
+        });
         Ok(Recall {
-            hits: packed.hits,
+            hits: hits.collect(),
             budget_used: packed.budget_used,
             omitted: packed.omitted,
             partial: false,

@@ -20,5 +20,5 @@ pub mod transcript;
 
 pub use batch::{Batch, RawTurn};
 pub use drain::{Backlog, Drain, backlog};
-pub use engine::{Engine, Note, Question, Recall};
+pub use engine::{Engine, Found, Note, Question, Recall};
 pub use seal::{OpeningKey, OpeningKeys, SealingKey};

@@ -21,21 +21,11 @@ pub struct Ranked {
     pub record: Record,
     /// From 0 to 1.
     pub score: f64,
-    /// Why it is here, in words.
-    pub reason: String,
-}
-
-/// What was asked, as far as the order depends on it.
-pub struct Order<'a> {
-    pub analyser: &'a Analyser,
-    pub terms: &'a [String],
-    /// The project whose turns come first.
-    pub first: Option<&'a str>,
 }
 
 /// Puts candidates in order: by the sum of their reciprocal ranks, what was superseded last, and of
-/// equals the newest first.
-pub fn rank(candidates: Vec<Candidate>, order: &Order<'_>) -> Vec<Ranked> {
+/// equals the newest first. Turns of the project `first` come before others.
+pub fn rank(candidates: Vec<Candidate>, first: Option<&str>) -> Vec<Ranked> {
     let lexical = ranks(&candidates, |candidate| candidate.lexical);
     let dense = ranks(&candidates, |candidate| candidate.dense);
     let best = (1.0 + DENSE_WEIGHT) / (RANK_SMOOTHING + 1.0);
@@ -47,16 +37,16 @@ pub fn rank(candidates: Vec<Candidate>, order: &Order<'_>) -> Vec<Ranked> {
                 rank.map_or(0.0, |rank| weight / (RANK_SMOOTHING + *rank as f64))
             };
             let score = (part(&lexical, 1.0) + part(&dense, DENSE_WEIGHT)) / best;
-            Ranked { reason: reason(&candidate, order), record: candidate.record, score }
+            Ranked { record: candidate.record, score }
         })
         .collect();
-    ranked.sort_by(|a, b| compare(a, b, order));
+    ranked.sort_by(|a, b| compare(a, b, first));
     ranked
 }
 
-fn compare(a: &Ranked, b: &Ranked, order: &Order<'_>) -> Ordering {
+fn compare(a: &Ranked, b: &Ranked, first: Option<&str>) -> Ordering {
     let away =
-        |ranked: &Ranked| order.first.is_some_and(|project| ranked.record.place.project != project);
+        |ranked: &Ranked| first.is_some_and(|project| ranked.record.place.project != project);
     let superseded = |ranked: &Ranked| ranked.record.superseded_by.is_some();
     (superseded(a), away(a))
         .cmp(&(superseded(b), away(b)))
@@ -78,11 +68,11 @@ fn ranks(
     measured.into_iter().enumerate().map(|(index, (seq, _))| (seq, index + 1)).collect()
 }
 
-fn reason(candidate: &Candidate, order: &Order<'_>) -> String {
+/// Why a record was found, in words.
+pub fn reason(record: &Record, analyser: &Analyser, terms: &[String]) -> String {
     let there: HashSet<String> =
-        order.analyser.terms(beginning(&candidate.record.text, REASON)).into_iter().collect();
-    let matched: Vec<String> = order
-        .terms
+        analyser.terms(beginning(&record.text, REASON)).into_iter().collect();
+    let matched: Vec<String> = terms
         .iter()
         .filter(|term| there.contains(*term))
         .take(8)
@@ -93,7 +83,7 @@ fn reason(candidate: &Candidate, order: &Order<'_>) -> String {
     } else {
         format!("matches {}", matched.join(", "))
     };
-    if candidate.record.superseded_by.is_some() {
+    if record.superseded_by.is_some() {
         reason.push_str("; superseded by a correction");
     }
     reason
@@ -162,9 +152,7 @@ mod tests {
     }
 
     fn order(candidates: Vec<Candidate>, first: Option<&str>) -> Vec<i64> {
-        let analyser = Analyser::default();
-        let order = Order { analyser: &analyser, terms: &["port".to_owned()], first };
-        rank(candidates, &order).iter().map(|ranked| ranked.record.seq).collect()
+        rank(candidates, first).iter().map(|ranked| ranked.record.seq).collect()
     }
 
     #[test]
@@ -184,11 +172,7 @@ mod tests {
 
     #[test]
     fn hits_are_packed_into_the_budget() {
-        let ranked = |seq, text: &str| Ranked {
-            record: record(seq, text),
-            score: 1.0,
-            reason: String::new(),
-        };
+        let ranked = |seq, text: &str| Ranked { record: record(seq, text), score: 1.0 };
         let long = "x".repeat(400);
         let hits = vec![
             ranked(1, "short one"),

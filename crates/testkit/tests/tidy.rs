@@ -195,7 +195,7 @@ fn migrations_are_frozen() {
         ),
         (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",
-            "fc1e74c1131f25d07cadcf09a55d7711bdf5543d2733bd5c264b3e914ac0284c",
+            "1db9e1ab51242d37c9dc54560dcd655ac540944992074dc35f3f2135e7933e3f",
         ),
     ];
     let found: Vec<(String, String)> = sources("sql")
