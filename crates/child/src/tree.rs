@@ -53,6 +53,18 @@ fn descendants_in(table: &[Process], root: i32) -> Vec<Process> {
     found
 }
 
+/// Whether this process descends from another one.
+pub fn descends_from(ancestor: i32) -> bool {
+    let mut pid = std::process::id() as i32;
+    while let Some(found) = process(pid).filter(|found| found.parent > 0) {
+        pid = found.parent;
+        if pid == ancestor {
+            return true;
+        }
+    }
+    false
+}
+
 /// Reads `/proc/PID/stat`. The command name is in parentheses and may hold blanks and parentheses.
 fn parse_stat(line: &str) -> Option<Process> {
     let pid = line.split_once(' ')?.0.parse().ok()?;

@@ -12,6 +12,7 @@ pub mod memory;
 pub mod message;
 pub mod run;
 pub mod secret;
+pub mod session;
 
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};

@@ -141,11 +141,14 @@ pub enum Identity {
     Nth(u32),
 }
 
-/// The key of a turn that has a record id. Ids that are long enough to be unique in the world are:
-/// a record that was copied into another session's transcript is still the same turn. Short ones
+/// The key of a turn that has a record id. An id that looks random, as a UUID does, is unique in the
+/// world: a record that was copied into another session's transcript is still the same turn. Others
 /// are unique within their session. The words are part of it: one id with two texts is two turns.
 pub fn record_key(session: &str, id: &str, role: TurnRole, text: &str) -> TurnKey {
-    let scope = if id.len() >= 16 { "" } else { session };
+    let count = |kind: fn(&u8) -> bool| id.bytes().filter(kind).count();
+    let looks_random =
+        id.len() >= 20 && count(u8::is_ascii_digit) >= 4 && count(u8::is_ascii_alphabetic) >= 3;
+    let scope = if looks_random { "" } else { session };
     TurnKey::of(&["record", scope, id, role.as_str(), text])
 }
 
@@ -387,6 +390,9 @@ pub trait MemoryStore: Send + Sync {
         now: Timestamp,
     ) -> Result<usize, StoreError>;
 
+    /// Removes everything of a speaker.
+    async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError>;
+
     async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError>;
 
     /// The most promising turns in scope.
@@ -436,7 +442,7 @@ pub trait MemoryStore: Send + Sync {
     /// Turns that were masked by older rules, at most so many.
     async fn masked_before(&self, rules: u32, limit: usize) -> Result<Vec<Record>, StoreError>;
 
-    /// Replaces what a rescan found: text, secrets, terms, vector. Terms are those before and after.
+    /// Replaces what a rescan has made anew.
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError>;
 
     async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError>;
@@ -456,6 +462,7 @@ pub struct Remask {
     pub seq: i64,
     pub text: String,
     pub sealed: Option<Vec<u8>>,
+    pub cue: Option<String>,
     pub terms: String,
     pub vector: Vec<i8>,
     pub rules: u32,
@@ -473,6 +480,7 @@ mod tests {
         assert_eq!(key("a", uuid, "x"), key("b", uuid, "x"));
         assert_ne!(key("a", uuid, "x"), key("a", uuid, "y"));
         assert_ne!(key("a", "1", "x"), key("b", "1", "x"));
+        assert_ne!(key("a", "assistant-message-1", "x"), key("b", "assistant-message-1", "x"));
         assert_eq!(key("a", "1", "x"), key("a", "1", "x"));
     }
 

@@ -21,7 +21,7 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
     let linked = fs::hard_link(&temporary, path);
     let _ = fs::remove_file(&temporary);
     match linked {
-        Ok(()) => Ok(true),
+        Ok(()) => sync_folder(path).map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     }
@@ -35,7 +35,7 @@ pub fn write_over(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if placed.is_err() {
         let _ = fs::remove_file(&temporary);
     }
-    placed
+    placed.and_then(|()| sync_folder(path))
 }
 
 /// Removes what processes that were killed have left half written in a folder. Nobody writes at one
@@ -49,6 +49,11 @@ pub fn remove_halves(folder: &Path, older_than: Duration) {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// A name is on the disk once its folder is.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
 /// Writes a temporary file in the same folder, down to the disk.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Json;
+use hob_domain::memory::Speaker;
 use hob_domain::{App, AppName, Timestamp, Token};
 use hob_sessions::FileRoom;
 use serde::{Deserialize, Serialize};
@@ -120,6 +121,8 @@ pub(crate) async fn remove(
     }
     FileRoom::remove_app(gateway.files.root(), &name)
         .map_err(|error| ApiError::Internal(error.to_string()))?;
+    // Whoever has this name next is another app.
+    gateway.tools.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
     tracing::info!(app = %name, "an app was removed");
     Ok(Json(Done { ok: true }))
 }

@@ -58,6 +58,8 @@ struct State {
 struct Waiting {
     id: Value,
     line: Vec<u8>,
+    /// The connection it was sent over.
+    generation: u64,
     /// Whether it has been sent to a second server already.
     again: bool,
 }
@@ -104,24 +106,57 @@ impl Bridge {
         let method = message.as_ref().and_then(|message| message.method.as_deref());
         let request = message.as_ref().filter(|message| message.method.is_some());
         let id = request.and_then(|message| message.id.clone());
+        if matches!(method, Some("notifications/cancelled")) {
+            // Nobody waits for it any more, so it is not asked again either.
+            if let Some(id) = message.as_ref().and_then(|message| message.params.as_ref()) {
+                self.answered(&id["requestId"]);
+            }
+        }
         let mut state = self.state();
         if let Some(id) = &id {
-            self.waiting().push(Waiting { id: id.clone(), line: line.clone(), again: false });
+            let generation = state.generation;
+            let waiting = Waiting { id: id.clone(), line: line.clone(), generation, again: false };
+            self.waiting().push(waiting);
         }
         // Connecting says the handshake that came before this line.
-        let sent = self.connected(&mut state).and_then(|server| server.write_all(&line));
+        let sent = self.send(&mut state, &line, id.as_ref());
         if matches!(method, Some("initialize")) {
             state.handshake = vec![line.clone()];
         } else if matches!(method, Some("notifications/initialized")) {
             state.handshake.push(line.clone());
         }
         // What is no request needs no answer; alone there is nobody to complain to.
-        if let (Err(error), Some(id), Some(message)) = (sent, id, message) {
-            state.server = None;
-            if self.answered(&id) {
-                say(&self.answer_alone(&id, &message, &error));
+        if let (Err(error), Some(id), Some(message)) = (sent, id, message)
+            && self.answered(&id)
+        {
+            say(&self.answer_alone(&id, &message, &error));
+        }
+    }
+
+    /// Sends a line to the server; where that has gone, to the one that is there now.
+    fn send(&self, state: &mut State, line: &[u8], id: Option<&Value>) -> io::Result<()> {
+        let had_one = state.server.is_some();
+        let sent = self.write(state, line, id);
+        match sent {
+            Err(_) if had_one => {
+                state.server = None;
+                self.write(state, line, id)
+            }
+            sent => sent,
+        }
+        .inspect_err(|_| state.server = None)
+    }
+
+    fn write(&self, state: &mut State, line: &[u8], id: Option<&Value>) -> io::Result<()> {
+        self.connect_if_needed(state)?;
+        if let Some(id) = id {
+            let generation = state.generation;
+            for request in self.waiting().iter_mut().filter(|request| request.id == *id) {
+                request.generation = generation;
             }
         }
+        let server = state.server.as_mut();
+        server.ok_or(io::ErrorKind::NotConnected)?.write_all(line)
     }
 
     /// Takes a request off the list; `false` when it has its answer already.
@@ -132,22 +167,22 @@ impl Bridge {
         waiting.len() < before
     }
 
-    /// The server, connected to now if it was not.
-    fn connected<'a>(&self, state: &'a mut State) -> io::Result<&'a mut UnixStream> {
-        if state.server.is_none() {
-            let mut stream = connect(&self.shared.socket, self.shared.cwd.clone())?;
-            for line in &state.handshake {
-                stream.write_all(&replayed(line))?;
-            }
-            state.generation += 1;
-            let reader = stream.try_clone()?;
-            let (bridge, generation) = (self.clone(), state.generation);
-            std::thread::Builder::new()
-                .stack_size(256 << 10)
-                .spawn(move || bridge.listen(reader, generation))?;
-            state.server = Some(stream);
+    fn connect_if_needed(&self, state: &mut State) -> io::Result<()> {
+        if state.server.is_some() {
+            return Ok(());
         }
-        state.server.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let mut stream = connect(&self.shared.socket, self.shared.cwd.clone())?;
+        for line in &state.handshake {
+            stream.write_all(&replayed(line))?;
+        }
+        state.generation += 1;
+        let reader = stream.try_clone()?;
+        let (bridge, generation) = (self.clone(), state.generation);
+        std::thread::Builder::new()
+            .stack_size(256 << 10)
+            .spawn(move || bridge.listen(reader, generation))?;
+        state.server = Some(stream);
+        Ok(())
     }
 
     /// Passes on what the server says until it goes away.
@@ -155,7 +190,9 @@ impl Bridge {
         let mut reader = BufReader::new(stream);
         let mut line = Vec::new();
         while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) && line.ends_with(b"\n") {
-            let id = serde_json::from_slice::<Message>(&line).ok().and_then(|message| message.id);
+            let message = serde_json::from_slice::<Message>(&line).ok();
+            let answer = message.filter(|message| message.method.is_none());
+            let id = answer.and_then(|message| message.id);
             if id.as_ref().and_then(Value::as_str) != Some(REPLAY) {
                 if let Some(id) = id {
                     self.answered(&id);
@@ -167,22 +204,26 @@ impl Bridge {
         self.lost(generation);
     }
 
-    /// The server is gone. What waits is asked again where another one is there already: every tool
-    /// bears to be called twice.
+    /// A server is gone. What waits for it is asked again where another one is there already: every
+    /// tool bears to be called twice.
     fn lost(&self, generation: u64) {
         let mut state = self.state();
-        if state.generation != generation {
-            return;
+        if state.generation == generation {
+            state.server = None;
         }
-        state.server = None;
-        let waiting = std::mem::take(&mut *self.waiting());
-        for mut request in waiting {
-            let (id, line, again) = (request.id.clone(), request.line.clone(), request.again);
-            request.again = true;
-            self.waiting().push(request);
+        let lost: Vec<(Value, Vec<u8>, bool)> = self
+            .waiting()
+            .iter_mut()
+            .filter(|request| request.generation <= generation)
+            .map(|request| {
+                let again = std::mem::replace(&mut request.again, true);
+                (request.id.clone(), request.line.clone(), again)
+            })
+            .collect();
+        for (id, line, again) in lost {
             let sent = match again {
                 true => Err(io::Error::other("it went away twice")),
-                false => self.connected(&mut state).and_then(|server| server.write_all(&line)),
+                false => self.send(&mut state, &line, Some(&id)),
             };
             let Err(error) = sent else { continue };
             if let (true, Ok(message)) = (self.answered(&id), serde_json::from_slice(&line)) {

@@ -103,10 +103,28 @@ impl Home {
         folders.iter().filter(|folder| !folder.is_dir()).try_for_each(|folder| make_private(folder))
     }
 
+    /// Whether this process was started by an agent that this home's server runs.
+    pub fn is_inside_agent(&self) -> bool {
+        let server = fs::read_to_string(self.lock()).ok().and_then(|text| text.trim().parse().ok());
+        server.is_some_and(hob_child::tree::descends_from)
+    }
+
     /// Removes what killed processes have left half written.
     pub fn remove_halves(&self) {
         for folder in [self.root.clone(), self.deferred(), self.capture_state()] {
             hob_files::remove_halves(&folder, std::time::Duration::from_secs(60));
+        }
+    }
+
+    /// Removes what is known of transcripts that nobody has added to for long. Should one go on after
+    /// all it is read again, and nothing is stored twice.
+    pub fn remove_old_states(&self) {
+        let month = std::time::Duration::from_secs(30 * 24 * 3600);
+        for entry in fs::read_dir(self.capture_state()).into_iter().flatten().flatten() {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+            if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > month) {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 

@@ -28,8 +28,20 @@ const IN_PROCESS: usize = 50;
 /// What must be left of the time to begin another step.
 const RESERVE: Duration = Duration::from_millis(150);
 
-/// Opens the home's memory in this process. A write waits at most `busy` for another process.
+/// About how much of a transcript a hook reads at a time.
+pub const PART: usize = 8 << 20;
+
+/// Whether a hook has the time for another part of a transcript.
+pub fn is_time_for_more(deadline: Instant) -> bool {
+    remaining(deadline) > Duration::from_millis(600)
+}
+
+/// Opens the home's memory in this process. A write waits at most `busy` for another process. Inside an
+/// agent it is refused: there only the server knows who is asking.
 pub fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
+    if settings.home.is_inside_agent() {
+        anyhow::bail!("inside an agent the memory is reached through `hob serve` alone");
+    }
     let home = &settings.home;
     let passphrase = settings.passphrase.as_deref();
     let key = keys::data_key(home, passphrase)?;
@@ -108,12 +120,11 @@ pub fn deliver(
 ) -> anyhow::Result<Delivered> {
     let mut delivered = Delivered::default();
     let mut left: &[RawTurn] = &batch.turns;
-    let part = |turns: &[RawTurn]| Batch { turns: turns.to_vec(), ..head(batch) };
     if let Ok(mut connection) = Connection::open(&settings.socket, PROBE) {
         while !left.is_empty() {
             let (chunk, rest) = left.split_at(chunk(left));
             let time = DEADLINE.min(remaining(deadline).saturating_sub(RESERVE));
-            match connection.call(&Call::Capture { batch: part(chunk) }, time) {
+            match connection.call(&Call::Capture { batch: batch.with(chunk) }, time) {
                 Ok(Answer::Captured(stored)) => delivered.stored += stored,
                 _ => break,
             }
@@ -122,6 +133,9 @@ pub fn deliver(
         if left.is_empty() {
             return Ok(delivered);
         }
+    }
+    if settings.home.is_inside_agent() {
+        anyhow::bail!("inside an agent turns are captured through `hob serve` alone");
     }
     settings.home.prepare_for_capture()?;
     if fallback == Fallback::Store {
@@ -132,7 +146,7 @@ pub fn deliver(
         }
     }
     let key = sealing_key(settings);
-    let rest = part(left);
+    let rest = batch.with(left);
     let path = deferral::write(&settings.home.deferred(), &rest, cwd, &key, Timestamp::now())?;
     delivered.deferred = Some((path, rest.turns.len()));
     Ok(delivered)
@@ -158,8 +172,7 @@ fn store(
         if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > CHUNK_BYTES {
             break;
         }
-        let part = Batch { turns: chunk.to_vec(), ..head(batch) };
-        let stored = tools.engine.capture(&Speaker::Owner, part, Vec::new());
+        let stored = tools.engine.capture(&Speaker::Owner, batch.with(chunk), Vec::new());
         delivered.stored += runtime.block_on(stored)?;
         *left = rest;
     }
@@ -180,16 +193,6 @@ fn sealing_key(settings: &Resolved) -> SealingKey {
         let _ = getrandom::fill(&mut bytes);
         OpeningKey::of(&hob_domain::DataKey::from_bytes(bytes)).sealing_key()
     })
-}
-
-fn head(batch: &Batch) -> Batch {
-    Batch {
-        session: batch.session.clone(),
-        place: batch.place.clone(),
-        client: batch.client.clone(),
-        source: batch.source.clone(),
-        turns: Vec::new(),
-    }
 }
 
 /// How many of these turns go together.

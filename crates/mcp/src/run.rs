@@ -233,6 +233,10 @@ impl Tools {
 
     /// The project a caller names: by a folder in it, or by its last name where that is known.
     async fn project(&self, here: &Here, name: &str) -> Result<String, ToolError> {
+        // What an app names is a name: nothing of the file system is its to learn.
+        if matches!(here.speaker, Speaker::App(_)) && Path::new(name).is_absolute() {
+            return Ok(name.to_owned());
+        }
         if Path::new(name).is_absolute() {
             // What is stored is stored under the resolved name, and shown so.
             let known = self.engine.projects_named(&here.speaker, name).await?;

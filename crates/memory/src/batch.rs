@@ -21,6 +21,19 @@ pub struct Batch {
     pub turns: Vec<RawTurn>,
 }
 
+impl Batch {
+    /// The same session and source with these turns.
+    pub fn with(&self, turns: &[RawTurn]) -> Batch {
+        Batch {
+            session: self.session.clone(),
+            place: self.place.clone(),
+            client: self.client.clone(),
+            source: self.source.clone(),
+            turns: turns.to_vec(),
+        }
+    }
+}
+
 /// One turn, verbatim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RawTurn {
@@ -98,6 +111,14 @@ pub fn unsealed(text: &str, clear: &[u8]) -> Option<String> {
     redact::unmask(text, &originals)
 }
 
+/// What a turn is found by: its words, and those of its cue.
+pub fn found_by(text: &str, cue: Option<&str>) -> String {
+    match cue {
+        Some(cue) => format!("{text}\n{cue}"),
+        None => text.to_owned(),
+    }
+}
+
 /// Makes turns ready for the store.
 pub struct Preparer {
     pub analyser: Analyser,
@@ -113,10 +134,7 @@ impl Preparer {
     fn one(&self, batch: &Batch, turn: &RawTurn) -> NewTurn {
         let Sealed { text, sealed } = seal_secrets(&turn.text, &self.sealing);
         let cue = turn.cue.as_ref().map(|cue| redact::mask(cue).text);
-        let found_by = match &cue {
-            Some(cue) => format!("{text}\n{cue}"),
-            None => text.clone(),
-        };
+        let found_by = found_by(&text, cue.as_deref());
         let session = name_without_secrets(&batch.session);
         NewTurn {
             identity: turn.identity(&session),

@@ -175,7 +175,7 @@ pub fn decode(content: &[u8], name: &str, keys: &OpeningKeys) -> Result<Deferred
         Some(version) => return Err(BadFile::Version(version.unwrap_or_default())),
     }
     let text = |key: &str| header.get(key).and_then(Value::as_str).map(str::to_owned);
-    let from_name = || name.rsplit_once('-').map_or(name, |(session, _)| session).to_owned();
+    let from_name = || session_of_name(name);
     let session = text("session_id").filter(|s| !s.is_empty()).unwrap_or_else(from_name);
     let place = header
         .get("place")
@@ -213,6 +213,17 @@ pub fn decode(content: &[u8], name: &str, keys: &OpeningKeys) -> Result<Deferred
         }
     }
     Ok(deferred)
+}
+
+/// The session that a file without a header is named after: what stands before the time.
+fn session_of_name(name: &str) -> String {
+    let stem = name.strip_suffix(".jsonl").unwrap_or(name);
+    let is_time = |part: &str| part.len() >= 9 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = stem.split('-').collect();
+    match parts.iter().rposition(|part| is_time(part)) {
+        Some(at) if at > 0 => parts[..at].join("-"),
+        _ => stem.to_owned(),
+    }
 }
 
 /// The turn of a line, and whether the line says which one of several equal ones it is.

@@ -195,7 +195,7 @@ impl Drain {
         if attempts > RETRIES {
             let detail = format!("{name} was set aside after {attempts} attempts: {why}");
             if self.event("set_aside", detail).await.is_ok() {
-                let aside = path.with_file_name(name.replace(".jsonl", SET_ASIDE));
+                let aside = free_name(&path, &name);
                 match fs::rename(&path, &aside) {
                     Ok(()) => {
                         self.failures.remove(&path);
@@ -213,6 +213,16 @@ impl Drain {
         let event = CareEvent { at: Timestamp::now(), kind: kind.to_owned(), detail };
         self.engine.note_event(event).await
     }
+}
+
+/// A name for a file that is set aside; an earlier one is never replaced.
+fn free_name(path: &Path, name: &str) -> PathBuf {
+    let stem = name.strip_suffix(".jsonl").unwrap_or(name);
+    let named = |n: u32| match n {
+        0 => path.with_file_name(format!("{stem}{SET_ASIDE}")),
+        n => path.with_file_name(format!("{stem}-{n}{SET_ASIDE}")),
+    };
+    (0..).map(named).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| named(0))
 }
 
 /// Whether somebody may still be at it. Hob's own files are whole when they appear, others' need not be.

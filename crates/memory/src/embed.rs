@@ -4,8 +4,6 @@ use crate::analyse::{Analyser, beginning, is_stop};
 
 /// Makes vectors: texts of like meaning get vectors that point the same way.
 pub trait Embedder: Send + Sync {
-    fn dimensions(&self) -> usize;
-
     /// The text's direction; all zero when it says nothing.
     fn embed(&self, text: &str) -> Vec<i8>;
 }
@@ -33,10 +31,6 @@ impl Default for PiecesEmbedder {
 }
 
 impl Embedder for PiecesEmbedder {
-    fn dimensions(&self) -> usize {
-        DIMENSIONS
-    }
-
     fn embed(&self, text: &str) -> Vec<i8> {
         // What a very long text is about is told by its beginning as well as it can be.
         let mut terms = self.analyser.terms(beginning(text, MOST));

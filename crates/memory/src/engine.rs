@@ -1,5 +1,6 @@
 //! The memory as its callers use it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hob_domain::memory::{
@@ -9,7 +10,7 @@ use hob_domain::memory::{
 use hob_domain::{StoreError, Timestamp};
 
 use crate::analyse::Analyser;
-use crate::batch::{Batch, Preparer, RawTurn, Sealed, seal_secrets, unsealed};
+use crate::batch::{Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed};
 use crate::embed::Embedder;
 use crate::rank::{pack, rank, reason};
 use crate::redact;
@@ -163,6 +164,11 @@ impl Engine {
         self.inner.store.supersede(speaker, old, turn).await
     }
 
+    /// Removes everything of a speaker.
+    pub async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError> {
+        self.inner.store.forget_speaker(speaker).await
+    }
+
     pub async fn forget(
         &self,
         speaker: &Speaker,
@@ -187,7 +193,16 @@ impl Engine {
             vector: preparer.embedder.embed(&cue),
             limit: CANDIDATES.max(question.limit * 2),
         };
-        let candidates = self.inner.store.candidates(speaker, &question.scope, probe).await?;
+        let store = &self.inner.store;
+        let mut candidates = store.candidates(speaker, &question.scope, probe.clone()).await?;
+        // What comes first is looked for by itself: among many others it might not be proposed.
+        if let (None, Some(first)) = (&question.scope.project, &question.first) {
+            let scope = Scope { project: Some(first.clone()), ..question.scope.clone() };
+            let own = store.candidates(speaker, &scope, probe).await?;
+            let known: HashSet<i64> = own.iter().map(|candidate| candidate.record.seq).collect();
+            candidates.retain(|candidate| !known.contains(&candidate.record.seq));
+            candidates.extend(own);
+        }
         let ranked = rank(candidates, question.first.as_deref());
         let packed = pack(ranked, question.budget_tokens, question.limit);
         let hits = packed.hits.into_iter().map(|hit| {
@@ -298,7 +313,10 @@ impl Engine {
                 let Some(clear) = record.sealed.as_deref().and_then(|s| earlier.open(s)) else {
                     continue;
                 };
-                changes.push(self.remasked(record, unsealed(&record.text, &clear)));
+                // What does not fit its text can't be sealed anew; it stays as it is.
+                if let Some(original) = unsealed(&record.text, &clear) {
+                    changes.push(self.remasked(record, Some(original)));
+                }
             }
             count += changes.len();
             if !changes.is_empty() {
@@ -313,18 +331,18 @@ impl Engine {
         let preparer = &self.inner.preparer;
         let Sealed { text, sealed } = match &original {
             Some(original) => seal_secrets(original, &preparer.sealing),
-            None => Sealed { text: record.text.clone(), sealed: record.sealed.clone() },
+            // New rules may find more in what is there; the old seal keeps what it has.
+            None => Sealed { text: redact::mask(&record.text).text, sealed: record.sealed.clone() },
         };
-        let found_by = match &record.cue {
-            Some(cue) => format!("{text}\n{cue}"),
-            None => text.clone(),
-        };
+        let cue = record.cue.as_ref().map(|cue| redact::mask(cue).text);
+        let found_by = found_by(&text, cue.as_deref());
         Remask {
             seq: record.seq,
             terms: preparer.index_terms(&found_by),
             vector: preparer.embedder.embed(&found_by),
             text,
             sealed,
+            cue,
             rules: redact::RULES_VERSION,
         }
     }

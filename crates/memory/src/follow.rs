@@ -276,11 +276,22 @@ impl Prompt {
     /// Whether this is, or these are together, what has answered it.
     fn has(&self, text: &str) -> bool {
         let said = text.trim();
-        let joined = |from: usize| {
+        if self.answered.contains(&digest(said.as_bytes())) {
+            return true;
+        }
+        // The last ones together, as many as are not longer than it.
+        let mut length = 0;
+        for from in (0..self.answers.len()).rev() {
+            length += self.answers[from].len();
+            if length > text.len() {
+                return false;
+            }
             let texts = &self.answers[from..];
-            [texts.join("\n"), texts.join("\n\n")].iter().any(|known| known.trim() == said)
-        };
-        self.answered.contains(&digest(said.as_bytes())) || (0..self.answers.len()).any(joined)
+            if [texts.join("\n"), texts.join("\n\n")].iter().any(|known| known.trim() == said) {
+                return true;
+            }
+        }
+        false
     }
 }
 

@@ -194,8 +194,12 @@ fn migrations_are_frozen() {
             "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
         ),
         (
+            "crates/store/src/sqlite/migrations/0002_sessions.sql",
+            "e2d4a761058f45e4a8746d6777598d850dc08a093174ec548a8020ab64a7f2a7",
+        ),
+        (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",
-            "1db9e1ab51242d37c9dc54560dcd655ac540944992074dc35f3f2135e7933e3f",
+            "720d52f322da7d114e4fb93ca3b59b51002775b3e2963452e9e1631989e85783",
         ),
     ];
     let found: Vec<(String, String)> = sources("sql")

@@ -1,15 +1,18 @@
 //! `hob app create|list|revoke`: works on the store itself, with or without a running server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
+use hob_domain::memory::Speaker;
 use hob_domain::{App, AppName, AppStore, StoreError, Timestamp};
+use hob_mcp::Tools;
 use hob_sessions::FileRoom;
 use hob_store::Ledger;
 use serde_json::json;
 
 use super::{Context, Outcome};
-use crate::keys;
+use crate::{keys, memory};
 
 /// Make, list and revoke apps: who may call hob over HTTP
 #[derive(ClapArgs)]
@@ -48,11 +51,16 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     home.prepare()?;
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
     let store = Ledger::open(&home.ledger(), &key)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(act(&store, &home.files(), &args.action))
+    let tools = memory::open(&context.settings, Duration::from_secs(5))?;
+    memory::runtime()?.block_on(act(&store, &tools, &home.files(), &args.action))
 }
 
-async fn act(store: &dyn AppStore, files: &Path, action: &Action) -> anyhow::Result<Outcome> {
+async fn act(
+    store: &dyn AppStore,
+    memory: &Tools,
+    files: &Path,
+    action: &Action,
+) -> anyhow::Result<Outcome> {
     match action {
         Action::Create { name, json } => {
             let name = AppName::new(name.as_str())?;
@@ -95,6 +103,8 @@ async fn act(store: &dyn AppStore, files: &Path, action: &Action) -> anyhow::Res
                 return Ok(Outcome::Failed);
             }
             FileRoom::remove_app(files, &name)?;
+            // Whoever has this name next is another app.
+            memory.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
             if *json {
                 println!("{}", json!({"app": name, "revoked": true}));
             } else {

@@ -2,7 +2,7 @@
 //! time whatever happens.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use hob_domain::memory::Stored;
@@ -12,13 +12,8 @@ use hob_memory::project::place_of;
 use hob_memory::transcript::Client;
 use serde_json::{Value, json};
 
-use crate::memory::{Fallback, deliver};
+use crate::memory::{Fallback, PART, deliver, is_time_for_more};
 use crate::settings::Resolved;
-
-/// About how much of a transcript is read at a time.
-const PART: usize = 8 << 20;
-/// What must be left of the time to begin another part.
-const LAST_START: Duration = Duration::from_millis(600);
 
 /// Capture an agent's transcript (Claude Code or Codex JSONL) into the memory
 #[derive(ClapArgs)]
@@ -64,7 +59,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
         if !more {
             break;
         }
-        if Instant::now() + LAST_START > deadline {
+        if !is_time_for_more(deadline) {
             totals.errors += 1;
             let path = args.path.display();
             totals.problem =

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use hob_domain::Timestamp;
@@ -14,13 +14,8 @@ use hob_memory::project::place_of;
 use hob_memory::transcript::Client;
 use serde::Deserialize;
 
-use crate::memory::{Fallback, deliver};
+use crate::memory::{Fallback, PART, deliver, is_time_for_more};
 use crate::settings::Resolved;
-
-/// About how much of a transcript is read at a time.
-const PART: usize = 8 << 20;
-/// What must be left of the time to begin another part.
-const LAST_START: Duration = Duration::from_millis(600);
 
 /// Capture what is new in a session: the command of the hooks UserPromptSubmit, Stop and SessionEnd
 #[derive(ClapArgs)]
@@ -104,7 +99,7 @@ pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
             hob_files::write_over(path, &serde_json::to_vec(&mark.to_keep())?, 0o600)?;
         }
         // What there is no time for is read by the next hook.
-        if !more || Instant::now() + LAST_START > deadline {
+        if !more || !is_time_for_more(deadline) {
             return Ok(());
         }
     }

@@ -2,7 +2,7 @@
 //! where it was.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -45,6 +45,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     settings.home.prepare()?;
     let places = if args.paths.is_empty() { usual_places() } else { args.paths.clone() };
     let mut totals = Totals::default();
+    let missing = places.iter().any(|path| !path.exists());
     for path in places.iter().filter(|path| !path.exists()) {
         eprintln!("hob: {} does not exist", path.display());
         totals.errors += 1;
@@ -53,9 +54,11 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let tools = memory::open(settings, Duration::from_secs(30))?;
     let runtime = memory::runtime()?;
     let bar = progress(files.len() as u64);
+    let workspaces = settings.home.workspaces();
     let outcome = runtime.block_on(async {
+        let import = import_all(&tools.engine, &workspaces, &files, &bar, &mut totals);
         tokio::select! {
-            done = import_all(&tools.engine, &files, &bar, &mut totals) => done.map(|()| true),
+            done = import => done.map(|()| true),
             _ = tokio::signal::ctrl_c() => Ok(false),
         }
     });
@@ -83,7 +86,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         eprintln!("hob: broken off; run it again to go on");
         return Ok(Outcome::Failed);
     }
-    Ok(Outcome::Done)
+    Ok(if missing { Outcome::Failed } else { Outcome::Done })
 }
 
 fn usual_places() -> Vec<PathBuf> {
@@ -101,6 +104,7 @@ fn progress(files: u64) -> ProgressBar {
 
 async fn import_all(
     engine: &Engine,
+    workspaces: &Path,
     files: &[PathBuf],
     bar: &ProgressBar,
     totals: &mut Totals,
@@ -125,16 +129,18 @@ async fn import_all(
                 totals.skipped += 1;
                 continue;
             }
-            let batch = match read(path, totals) {
-                Some(batch) => batch,
-                None => continue,
-            };
+            let Some(batch) = read(path, totals) else { continue };
+            // What an app's agent did in a folder of its own is the app's, not the owner's.
+            if Path::new(&batch.place.worktree).starts_with(workspaces) {
+                totals.skipped += 1;
+                continue;
+            }
             let mut rest = batch.turns.as_slice();
             while !rest.is_empty() {
                 let (part, more) = rest.split_at(memory::chunk(rest).min(TRANSACTION));
                 rest = more;
                 turns += part.len();
-                waiting.push(Batch { turns: part.to_vec(), ..without_turns(&batch) });
+                waiting.push(batch.with(part));
                 if turns >= TRANSACTION && !rest.is_empty() {
                     totals.stored += store(engine, &mut waiting, Vec::new()).await?;
                     turns = 0;
@@ -153,7 +159,7 @@ async fn import_all(
     Ok(())
 }
 
-fn read(path: &std::path::Path, totals: &mut Totals) -> Option<Batch> {
+fn read(path: &Path, totals: &mut Totals) -> Option<Batch> {
     let news = match follow::whole(path, None) {
         Ok(news) => news,
         Err(_) => {
@@ -185,14 +191,4 @@ async fn store(
     // A live capture that waits for the store gets it now.
     tokio::time::sleep(Duration::from_millis(2)).await;
     Ok(stored)
-}
-
-fn without_turns(batch: &Batch) -> Batch {
-    Batch {
-        session: batch.session.clone(),
-        place: batch.place.clone(),
-        client: batch.client.clone(),
-        source: batch.source.clone(),
-        turns: Vec::new(),
-    }
 }

@@ -79,7 +79,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let mut result: RecallResult = serde_json::from_value(value)?;
     if args.unseal {
         for hit in &mut result.hits {
-            hit.text = unseal(settings, &hit.record_id)?;
+            match unseal(settings, &hit.record_id) {
+                Ok(text) => hit.text = text,
+                Err(error) => eprintln!("hob: {}: {error:#}", hit.record_id),
+            }
         }
     }
     if args.json {

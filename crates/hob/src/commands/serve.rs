@@ -74,6 +74,7 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Outcome> {
         tracing::warn!("{warning}");
     }
     settings.home.remove_halves();
+    settings.home.remove_old_states();
     super::key::settle(settings)?;
     let listeners = Listeners::bind(settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

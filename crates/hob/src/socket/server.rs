@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hob_child::{Children, Placed};
-use hob_domain::memory::{RecordId, Speaker};
+use hob_domain::memory::{Place, RecordId, Speaker};
 use hob_gateway::Connections;
 use hob_mcp::{Backend, Caller, Here, McpServer, ToolError, Tools};
 use hob_memory::project::place_of;
@@ -138,8 +138,7 @@ async fn converse(mut stream: UnixStream, service: &Service, speaker: Speaker) -
         let answer = match serde_json::from_slice(&body) {
             Ok(Call::Mcp { cwd }) => {
                 send(&mut stream, &Answer::Mcp).await?;
-                let place = cwd.map(|cwd| place_of(Path::new(&cwd)));
-                let here = Here { speaker, place };
+                let here = Here { speaker, place: placed(cwd).await };
                 let tools = PlacedTools { tools: service.tools.clone(), here };
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
                 return Ok(());
@@ -155,6 +154,12 @@ async fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     let body = serde_json::to_vec(answer)?;
     stream.write_all(&(body.len() as u32).to_be_bytes()).await?;
     stream.write_all(&body).await
+}
+
+/// Where a folder belongs. It may lie on a disk that does not answer, so nobody else waits for it.
+async fn placed(folder: Option<String>) -> Option<Place> {
+    let folder = folder?;
+    tokio::task::spawn_blocking(move || place_of(Path::new(&folder))).await.ok()
 }
 
 /// The tools for whoever is at the other end.
@@ -181,24 +186,33 @@ impl Backend for PlacedTools {
 }
 
 impl Service {
+    fn greet(&self, protocol: u32) -> Answer {
+        match protocol {
+            0..=PROTOCOL => Answer::Hello(self.hello.clone()),
+            _ => Answer::Error(format!(
+                "this hob ({}) speaks protocol {PROTOCOL}, not {protocol}: restart `hob serve`",
+                self.hello.version
+            )),
+        }
+    }
+
     async fn answer(&self, speaker: &Speaker, call: Call) -> Answer {
+        // Whoever only asks whether somebody is there does not wait for those who work.
+        if let Call::Hello { protocol } = call {
+            return self.greet(protocol);
+        }
         let Ok(_permit) = self.working.acquire().await else {
             return Answer::Error("stopping".to_owned());
         };
         let engine = &self.tools.engine;
         match call {
-            Call::Hello { protocol } if protocol <= PROTOCOL => Answer::Hello(self.hello.clone()),
-            Call::Hello { protocol } => Answer::Error(format!(
-                "this hob ({}) speaks protocol {PROTOCOL}, not {protocol}: restart `hob serve`",
-                self.hello.version
-            )),
+            Call::Hello { protocol } => self.greet(protocol),
             Call::Capture { batch } => match engine.capture(speaker, batch, Vec::new()).await {
                 Ok(stored) => Answer::Captured(stored),
                 Err(error) => Answer::Error(error.to_string()),
             },
             Call::Tool { name, arguments, cwd } => {
-                let place = cwd.map(|cwd| place_of(Path::new(&cwd)));
-                let here = Here { speaker: speaker.clone(), place };
+                let here = Here { speaker: speaker.clone(), place: placed(cwd).await };
                 match self.tools.call(&here, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
                     Err(ToolError::Store(error)) => {
@@ -210,7 +224,8 @@ impl Service {
             }
             Call::Mcp { .. } => Answer::Error("this begins a conversation of its own".to_owned()),
             Call::SessionStart { cwd, session_id, budget_tokens } => {
-                let project = place_of(Path::new(&cwd)).project;
+                let project =
+                    placed(Some(cwd)).await.map(|place| place.project).unwrap_or_default();
                 let session = session_id.as_deref();
                 let text = engine.session_start(speaker, &project, session, budget_tokens).await;
                 match text {

@@ -74,6 +74,15 @@ impl MemoryStore for Memory {
             .await
     }
 
+    async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError> {
+        let speaker = speaker.clone();
+        self.database
+            .write(move |transaction| {
+                store_turns::forget_speaker(transaction, speaker.as_str()).map_err(failed)
+            })
+            .await
+    }
+
     async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError> {
         let (speaker, id) = (speaker.clone(), id.clone());
         self.database

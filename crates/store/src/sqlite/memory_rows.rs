@@ -7,6 +7,7 @@ use hob_domain::memory::{
     Around, Candidate, Place, Probe, Record, RecordId, Scope, SessionOutline, Tier, TurnRole,
     Window,
 };
+use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
 use super::store_turns;
@@ -49,28 +50,50 @@ pub(super) fn time(microseconds: i64) -> Timestamp {
     Timestamp::from_microsecond(microseconds).unwrap_or_default()
 }
 
-/// The scope as SQL on `t`, `s` and `p`, with its parameters.
-fn conditions(speaker: &str, scope: &Scope) -> (String, Vec<Box<dyn ToSql>>) {
+/// The scope as SQL on `t`, with its parameters. Names are looked up first, so that the rows are found
+/// by their index. `None` when nothing can match.
+fn conditions(
+    connection: &Connection,
+    speaker: &str,
+    scope: &Scope,
+) -> rusqlite::Result<Option<(String, Vec<SqlValue>)>> {
     let mut sql = "t.speaker = ?".to_owned();
-    let mut parameters: Vec<Box<dyn ToSql>> = vec![Box::new(speaker.to_owned())];
-    let mut add = |condition: &str, value: Box<dyn ToSql>| {
+    let mut parameters = vec![SqlValue::Text(speaker.to_owned())];
+    let mut add = |condition: &str, value: i64| {
         sql.push_str(" AND ");
         sql.push_str(condition);
-        parameters.push(value);
+        parameters.push(SqlValue::Integer(value));
     };
-    if let Some(project) = &scope.project {
-        add("p.root = ?", Box::new(project.clone()));
-    }
-    if let Some(session) = &scope.session {
-        add("s.name = ?", Box::new(session.clone()));
+    let lookups = [
+        (
+            "SELECT id FROM projects WHERE speaker = ?1 AND root = ?2",
+            "t.project = ?",
+            &scope.project,
+        ),
+        (
+            "SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2",
+            "t.session = ?",
+            &scope.session,
+        ),
+    ];
+    for (lookup, condition, name) in lookups {
+        let Some(name) = name else { continue };
+        let id = connection
+            .prepare_cached(lookup)?
+            .query_row([speaker, name], |row| row.get(0))
+            .optional()?;
+        match id {
+            Some(id) => add(condition, id),
+            None => return Ok(None),
+        }
     }
     if let Some(since) = scope.since {
-        add("t.ts >= ?", Box::new(since.as_microsecond()));
+        add("t.ts >= ?", since.as_microsecond());
     }
     if let Some(until) = scope.until {
-        add("t.ts <= ?", Box::new(until.as_microsecond()));
+        add("t.ts <= ?", until.as_microsecond());
     }
-    (sql, parameters)
+    Ok(Some((sql, parameters)))
 }
 
 pub(super) fn candidates(
@@ -115,12 +138,13 @@ pub(super) fn candidates(
     for (seq, cosine) in nearest(connection, &projects, probe, timed || session.is_some())? {
         found.entry(seq).or_default().1 = Some(cosine);
     }
-    let mut statement = connection
-        .prepare_cached(&format!("SELECT {COLUMNS}, t.session FROM {TABLES} WHERE t.seq = ?1"))?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS}, t.session FROM {TABLES} WHERE t.seq = ?1 AND t.speaker = ?2"
+    ))?;
     let mut candidates = Vec::with_capacity(found.len());
     for (seq, (lexical, dense)) in found {
         let row = statement
-            .query_row([seq], |row| Ok((record(row)?, row.get::<_, i64>(15)?)))
+            .query_row(params![seq, speaker], |row| Ok((record(row)?, row.get::<_, i64>(15)?)))
             .optional()?;
         let Some((record, in_session)) = row else { continue };
         let at = record.ts.as_microsecond();
@@ -232,7 +256,9 @@ pub(super) fn timeline(
             }
         }
     };
-    let (condition, parameters) = conditions(speaker, &window.scope);
+    let Some((condition, parameters)) = conditions(connection, speaker, &window.scope)? else {
+        return Ok(Vec::new());
+    };
     let part = |order: &str, bound: &str, at: (i64, i64), limit: usize| {
         let sql = format!(
             "SELECT {COLUMNS} FROM {TABLES} WHERE {condition} AND {bound}
@@ -240,7 +266,7 @@ pub(super) fn timeline(
         );
         let limit = limit as i64;
         let tail: [&dyn ToSql; 3] = [&at.0, &at.1, &limit];
-        let all = parameters.iter().map(|p| p.as_ref() as &dyn ToSql).chain(tail);
+        let all = parameters.iter().map(|p| p as &dyn ToSql).chain(tail);
         connection
             .prepare_cached(&sql)?
             .query_map(params_from_iter(all), record)?

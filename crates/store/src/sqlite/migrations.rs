@@ -7,7 +7,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::OpenError;
 
 /// Each step is applied once, in order, and counted in `user_version`.
-pub(super) const LEDGER: &[&str] = &[include_str!("migrations/0001_apps.sql")];
+pub(super) const LEDGER: &[&str] =
+    &[include_str!("migrations/0001_apps.sql"), include_str!("migrations/0002_sessions.sql")];
 pub(super) const MEMORY: &[&str] = &[include_str!("migrations/memory/0001_turns.sql")];
 
 pub(super) fn run(

@@ -4,6 +4,8 @@ mod apps;
 mod memory;
 mod memory_rows;
 mod migrations;
+mod session_rows;
+mod sessions;
 mod store_turns;
 
 pub use memory::Memory;

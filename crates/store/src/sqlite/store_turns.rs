@@ -1,5 +1,7 @@
 //! Writing turns: each one once, whatever way it comes.
 
+use std::collections::BTreeSet;
+
 use hob_domain::memory::{
     Forget, Identity, ImportMark, NewTurn, RecordId, Remask, Stored, TurnKey,
 };
@@ -57,11 +59,11 @@ pub(super) fn one(
     if until.is_some_and(|until| ts <= until) {
         return Ok(Outcome::Forgotten);
     }
-    let session = Names { transaction, speaker, turn };
-    if let Some(id) = session.known_in("turns")? {
+    let names = Names { transaction, speaker, turn };
+    if let Some(id) = names.known_in("turns")? {
         return Ok(Outcome::Duplicate(RecordId::new(id)));
     }
-    if session.known_in("forgotten")?.is_some() {
+    if names.known_in("forgotten")?.is_some() {
         return Ok(Outcome::Forgotten);
     }
     let id = match turn.identity {
@@ -100,7 +102,9 @@ impl Names<'_> {
                 };
                 let unclaimed = match unclaimed {
                     Some(row) => Some(row),
-                    None => self.find_words(table, "key IS NULL AND nth IS NOT NULL")?,
+                    None => {
+                        self.find_words(table, "key IS NULL AND nth IS NOT NULL AND ?4 = 0", 0)?
+                    }
                 };
                 let Some((row, id)) = unclaimed else { return Ok(None) };
                 self.set(table, row, "key", key.bytes())?;
@@ -123,11 +127,12 @@ impl Names<'_> {
                 Ok(self.find(table, "answer = ?2", place.bytes())?.map(|(_, id)| id))
             }
             Identity::Nth(n) => {
-                let exact = self.find_words(table, &format!("nth = {n}"))?;
+                let exact = self.find_words(table, "nth = ?4", n)?;
                 if let Some((_, id)) = exact {
                     return Ok(Some(id));
                 }
-                let record = self.find_words(table, "key IS NOT NULL AND nth IS NULL")?;
+                let record =
+                    self.find_words(table, "key IS NOT NULL AND nth IS NULL AND ?4 = 0", 0)?;
                 let Some((row, id)) = record else { return Ok(None) };
                 self.set(table, row, "nth", n)?;
                 Ok(Some(id))
@@ -148,20 +153,27 @@ impl Names<'_> {
         self.query(&sql, params![self.speaker, name])
     }
 
-    /// The first row of this session with these words that meets a condition.
-    fn find_words(&self, table: &str, condition: &str) -> rusqlite::Result<Option<(i64, String)>> {
+    /// The first row of this session with these words that meets a condition on a number. The plus
+    /// keeps the order from choosing the index: there are few rows with the words, and many others.
+    fn find_words(
+        &self,
+        table: &str,
+        condition: &str,
+        number: u32,
+    ) -> rusqlite::Result<Option<(i64, String)>> {
         let sql = match table {
             "turns" => format!(
                 "SELECT seq, id FROM turns WHERE words = ?3 AND {condition} AND session =
                      (SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2)
-                 ORDER BY at, seq LIMIT 1"
+                 ORDER BY +at, seq LIMIT 1"
             ),
             _ => format!(
                 "SELECT rowid, '' FROM forgotten
                  WHERE speaker = ?1 AND session = ?2 AND words = ?3 AND {condition} LIMIT 1"
             ),
         };
-        self.query(&sql, params![self.speaker, self.turn.session, self.turn.words.bytes()])
+        let words = self.turn.words.bytes();
+        self.query(&sql, params![self.speaker, self.turn.session, words, number])
     }
 
     fn query(
@@ -336,7 +348,7 @@ pub(super) fn forget(
     let found: Vec<(i64, i64, i64)> = transaction
         .prepare(&format!(
             "SELECT t.seq, t.project, t.session FROM turns t JOIN sessions s ON s.id = t.session
-             WHERE t.speaker = ?1 AND {column} = ?2"
+             WHERE t.speaker = ?1 AND s.speaker = ?1 AND {column} = ?2"
         ))?
         .query_map(params![speaker, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
@@ -361,19 +373,31 @@ pub(super) fn forget(
             .prepare_cached("UPDATE sessions SET turns = turns - 1 WHERE id = ?1")?
             .execute([session])?;
     }
-    transaction.execute("DELETE FROM sessions WHERE turns <= 0", [])?;
-    transaction.execute(
-        "DELETE FROM projects WHERE id NOT IN (SELECT project FROM turns)
-             AND id NOT IN (SELECT project FROM sessions)",
-        [],
-    )?;
+    let sessions: BTreeSet<i64> = found.iter().map(|(_, _, session)| *session).collect();
+    for session in sessions {
+        transaction
+            .prepare_cached("DELETE FROM sessions WHERE id = ?1 AND turns <= 0")?
+            .execute([session])?;
+    }
+    let projects: BTreeSet<i64> = found.iter().map(|(_, project, _)| *project).collect();
+    for project in projects {
+        transaction
+            .prepare_cached(
+                "DELETE FROM projects WHERE id = ?1
+                 AND NOT EXISTS (SELECT 1 FROM turns WHERE project = ?1)
+                 AND NOT EXISTS (SELECT 1 FROM sessions WHERE project = ?1)",
+            )?
+            .execute([project])?;
+    }
     Ok(found.len())
 }
 
 pub(super) fn remask(transaction: &Transaction<'_>, change: &Remask) -> rusqlite::Result<()> {
     transaction
-        .prepare_cached("UPDATE turns SET text = ?2, sealed = ?3, rules = ?4 WHERE seq = ?1")?
-        .execute(params![change.seq, change.text, change.sealed, change.rules])?;
+        .prepare_cached(
+            "UPDATE turns SET text = ?2, sealed = ?3, cue = ?4, rules = ?5 WHERE seq = ?1",
+        )?
+        .execute(params![change.seq, change.text, change.sealed, change.cue, change.rules])?;
     transaction
         .prepare_cached("UPDATE term_index SET terms = ?2 WHERE rowid = ?1")?
         .execute(params![change.seq, change.terms])?;
@@ -385,4 +409,25 @@ pub(super) fn remask(transaction: &Transaction<'_>, change: &Remask) -> rusqlite
 
 fn bytes(vector: &[i8]) -> Vec<u8> {
     vector.iter().map(|value| value.cast_unsigned()).collect()
+}
+
+/// Removes everything of a speaker, what was forgotten included: whoever has the name next is
+/// another one.
+pub(super) fn forget_speaker(
+    transaction: &Transaction<'_>,
+    speaker: &str,
+) -> rusqlite::Result<usize> {
+    transaction.execute(
+        "DELETE FROM term_index WHERE rowid IN (SELECT seq FROM turns WHERE speaker = ?1)",
+        [speaker],
+    )?;
+    transaction.execute(
+        "DELETE FROM vectors WHERE project IN (SELECT id FROM projects WHERE speaker = ?1)",
+        [speaker],
+    )?;
+    let count = transaction.execute("DELETE FROM turns WHERE speaker = ?1", [speaker])?;
+    for table in ["sessions", "projects", "forgotten", "forgotten_sessions"] {
+        transaction.execute(&format!("DELETE FROM {table} WHERE speaker = ?1"), [speaker])?;
+    }
+    Ok(count)
 }

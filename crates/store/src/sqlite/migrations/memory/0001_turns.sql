@@ -1,14 +1,14 @@
 -- A speaker is '' for the owner of the home, else an app's name. Every path from a question to a turn
 -- goes through a project of that speaker or names the speaker itself.
 CREATE TABLE projects (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     speaker TEXT NOT NULL,
     root TEXT NOT NULL,
     UNIQUE (speaker, root)
 ) STRICT;
 
 CREATE TABLE sessions (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     speaker TEXT NOT NULL,
     name TEXT NOT NULL,
     client TEXT NOT NULL,
@@ -54,8 +54,11 @@ CREATE UNIQUE INDEX turns_by_answer ON turns (speaker, answer) WHERE answer IS N
 CREATE INDEX turns_of_session ON turns (session, at, seq);
 CREATE INDEX turns_of_project ON turns (project, at, seq);
 CREATE INDEX turns_standing ON turns (project, ts) WHERE tier = 'semantic';
+CREATE INDEX turns_of_speaker ON turns (speaker, at, seq);
 CREATE INDEX turns_by_rules ON turns (rules);
-CREATE INDEX turns_sealed ON turns (seq) WHERE sealed IS NOT NULL;
+CREATE INDEX turns_sealed ON turns (speaker) WHERE sealed IS NOT NULL;
+CREATE INDEX turns_superseded ON turns (speaker, superseded_by) WHERE superseded_by IS NOT NULL;
+CREATE INDEX turns_superseding ON turns (speaker, supersedes) WHERE supersedes IS NOT NULL;
 
 -- The terms are made by the analyser in the index's own spelling, in which every character that is
 -- not an ASCII sign is part of a term.

@@ -1,0 +1,408 @@
+//! Sessions: conversations with an agent that outlive processes, connections and restarts.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::agent::AgentName;
+use crate::app::{AppName, StoreError};
+
+/// A session's name: random, so that it can't be guessed, and safe in paths and URLs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct SessionId(String);
+
+impl SessionId {
+    /// A name from random bytes.
+    pub fn from_random(bytes: [u8; 16]) -> SessionId {
+        SessionId(crate::secret::hex(&bytes))
+    }
+
+    /// A name as a caller presents it; `None` when it can't be one.
+    pub fn presented(text: &str) -> Option<SessionId> {
+        let is_one =
+            text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        is_one.then(|| SessionId(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What happens when an agent asks whether it may do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permissions {
+    /// It is told no at once, and the turn goes on.
+    #[default]
+    Deny,
+    /// The caller is asked.
+    Ask,
+    Allow,
+}
+
+impl Permissions {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Permissions::Deny => "deny",
+            Permissions::Ask => "ask",
+            Permissions::Allow => "allow",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Permissions> {
+        match text {
+            "deny" => Some(Permissions::Deny),
+            "ask" => Some(Permissions::Ask),
+            "allow" => Some(Permissions::Allow),
+            _ => None,
+        }
+    }
+}
+
+/// What a session runs with. It is kept, so that a resumed conversation goes on as it was begun.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionSetup {
+    pub agent: AgentName,
+    pub meta: Value,
+    /// The folder it works in.
+    pub cwd: String,
+    pub model: Option<String>,
+    pub system: Option<String>,
+    pub permissions: Permissions,
+    /// In the shape of the agent's protocol.
+    pub mcp_servers: Value,
+}
+
+/// A session as the ledger knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    pub id: SessionId,
+    pub app: AppName,
+    pub setup: SessionSetup,
+    pub created_at: Timestamp,
+    pub closed_at: Option<Timestamp>,
+    pub turn_count: u32,
+    pub last_turn_at: Option<Timestamp>,
+    /// Whether a turn waits or runs.
+    pub busy: bool,
+    /// The agent's own name for the conversation, by which it is resumed.
+    pub agent_session: Option<String>,
+}
+
+impl Session {
+    pub fn state(&self) -> SessionState {
+        match (self.closed_at, self.busy) {
+            (Some(_), _) => SessionState::Closed,
+            (None, true) => SessionState::Running,
+            (None, false) => SessionState::Idle,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionState {
+    Idle,
+    Running,
+    Closed,
+}
+
+/// Where a turn is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnState {
+    Queued,
+    Running,
+    /// The agent has said why it stopped.
+    Finished,
+    Cancelled,
+    /// The agent's process ended in the middle.
+    Died,
+    /// It took too long.
+    TimedOut,
+    /// Hob itself ended in the middle.
+    Interrupted,
+    /// The agent could not take its own conversation up again; nothing was asked of it.
+    ResumeFailed,
+    /// The agent answered with an error.
+    Failed,
+}
+
+impl TurnState {
+    const ALL: [TurnState; 9] = [
+        TurnState::Queued,
+        TurnState::Running,
+        TurnState::Finished,
+        TurnState::Cancelled,
+        TurnState::Died,
+        TurnState::TimedOut,
+        TurnState::Interrupted,
+        TurnState::ResumeFailed,
+        TurnState::Failed,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TurnState::Queued => "queued",
+            TurnState::Running => "running",
+            TurnState::Finished => "finished",
+            TurnState::Cancelled => "cancelled",
+            TurnState::Died => "died",
+            TurnState::TimedOut => "timed_out",
+            TurnState::Interrupted => "interrupted",
+            TurnState::ResumeFailed => "resume_failed",
+            TurnState::Failed => "failed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<TurnState> {
+        TurnState::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+
+    /// Whether it is over.
+    pub fn is_over(self) -> bool {
+        !matches!(self, TurnState::Queued | TurnState::Running)
+    }
+
+    /// Whether a turn may go from here to there. What is over stays as it is.
+    pub fn may_become(self, next: TurnState) -> bool {
+        match (self, next) {
+            (TurnState::Queued, TurnState::Running) => true,
+            // A turn may end before it has begun, but only by what needs no agent.
+            (TurnState::Queued, TurnState::Cancelled | TurnState::Interrupted) => true,
+            (TurnState::Running, next) => next.is_over(),
+            _ => false,
+        }
+    }
+}
+
+/// What a turn used. Agents count from the beginning of their process; these are the turn's own.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct TurnUsage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cached_read_tokens: u64,
+    pub cached_write_tokens: u64,
+    pub cost_usd: f64,
+}
+
+/// A turn as the ledger knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionTurn {
+    /// 1 for the first.
+    pub index: u32,
+    pub state: TurnState,
+    pub prompt: String,
+    pub text: String,
+    pub stop_reason: Option<String>,
+    /// What went wrong, for the caller.
+    pub error: Option<String>,
+    pub queued_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub usage: TurnUsage,
+}
+
+/// A turn that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnRequest {
+    pub prompt: String,
+    /// The caller's key and a digest of what it asked: a repeat runs nothing.
+    pub idempotency: Option<(String, String)>,
+    /// How many turns may wait.
+    pub queue: usize,
+}
+
+/// Whether a turn was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// It waits for its agent.
+    Queued(u32),
+    /// It was asked before, with the same key and the same words.
+    Repeated(u32),
+    /// The key was used for something else.
+    OtherBody,
+    QueueFull,
+    Closed,
+}
+
+/// How a turn ended, with all that becomes durable with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnEnding {
+    pub state: TurnState,
+    pub text: String,
+    pub stop_reason: Option<String>,
+    pub error: Option<String>,
+    pub usage: TurnUsage,
+    /// The last events.
+    pub events: Vec<NewEvent>,
+    /// The agent's own name for the conversation, as it is now.
+    pub agent_session: Option<String>,
+    /// What the memory is to remember; drained once.
+    pub outbox: Option<String>,
+}
+
+/// Something that happened in a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// `message` for what an agent said, else the audit's word: `create`, `turn`, `cancel`,
+    /// `permission`, `resume`, `close`, `sweep_close`, `stalled`.
+    pub kind: String,
+    pub turn: Option<u32>,
+    /// JSON: an agent's line unchanged, or an object of the audit.
+    pub body: String,
+}
+
+/// The same with its place in the session: numbers without a gap, 1 for the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionEvent {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub event: NewEvent,
+}
+
+/// Something for the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxItem {
+    pub id: i64,
+    pub app: String,
+    pub body: String,
+}
+
+/// Storage of sessions.
+///
+/// Contract: a call that returned `Ok` is durable; each is atomic. Events of a session are numbered
+/// without gaps in the order of the calls that stored them. Every call about a session names its
+/// app, and finds nothing of another's.
+#[async_trait]
+pub trait SessionStore: Send + Sync {
+    /// Adds a session with its first event.
+    async fn create_session(&self, session: &Session, event: NewEvent) -> Result<(), StoreError>;
+
+    async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError>;
+
+    /// All sessions of an app, oldest first.
+    async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError>;
+
+    /// Takes a turn in, with its audit event. `None` when there is no such session.
+    async fn accept_turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        request: &TurnRequest,
+        now: Timestamp,
+    ) -> Result<Option<Accepted>, StoreError>;
+
+    /// The turn's agent begins. `false` when it is over already.
+    async fn start_turn(
+        &self,
+        id: &SessionId,
+        index: u32,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// Stores events and returns them with their numbers.
+    async fn append_events(
+        &self,
+        id: &SessionId,
+        events: Vec<NewEvent>,
+        now: Timestamp,
+    ) -> Result<Vec<SessionEvent>, StoreError>;
+
+    /// Ends a turn: its state, its last events, its usage and the memory's share in one. `None` when
+    /// it was over already, and nothing is changed.
+    async fn end_turn(
+        &self,
+        id: &SessionId,
+        index: u32,
+        ending: TurnEnding,
+        now: Timestamp,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
+
+    async fn turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Option<SessionTurn>, StoreError>;
+
+    /// Events with a greater number, at most so many. `None` when there is no such session.
+    async fn events(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
+
+    /// The events of one turn in order.
+    async fn turn_events(
+        &self,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Vec<SessionEvent>, StoreError>;
+
+    /// Closes a session with an audit event. `false` when it was closed already.
+    async fn close_session(
+        &self,
+        id: &SessionId,
+        event: NewEvent,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// Marks turns that were under way when Hob ended. Returns how many.
+    async fn interrupt_turns(&self, now: Timestamp) -> Result<usize, StoreError>;
+
+    /// Open sessions in which nothing has happened since then and nothing is under way.
+    async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError>;
+
+    /// Deletes sessions that were closed before then, and says which.
+    async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError>;
+
+    /// The oldest things for the memory.
+    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
+
+    /// They are in the memory.
+    async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_hard_to_guess_and_easy_to_check() {
+        let id = SessionId::from_random([0xab; 16]);
+        assert_eq!(SessionId::presented(id.as_str()), Some(id));
+        for bad in ["", "..", "A", &"g".repeat(32), &"a".repeat(33), "../../etc/passwd"] {
+            assert_eq!(SessionId::presented(bad), None, "{bad}");
+        }
+    }
+
+    /// Every way through the states ends, and what is over never changes.
+    #[test]
+    fn a_turn_ends_once() {
+        for from in TurnState::ALL {
+            assert_eq!(TurnState::parse(from.as_str()), Some(from));
+            for to in TurnState::ALL {
+                let may = from.may_become(to);
+                assert!(!(from.is_over() && may), "{from:?} is over");
+                assert!(!(may && to == TurnState::Queued), "nothing is queued again");
+            }
+        }
+        assert!(TurnState::Queued.may_become(TurnState::Cancelled));
+        assert!(!TurnState::Queued.may_become(TurnState::Finished));
+        assert!(TurnState::Running.may_become(TurnState::Died));
+    }
+}

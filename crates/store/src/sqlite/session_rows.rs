@@ -1,0 +1,96 @@
+//! Rows of sessions, turns and events.
+
+use hob_domain::session::{
+    NewEvent, Permissions, Session, SessionEvent, SessionId, SessionSetup, SessionTurn, TurnState,
+    TurnUsage,
+};
+use hob_domain::{AgentName, AppName, StoreError, Timestamp};
+use rusqlite::Row;
+
+use super::failed;
+
+/// The columns that [`session`] reads.
+pub(super) const SESSION: &str = "id, app, agent, meta, cwd, model, system, permissions, mcp_servers, created_at, \
+    closed_at, turn_count, last_turn_at, agent_session, \
+    EXISTS (SELECT 1 FROM turns WHERE session = sessions.id AND state IN ('queued', 'running'))";
+
+pub(super) fn session(row: &Row<'_>) -> Result<Session, StoreError> {
+    let text = |column| row.get::<_, String>(column).map_err(failed);
+    let optional = |column| row.get::<_, Option<String>>(column).map_err(failed);
+    let time = |column| row.get::<_, Option<i64>>(column).map(|at| at.map(time)).map_err(failed);
+    let json = |column| {
+        serde_json::from_str(&text(column)?).map_err(|_| damaged("a session's description"))
+    };
+    Ok(Session {
+        id: session_id(&text(0)?)?,
+        app: app_name(text(1)?)?,
+        setup: SessionSetup {
+            agent: AgentName::new(text(2)?).ok_or_else(|| damaged("a session's agent"))?,
+            meta: json(3)?,
+            cwd: text(4)?,
+            model: optional(5)?,
+            system: optional(6)?,
+            permissions: Permissions::parse(&text(7)?)
+                .ok_or_else(|| damaged("a session's permissions"))?,
+            mcp_servers: json(8)?,
+        },
+        created_at: time(9)?.unwrap_or_default(),
+        closed_at: time(10)?,
+        turn_count: row.get(11).map_err(failed)?,
+        last_turn_at: time(12)?,
+        agent_session: optional(13)?,
+        busy: row.get(14).map_err(failed)?,
+    })
+}
+
+pub(super) fn turn(row: &Row<'_>) -> Result<SessionTurn, StoreError> {
+    let get = |column| row.get::<_, Option<i64>>(column).map_err(failed);
+    let count = |column| row.get::<_, i64>(column).map(|n| n as u64).map_err(failed);
+    let state: String = row.get(1).map_err(failed)?;
+    Ok(SessionTurn {
+        index: row.get(0).map_err(failed)?,
+        state: TurnState::parse(&state).ok_or_else(|| damaged("a turn's state"))?,
+        prompt: row.get(2).map_err(failed)?,
+        text: row.get(3).map_err(failed)?,
+        stop_reason: row.get(4).map_err(failed)?,
+        error: row.get(5).map_err(failed)?,
+        queued_at: get(6)?.map(time).unwrap_or_default(),
+        started_at: get(7)?.map(time),
+        ended_at: get(8)?.map(time),
+        usage: TurnUsage {
+            input_tokens: count(9)?,
+            output_tokens: count(10)?,
+            cached_read_tokens: count(11)?,
+            cached_write_tokens: count(12)?,
+            cost_usd: row.get(13).map_err(failed)?,
+        },
+    })
+}
+
+pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<SessionEvent> {
+    Ok(SessionEvent {
+        seq: row.get::<_, i64>(0)? as u64,
+        at: time(row.get(1)?),
+        event: NewEvent { kind: row.get(2)?, turn: row.get(3)?, body: row.get(4)? },
+    })
+}
+
+pub(super) fn session_id(text: &str) -> Result<SessionId, StoreError> {
+    SessionId::presented(text).ok_or_else(|| damaged("a session's id"))
+}
+
+pub(super) fn app_name(text: String) -> Result<AppName, StoreError> {
+    AppName::new(text).map_err(|_| damaged("an app's name"))
+}
+
+fn damaged(what: &str) -> StoreError {
+    StoreError::Failed(format!("{what} is damaged"))
+}
+
+pub(super) fn micros(at: Timestamp) -> i64 {
+    at.as_microsecond()
+}
+
+fn time(microseconds: i64) -> Timestamp {
+    Timestamp::from_microsecond(microseconds).unwrap_or_default()
+}
