@@ -7,6 +7,7 @@ pub mod agent;
 pub mod app;
 pub mod file;
 pub mod fingerprint;
+mod identity;
 pub mod json_reply;
 pub mod memory;
 pub mod message;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hob_domain::memory::{
     CareEvent, Counts, Forget, Identity, ImportMark, MemoryStore, Place, Probe, Record, RecordId,
-    Remask, Scope, Speaker, Stored, Tier, TurnRole, Window,
+    Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 
@@ -158,10 +158,18 @@ impl Engine {
             tier: Tier::Semantic,
             place: record.place,
         };
-        // Said again it is the same correction: a bridge may have to repeat a call.
-        let batch = note_batch(&note, format!("correction-{old}"), now);
-        let turn = self.inner.preparer.prepare(&batch).remove(0);
-        self.inner.store.supersede(speaker, old, turn).await
+        // Said again it is the same correction, since a bridge may have to repeat a call; one that was
+        // forgotten may be made again on purpose.
+        for attempt in 0..100 {
+            let batch = note_batch(&note, format!("correction-{old}-{attempt}"), now);
+            let turn = self.inner.preparer.prepare(&batch).remove(0);
+            match self.inner.store.supersede(speaker, old, turn).await? {
+                Superseded::By(id) => return Ok(Some(id)),
+                Superseded::Missing => return Ok(None),
+                Superseded::Forgotten => {}
+            }
+        }
+        Err(StoreError::Failed("this correction was forgotten too often".to_owned()))
     }
 
     /// Removes everything of a speaker.

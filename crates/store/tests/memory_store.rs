@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hob_domain::memory::{
-    Around, Forget, Identity, MemoryStore, NewTurn, Place, Probe, RecordId, Scope, Speaker, Tier,
-    TurnRole, Window, answer_key, record_key, words_key,
+    Around, Forget, Identity, MemoryStore, NewTurn, Place, Probe, RecordId, Scope, Speaker,
+    Superseded, Tier, TurnRole, Window, answer_key, record_key, words_key,
 };
 use hob_domain::{DataKey, Timestamp};
 use hob_store::Memory;
@@ -223,7 +223,10 @@ async fn windows_corrections_and_outlines() {
 
     let mut right = with_id("note:/p", "turn 5 was wrong", "c", 50);
     right.tier = Tier::Semantic;
-    let new = store.supersede(&Speaker::Owner, &page[5].id, right).await.unwrap().unwrap();
+    let missing = store.supersede(&Speaker::Owner, &RecordId::new("none"), right.clone()).await;
+    assert_eq!(missing.unwrap(), Superseded::Missing);
+    let corrected = store.supersede(&Speaker::Owner, &page[5].id, right).await.unwrap();
+    let Superseded::By(new) = corrected else { panic!("{corrected:?}") };
     let old = store.record(&Speaker::Owner, &page[5].id).await.unwrap().unwrap();
     assert_eq!(old.superseded_by.as_ref(), Some(&new));
     let standing = store.standing(&Speaker::Owner, "/p", 10).await.unwrap();

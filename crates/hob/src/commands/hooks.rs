@@ -26,9 +26,9 @@ enum Action {
 
 #[derive(ClapArgs)]
 struct Options {
-    /// Whose settings
-    #[arg(long, value_enum, default_value = "all")]
-    client: Which,
+    /// Whose settings [default: those that are on this machine]
+    #[arg(long, value_enum)]
+    client: Option<Which>,
     /// Print {"clients":[…]}
     #[arg(long)]
     json: bool,
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let hob = std::env::current_exe().context("where is this executable?")?;
     let mut reports = Vec::new();
     let mut outcome = Outcome::Done;
-    for client in clients(options.client, &args.action, &places) {
+    for client in clients(options.client, &places) {
         let report = match &args.action {
             Action::Install(_) => hooks::install(client, &places, &hob),
             Action::Status(_) => hooks::status(client, &places, &hob),
@@ -78,17 +78,17 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// All means those that are there; where none is, Claude Code.
-fn clients(which: Which, action: &Action, places: &Places) -> Vec<Client> {
+/// Without a choice it is those that are there; where none is, Claude Code.
+fn clients(which: Option<Which>, places: &Places) -> Vec<Client> {
     match which {
-        Which::Claude => vec![Client::Claude],
-        Which::Codex => vec![Client::Codex],
-        Which::All if matches!(action, Action::Install(_)) => {
+        Some(Which::Claude) => vec![Client::Claude],
+        Some(Which::Codex) => vec![Client::Codex],
+        Some(Which::All) => Client::ALL.to_vec(),
+        None => {
             let there: Vec<Client> =
                 Client::ALL.into_iter().filter(|client| places.folder(*client).is_dir()).collect();
             if there.is_empty() { vec![Client::Claude] } else { there }
         }
-        Which::All => Client::ALL.to_vec(),
     }
 }
 

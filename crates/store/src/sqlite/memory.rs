@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::memory::{
     Candidate, CareEvent, Counts, Forget, ImportMark, MemoryStore, NewTurn, Probe, Record,
-    RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Window,
+    RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
@@ -51,7 +51,7 @@ impl MemoryStore for Memory {
         speaker: &Speaker,
         old: &RecordId,
         turn: NewTurn,
-    ) -> Result<Option<RecordId>, StoreError> {
+    ) -> Result<Superseded, StoreError> {
         let (speaker, old) = (speaker.clone(), old.clone());
         self.database
             .write(move |transaction| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hob_domain::memory::{
-    Forget, Identity, ImportMark, NewTurn, RecordId, Remask, Stored, TurnKey,
+    Forget, Identity, ImportMark, NewTurn, RecordId, Remask, Stored, Superseded, TurnKey,
 };
 use hob_domain::{StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -301,19 +301,17 @@ pub(super) fn supersede(
     speaker: &str,
     old: &RecordId,
     turn: &NewTurn,
-) -> Result<Option<RecordId>, StoreError> {
+) -> Result<Superseded, StoreError> {
     let there = transaction
         .prepare_cached("SELECT 1 FROM turns WHERE speaker = ?1 AND id = ?2")
         .and_then(|mut s| s.exists(params![speaker, old.as_str()]))
         .map_err(failed)?;
     if !there {
-        return Ok(None);
+        return Ok(Superseded::Missing);
     }
     let id = match one(transaction, speaker, turn).map_err(failed)? {
         Outcome::Inserted(id) | Outcome::Duplicate(id) => id,
-        Outcome::Forgotten => {
-            return Err(StoreError::Failed("this correction was forgotten before".to_owned()));
-        }
+        Outcome::Forgotten => return Ok(Superseded::Forgotten),
     };
     let link = |sql: &str, other: &RecordId, row: &RecordId| {
         transaction
@@ -325,7 +323,7 @@ pub(super) fn supersede(
         link("UPDATE turns SET superseded_by = ?3 WHERE speaker = ?1 AND id = ?2", &id, old)?;
         link("UPDATE turns SET supersedes = ?3 WHERE speaker = ?1 AND id = ?2", old, &id)?;
     }
-    Ok(Some(id))
+    Ok(Superseded::By(id))
 }
 
 pub(super) fn forget(
