@@ -53,6 +53,15 @@ pub fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
             .or_else(|_| Memory::open(&home.memory(), &next, busy))?;
         (store, OpeningKeys::from(OpeningKey::of(&next)).and(OpeningKey::of(&key)))
     } else {
+        // A new memory is made only with the key that the rest of the home has.
+        let (new, ledger) = (!home.memory().exists(), home.ledger());
+        if new && ledger.exists() && !hob_store::opens_with(&ledger, &key) {
+            anyhow::bail!(
+                "{} was made with another key than {}",
+                ledger.display(),
+                home.key().display()
+            );
+        }
         let store = Memory::open(&home.memory(), &key, busy)?;
         keys::publish_first(home, &key)?;
         (store, opening)

@@ -1,17 +1,16 @@
 //! `hob app create|list|revoke`: works on the store itself, with or without a running server.
 
-use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::memory::Speaker;
 use hob_domain::{App, AppName, AppStore, StoreError, Timestamp};
-use hob_mcp::Tools;
 use hob_sessions::FileRoom;
 use hob_store::Ledger;
 use serde_json::json;
 
 use super::{Context, Outcome};
+use crate::settings::Resolved;
 use crate::{keys, memory};
 
 /// Make, list and revoke apps: who may call hob over HTTP
@@ -51,14 +50,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     home.prepare()?;
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
     let store = Ledger::open(&home.ledger(), &key)?;
-    let tools = memory::open(&context.settings, Duration::from_secs(5))?;
-    memory::runtime()?.block_on(act(&store, &tools, &home.files(), &args.action))
+    memory::runtime()?.block_on(act(&store, &context.settings, &args.action))
 }
 
 async fn act(
     store: &dyn AppStore,
-    memory: &Tools,
-    files: &Path,
+    settings: &Resolved,
     action: &Action,
 ) -> anyhow::Result<Outcome> {
     match action {
@@ -102,8 +99,9 @@ async fn act(
                 eprintln!("hob: there is no app named {name}");
                 return Ok(Outcome::Failed);
             }
-            FileRoom::remove_app(files, &name)?;
+            FileRoom::remove_app(&settings.home.files(), &name)?;
             // Whoever has this name next is another app.
+            let memory = memory::open(settings, Duration::from_secs(5))?;
             memory.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
             if *json {
                 println!("{}", json!({"app": name, "revoked": true}));

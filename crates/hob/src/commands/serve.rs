@@ -137,12 +137,12 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let children = start_children(context)?;
     let tcp = listeners.tcp.map(TcpListener::from_std).transpose()?;
     let address: Option<SocketAddr> = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
+    // The ledger first: with a wrong key nothing may be made.
+    let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
+    let ledger = Ledger::open(&settings.home.ledger(), &key)?;
     let tools = memory::open(settings, STORE_BUSY)?;
-    keys::publish(
-        &settings.home,
-        &keys::data_key(&settings.home, settings.passphrase.as_deref())?,
-    )?;
-    let gateway = gateway(settings, &children, &live, &tasks, &stopping, &ending, &tools)?;
+    keys::publish(&settings.home, &key)?;
+    let gateway = gateway(settings, ledger, &children, &live, &tasks, &stopping, &ending, &tools)?;
 
     let hello = Hello {
         protocol: PROTOCOL,
@@ -218,8 +218,10 @@ fn start_children(context: &Context) -> anyhow::Result<Children> {
     Children::new(options).context("children cannot be started")
 }
 
+#[allow(clippy::too_many_arguments, reason = "the composition root hands everything down once")]
 fn gateway(
     settings: &Resolved,
+    ledger: Ledger,
     children: &Children,
     live: &LiveLimit,
     tasks: &TaskTracker,
@@ -228,9 +230,7 @@ fn gateway(
     tools: &Tools,
 ) -> anyhow::Result<Gateway> {
     let home = &settings.home;
-    let key = keys::data_key(home, settings.passphrase.as_deref())?;
     let admin = keys::admin_token(home, settings.admin_token.as_deref())?.hash();
-    let ledger = Ledger::open(&home.ledger(), &key)?;
     let runner = Runner::new(RunnerOptions {
         children: children.clone(),
         workspaces: home.workspaces(),
