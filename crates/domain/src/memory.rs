@@ -6,31 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::StoreError;
 pub use crate::identity::{Identity, RecordId, TurnKey, answer_key, record_key, words_key};
-
-/// Who said a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TurnRole {
-    User,
-    Assistant,
-}
-
-impl TurnRole {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TurnRole::User => "user",
-            TurnRole::Assistant => "assistant",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<TurnRole> {
-        match text {
-            "user" => Some(TurnRole::User),
-            "assistant" => Some(TurnRole::Assistant),
-            _ => None,
-        }
-    }
-}
+pub use crate::message::Role as TurnRole;
 
 /// Whose memory it is. Nothing of one speaker is ever seen by another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -3,10 +3,12 @@
 //! A string is one text block; null and absent are the same; metadata such as `cache_control` is not
 //! part of a message.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     User,
     Assistant,
@@ -17,6 +19,14 @@ impl Role {
         match self {
             Role::User => "user",
             Role::Assistant => "assistant",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Role> {
+        match text {
+            "user" => Some(Role::User),
+            "assistant" => Some(Role::Assistant),
+            _ => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::commands::{capture_transcript, capture_turn, session_start};
 use crate::settings::{self, Resolved};
@@ -17,14 +17,14 @@ const WORK: Duration = Duration::from_millis(1600);
 const LEAVE: Duration = Duration::from_millis(1850);
 
 pub fn capture_transcript(args: capture_transcript::Args) -> ExitCode {
-    let failed = |why: String| json!({"status": "failed", "inserted": 0, "duplicates": 0, "errors": 1, "error": why});
     let work = move |settings: &Resolved, deadline| {
         Ok(capture_transcript::run(settings, &args, deadline).to_string())
     };
-    let answer: Value = match in_time(work) {
-        Ok(text) => return say(&format!("{text}\n")),
-        Err(why) => failed(why),
+    let failed = |why: String| {
+        json!({"status": "failed", "inserted": 0, "duplicates": 0, "errors": 1, "error": why})
+            .to_string()
     };
+    let answer = in_time(work).unwrap_or_else(failed);
     say(&format!("{answer}\n"))
 }
 

@@ -76,7 +76,7 @@ pub fn next_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey
 
 fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
     if !path.exists() {
-        let key = DataKey::from_bytes(random()?);
+        let key = new_data_key()?;
         // Another process may be making one at this moment; the first one counts for both.
         write_new(path, &encode(&key, passphrase)?)
             .with_context(|| format!("{} cannot be written", path.display()))?;
@@ -139,6 +139,11 @@ pub fn admin_token(home: &Home, configured: Option<&str>) -> anyhow::Result<Toke
         bail!("{} is empty: remove it, and a new token is made at the next start", path.display());
     }
     Ok(Token::presented(text))
+}
+
+/// A new random key.
+pub fn new_data_key() -> anyhow::Result<DataKey> {
+    Ok(DataKey::from_bytes(random()?))
 }
 
 /// A new random token.

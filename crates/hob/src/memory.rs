@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_domain::Timestamp;
 use hob_domain::memory::{Speaker, Stored};
+use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{Here, Tools};
 use hob_memory::embed::PiecesEmbedder;
 use hob_memory::project::place_of;
@@ -42,29 +42,32 @@ pub fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
     if settings.home.is_inside_agent() {
         anyhow::bail!("inside an agent the memory is reached through `hob serve` alone");
     }
+    let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
+    open_with(settings, &key, busy)
+}
+
+/// The same for a caller that has the home's key already.
+pub fn open_with(settings: &Resolved, key: &DataKey, busy: Duration) -> anyhow::Result<Tools> {
     let home = &settings.home;
-    let passphrase = settings.passphrase.as_deref();
-    let key = keys::data_key(home, passphrase)?;
-    let opening = OpeningKeys::from(OpeningKey::of(&key));
     let (store, opening) = if home.next_key().exists() {
         // A change of the key was broken off: the store may have either, and seals are to both.
-        let next = keys::next_key(home, passphrase)?;
-        let store = Memory::open(&home.memory(), &key, busy)
+        let next = keys::next_key(home, settings.passphrase.as_deref())?;
+        let store = Memory::open(&home.memory(), key, busy)
             .or_else(|_| Memory::open(&home.memory(), &next, busy))?;
-        (store, OpeningKeys::from(OpeningKey::of(&next)).and(OpeningKey::of(&key)))
+        (store, OpeningKeys::from(OpeningKey::of(&next)).and(OpeningKey::of(key)))
     } else {
         // A new memory is made only with the key that the rest of the home has.
         let (new, ledger) = (!home.memory().exists(), home.ledger());
-        if new && ledger.exists() && !hob_store::opens_with(&ledger, &key) {
+        if new && ledger.exists() && !hob_store::opens_with(&ledger, key) {
             anyhow::bail!(
                 "{} was made with another key than {}",
                 ledger.display(),
                 home.key().display()
             );
         }
-        let store = Memory::open(&home.memory(), &key, busy)?;
-        keys::publish_first(home, &key)?;
-        (store, opening)
+        let store = Memory::open(&home.memory(), key, busy)?;
+        keys::publish_first(home, key)?;
+        (store, OpeningKeys::from(OpeningKey::of(key)))
     };
     Ok(Tools { engine: engine(store, opening), deferred: home.deferred() })
 }
@@ -154,7 +157,7 @@ pub fn deliver(
             return Ok(delivered);
         }
     }
-    let key = sealing_key(settings);
+    let key = sealing_key(settings)?;
     let rest = batch.with(left);
     let path = deferral::write(&settings.home.deferred(), &rest, cwd, &key, Timestamp::now())?;
     delivered.deferred = Some((path, rest.turns.len()));
@@ -195,13 +198,9 @@ fn to_defer(turns: &[RawTurn]) -> Duration {
 
 /// What deferral files are sealed to. Where the home's key can't be had the secrets are masked all
 /// the same, and their originals are lost: better than leaked.
-fn sealing_key(settings: &Resolved) -> SealingKey {
-    let known = keys::sealing_key(&settings.home, settings.passphrase.as_deref());
-    known.unwrap_or_else(|_| {
-        let mut bytes = [0; 32];
-        let _ = getrandom::fill(&mut bytes);
-        OpeningKey::of(&hob_domain::DataKey::from_bytes(bytes)).sealing_key()
-    })
+fn sealing_key(settings: &Resolved) -> anyhow::Result<SealingKey> {
+    keys::sealing_key(&settings.home, settings.passphrase.as_deref())
+        .or_else(|_| Ok(OpeningKey::of(&keys::new_data_key()?).sealing_key()))
 }
 
 /// How many of these turns go together.

@@ -140,7 +140,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     // The ledger first: with a wrong key nothing may be made.
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     let ledger = Ledger::open(&settings.home.ledger(), &key)?;
-    let tools = memory::open(settings, STORE_BUSY)?;
+    let tools = memory::open_with(settings, &key, STORE_BUSY)?;
     keys::publish(&settings.home, &key)?;
     let gateway = gateway(settings, ledger, &children, &live, &tasks, &stopping, &ending, &tools)?;
 

@@ -34,6 +34,10 @@ pub struct Service {
 }
 
 impl Service {
+    pub fn new(hello: Hello, tools: Tools, children: Children) -> Service {
+        Service { hello, tools, children, working: tokio::sync::Semaphore::new(AT_ONCE) }
+    }
+
     /// Whom a peer speaks for, whatever it claims: what descends from an app's agent speaks for that
     /// app. `None` when that can't be told any more.
     fn speaker(&self, pid: Option<i32>) -> Option<Speaker> {
@@ -42,10 +46,6 @@ impl Service {
             Placed::Under(Some(app)) => Some(Speaker::App(app)),
             Placed::Gone => None,
         }
-    }
-
-    pub fn new(hello: Hello, tools: Tools, children: Children) -> Service {
-        Service { hello, tools, children, working: tokio::sync::Semaphore::new(AT_ONCE) }
     }
 }
 
@@ -136,6 +136,8 @@ async fn converse(mut stream: UnixStream, service: &Service, speaker: Speaker) -
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let answer = match serde_json::from_slice(&body) {
+            // Whoever only asks whether somebody is there does not wait for those who work.
+            Ok(Call::Hello { protocol }) => service.greet(protocol),
             Ok(Call::Mcp { cwd }) => {
                 send(&mut stream, &Answer::Mcp).await?;
                 let here = Here { speaker, place: placed(cwd).await };
@@ -197,32 +199,26 @@ impl Service {
     }
 
     async fn answer(&self, speaker: &Speaker, call: Call) -> Answer {
-        // Whoever only asks whether somebody is there does not wait for those who work.
-        if let Call::Hello { protocol } = call {
-            return self.greet(protocol);
-        }
         let Ok(_permit) = self.working.acquire().await else {
             return Answer::Error("stopping".to_owned());
         };
         let engine = &self.tools.engine;
         match call {
-            Call::Hello { protocol } => self.greet(protocol),
             Call::Capture { batch } => match engine.capture(speaker, batch, Vec::new()).await {
                 Ok(stored) => Answer::Captured(stored),
                 Err(error) => Answer::Error(error.to_string()),
             },
             Call::Tool { name, arguments, cwd } => {
                 let here = Here { speaker: speaker.clone(), place: placed(cwd).await };
-                match self.tools.call(&here, &name, arguments).await {
+                let tools = PlacedTools { tools: self.tools.clone(), here };
+                match tools.call(None, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
-                    Err(ToolError::Store(error)) => {
-                        tracing::error!(%error, name, "a tool failed");
-                        Answer::Refused(error.to_string())
-                    }
-                    Err(error) => Answer::Refused(error.to_string()),
+                    Err(why) => Answer::Refused(why),
                 }
             }
-            Call::Mcp { .. } => Answer::Error("this begins a conversation of its own".to_owned()),
+            Call::Hello { .. } | Call::Mcp { .. } => {
+                Answer::Error("this is answered before any work".to_owned())
+            }
             Call::SessionStart { cwd, session_id, budget_tokens } => {
                 let project =
                     placed(Some(cwd)).await.map(|place| place.project).unwrap_or_default();
