@@ -96,8 +96,11 @@ pub struct Session {
     pub last_turn_at: Option<Timestamp>,
     /// Whether a turn waits or runs.
     pub busy: bool,
-    /// The agent's own name for the conversation, by which it is resumed.
+    /// The agent's own name for the conversation, by which it is resumed. Kept before the first prompt
+    /// is sent, so `None` means that nothing was ever said.
     pub agent_session: Option<String>,
+    /// What all its turns used.
+    pub usage: TurnUsage,
 }
 
 impl Session {
@@ -113,6 +116,7 @@ impl Session {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionState {
+    /// Ready for a turn.
     Idle,
     Running,
     Closed,
@@ -197,6 +201,13 @@ pub struct TurnUsage {
     pub cost_usd: f64,
 }
 
+impl TurnUsage {
+    /// Tokens of every kind.
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens + self.output_tokens + self.cached_read_tokens + self.cached_write_tokens
+    }
+}
+
 /// A turn as the ledger knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionTurn {
@@ -256,7 +267,7 @@ pub struct TurnEnding {
 /// Something that happened in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// `message` for what an agent said, else the audit's word: `create`, `turn`, `cancel`,
+    /// `message` for what an agent said, else the audit's word: `create`, `turn` (its end), `cancel`,
     /// `permission`, `resume`, `close`, `sweep_close`, `stalled`.
     pub kind: String,
     pub turn: Option<u32>,
@@ -270,6 +281,12 @@ pub struct SessionEvent {
     pub seq: u64,
     pub at: Timestamp,
     pub event: NewEvent,
+}
+
+/// The body of a `turn` event: how a turn ended.
+pub fn turn_event(index: u32, state: TurnState, stop_reason: Option<&str>) -> NewEvent {
+    let body = serde_json::json!({"turn_index": index, "state": state, "stop_reason": stop_reason});
+    NewEvent { kind: "turn".to_owned(), turn: Some(index), body: body.to_string() }
 }
 
 /// Something for the memory.
@@ -295,7 +312,16 @@ pub trait SessionStore: Send + Sync {
     /// All sessions of an app, oldest first.
     async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError>;
 
-    /// Takes a turn in, with its audit event. `None` when there is no such session.
+    /// All sessions of all apps, oldest first: for the owner.
+    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError>;
+
+    /// Whose session it is: for the owner.
+    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError>;
+
+    /// The sessions that are not closed, oldest first.
+    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError>;
+
+    /// Takes a turn in. `None` when there is no such session.
     async fn accept_turn(
         &self,
         app: &AppName,
@@ -303,6 +329,9 @@ pub trait SessionStore: Send + Sync {
         request: &TurnRequest,
         now: Timestamp,
     ) -> Result<Option<Accepted>, StoreError>;
+
+    /// Keeps the agent's own name for the conversation.
+    async fn keep_agent_session(&self, id: &SessionId, name: &str) -> Result<(), StoreError>;
 
     /// The turn's agent begins. `false` when it is over already.
     async fn start_turn(
@@ -353,7 +382,8 @@ pub trait SessionStore: Send + Sync {
         index: u32,
     ) -> Result<Vec<SessionEvent>, StoreError>;
 
-    /// Closes a session with an audit event. `false` when it was closed already.
+    /// Closes a session with an audit event; turns that wait are cancelled, each with a `turn` event.
+    /// `false` when it was closed already.
     async fn close_session(
         &self,
         id: &SessionId,
@@ -361,14 +391,24 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Marks turns that were under way when Hob ended. Returns how many.
+    /// Marks turns that ran when Hob ended, each with a `turn` event. Those that waited still wait.
+    /// Returns how many.
     async fn interrupt_turns(&self, now: Timestamp) -> Result<usize, StoreError>;
+
+    /// The turns of a session that wait, in order.
+    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError>;
 
     /// Open sessions in which nothing has happened since then and nothing is under way.
     async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError>;
 
     /// Deletes sessions that were closed before then, and says which.
     async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError>;
+
+    /// Deletes all sessions of an app with what is still for the memory, and says which.
+    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError>;
+
+    /// What an app's turns that ended on this day (UTC) used.
+    async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError>;
 
     /// The oldest things for the memory.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
