@@ -7,6 +7,7 @@ pub mod claude;
 mod driver;
 mod files;
 mod live;
+pub mod mcp_servers;
 mod runner;
 mod workspace;
 

@@ -1,0 +1,161 @@
+//! Files an agent reads and writes through us: those of its session's folder, and no others.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use agent_client_protocol::v1::schema::{
+    ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
+};
+use agent_client_protocol::{Error, ErrorCode};
+use serde_json::json;
+
+/// More of a file is not read into memory.
+const LIMIT: u64 = 32 << 20;
+
+/// The folders an agent may reach through us.
+#[derive(Debug, Clone)]
+pub(super) struct Reach {
+    /// Written and read.
+    folder: PathBuf,
+    /// Read only: what was uploaded for it.
+    files: PathBuf,
+}
+
+impl Reach {
+    pub fn new(folder: &Path, files: &Path) -> Reach {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Reach { folder: real(folder), files: real(files) }
+    }
+
+    pub fn read(&self, request: &ReadTextFileRequest) -> Result<ReadTextFileResponse, Error> {
+        let path = request.path.canonicalize().map_err(|error| failed(&request.path, &error))?;
+        if !path.starts_with(&self.folder) && !path.starts_with(&self.files) {
+            return Err(outside(&request.path));
+        }
+        let metadata = fs::metadata(&path).map_err(|error| failed(&request.path, &error))?;
+        if !metadata.is_file() || metadata.len() > LIMIT {
+            let error = io::Error::other("it is no file, or too large");
+            return Err(failed(&request.path, &error));
+        }
+        let text = fs::read_to_string(&path).map_err(|error| failed(&request.path, &error))?;
+        let text = part(&text, request.line, request.limit);
+        Ok(ReadTextFileResponse::new(text))
+    }
+
+    pub fn write(&self, request: &WriteTextFileRequest) -> Result<WriteTextFileResponse, Error> {
+        let path = self.writable(&request.path)?;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(|error| failed(&request.path, &error))?;
+        }
+        // The last part may not lead elsewhere.
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).custom_flags(nix::libc::O_NOFOLLOW);
+        let written = options
+            .open(&path)
+            .and_then(|mut file| file.write_all(request.content.as_bytes()));
+        written.map_err(|error| failed(&request.path, &error))?;
+        Ok(WriteTextFileResponse::new())
+    }
+
+    /// Whether a folder is one to work in.
+    pub fn holds(&self, folder: &Path) -> bool {
+        folder.canonicalize().is_ok_and(|real| real.starts_with(&self.folder))
+    }
+
+    /// Where a file that need not exist really lies, if that is in the folder.
+    fn writable(&self, path: &Path) -> Result<PathBuf, Error> {
+        let plain = path.is_absolute()
+            && path.components().all(|part| {
+                matches!(part, Component::RootDir | Component::Normal(_) | Component::Prefix(_))
+            });
+        if !plain {
+            return Err(outside(path));
+        }
+        // What exists is resolved; what does not can't be a link.
+        let mut existing = path;
+        let mut rest = Vec::new();
+        let real = loop {
+            match existing.canonicalize() {
+                Ok(real) => break real,
+                Err(_) => {
+                    let name = existing.file_name().ok_or_else(|| outside(path))?;
+                    rest.push(name);
+                    existing = existing.parent().ok_or_else(|| outside(path))?;
+                }
+            }
+        };
+        let real = rest.iter().rev().fold(real, |path, name| path.join(name));
+        if real.starts_with(&self.folder) { Ok(real) } else { Err(outside(path)) }
+    }
+}
+
+/// So many lines from the line with this number (the first is 1).
+fn part(text: &str, line: Option<u32>, limit: Option<u32>) -> String {
+    if line.is_none() && limit.is_none() {
+        return text.to_owned();
+    }
+    let skip = line.unwrap_or(1).max(1) as usize - 1;
+    let take = limit.map_or(usize::MAX, |limit| limit as usize);
+    text.split_inclusive('\n').skip(skip).take(take).collect()
+}
+
+fn outside(path: &Path) -> Error {
+    let text = format!("{} is outside of the session's folder", path.display());
+    Error::new(ErrorCode::INVALID_PARAMS, text)
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::new(ErrorCode::RESOURCE_NOT_FOUND, "Resource not found")
+            .data(json!({"uri": path.display().to_string()})),
+        _ => Error::new(ErrorCode::INTERNAL_ERROR, format!("{}: {error}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_the_sessions_folder_is_reached() {
+        let place = tempfile::tempdir().unwrap();
+        let (inside, files, other) =
+            (place.path().join("ws"), place.path().join("files"), place.path().join("other"));
+        for folder in [&inside, &files, &other] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(other.join("secret"), "s").unwrap();
+        fs::write(files.join("up"), "u").unwrap();
+        symlink(&other, inside.join("way-out")).unwrap();
+        symlink(other.join("secret"), inside.join("link")).unwrap();
+        let reach = Reach::new(&inside, &files);
+        let read = |path: PathBuf| reach.read(&ReadTextFileRequest::new("s", path));
+        let write = |path: PathBuf| reach.write(&WriteTextFileRequest::new("s", path, "new"));
+        write(inside.join("a/b/new.txt")).unwrap();
+        assert_eq!(read(inside.join("a/b/new.txt")).unwrap().content, "new");
+        assert_eq!(read(files.join("up")).unwrap().content, "u");
+        for path in ["way-out/secret", "link", "../other/secret", "a/../../other/secret"] {
+            assert!(read(inside.join(path)).is_err(), "{path}");
+            assert!(write(inside.join(path)).is_err(), "{path}");
+        }
+        assert!(write(files.join("up")).is_err());
+        assert!(write(inside.join("way-out/new")).is_err());
+        assert!(write("relative".into()).is_err());
+        assert!(read(inside.join("missing")).is_err());
+        assert_eq!(fs::read_to_string(other.join("secret")).unwrap(), "s");
+        assert!(reach.holds(&inside.join("a")) && !reach.holds(&inside.join("way-out")));
+    }
+
+    #[test]
+    fn parts_of_a_file() {
+        let text = "one\ntwo\nthree\n";
+        assert_eq!(part(text, None, None), text);
+        assert_eq!(part(text, Some(2), Some(1)), "two\n");
+        assert_eq!(part(text, Some(3), None), "three\n");
+        assert_eq!(part(text, Some(9), Some(9)), "");
+        assert_eq!(part(text, Some(0), Some(1)), "one\n");
+    }
+}

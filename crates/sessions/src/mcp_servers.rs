@@ -1,0 +1,212 @@
+//! MCP servers as a caller names them, in the shape of ACP (a list) or of Claude Code (a table), and
+//! Hob's own memory.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// A server an agent is to use. Kept in this shape.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpServer {
+    pub name: String,
+    #[serde(flatten)]
+    pub way: Way,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "way", rename_all = "lowercase")]
+pub enum Way {
+    Stdio { command: String, args: Vec<String>, env: Vec<(String, String)> },
+    Http { url: String, headers: Vec<(String, String)> },
+    Sse { url: String, headers: Vec<(String, String)> },
+    /// Hob's own memory, as this app sees it.
+    Memory,
+}
+
+/// The word that stands for Hob's own memory.
+const MEMORY: &str = "memory";
+
+/// Reads what a caller wrote. The error names the place.
+pub fn parse(value: &Value) -> Result<Vec<McpServer>, String> {
+    let servers: Vec<McpServer> = match value {
+        Value::Null => Vec::new(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .map(|(index, entry)| {
+                let name = match entry {
+                    Value::String(word) => word.as_str(),
+                    entry => entry["name"].as_str().unwrap_or_default(),
+                };
+                one(name, entry).map_err(|problem| format!("mcp_servers[{index}]: {problem}"))
+            })
+            .collect::<Result<_, _>>()?,
+        Value::Object(table) => table
+            .iter()
+            .map(|(name, entry)| {
+                one(name, entry).map_err(|problem| format!("mcp_servers.{name}: {problem}"))
+            })
+            .collect::<Result<_, _>>()?,
+        _ => return Err("mcp_servers: it must be a list or a table of servers".to_owned()),
+    };
+    for (index, server) in servers.iter().enumerate() {
+        if servers[..index].iter().any(|other| other.name == server.name) {
+            return Err(format!("mcp_servers: there are two named {:?}", server.name));
+        }
+    }
+    Ok(servers)
+}
+
+fn one(name: &str, entry: &Value) -> Result<McpServer, String> {
+    if entry == MEMORY {
+        return Ok(McpServer { name: name.to_owned(), way: Way::Memory });
+    }
+    if !entry.is_object() {
+        return Err(format!("it must be a server, or {MEMORY:?} for hob's own memory"));
+    }
+    if name.is_empty() {
+        return Err("it needs a name".to_owned());
+    }
+    let text = |key: &str| match &entry[key] {
+        Value::String(text) if !text.is_empty() => Ok(text.clone()),
+        Value::Null => Err(format!("it needs {key}")),
+        _ => Err(format!("{key} must be a text")),
+    };
+    let way = match entry["type"].as_str() {
+        Some("http" | "streamable-http") => {
+            Way::Http { url: text("url")?, headers: pairs(entry, "headers")? }
+        }
+        Some("sse") => Way::Sse { url: text("url")?, headers: pairs(entry, "headers")? },
+        None if entry["url"].is_string() => {
+            Way::Http { url: text("url")?, headers: pairs(entry, "headers")? }
+        }
+        None | Some("stdio") => {
+            let args = match &entry["args"] {
+                Value::Null => Some(Vec::new()),
+                Value::Array(list) => {
+                    list.iter().map(|arg| arg.as_str().map(str::to_owned)).collect()
+                }
+                _ => None,
+            };
+            let args = args.ok_or("args must be a list of texts")?;
+            Way::Stdio { command: text("command")?, args, env: pairs(entry, "env")? }
+        }
+        Some(other) => return Err(format!("type {other:?} is not known")),
+    };
+    Ok(McpServer { name: name.to_owned(), way })
+}
+
+/// Names and values, as a table or as a list of `{name, value}`.
+fn pairs(entry: &Value, key: &str) -> Result<Vec<(String, String)>, String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let found: Option<Vec<(String, String)>> = match &entry[key] {
+        Value::Null => Some(Vec::new()),
+        Value::Object(table) => {
+            table.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect()
+        }
+        Value::Array(list) => {
+            list.iter().map(|pair| Some((text(&pair["name"])?, text(&pair["value"])?))).collect()
+        }
+        _ => None,
+    };
+    found.ok_or_else(|| format!("{key} must be a table of texts"))
+}
+
+/// The same servers with Hob's own memory reached in this way.
+pub(crate) fn with_memory(servers: Vec<McpServer>, memory: &Way) -> Vec<McpServer> {
+    let resolved = |server: McpServer| match server.way {
+        Way::Memory => McpServer { name: server.name, way: memory.clone() },
+        way => McpServer { name: server.name, way },
+    };
+    servers.into_iter().map(resolved).collect()
+}
+
+/// In the shape of ACP.
+pub(crate) fn for_acp(servers: &[McpServer]) -> Vec<Value> {
+    let list = |pairs: &[(String, String)]| -> Vec<Value> {
+        pairs.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
+    };
+    servers
+        .iter()
+        .map(|McpServer { name, way }| match way {
+            Way::Stdio { command, args, env } => {
+                json!({"name": name, "command": command, "args": args, "env": list(env)})
+            }
+            Way::Http { url, headers } => {
+                json!({"type": "http", "name": name, "url": url, "headers": list(headers)})
+            }
+            Way::Sse { url, headers } => {
+                json!({"type": "sse", "name": name, "url": url, "headers": list(headers)})
+            }
+            Way::Memory => json!({"name": name, "command": "hob", "args": ["mcp"], "env": []}),
+        })
+        .collect()
+}
+
+/// In the shape of Claude Code's `mcpServers`.
+pub(crate) fn for_claude(servers: &[McpServer]) -> Map<String, Value> {
+    let table = |pairs: &[(String, String)]| -> Map<String, Value> {
+        pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
+    };
+    let entry = |way: &Way| match way {
+        Way::Stdio { command, args, env } => {
+            json!({"type": "stdio", "command": command, "args": args, "env": table(env)})
+        }
+        Way::Http { url, headers } => {
+            json!({"type": "http", "url": url, "headers": table(headers)})
+        }
+        Way::Sse { url, headers } => json!({"type": "sse", "url": url, "headers": table(headers)}),
+        Way::Memory => json!({"type": "stdio", "command": "hob", "args": ["mcp"]}),
+    };
+    servers.iter().map(|server| (server.name.clone(), entry(&server.way))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_shapes_are_the_same() {
+        let table = json!({"files": {"command": "mcp-files", "args": ["/w"], "env": {"A": "b"}},
+            "far": {"type": "http", "url": "http://x", "headers": {"h": "v"}}, "own": "memory"});
+        let list = json!([
+            {"name": "files", "command": "mcp-files", "args": ["/w"],
+             "env": [{"name": "A", "value": "b"}]},
+            {"name": "far", "url": "http://x", "headers": [{"name": "h", "value": "v"}]},
+        ]);
+        let (table, list) = (parse(&table).unwrap(), parse(&list).unwrap());
+        assert_eq!(table[..2], list);
+        assert_eq!(table[2], McpServer { name: "own".into(), way: Way::Memory });
+        assert_eq!(parse(&json!(["memory"])).unwrap()[0].way, Way::Memory);
+        let kept: Vec<McpServer> =
+            serde_json::from_value(serde_json::to_value(&table).unwrap()).unwrap();
+        assert_eq!(kept, table);
+        let memory =
+            Way::Stdio { command: "/bin/hob".into(), args: vec!["mcp".into()], env: Vec::new() };
+        let table = with_memory(table, &memory);
+        let acp = for_acp(&table);
+        assert_eq!(acp[0]["env"], json!([{"name": "A", "value": "b"}]));
+        assert_eq!(acp[2], json!({"name": "own", "command": "/bin/hob", "args": ["mcp"], "env": []}));
+        let claude = for_claude(&table);
+        assert_eq!(claude["files"]["env"], json!({"A": "b"}));
+        assert_eq!(claude["own"]["args"], json!(["mcp"]));
+    }
+
+    #[test]
+    fn errors_name_the_place() {
+        for (value, word) in [
+            (json!(3), "mcp_servers:"),
+            (json!([{"command": "x"}]), "mcp_servers[0]: it needs a name"),
+            (json!({"a": {}}), "mcp_servers.a: it needs command"),
+            (json!({"a": {"command": 1}}), "command must be a text"),
+            (json!({"a": {"command": "x", "args": [1]}}), "args"),
+            (json!({"a": {"type": "telepathy"}}), "telepathy"),
+            (json!({"a": true}), "memory"),
+            (json!([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]), "two named"),
+        ] {
+            let error = parse(&value).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(parse(&Value::Null).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,75 @@
+//! What an agent's question is answered with. Pure.
+
+use hob_domain::session::Permissions;
+
+use crate::driver::{Ask, Offer, OfferKind};
+
+/// What to do about a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Answer with this option; `None` when the agent offers nothing that fits.
+    Answer(Option<String>),
+    /// The caller is asked.
+    AskCaller,
+}
+
+/// By the session's policy.
+pub(super) fn by_policy(policy: Permissions, ask: &Ask) -> Choice {
+    match policy {
+        Permissions::Ask => Choice::AskCaller,
+        Permissions::Deny => Choice::Answer(rejection(ask)),
+        Permissions::Allow => {
+            let kinds = [OfferKind::AllowOnce, OfferKind::AllowAlways];
+            Choice::Answer(first_of(ask, &kinds))
+        }
+    }
+}
+
+/// The option that says no. By its kind: names and ids differ between agents and their versions.
+pub(super) fn rejection(ask: &Ask) -> Option<String> {
+    first_of(ask, &[OfferKind::RejectOnce, OfferKind::RejectAlways])
+}
+
+/// The option a caller means: by its id, else by its kind.
+pub(super) fn meant<'a>(ask: &'a Ask, word: &str) -> Option<&'a Offer> {
+    let by_id = ask.offers.iter().find(|offer| offer.id == word);
+    by_id.or_else(|| ask.offers.iter().find(|offer| offer.kind.as_str() == word))
+}
+
+fn first_of(ask: &Ask, kinds: &[OfferKind]) -> Option<String> {
+    let find = |kind: &OfferKind| ask.offers.iter().find(|offer| offer.kind == *kind);
+    kinds.iter().find_map(find).map(|offer| offer.id.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(kinds: &[OfferKind]) -> Ask {
+        let offers = kinds.iter().enumerate().map(|(index, kind)| Offer {
+            id: format!("o{index}"),
+            name: String::new(),
+            kind: *kind,
+        });
+        Ask { id: "1".into(), title: "rm".into(), offers: offers.collect() }
+    }
+
+    #[test]
+    fn chosen_by_kind() {
+        use OfferKind::{AllowAlways, AllowOnce, Other, RejectAlways, RejectOnce};
+        let usual = ask(&[AllowAlways, AllowOnce, RejectOnce]);
+        let answer = |text: &str| Choice::Answer(Some(text.to_owned()));
+        assert_eq!(by_policy(Permissions::Deny, &usual), answer("o2"));
+        assert_eq!(by_policy(Permissions::Allow, &usual), answer("o1"));
+        assert_eq!(by_policy(Permissions::Ask, &usual), Choice::AskCaller);
+        let odd = ask(&[RejectAlways, Other, AllowAlways]);
+        assert_eq!(by_policy(Permissions::Deny, &odd), answer("o0"));
+        assert_eq!(by_policy(Permissions::Allow, &odd), answer("o2"));
+        let none = ask(&[Other]);
+        assert_eq!(by_policy(Permissions::Allow, &none), Choice::Answer(None));
+        assert_eq!(by_policy(Permissions::Deny, &none), Choice::Answer(None));
+        assert_eq!(meant(&usual, "o1").map(|offer| offer.kind), Some(AllowOnce));
+        assert_eq!(meant(&usual, "reject_once").map(|offer| offer.id.as_str()), Some("o2"));
+        assert_eq!(meant(&usual, "maybe"), None);
+    }
+}
