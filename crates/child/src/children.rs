@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -24,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::child::{Child, Exit, Output, State};
 use crate::pty;
+use crate::record::Record;
 use crate::spec::{ChildSpec, Stdin, Streams};
 use crate::sweep;
 use crate::tree;
@@ -65,6 +65,9 @@ pub enum SpawnError {
     /// The specification holds a NUL byte or too many bytes for the operating system.
     #[error("the command line or the environment is not valid: {0}")]
     Invalid(&'static str),
+    /// The kernel could confine it, but not as it was asked to.
+    #[error("the child could not be confined: {0}")]
+    NotConfined(io::Error),
     /// The owner is closing.
     #[error("no more children are started: the owner is closing")]
     Closing,
@@ -303,11 +306,13 @@ async fn keep_one(
             drop((notes, writing));
             reap(&mut shim.process).await;
             record.remove();
-            let errno = match other {
-                Some(Note::Failed { errno }) => io::Error::from_raw_os_error(errno),
-                _ => io::Error::other("the shim did not answer"),
+            let system = io::Error::from_raw_os_error;
+            let error = match other {
+                Some(Note::NotConfined { errno }) => SpawnError::NotConfined(system(errno)),
+                Some(Note::Failed { errno }) => spawn_error(&spec, system(errno)),
+                _ => spawn_error(&spec, io::Error::other("the shim did not answer")),
             };
-            let _ = reply.send(Err(spawn_error(&spec, errno)));
+            let _ = reply.send(Err(error));
         }
     }
 }
@@ -357,6 +362,7 @@ fn start_shim(
         program: spec.program.clone(),
         args: spec.args.clone(),
         env,
+        confinement: spec.confinement.clone(),
     };
 
     let (mut stdin, mut stdout) = (None, None);
@@ -467,30 +473,5 @@ impl OwnerEntry {
 impl Drop for OwnerEntry {
     fn drop(&mut self) {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.shim);
-    }
-}
-
-/// The file that names a tree's first processes until the tree is gone: for the next run's sweep,
-/// should this run be killed together with the shim.
-struct Record {
-    path: PathBuf,
-}
-
-impl Record {
-    fn write(folder: &Path, shim: i32, marker: &str) -> Record {
-        let record = Record { path: folder.join(marker) };
-        record.add(shim, tree::start_time(shim).unwrap_or(0));
-        record
-    }
-
-    fn add(&self, pid: i32, start: u64) {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path);
-        if let Err(error) = file.and_then(|mut file| writeln!(file, "{pid} {start}")) {
-            tracing::warn!(%error, "a child's record could not be written");
-        }
-    }
-
-    fn remove(&self) {
-        let _ = fs::remove_file(&self.path);
     }
 }

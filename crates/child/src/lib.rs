@@ -8,6 +8,7 @@
 //!
 //! - [`Children`] owns all children of one Hob process and the thread that looks after them.
 //! - [`Child`] is the handle of one child; dropping it ends the whole tree.
+//! - [`Confinement`] is what a child may not reach; the shim enforces it on the agent's whole tree.
 //! - [`sweep`] is the second line: at start it ends what an earlier run left behind.
 //!
 //! Invariant: nothing here signals a process by pid alone. Inside a tree the shim is the reaper, so
@@ -16,8 +17,10 @@
 
 mod child;
 mod children;
+mod confine;
 mod environment;
 mod pty;
+mod record;
 mod ring;
 pub mod shim;
 pub mod signals;
@@ -28,6 +31,7 @@ mod wire;
 
 pub use child::{Child, Exit, Output, StopLadder};
 pub use children::{Children, ChildrenOptions, Placed, SpawnError};
+pub use confine::{Confinement, landlock_version, opens};
 pub use environment::{cleaned_environment, name_matches};
 pub use pty::Size;
 pub use ring::Ring;

@@ -23,6 +23,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, setsid};
 
+use crate::confine::Rules;
 use crate::tree;
 use crate::wire::{Launch, Note, Order, own};
 
@@ -69,9 +70,8 @@ fn run_to_the_end() -> io::Result<()> {
     let (launch, streams) = receive_launch(&control)?;
     let agent = match start(&launch, streams) {
         Ok(pid) => pid,
-        Err(error) => {
-            let errno = error.raw_os_error().unwrap_or(Errno::EINVAL as i32);
-            (&control).write_all(Note::Failed { errno }.encode().as_bytes())?;
+        Err(note) => {
+            (&control).write_all(note.encode().as_bytes())?;
             return Ok(());
         }
     };
@@ -113,7 +113,19 @@ fn receive_launch(control: &UnixStream) -> io::Result<(Launch, Vec<OwnedFd>)> {
     Ok((launch, streams))
 }
 
-fn start(launch: &Launch, streams: Vec<OwnedFd>) -> io::Result<Pid> {
+/// Starts the agent, or says why it was not.
+fn start(launch: &Launch, streams: Vec<OwnedFd>) -> Result<Pid, Note> {
+    let number = |error: io::Error| error.raw_os_error().unwrap_or(Errno::EINVAL as i32);
+    let rules = launch.confinement.as_ref().map_or(Ok(None), Rules::new);
+    let rules = rules.map_err(|error| Note::NotConfined { errno: number(error) })?;
+    start_under(launch, streams, rules).map_err(|error| Note::Failed { errno: number(error) })
+}
+
+fn start_under(
+    launch: &Launch,
+    streams: Vec<OwnedFd>,
+    mut rules: Option<Rules>,
+) -> io::Result<Pid> {
     let mut command = Command::new(&launch.program);
     command.args(&launch.args).env_clear().current_dir(&launch.cwd);
     command.envs(launch.env.iter().map(|(name, value)| (name, value)));
@@ -127,8 +139,9 @@ fn start(launch: &Launch, streams: Vec<OwnedFd>) -> io::Result<Pid> {
     let terminal = launch.terminal;
     let mode = Mode::from_bits_truncate(launch.umask);
     let shim = getpid();
-    // SAFETY: between fork and exec the closure makes only async-signal-safe system calls (setsid,
-    // ioctl, prctl, getppid, umask, sigprocmask) on values copied before the fork, and allocates nothing.
+    // SAFETY: between fork and exec the closure makes only async-signal-safe system calls (setsid, ioctl,
+    // prctl, getppid, umask, sigprocmask, landlock_restrict_self, close) on values copied before the fork,
+    // and allocates nothing.
     unsafe {
         command.pre_exec(move || {
             setsid()?;
@@ -143,7 +156,8 @@ fn start(launch: &Launch, streams: Vec<OwnedFd>) -> io::Result<Pid> {
             umask(mode);
             // The shim blocks signals; an agent that inherited that would never hear TERM.
             SigSet::empty().thread_set_mask()?;
-            Ok(())
+            // Here and not earlier: the shim itself stays free to end whatever it keeps.
+            rules.take().map_or(Ok(()), Rules::enforce)
         });
     }
     // Never waited for through this handle: the shim waits for every child there is.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::confine::Confinement;
 use crate::pty::Size;
 
 /// A program to start. The environment is exactly `env`: nothing is inherited.
@@ -15,6 +16,8 @@ pub struct ChildSpec {
     pub streams: Streams,
     /// Whom it works for, in the caller's words; see [`crate::Children::placed`].
     pub owner: Option<String>,
+    /// What it may not reach; `None` for a child that may do whatever the user may.
+    pub confinement: Option<Confinement>,
 }
 
 /// How the child's three streams are connected.

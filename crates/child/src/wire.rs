@@ -7,6 +7,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::confine::Confinement;
 
 /// What the shim is to start. Descriptors travel beside it: three for pipes, one for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +20,7 @@ pub(crate) struct Launch {
     pub program: OsString,
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
+    pub confinement: Option<Confinement>,
 }
 
 impl Launch {
@@ -34,6 +38,14 @@ impl Launch {
         put(self.args.len().to_string().as_bytes());
         for arg in &self.args {
             put(arg.as_bytes());
+        }
+        // No path means no confinement; the first one is the hidden one.
+        let confined = self.confinement.iter();
+        let paths: Vec<&PathBuf> =
+            confined.flat_map(|c| [&c.hidden].into_iter().chain(&c.writable)).collect();
+        put(paths.len().to_string().as_bytes());
+        for path in paths {
+            put(path.as_os_str().as_bytes());
         }
         for (name, value) in &self.env {
             put(name.as_bytes());
@@ -66,16 +78,20 @@ impl Launch {
         let umask = text(fields.next()?)?.parse().ok()?;
         let cwd = os(fields.next()?);
         let program = os(fields.next()?);
-        let count: usize = text(fields.next()?)?.parse().ok()?;
-        if count > fields.len() {
-            return None;
-        }
-        let args = fields.by_ref().take(count).map(os).collect();
+        let mut list = || {
+            let count: usize = text(fields.next()?)?.parse().ok()?;
+            (count <= fields.len()).then(|| fields.by_ref().take(count).map(os).collect())
+        };
+        let args: Vec<OsString> = list()?;
+        let paths: Vec<OsString> = list()?;
+        let mut paths = paths.into_iter().map(PathBuf::from);
+        let confinement =
+            paths.next().map(|hidden| Confinement { hidden, writable: paths.collect() });
         let mut env = Vec::new();
         while let Some(name) = fields.next() {
             env.push((os(name), os(fields.next()?)));
         }
-        Some(Launch { terminal, umask, cwd, program, args, env })
+        Some(Launch { terminal, umask, cwd, program, args, env, confinement })
     }
 }
 
@@ -113,6 +129,8 @@ pub(crate) enum Note {
     Started { pid: i32, start: u64 },
     /// The agent could not be started; an operating system error number.
     Failed { errno: i32 },
+    /// The agent was not started because it could not be confined; an operating system error number.
+    NotConfined { errno: i32 },
     /// The agent itself ended with this raw wait status. Its descendants are being ended.
     Exited { status: i32 },
 }
@@ -122,6 +140,7 @@ impl Note {
         match self {
             Note::Started { pid, start } => format!("started {pid} {start}\n"),
             Note::Failed { errno } => format!("failed {errno}\n"),
+            Note::NotConfined { errno } => format!("not-confined {errno}\n"),
             Note::Exited { status } => format!("exited {status}\n"),
         }
     }
@@ -134,6 +153,7 @@ impl Note {
                 Some(Note::Started { pid, start: words.next()?.parse().ok()? })
             }
             "failed" => Some(Note::Failed { errno: words.next()?.parse().ok()? }),
+            "not-confined" => Some(Note::NotConfined { errno: words.next()?.parse().ok()? }),
             "exited" => Some(Note::Exited { status: words.next()?.parse().ok()? }),
             _ => None,
         }
@@ -160,14 +180,23 @@ mod tests {
         prop::collection::vec(any::<u8>(), 0..20).prop_map(OsString::from_vec)
     }
 
+    fn confinement() -> impl Strategy<Value = Option<Confinement>> {
+        let path = || os().prop_map(PathBuf::from);
+        let writable = prop::collection::vec(path(), 0..6);
+        let some =
+            (path(), writable).prop_map(|(hidden, writable)| Confinement { hidden, writable });
+        prop::option::of(some)
+    }
+
     proptest! {
         #[test]
         fn a_launch_survives_the_wire(
             terminal: bool, umask in 0u32..0o777, cwd in os(), program in os(),
             args in prop::collection::vec(os(), 0..6),
             env in prop::collection::vec((os(), os()), 0..6),
+            confinement in confinement(),
         ) {
-            let launch = Launch { terminal, umask, cwd, program, args, env };
+            let launch = Launch { terminal, umask, cwd, program, args, env, confinement };
             let message = launch.encode();
             prop_assert_eq!(u32::from_be_bytes(message[..4].try_into().unwrap()) as usize, message.len() - 4);
             prop_assert_eq!(Launch::decode(&message[4..]), Some(launch));
@@ -189,6 +218,7 @@ mod tests {
         let notes = [
             Note::Started { pid: 7, start: 99 },
             Note::Failed { errno: 2 },
+            Note::NotConfined { errno: 2 },
             Note::Exited { status: 9 },
         ];
         for note in notes {

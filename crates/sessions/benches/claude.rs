@@ -170,6 +170,7 @@ impl Bare {
             cwd: cwd.clone(),
             streams: Streams::Terminal { size: Size::default() },
             owner: None,
+            confinement: None,
         };
         let child = place.children.spawn(spec).await.expect("claude starts");
         let transcript = paths::transcript(&place.config, &cwd, id);

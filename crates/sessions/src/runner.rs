@@ -111,6 +111,7 @@ impl Runner {
                 stdin: if invocation.stdin.is_some() { Stdin::Pipe } else { Stdin::Null },
             },
             owner: Some(app.as_str().to_owned()),
+            confinement: None,
         }
     }
 }
@@ -159,7 +160,9 @@ impl Run {
                 stderr: String::new(),
                 stop_reason: "error".to_owned(),
             },
-            SpawnError::Folder(_) | SpawnError::System(_) => RunError::Internal(error.to_string()),
+            SpawnError::Folder(_) | SpawnError::NotConfined(_) | SpawnError::System(_) => {
+                RunError::Internal(error.to_string())
+            }
         }
     }
 }

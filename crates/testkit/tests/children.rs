@@ -56,6 +56,7 @@ fn shell(nest: &Nest, script: &str, streams: Streams) -> ChildSpec {
         cwd: nest.folder.path().to_owned(),
         streams,
         owner: Some("nest".to_owned()),
+        confinement: None,
     }
 }
 

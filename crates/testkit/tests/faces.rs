@@ -272,6 +272,7 @@ impl Terminal {
             cwd: home.clone(),
             streams: Streams::Terminal { size: Size::default() },
             owner: None,
+            confinement: None,
         };
         let child = runtime.block_on(children.spawn(spec)).unwrap();
         Terminal { child, home, runtime, _children: children, _folder: folder }

@@ -93,6 +93,7 @@ fn only_one_crate_knows_each_thing() {
     let owners = [
         ("rusqlite", vec!["hob-store"]),
         ("rmcp", vec!["hob-mcp"]),
+        ("landlock", vec!["hob-child"]),
         ("crypto_box", vec!["hob-memory"]),
         ("axum", vec!["hob-gateway", "hob-testkit"]),
         ("hyper", vec!["hob-gateway"]),

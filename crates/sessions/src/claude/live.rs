@@ -149,6 +149,7 @@ impl LiveSession {
             cwd: launch.cwd,
             streams: Streams::Terminal { size: SIZE },
             owner: Some(launch.app),
+            confinement: None,
         };
         let child = children.spawn(spec).await.map_err(|error| match error {
             SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {

@@ -1,0 +1,33 @@
+//! What is written down of a live tree.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::tree;
+
+/// The file that names a tree's first processes until the tree is gone: for the next run's sweep,
+/// should this run be killed together with the shim.
+pub(crate) struct Record {
+    path: PathBuf,
+}
+
+impl Record {
+    pub fn write(folder: &Path, shim: i32, marker: &str) -> Record {
+        let record = Record { path: folder.join(marker) };
+        record.add(shim, tree::start_time(shim).unwrap_or(0));
+        record
+    }
+
+    pub fn add(&self, pid: i32, start: u64) {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path);
+        if let Err(error) = file.and_then(|mut file| writeln!(file, "{pid} {start}")) {
+            tracing::warn!(%error, "a child's record could not be written");
+        }
+    }
+
+    pub fn remove(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,421 @@
+//! Confined children: what they cannot reach, what they still can, and that they end like all others.
+//!
+//! What is refused to a confined child is also tried by a free one, so that nothing is refused for
+//! another reason.
+
+use std::fs;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hob_child::sweep::Marker;
+use hob_child::{
+    Child, ChildSpec, Children, ChildrenOptions, Confinement, Exit, Size, SpawnError, Stdin,
+    StopLadder, Streams, landlock_version, opens, tree,
+};
+use hob_testkit::leak::processes_with;
+use hob_testkit::{program, wait_until};
+use tokio::io::AsyncReadExt;
+use tokio::runtime::Runtime;
+
+const PIPES: Streams = Streams::Pipes { stdin: Stdin::Null };
+
+/// A home with secrets and a workspace inside, and a user's folder beside it.
+struct Place {
+    base: PathBuf,
+    children: Children,
+    runtime: Runtime,
+    _folder: tempfile::TempDir,
+}
+
+/// `None` where nothing can be confined.
+fn place() -> Option<Place> {
+    if landlock_version().is_none() {
+        println!("skipped: this kernel has no Landlock");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap().join("base");
+    for path in ["hidden/other", "hidden/ws", "user/.conf"] {
+        fs::create_dir_all(base.join(path)).unwrap();
+    }
+    for path in ["hidden/key", "hidden/other/secret", "user/file", "user/.conf.json"] {
+        fs::write(base.join(path), "content\n").unwrap();
+    }
+    let children = Children::new(ChildrenOptions {
+        shim: program("hob-scripted-agent"),
+        records: folder.path().join("run"),
+        marker: Marker::new("confinement", folder.path().file_name().unwrap().to_string_lossy()),
+        umask: 0o022,
+    })
+    .unwrap();
+    Some(Place { base, children, runtime: Runtime::new().unwrap(), _folder: folder })
+}
+
+impl Place {
+    fn path(&self, below: &str) -> PathBuf {
+        self.base.join(below)
+    }
+
+    fn confinement(&self) -> Confinement {
+        let writable = ["hidden/ws", "user/.conf", "user/.conf.json", "user/.missing"];
+        Confinement {
+            hidden: self.path("hidden"),
+            writable: writable.iter().map(|path| self.path(path)).collect(),
+        }
+    }
+
+    /// A shell in the workspace, with `H` as the hidden folder and `U` as the user's.
+    fn shell(&self, script: &str, confinement: Option<Confinement>) -> ChildSpec {
+        ChildSpec {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+            env: vec![
+                ("PATH".into(), std::env::var_os("PATH").unwrap_or_default()),
+                ("NEST".into(), self.base.clone().into()),
+                ("H".into(), self.path("hidden").into()),
+                ("U".into(), self.path("user").into()),
+            ],
+            cwd: self.path("hidden/ws"),
+            streams: PIPES,
+            owner: None,
+            confinement,
+        }
+    }
+
+    fn confined(&self, script: &str) -> ChildSpec {
+        self.shell(script, Some(self.confinement()))
+    }
+
+    fn start(&self, spec: ChildSpec) -> Child {
+        self.runtime.block_on(self.children.spawn(spec)).unwrap()
+    }
+
+    /// Runs to the end: how it ended, and what it said.
+    fn run(&self, spec: ChildSpec) -> (Exit, String) {
+        let mut child = self.start(spec);
+        self.runtime.block_on(async {
+            let mut text = String::new();
+            child.stdout.take().unwrap().read_to_string(&mut text).await.unwrap();
+            (child.gone().await, text + &child.output().tail_text())
+        })
+    }
+
+    #[track_caller]
+    fn refuses(&self, script: &str) {
+        let (exit, text) = self.run(self.confined(script));
+        assert!(matches!(exit, Exit::Code(1..)), "`{script}` went well: {text}");
+        let (exit, text) = self.run(self.shell(script, None));
+        assert_eq!(exit, Exit::Code(0), "`{script}` of a free child: {text}");
+    }
+
+    #[track_caller]
+    fn allows(&self, script: &str) {
+        self.allows_under(self.confinement(), script);
+    }
+
+    #[track_caller]
+    fn allows_under(&self, confinement: Confinement, script: &str) {
+        let (exit, text) = self.run(self.shell(script, Some(confinement)));
+        assert_eq!(exit, Exit::Code(0), "`{script}`: {text}");
+    }
+
+    #[track_caller]
+    fn refuses_under(&self, confinement: Confinement, script: &str) {
+        let (exit, text) = self.run(self.shell(script, Some(confinement)));
+        assert!(matches!(exit, Exit::Code(1..)), "`{script}` went well: {text}");
+    }
+
+    /// Every process that was started here, wherever it went.
+    fn inhabitants(&self) -> Vec<i32> {
+        processes_with(&format!("NEST={}", self.base.display()))
+    }
+}
+
+#[test]
+fn what_is_hidden_is_neither_read_nor_written() {
+    let Some(place) = place() else { return };
+    for script in [
+        "cat $H/key",
+        "cat ../key",
+        "cat $H/other/secret",
+        "ls $H",
+        "ls $H/other",
+        "ls $H/..",
+        "ls /",
+        "echo x >> $H/key",
+        "touch $H/new",
+        "mkdir $H/folder",
+        "ln $H/key stolen && rm stolen",
+        "mv $H/other/secret . && mv secret $H/other",
+    ] {
+        place.refuses(script);
+    }
+    // A folder whose name begins with that of the hidden one is another folder.
+    fs::create_dir(place.path("hidden2")).unwrap();
+    fs::write(place.path("hidden2/file"), "").unwrap();
+    place.allows("cat ${H}2/file");
+}
+
+#[test]
+fn what_is_not_writable_is_only_read() {
+    let Some(place) = place() else { return };
+    for script in [
+        "echo x >> $U/file",
+        ": > $U/file",
+        "touch $U/new",
+        "mkdir $U/folder",
+        "mv $U/file $U/else && mv $U/else $U/file",
+        "ln $U/file link && rm link",
+        "mv $U/.conf.json $U/else && mv $U/else $U/.conf.json",
+        "mkdir $U/.missing",
+        "touch $U/../new",
+    ] {
+        place.refuses(script);
+    }
+    for script in ["cat $U/file", "ls -a $U | grep -q conf", "cd $U && cat file", "test -e $H/key"]
+    {
+        place.allows(script);
+    }
+}
+
+#[test]
+fn what_is_writable_is_written() {
+    let Some(place) = place() else { return };
+    for script in [
+        "echo x > a && mv a b && cat b && rm b",
+        "mkdir -p d e/f && echo x > d/a && mv d/a e/f/a && ln e/f/a d/b && rm -r d e",
+        "ln -s $U/file link && cat link && rm link",
+        "mkfifo pipe && rm pipe",
+        "echo x > $U/.conf/a && rm $U/.conf/a",
+        "echo x > a && mv a $U/.conf/a && rm $U/.conf/a",
+        "echo new > $U/.conf.json && echo more >> $U/.conf.json",
+        "cp /bin/sh own && ./own -c true",
+    ] {
+        place.allows(script);
+    }
+    assert_eq!(fs::read_to_string(place.path("user/.conf.json")).unwrap(), "new\nmore\n");
+}
+
+#[test]
+fn programs_devices_and_processes_are_there() {
+    let Some(place) = place() else { return };
+    for script in [
+        "ls /usr/bin /etc",
+        "/usr/bin/env true",
+        "echo x > /dev/null && head -c 8 /dev/urandom | wc -c",
+        "grep -q 'NoNewPrivs:.*1' /proc/self/status",
+        "sleep 100 & cat /proc/$!/environ > /dev/null && kill $!",
+    ] {
+        place.allows(script);
+    }
+    // Another process's variables hold what Hob's own may hold.
+    place.refuses(&format!("cat /proc/{}/environ > /dev/null", std::process::id()));
+}
+
+#[test]
+fn a_confined_terminal_is_a_terminal() {
+    let Some(place) = place() else { return };
+    let size = Size { rows: 31, cols: 91 };
+    let script = "stty size < /dev/tty && stty -echo && echo fine > $(tty)";
+    let spec = ChildSpec { streams: Streams::Terminal { size }, ..place.confined(script) };
+    let child = place.start(spec);
+    let exit = place.runtime.block_on(child.gone());
+    let text = child.output().tail_text();
+    assert_eq!(exit, Exit::Code(0), "{text}");
+    assert!(text.contains("31 91") && text.contains("fine"), "{text}");
+}
+
+#[test]
+fn only_its_own_tree_is_signalled() {
+    let Some(place) = place() else { return };
+    if landlock_version() < Some(6) {
+        println!("skipped: this kernel's Landlock does not rule signals");
+        return;
+    }
+    let mut command = std::process::Command::new("sleep");
+    #[allow(clippy::disallowed_methods, reason = "a process that no shim looks after")]
+    let mut outside = command.arg("1000").spawn().unwrap();
+    place.refuses(&format!("kill -0 {}", outside.id()));
+    place.refuses("kill -0 $PPID");
+    let (exit, _) = place.run(place.confined(&format!("kill -TERM {}", outside.id())));
+    let (survivor, _) = (outside.try_wait().unwrap(), outside.kill().unwrap());
+    outside.wait().unwrap();
+    assert!(matches!(exit, Exit::Code(1..)), "{exit:?}");
+    assert!(survivor.is_none(), "it was ended: {survivor:?}");
+
+    // Another confined child is outside, too.
+    let neighbour = place.start(place.confined("exec sleep 1000"));
+    place.refuses(&format!("kill -0 {}", neighbour.pid()));
+    place.allows("sleep 1000 & kill -TERM $!; wait $!; test $? -eq 143");
+    place.allows("setsid sleep 1000 & sleep 0.1; kill -TERM $!; wait $!; test $? -eq 143");
+}
+
+#[test]
+fn sockets_with_a_path_are_reached_and_nameless_ones_not() {
+    let Some(place) = place() else { return };
+    let _with_path = UnixListener::bind(place.path("hidden/socket")).unwrap();
+    let connect = |name: &str| {
+        format!("python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect({name})'")
+    };
+    place.allows(&connect("os.environ[\"H\"] + \"/socket\""));
+    if landlock_version() >= Some(6) {
+        let name = place.base.display().to_string();
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let _without = UnixListener::bind_addr(&address).unwrap();
+        place.refuses(&connect(&format!("\"\\0{name}\"")));
+    }
+}
+
+#[test]
+fn no_link_leads_inside() {
+    let Some(place) = place() else { return };
+    symlink(place.path("hidden/key"), place.path("user/link")).unwrap();
+    symlink(place.path("hidden"), place.path("door")).unwrap();
+    place.refuses("cat $U/link");
+    place.refuses("echo x >> $U/link");
+    place.refuses("cat $U/../door/key");
+    place.refuses("ls $U/../door/");
+    place.refuses("ln -s $H/key link; cat link");
+    place.refuses("cat /proc/self/root/$H/key");
+    // What a child can change must not say what the next one can.
+    symlink(place.path("hidden/other"), place.path("user/.conf/planted")).unwrap();
+    symlink(place.path("hidden/other"), place.path("hidden/ws/planted")).unwrap();
+    let mut confinement = place.confinement();
+    confinement.writable.push(place.path("user/.conf/planted"));
+    confinement.writable.push(place.path("hidden/ws/planted"));
+    place.refuses_under(confinement.clone(), "cat $H/other/secret");
+    place.refuses_under(confinement, "echo x >> $H/other/secret");
+    // The same folders under other names are what they are.
+    let confinement = Confinement {
+        hidden: place.path("door"),
+        writable: vec![place.path("hidden/ws"), place.path("door/other")],
+    };
+    place.refuses_under(confinement.clone(), "cat $H/key");
+    place.allows_under(confinement, "echo x > a && echo x > $H/other/secret");
+}
+
+#[test]
+fn what_would_open_the_hidden_folder_is_not_writable() {
+    let Some(place) = place() else { return };
+    symlink(&place.base, place.path("user/up")).unwrap();
+    let hidden = place.path("hidden");
+    for path in ["", "hidden", "hidden/ws/..", "user/up", "user/up/hidden"] {
+        assert!(opens(&place.path(path), &hidden), "{path}");
+        let mut confinement = place.confinement();
+        confinement.writable.push(place.path(path));
+        for script in ["cat $H/key", "ls $H", "echo x >> $U/file", "touch $U/../new"] {
+            place.refuses_under(confinement.clone(), script);
+        }
+        place.allows_under(confinement, "echo x > a && rm a");
+    }
+    assert!(opens(Path::new("/"), &hidden));
+    for path in ["hidden/ws", "hidden/key", "user", "user/.missing", "hidde"] {
+        assert!(!opens(&place.path(path), &hidden), "{path}");
+    }
+    // Before it is made, too.
+    assert!(opens(&place.path("user/up"), &place.path("hidden3")));
+    assert!(!opens(&place.path("user"), &place.path("hidden3")));
+}
+
+#[test]
+fn descendants_are_confined_wherever_they_go() {
+    let Some(place) = place() else { return };
+    let script = "(setsid sh -c 'sleep 0.1; cat $H/key > stolen || echo refused > done' &)
+        while ! test -e done; do test -s stolen && exit 1; sleep 0.02; done; cat done";
+    let (exit, text) = place.run(place.confined(script));
+    assert_eq!(exit, Exit::Code(0), "{text}");
+    assert!(text.starts_with("refused"), "{text}");
+}
+
+/// Leaves a grandchild in a session of its own that ignores every polite signal.
+const FAMILY: &str =
+    "(setsid sh -c 'trap \"\" TERM HUP INT; echo x > ready; sleep 1000 & sleep 1000' &); ";
+
+#[test]
+fn a_confined_tree_ends_like_any_other() {
+    let Some(place) = place() else { return };
+    let ready = place.path("hidden/ws/ready");
+    let start = |ending: &str| {
+        let child = place.start(place.confined(&format!("{FAMILY}{ending}")));
+        wait_until("the family is there", || fs::remove_file(&ready).ok());
+        assert!(place.inhabitants().len() >= 3);
+        child
+    };
+    let gone = |how: &str| {
+        wait_until(&format!("the tree is gone: {how}"), || {
+            (place.inhabitants().is_empty() && place.children.live() == 0).then_some(())
+        });
+    };
+    let mut child = start("trap '' TERM; while :; do sleep 0.02; done");
+    assert_eq!(place.runtime.block_on(child.stop(StopLadder::AT_ONCE)), Exit::Signal(9));
+    gone("stopped");
+    let child = start("exec sleep 1000");
+    child.signal(15);
+    assert_eq!(place.runtime.block_on(child.gone()), Exit::Signal(15));
+    gone("signalled");
+    drop(start("sleep 1000"));
+    gone("dropped");
+    let child = start("sleep 1000");
+    let shim = tree::process(child.pid()).unwrap().parent;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(shim), nix::sys::signal::Signal::SIGKILL)
+        .unwrap();
+    gone("without its shim");
+}
+
+#[test]
+fn what_cannot_start_confined_does_not_start() {
+    let Some(place) = place() else { return };
+    fs::copy("/bin/sh", place.path("hidden/program")).unwrap();
+    let inside = ChildSpec { program: place.path("hidden/program").into(), ..place.confined(":") };
+    let free = ChildSpec { confinement: None, ..inside.clone() };
+    let error = place.runtime.block_on(place.children.spawn(inside)).unwrap_err();
+    assert!(matches!(error, SpawnError::NotRunnable { .. }), "{error:?}");
+    assert_eq!(place.run(free).0, Exit::Code(0));
+
+    let nowhere = Confinement { hidden: place.path("nowhere"), writable: vec![] };
+    let spec = place.shell("touch ran", Some(nowhere));
+    let error = place.runtime.block_on(place.children.spawn(spec)).unwrap_err();
+    assert!(matches!(error, SpawnError::NotConfined(_)), "{error:?}");
+    assert!(!place.path("hidden/ws/ran").exists());
+}
+
+#[test]
+fn a_free_child_is_as_it_was() {
+    let Some(place) = place() else { return };
+    let script = "grep -q 'NoNewPrivs:.*0' /proc/self/status && cat $H/key && ls / $H/.. \
+        && echo x >> $U/file && kill -0 $PPID";
+    let (exit, text) = place.run(place.shell(script, None));
+    assert_eq!(exit, Exit::Code(0), "{text}");
+}
+
+/// What the rules cost at the start of a child, with many neighbours to name. Figures, no judgement.
+#[test]
+fn the_cost_of_confinement() {
+    let Some(place) = place() else { return };
+    for number in 0..400 {
+        fs::write(place.path(&format!("neighbour{number}")), "").unwrap();
+    }
+    let first_output = |confinement: Option<Confinement>| {
+        let spec = place.shell("echo", confinement);
+        let started = Instant::now();
+        let mut child = place.start(spec);
+        let reading = async { child.stdout.as_mut().unwrap().read_u8().await.unwrap() };
+        place.runtime.block_on(reading);
+        let took = started.elapsed();
+        place.runtime.block_on(child.gone());
+        took
+    };
+    let mut times: [Vec<Duration>; 2] = Default::default();
+    for _ in 0..25 {
+        times[0].push(first_output(None));
+        times[1].push(first_output(Some(place.confinement())));
+    }
+    let [free, confined] = times.map(|mut times| {
+        times.sort();
+        times[times.len() / 2]
+    });
+    println!("from spawn to first output: free {free:?}, confined beside 400 files {confined:?}");
+}
