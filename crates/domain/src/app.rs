@@ -24,10 +24,28 @@ impl AppName {
         if is_name(&name) { Ok(AppName(name)) } else { Err(BadName) }
     }
 
+    /// The owner's own sessions belong to this one, which nobody can make.
+    pub fn owner() -> AppName {
+        AppName(OWNER.to_owned())
+    }
+
+    pub fn is_owner(&self) -> bool {
+        self.0 == OWNER
+    }
+
+    /// A name that was stored, the owner's included.
+    pub fn stored(name: impl Into<String>) -> Result<AppName, BadName> {
+        let name = name.into();
+        if name == OWNER { Ok(AppName(name)) } else { AppName::new(name) }
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
+
+/// No app can have this name.
+const OWNER: &str = "@owner";
 
 impl fmt::Display for AppName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

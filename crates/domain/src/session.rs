@@ -101,6 +101,8 @@ pub struct Session {
     pub agent_session: Option<String>,
     /// What all its turns used.
     pub usage: TurnUsage,
+    /// The number of its last event.
+    pub last_event: u64,
 }
 
 impl Session {
@@ -141,10 +143,12 @@ pub enum TurnState {
     ResumeFailed,
     /// The agent answered with an error.
     Failed,
+    /// The agent's program is not there; nothing was asked of it.
+    NotInstalled,
 }
 
 impl TurnState {
-    const ALL: [TurnState; 9] = [
+    const ALL: [TurnState; 10] = [
         TurnState::Queued,
         TurnState::Running,
         TurnState::Finished,
@@ -154,6 +158,7 @@ impl TurnState {
         TurnState::Interrupted,
         TurnState::ResumeFailed,
         TurnState::Failed,
+        TurnState::NotInstalled,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -167,6 +172,7 @@ impl TurnState {
             TurnState::Interrupted => "interrupted",
             TurnState::ResumeFailed => "resume_failed",
             TurnState::Failed => "failed",
+            TurnState::NotInstalled => "not_installed",
         }
     }
 

@@ -5,13 +5,24 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use hob_domain::{App, Token};
+use hob_domain::{App, AppName, Timestamp, Token};
 
 use crate::error::ApiError;
 use crate::state::Gateway;
 
 /// The app whose token came with the request.
 pub(crate) struct Caller(pub App);
+
+/// Put into requests that come over the owner's own way in.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner;
+
+impl Caller {
+    /// The caller a request is carried out for when somebody else may.
+    pub fn speaking_for(name: AppName) -> Caller {
+        Caller(App { name, created_at: Timestamp::UNIX_EPOCH })
+    }
+}
 
 impl FromRequestParts<Arc<Gateway>> for Caller {
     type Rejection = ApiError;
@@ -20,6 +31,9 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Caller, ApiError> {
+        if parts.extensions.get::<Owner>().is_some() {
+            return Ok(Caller::speaking_for(AppName::owner()));
+        }
         let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
         let app = gateway.apps.app_by_token(token.hash()).await?;
         app.map(Caller).ok_or(ApiError::Unauthorized)
@@ -36,6 +50,9 @@ impl FromRequestParts<Arc<Gateway>> for Admin {
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Admin, ApiError> {
+        if parts.extensions.get::<Owner>().is_some() {
+            return Ok(Admin);
+        }
         let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
         if token.hash() == gateway.admin { Ok(Admin) } else { Err(ApiError::Unauthorized) }
     }

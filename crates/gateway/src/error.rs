@@ -1,9 +1,12 @@
 //! The one place where errors become answers.
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::{RunError, StoreError};
 use hob_sessions::UploadError;
+use hob_sessions::session::SessionError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -47,8 +50,16 @@ pub(crate) enum ApiError {
     SlowBody,
     /// 409.
     Conflict(String),
+    /// 410. The session is closed.
+    Gone,
     /// 413. The text names the limit.
     TooLarge(String),
+    /// 429. The caller may try again after so long.
+    Limited { code: &'static str, message: String, retry_after: Duration },
+    /// 503. The same for everybody.
+    Busy { code: &'static str, message: String },
+    /// A turn that failed: 502, 503 or 504.
+    Turn { code: &'static str, message: String },
     /// 500. The inside is logged, never sent.
     Internal(String),
     /// A run that gave no answer, with its duration in milliseconds.
@@ -68,6 +79,29 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(inside) | StoreError::Failed(inside) => {
                 ApiError::Internal(inside)
             }
+        }
+    }
+}
+
+impl From<SessionError> for ApiError {
+    fn from(error: SessionError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            SessionError::NotFound => ApiError::NotFound(message),
+            SessionError::Closed => ApiError::Gone,
+            SessionError::Invalid(_) => ApiError::bad_request(message),
+            SessionError::Folder(_) => ApiError::BadRequest { code: "bad_folder", message },
+            SessionError::PoolFull { .. } => ApiError::Busy { code: "pool_full", message },
+            SessionError::Stopping => ApiError::Busy { code: "stopping", message },
+            SessionError::Limited { code, message, retry_after } => {
+                ApiError::Limited { code, message, retry_after }
+            }
+            SessionError::QueueFull { .. } => {
+                let retry_after = Duration::from_secs(1);
+                ApiError::Limited { code: "queue_full", message, retry_after }
+            }
+            SessionError::OtherBody => ApiError::Conflict(message),
+            SessionError::Store(error) => error.into(),
         }
     }
 }
@@ -108,7 +142,20 @@ impl IntoResponse for ApiError {
                 "the request's body did not arrive in time".to_owned(),
             ),
             ApiError::Conflict(message) => (StatusCode::CONFLICT, "conflict", message),
+            ApiError::Gone => {
+                (StatusCode::GONE, "session_closed", "the session is closed".to_owned())
+            }
             ApiError::TooLarge(message) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", message),
+            ApiError::Limited { code, message, retry_after } => {
+                let response = plain(StatusCode::TOO_MANY_REQUESTS, code, message);
+                return with_retry(response, retry_after);
+            }
+            ApiError::Busy { code, message } => return retry_later(code, message),
+            ApiError::Turn { code, message } => match code {
+                "interrupted" => return retry_later(code, message),
+                "timeout" => (StatusCode::GATEWAY_TIMEOUT, code, message),
+                _ => (StatusCode::BAD_GATEWAY, code, message),
+            },
             ApiError::Internal(inside) => {
                 tracing::error!(error = inside, "a request failed on our side");
                 (
@@ -143,7 +190,12 @@ fn run_response(error: RunError, duration_ms: u64) -> Response {
 }
 
 fn retry_later(code: &'static str, message: String) -> Response {
-    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, code, message);
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    with_retry(plain(StatusCode::SERVICE_UNAVAILABLE, code, message), Duration::from_secs(1))
+}
+
+fn with_retry(mut response: Response, after: Duration) -> Response {
+    // Whole seconds, and never before the time.
+    let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response
 }

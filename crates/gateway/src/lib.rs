@@ -15,8 +15,10 @@ mod openapi;
 mod router;
 mod run;
 mod serve;
+mod sessions;
 mod state;
 
+pub use auth::Owner;
 pub use connections::Connections;
 pub use openapi::document as openapi_document;
 pub use router::router;

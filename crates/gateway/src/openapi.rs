@@ -4,6 +4,7 @@ use axum::response::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
+use crate::sessions::{control, events, manage, owner, turns};
 use crate::{apps, files, health, run};
 
 #[derive(OpenApi)]
@@ -14,11 +15,15 @@ use crate::{apps, files, health, run};
             `{\"ok\":false,\"error\":…,\"code\":…}`; a request without a token, or with a wrong one, is 401.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    paths(health::healthz, openapi_json, run::run, files::upload, apps::create, apps::list, apps::remove),
+    paths(health::healthz, openapi_json, run::run, files::upload, manage::create, manage::list,
+        manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
+        control::permit, apps::create, apps::list, apps::remove, owner::list, owner::get,
+        owner::events, owner::cancel, owner::close),
     modifiers(&BearerToken),
     tags(
         (name = "service", description = "Open to all."),
         (name = "runs", description = "One-shot runs, with an app's token."),
+        (name = "sessions", description = "Durable conversations, with an app's token."),
         (name = "admin", description = "With the admin's token."),
     ),
 )]

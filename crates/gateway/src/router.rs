@@ -11,6 +11,7 @@ use axum::routing::{delete, get, post};
 use uuid::Uuid;
 
 use crate::error::ApiError;
+use crate::sessions::{control, events, manage, owner, turns};
 use crate::state::Gateway;
 use crate::{apps, files, health, mcp, openapi, run};
 
@@ -22,6 +23,17 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/run", post(run::run))
         // The file's own limit counts, piece by piece.
         .route("/files", post(files::upload).layer(DefaultBodyLimit::disable()))
+        .route("/sessions", get(manage::list).post(manage::create))
+        .route("/sessions/{id}", get(manage::get).delete(manage::close))
+        .route("/sessions/{id}/turn", post(turns::turn))
+        .route("/sessions/{id}/turns/{n}", get(turns::get))
+        .route("/sessions/{id}/events", get(events::events))
+        .route("/sessions/{id}/cancel", post(control::cancel))
+        .route("/sessions/{id}/permissions/{request_id}", post(control::permit))
+        .route("/admin/sessions", get(owner::list))
+        .route("/admin/sessions/{id}", get(owner::get).delete(owner::close))
+        .route("/admin/sessions/{id}/events", get(owner::events))
+        .route("/admin/sessions/{id}/cancel", post(owner::cancel))
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
         .merge(mcp::route(&gateway))

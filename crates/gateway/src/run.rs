@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::response::Json;
 use hob_domain::file::prompt_with_files;
-use hob_domain::{AgentName, RunRequest, json_reply::reply_value};
+use hob_domain::{RunRequest, json_reply::reply_value};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -72,24 +72,14 @@ pub(crate) async fn run(
     if body.prompt.trim().is_empty() {
         return Err(ApiError::bad_request("prompt: it is empty"));
     }
-    let name = match &body.agent {
-        None => gateway.default_agent.clone(),
-        Some(name) => AgentName::new(name.clone()).ok_or_else(|| unknown_agent(&gateway, name))?,
-    };
-    let agent = gateway.agents.get(&name).ok_or_else(|| unknown_agent(&gateway, name.as_str()))?;
+    let name = body.agent.as_deref().unwrap_or(gateway.default_agent.as_str());
+    let (name, agent) = gateway.agent(name)?;
     for (field, value) in [("model", &body.model), ("system", &body.system)] {
         if value.as_ref().is_some_and(|value| value.is_empty() || value.contains('\0')) {
             return Err(ApiError::bad_request(format!("{field}: it is empty or holds a NUL")));
         }
     }
-    let mut paths = Vec::new();
-    for id in body.files.iter().flatten() {
-        let path = gateway.files.find(&app.name, id).ok_or_else(|| ApiError::BadRequest {
-            code: "unknown_file",
-            message: format!("files: there is no uploaded file {id:?}"),
-        })?;
-        paths.push(path.display().to_string());
-    }
+    let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default())?;
     let timeout = timeout(body.timeout_secs, gateway.limits.run_timeout)?;
     let prompt = prompt_with_files(&body.prompt, &paths);
     let request = RunRequest { prompt, model: body.model, system: body.system, timeout };
@@ -112,14 +102,6 @@ pub(crate) async fn run(
             tracing::warn!(app = %app.name, agent = %name, duration_ms, code, "a run failed");
             Err(ApiError::Run(error, duration_ms))
         }
-    }
-}
-
-fn unknown_agent(gateway: &Gateway, name: &str) -> ApiError {
-    let known: Vec<&str> = gateway.agents.keys().map(AgentName::as_str).collect();
-    ApiError::BadRequest {
-        code: "unknown_agent",
-        message: format!("agent: there is no agent {name:?}; known are {}", known.join(", ")),
     }
 }
 

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::{AgentName, AgentSpec, AppStore, TokenHash};
+use hob_domain::{AgentName, AgentSpec, AppName, AppStore, TokenHash};
 use hob_mcp::Tools;
+use hob_sessions::session::Sessions;
 use hob_sessions::{FileRoom, Runner};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ApiError;
 
 /// Everything the handlers need, handed over by the composition root.
 pub struct Gateway {
@@ -14,12 +18,48 @@ pub struct Gateway {
     pub apps: Arc<dyn AppStore>,
     pub tools: Tools,
     pub runner: Runner,
+    pub sessions: Sessions,
     pub files: FileRoom,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     pub default_agent: AgentName,
     /// The hash of the token that opens `/admin`.
     pub admin: TokenHash,
     pub limits: GatewayLimits,
+    /// Cancelled when no new work may begin: streams without an end are ended.
+    pub stopping: CancellationToken,
+}
+
+impl Gateway {
+    /// An agent by the name a caller wrote.
+    pub(crate) fn agent(&self, name: &str) -> Result<(AgentName, &AgentSpec), ApiError> {
+        let known = AgentName::new(name).and_then(|name| {
+            let spec = self.agents.get(&name)?;
+            Some((name, spec))
+        });
+        known.ok_or_else(|| {
+            let known: Vec<&str> = self.agents.keys().map(AgentName::as_str).collect();
+            ApiError::BadRequest {
+                code: "unknown_agent",
+                message: format!("agent: there is no agent {name:?}; known are {}", known.join(", ")),
+            }
+        })
+    }
+
+    /// Where an app's uploaded files lie, by their names.
+    pub(crate) fn file_paths(
+        &self,
+        app: &AppName,
+        files: &[String],
+    ) -> Result<Vec<String>, ApiError> {
+        let path = |id: &String| match self.files.find(app, id) {
+            Some(path) => Ok(path.display().to_string()),
+            None => Err(ApiError::BadRequest {
+                code: "unknown_file",
+                message: format!("files: there is no uploaded file {id:?}"),
+            }),
+        };
+        files.iter().map(path).collect()
+    }
 }
 
 /// Bounds on what a caller may ask.

@@ -1,16 +1,20 @@
 //! Running agents. The only crate that knows an agent's protocol.
 //!
-//! Today it holds one-shot runs ([`Runner`]) and the drivers they need. It never sees a database or
-//! HTTP; it is handed what it needs.
+//! It holds one-shot runs ([`Runner`]), durable sessions ([`session::Sessions`]), the Claude backend
+//! ([`claude`]) and the drivers they need. It never sees a database or HTTP; it is handed what it needs.
 
 pub mod claude;
 mod driver;
 mod files;
 mod live;
 pub mod mcp_servers;
+mod one_turn;
 mod runner;
+pub mod session;
+mod walls;
 mod workspace;
 
 pub use files::{FileRoom, StoredFile, Upload, UploadError};
 pub use live::{LiveLimit, LivePermit};
 pub use runner::{Runner, RunnerOptions};
+pub use walls::Walls;

@@ -1,12 +1,9 @@
 //! One-shot runs: a temporary folder, one process tree, one answer.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hob_child::{
-    Child, ChildSpec, Children, SpawnError, Stdin, StopLadder, Streams, cleaned_environment,
-};
+use hob_child::{Child, ChildSpec, Children, SpawnError, Stdin, StopLadder, Streams};
 use hob_domain::{AgentSpec, AppName, Driver, RunError, RunReply, RunRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
@@ -15,6 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::driver::claude_print::{self, Invocation};
 use crate::live::{LiveLimit, LivePermit};
+use crate::one_turn::OneTurn;
+use crate::walls::Walls;
 use crate::workspace::{self, RunWorkspace};
 
 /// An answer longer than this is not one.
@@ -25,8 +24,7 @@ pub struct RunnerOptions {
     pub children: Children,
     /// Where temporary folders are made.
     pub workspaces: PathBuf,
-    /// The environment agents' variables are picked from.
-    pub environment: Vec<(OsString, OsString)>,
+    pub walls: Walls,
     pub live: LiveLimit,
     /// Every run is a task of this tracker.
     pub tasks: TaskTracker,
@@ -62,22 +60,13 @@ impl Runner {
         }
         let permit =
             options.live.try_take().ok_or(RunError::PoolFull { live: options.live.live() })?;
-        let invocation = match agent.driver {
-            Driver::ClaudeTui | Driver::ClaudeStream | Driver::Demo => {
-                claude_print::invocation(&request)
-            }
-            Driver::Acp => {
-                return Err(RunError::Unsupported(
-                    "one-shot runs of ACP agents are not supported yet".to_owned(),
-                ));
-            }
-        };
         let run = Run {
             permit,
-            spec: self.child_spec(app, agent, &invocation),
-            stdin: invocation.stdin,
+            app: app.clone(),
+            way: self.way(app, agent, &request),
+            agent: agent.clone(),
+            walls: options.walls.clone(),
             timeout: request.timeout,
-            install: agent.install.clone(),
             children: options.children.clone(),
             workspaces: options.workspaces.clone(),
         };
@@ -94,65 +83,113 @@ impl Runner {
         answer
     }
 
-    fn child_spec(&self, app: &AppName, agent: &AgentSpec, invocation: &Invocation) -> ChildSpec {
-        let mut command = agent.command.iter();
-        let program = command.next().cloned().unwrap_or_default();
-        let env = cleaned_environment(
-            self.options.environment.iter().cloned(),
-            &agent.env_pass,
-            agent.env.clone(),
-        );
-        ChildSpec {
-            program: program.into(),
-            args: command.chain(&invocation.args).map(OsString::from).collect(),
-            env,
-            cwd: PathBuf::new(),
-            streams: Streams::Pipes {
-                stdin: if invocation.stdin.is_some() { Stdin::Pipe } else { Stdin::Null },
-            },
-            owner: Some(app.as_str().to_owned()),
-            confinement: None,
+    /// How this agent is asked.
+    fn way(&self, app: &AppName, agent: &AgentSpec, request: &RunRequest) -> Way {
+        match agent.driver {
+            Driver::ClaudeTui | Driver::ClaudeStream => {
+                Way::Print(claude_print::invocation(request))
+            }
+            Driver::Acp | Driver::Demo => Way::OneTurn(OneTurn {
+                driver: agent.driver,
+                prompt: request.prompt.clone(),
+                model: request.model.clone(),
+                system: request.system.clone(),
+                files: self.options.walls.files_of(app),
+                tasks: self.options.tasks.clone(),
+            }),
         }
     }
+}
+
+/// The two ways to ask once.
+enum Way {
+    /// A program that answers and ends.
+    Print(Invocation),
+    /// A conversation of one turn.
+    OneTurn(OneTurn),
 }
 
 /// One run with everything it owns.
 struct Run {
     permit: LivePermit,
-    spec: ChildSpec,
-    stdin: Option<String>,
+    app: AppName,
+    agent: AgentSpec,
+    way: Way,
+    walls: Walls,
     timeout: Duration,
-    install: String,
     children: Children,
     workspaces: PathBuf,
 }
 
 impl Run {
-    async fn perform(mut self, cancel: CancellationToken) -> Result<RunReply, RunError> {
+    async fn perform(self, cancel: CancellationToken) -> Result<RunReply, RunError> {
         let workspace = RunWorkspace::create(&self.workspaces)
             .map_err(|error| RunError::Internal(format!("no folder for the run: {error}")))?;
-        self.spec.cwd = workspace.path().to_owned();
-        let mut child = self
-            .children
-            .spawn(self.spec.clone())
-            .await
-            .map_err(|error| self.not_started(error))?;
+        // Whatever happens: the tree is gone before the folder is, and before anyone is told.
+        let answer = match &self.way {
+            Way::Print(invocation) => self.print(invocation, workspace.path(), &cancel).await,
+            Way::OneTurn(turn) => self.one_turn(turn, workspace.path(), &cancel).await,
+        };
+        drop(workspace);
+        drop(self.permit);
+        answer
+    }
+
+    fn child(
+        &self,
+        arguments: Vec<String>,
+        folder: &Path,
+        stdin: Stdin,
+    ) -> Result<ChildSpec, RunError> {
+        let streams = Streams::Pipes { stdin };
+        self.walls
+            .child(&self.app, &self.agent, arguments, folder, streams, &[])
+            .map_err(|error| RunError::Internal(error.to_string()))
+    }
+
+    async fn print(
+        &self,
+        invocation: &Invocation,
+        folder: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<RunReply, RunError> {
+        let stdin = if invocation.stdin.is_some() { Stdin::Pipe } else { Stdin::Null };
+        let spec = self.child(invocation.args.clone(), folder, stdin)?;
+        let spawned = self.children.spawn(spec).await;
+        let mut child = spawned.map_err(|error| self.not_started(error))?;
         let answer = tokio::select! {
-            answer = converse(&mut child, self.stdin.take()) => answer,
+            answer = converse(&mut child, invocation.stdin.clone()) => answer,
             () = tokio::time::sleep(self.timeout) => Err(RunError::TimedOut(self.timeout)),
             () = cancel.cancelled() => Err(RunError::Cancelled),
         };
-        // Whatever happened: the tree is gone before the folder is, and before anyone is told.
         child.stop(StopLadder::AT_ONCE).await;
-        drop(workspace);
-        drop(self.permit);
+        answer
+    }
+
+    async fn one_turn(
+        &self,
+        turn: &OneTurn,
+        folder: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<RunReply, RunError> {
+        let child = self.child(Vec::new(), folder, Stdin::Pipe)?;
+        let start = turn.start(self.children.clone(), child, &self.agent.install, self.timeout);
+        let mut agent = None;
+        let answer = tokio::select! {
+            answer = turn.ask(start, &mut agent) => answer,
+            () = tokio::time::sleep(self.timeout) => Err(RunError::TimedOut(self.timeout)),
+            () = cancel.cancelled() => Err(RunError::Cancelled),
+        };
+        if let Some(agent) = agent {
+            agent.stop().await;
+        }
         answer
     }
 
     fn not_started(&self, error: SpawnError) -> RunError {
         match error {
             SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {
-                RunError::NotInstalled(format!("{error}. {}", self.install))
+                RunError::NotInstalled(format!("{error}. {}", self.agent.install))
             }
             SpawnError::Closing => RunError::Stopping,
             SpawnError::Invalid(_) => RunError::AgentFailed {

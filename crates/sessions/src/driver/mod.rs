@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hob_child::{ChildSpec, Children};
+use hob_domain::Driver;
 use hob_domain::session::Permissions;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
@@ -23,6 +24,8 @@ pub(crate) struct Start {
     pub tasks: TaskTracker,
     /// The agent's program with its folder, environment and walls. Drivers add arguments.
     pub child: ChildSpec,
+    /// Where configuration folders of our own and temporary files for Claude Code lie.
+    pub claude: PathBuf,
     /// What to say when the program is not there.
     pub install: String,
     /// The agent's own name for the conversation that is to go on.
@@ -37,18 +40,36 @@ pub(crate) struct Start {
     pub patience: Duration,
 }
 
+/// Starts an agent in its driver's way.
+pub(crate) async fn start(driver: Driver, start: Start) -> Result<LiveAgent, StartError> {
+    let install = start.install.clone();
+    let started = match driver {
+        Driver::Acp | Driver::Demo => acp::start(start).await,
+        Driver::ClaudeStream | Driver::ClaudeTui => acp::start(start).await,
+    };
+    started.map_err(|error| match error {
+        StartError::NotInstalled(what) => StartError::NotInstalled(format!("{what}. {install}")),
+        error => error,
+    })
+}
+
 /// Why an agent can't be asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StartError {
     /// The program is not installed; the text says what to install.
+    #[error("{0}")]
     NotInstalled(String),
     /// It started but refused to work.
+    #[error("{0}")]
     Refused(String),
     /// It does not take the conversation up again.
+    #[error("{0}")]
     NotResumed(String),
     /// It ended before it could be asked.
+    #[error("{message}")]
     Died { message: String, stderr: String },
     /// Something on our side.
+    #[error("{0}")]
     Internal(String),
 }
 
@@ -180,9 +201,10 @@ impl From<hob_child::SpawnError> for StartError {
                 StartError::NotInstalled(error.to_string())
             }
             SpawnError::Invalid(_) => StartError::Refused(error.to_string()),
-            SpawnError::Folder(_) | SpawnError::Closing | SpawnError::System(_) => {
-                StartError::Internal(error.to_string())
-            }
+            SpawnError::Folder(_)
+            | SpawnError::NotConfined(_)
+            | SpawnError::Closing
+            | SpawnError::System(_) => StartError::Internal(error.to_string()),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn by_policy(policy: Permissions, ask: &Ask) -> Choice {
 }
 
 /// The option that says no. By its kind: names and ids differ between agents and their versions.
-pub(super) fn rejection(ask: &Ask) -> Option<String> {
+pub(crate) fn rejection(ask: &Ask) -> Option<String> {
     first_of(ask, &[OfferKind::RejectOnce, OfferKind::RejectAlways])
 }
 

@@ -31,8 +31,16 @@ pub(super) struct Entry {
     pub closing: CancellationToken,
     /// Cancelled once its actor is gone.
     pub ended: CancellationToken,
-    listeners: broadcast::Sender<Arc<SessionEvent>>,
+    listeners: broadcast::Sender<News>,
     answers: mpsc::UnboundedSender<Answered>,
+}
+
+/// What listeners hear.
+#[derive(Debug, Clone)]
+pub(super) enum News {
+    Event(Arc<SessionEvent>),
+    /// The store has more than was said.
+    Look,
 }
 
 /// A caller's answer to a question.
@@ -187,7 +195,7 @@ impl Entry {
         self.state().permit = None;
     }
 
-    pub fn listen(&self) -> broadcast::Receiver<Arc<SessionEvent>> {
+    pub fn listen(&self) -> broadcast::Receiver<News> {
         self.listeners.subscribe()
     }
 
@@ -217,7 +225,12 @@ impl Entry {
     fn announce(&self, stored: Vec<SessionEvent>) {
         for event in stored {
             // Nobody listening is fine.
-            let _ = self.listeners.send(Arc::new(event));
+            let _ = self.listeners.send(News::Event(Arc::new(event)));
         }
+    }
+
+    /// Makes listeners look at the store.
+    pub fn announce_more(&self) {
+        let _ = self.listeners.send(News::Look);
     }
 }

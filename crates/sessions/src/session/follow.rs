@@ -7,6 +7,8 @@ use hob_domain::session::{SessionEvent, SessionId, SessionStore};
 use hob_domain::{AppName, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 
+use super::entry::News;
+
 /// How many events are read at a time.
 const PAGE: usize = 500;
 
@@ -15,13 +17,13 @@ pub struct Follow {
     pub(super) store: Arc<dyn SessionStore>,
     pub(super) app: AppName,
     pub(super) id: SessionId,
-    /// The number of the last event that was returned.
+    /// The number of the last event that was returned or read.
     pub(super) last: u64,
     pub(super) read: VecDeque<Arc<SessionEvent>>,
     /// Whether the store may hold more than was read.
     pub(super) behind: bool,
     /// `None` for a session that is closed.
-    pub(super) live: Option<broadcast::Receiver<Arc<SessionEvent>>>,
+    pub(super) live: Option<broadcast::Receiver<News>>,
 }
 
 impl Follow {
@@ -30,13 +32,13 @@ impl Follow {
     pub async fn next(&mut self) -> Result<Option<Arc<SessionEvent>>, StoreError> {
         loop {
             if let Some(event) = self.read.pop_front() {
-                self.last = event.seq;
                 return Ok(Some(event));
             }
             if self.behind {
                 let events = self.store.events(&self.app, &self.id, self.last, PAGE).await?;
                 let events = events.unwrap_or_default();
                 self.behind = events.len() == PAGE;
+                self.last = events.last().map_or(self.last, |event| event.seq);
                 self.read.extend(events.into_iter().map(Arc::new));
                 if !self.read.is_empty() {
                     continue;
@@ -44,8 +46,8 @@ impl Follow {
             }
             let Some(live) = &mut self.live else { return Ok(None) };
             match live.recv().await {
-                Ok(event) if event.seq <= self.last => {}
-                Ok(event) if event.seq == self.last + 1 => {
+                Ok(News::Event(event)) if event.seq <= self.last => {}
+                Ok(News::Event(event)) if event.seq == self.last + 1 => {
                     self.last = event.seq;
                     return Ok(Some(event));
                 }

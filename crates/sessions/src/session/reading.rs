@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A turn as far as it has been said.
 #[derive(Debug, Default)]
-pub(super) struct TurnReading {
+pub(crate) struct TurnReading {
     /// The agent's text, in runs: a tool call or a thought between two begins a new one.
     runs: Vec<String>,
     in_run: bool,

@@ -1,0 +1,116 @@
+//! All sessions of all apps, for the owner.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::{Json, Response};
+use hob_domain::AppName;
+use hob_domain::session::SessionId;
+
+use super::control::CancelAnswer;
+use super::events::{After, respond};
+use super::manage::Closed;
+use super::session_id;
+use super::shapes::{EventList, SessionAnswer, SessionList};
+use crate::auth::{Admin, Caller};
+use crate::error::{ApiError, ErrorBody};
+use crate::state::Gateway;
+
+/// Lists the sessions of all apps, oldest first.
+#[utoipa::path(get, path = "/admin/sessions", tag = "admin", security(("token" = [])), responses(
+    (status = 200, description = "The sessions.", body = SessionList),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+) -> Result<Json<SessionList>, ApiError> {
+    Ok(Json(gateway.sessions.list_all().await?.into()))
+}
+
+/// Looks at any session.
+#[utoipa::path(get, path = "/admin/sessions/{id}", tag = "admin", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "The session.", body = SessionAnswer),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    Path(id): Path<String>,
+) -> Result<Json<SessionAnswer>, ApiError> {
+    let (app, id) = whose(&gateway, &id).await?;
+    let session = gateway.sessions.get(&app, &id).await?;
+    Ok(Json(SessionAnswer { ok: true, session: session.into() }))
+}
+
+/// The log of any session.
+#[utoipa::path(get, path = "/admin/sessions/{id}/events", tag = "admin", security(("token" = [])),
+    params(("id" = String, Path, description = "The session."),
+        ("after" = Option<u64>, Query, description = "Only events with a greater number."),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The same, as browsers send it.")), responses(
+    (status = 200, description = "The events.",
+        content((EventList = "application/json"), (String = "text/event-stream"))),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn events(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    Path(id): Path<String>,
+    Query(query): Query<After>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let (app, id) = whose(&gateway, &id).await?;
+    respond(gateway, app, id, &query, &headers).await
+}
+
+/// Ends the running turn of any session.
+#[utoipa::path(post, path = "/admin/sessions/{id}/cancel", tag = "admin", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "Nothing runs any more.", body = CancelAnswer),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn cancel(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    Path(id): Path<String>,
+) -> Result<Json<CancelAnswer>, ApiError> {
+    let (caller, id) = caller(&gateway, &id).await?;
+    super::control::cancel(State(gateway), caller, id).await
+}
+
+/// Closes any session.
+#[utoipa::path(delete, path = "/admin/sessions/{id}", tag = "admin", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "It is closed.", body = Closed),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn close(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    Path(id): Path<String>,
+) -> Result<Json<Closed>, ApiError> {
+    let (caller, id) = caller(&gateway, &id).await?;
+    super::manage::close(State(gateway), caller, id).await
+}
+
+async fn whose(gateway: &Gateway, id: &str) -> Result<(AppName, SessionId), ApiError> {
+    let id = session_id(id)?;
+    Ok((gateway.sessions.app_of(&id).await?, id))
+}
+
+async fn caller(gateway: &Gateway, id: &str) -> Result<(Caller, Path<String>), ApiError> {
+    let (app, id) = whose(gateway, id).await?;
+    Ok((Caller::speaking_for(app), Path(id.to_string())))
+}

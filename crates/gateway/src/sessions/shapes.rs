@@ -1,0 +1,266 @@
+//! Sessions, turns and events as callers see them.
+
+use hob_domain::session::{Session, SessionEvent, SessionState, SessionTurn, TurnState, TurnUsage};
+use hob_domain::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+/// A session that is asked for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"agent": "demo", "meta": {"purpose": "docs"}, "permissions": "deny"}))]
+pub(crate) struct CreateBody {
+    /// Which agent.
+    pub agent: String,
+    /// Anything the app wants to find again.
+    #[schema(value_type = Object)]
+    pub meta: Option<Map<String, Value>>,
+    /// The folder to work in; it must lie in `sessions.roots`. Without it the session gets a folder of
+    /// its own.
+    pub cwd: Option<String>,
+    /// The agent's own name for a model.
+    pub model: Option<String>,
+    /// Added to the agent's system prompt.
+    pub system: Option<String>,
+    /// What happens when the agent asks whether it may do something.
+    pub permissions: Option<PermissionsWord>,
+    /// MCP servers for the agent: a table of `name: {command, args, env}` or `name: {url, headers}`, or
+    /// a list of the same with `name` inside. The word `memory` stands for Hob's own memory.
+    #[schema(value_type = Object)]
+    pub mcp_servers: Option<Value>,
+}
+
+/// `deny` rejects at once and the turn goes on; `ask` puts it to the caller; `allow` allows.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PermissionsWord {
+    Deny,
+    Ask,
+    Allow,
+}
+
+/// What turns used.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct UsageView {
+    input_tokens: u64,
+    output_tokens: u64,
+    cached_read_tokens: u64,
+    cached_write_tokens: u64,
+    cost_usd: f64,
+}
+
+impl From<TurnUsage> for UsageView {
+    fn from(usage: TurnUsage) -> UsageView {
+        UsageView {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cached_read_tokens: usage.cached_read_tokens,
+            cached_write_tokens: usage.cached_write_tokens,
+            cost_usd: usage.cost_usd,
+        }
+    }
+}
+
+/// A session.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"session_id": "0d5c…", "app": "my-app", "agent": "demo",
+    "meta": {"purpose": "docs"}, "cwd": "…/workspaces/0d5c…", "model": null, "permissions": "deny",
+    "created_at": "2026-11-15T09:00:00Z", "closed_at": null, "turn_count": 1,
+    "last_turn_at": "2026-11-15T09:00:03Z", "state": "idle", "last_event_id": 5,
+    "usage": {"input_tokens": 10, "output_tokens": 5, "cached_read_tokens": 0,
+        "cached_write_tokens": 0, "cost_usd": 0.0}}))]
+pub(crate) struct SessionView {
+    pub session_id: String,
+    pub app: String,
+    pub agent: String,
+    #[schema(value_type = Object)]
+    pub meta: Value,
+    pub cwd: String,
+    pub model: Option<String>,
+    pub permissions: &'static str,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub closed_at: Option<Timestamp>,
+    pub turn_count: u32,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_turn_at: Option<Timestamp>,
+    /// `idle`, `running` or `closed`.
+    #[schema(value_type = String)]
+    pub state: SessionState,
+    /// The number of its last event: follow from here.
+    pub last_event_id: u64,
+    pub usage: UsageView,
+}
+
+impl From<Session> for SessionView {
+    fn from(session: Session) -> SessionView {
+        let state = session.state();
+        SessionView {
+            session_id: session.id.to_string(),
+            app: session.app.as_str().to_owned(),
+            agent: session.setup.agent.to_string(),
+            meta: session.setup.meta,
+            cwd: session.setup.cwd,
+            model: session.setup.model,
+            permissions: session.setup.permissions.as_str(),
+            created_at: session.created_at,
+            closed_at: session.closed_at,
+            turn_count: session.turn_count,
+            last_turn_at: session.last_turn_at,
+            state,
+            last_event_id: session.last_event,
+            usage: session.usage.into(),
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SessionAnswer {
+    /// Always `true`.
+    pub ok: bool,
+    #[serde(flatten)]
+    pub session: SessionView,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SessionList {
+    /// Always `true`.
+    pub ok: bool,
+    pub count: usize,
+    pub sessions: Vec<SessionView>,
+}
+
+impl From<Vec<Session>> for SessionList {
+    fn from(sessions: Vec<Session>) -> SessionList {
+        let sessions: Vec<SessionView> = sessions.into_iter().map(SessionView::from).collect();
+        SessionList { ok: true, count: sessions.len(), sessions }
+    }
+}
+
+/// A turn that is asked for.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"prompt": "say hello"}))]
+pub(crate) struct TurnBody {
+    /// What the agent is asked.
+    #[schema(min_length = 1)]
+    pub prompt: String,
+    /// Identifiers of uploaded files.
+    pub files: Option<Vec<String>>,
+}
+
+/// A turn's answer.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "session_id": "0d5c…", "turn_index": 1, "state": "finished",
+    "stop_reason": "end_turn", "text": "hello", "duration_ms": 412, "events": [
+        {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "…", "update": {
+            "sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hello"}}}},
+        {"jsonrpc": "2.0", "id": "…", "result": {"stopReason": "end_turn"}}],
+    "usage": {"input_tokens": 10, "output_tokens": 5, "cached_read_tokens": 0,
+        "cached_write_tokens": 0, "cost_usd": 0.0}}))]
+pub(crate) struct TurnAnswer {
+    /// Whether the agent came to its end, or was cancelled.
+    pub ok: bool,
+    pub session_id: String,
+    pub turn_index: u32,
+    /// `queued`, `running`, `finished`, `cancelled`, `died`, `timed_out`, `interrupted`,
+    /// `resume_failed`, `failed` or `not_installed`.
+    #[schema(value_type = String)]
+    pub state: TurnState,
+    /// Why the agent stopped; `null` when it did not say.
+    pub stop_reason: Option<String>,
+    /// All the agent said.
+    pub text: String,
+    pub duration_ms: u64,
+    /// The agent's messages, unchanged and in order; the last one is the prompt's result.
+    #[schema(value_type = Vec<Object>)]
+    pub events: Vec<Box<RawValue>>,
+    pub usage: UsageView,
+    /// What went wrong, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What went wrong, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
+}
+
+impl TurnAnswer {
+    pub fn new(session: String, turn: SessionTurn, messages: Vec<String>) -> TurnAnswer {
+        let (begun, ended) = (turn.started_at.unwrap_or(turn.queued_at), turn.ended_at);
+        let until = ended.unwrap_or_else(Timestamp::now);
+        let duration = until.duration_since(begun).as_millis();
+        let code = failure_code(turn.state);
+        TurnAnswer {
+            ok: code.is_none(),
+            session_id: session,
+            turn_index: turn.index,
+            state: turn.state,
+            stop_reason: turn.stop_reason,
+            text: turn.text,
+            duration_ms: u64::try_from(duration).unwrap_or_default(),
+            events: messages.into_iter().filter_map(|m| RawValue::from_string(m).ok()).collect(),
+            usage: turn.usage.into(),
+            error: turn.error,
+            code,
+        }
+    }
+}
+
+/// What a turn's state means to a program, where it is a failure.
+pub(crate) fn failure_code(state: TurnState) -> Option<&'static str> {
+    match state {
+        TurnState::Queued | TurnState::Running | TurnState::Finished | TurnState::Cancelled => None,
+        TurnState::Died => Some("agent_died"),
+        TurnState::TimedOut => Some("timeout"),
+        TurnState::Interrupted => Some("interrupted"),
+        TurnState::ResumeFailed => Some("resume_failed"),
+        TurnState::Failed => Some("agent_failed"),
+        TurnState::NotInstalled => Some("agent_not_installed"),
+    }
+}
+
+/// A turn that was taken in.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "session_id": "0d5c…", "turn_index": 1, "state": "queued"}))]
+pub(crate) struct TurnTaken {
+    /// Always `true`.
+    pub ok: bool,
+    pub session_id: String,
+    pub turn_index: u32,
+    #[schema(value_type = String)]
+    pub state: TurnState,
+}
+
+/// The log of a session.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "more": false, "events": [
+    {"seq": 1, "at": "2026-11-15T09:00:00Z", "event": "create", "turn_index": null, "agent": "demo"},
+    {"seq": 2, "at": "2026-11-15T09:00:03Z", "event": "message", "turn_index": 1, "message": {}}]}))]
+pub(crate) struct EventList {
+    /// Always `true`.
+    pub ok: bool,
+    /// Each has `seq`, `at`, `event` and `turn_index`; a `message` has the agent's message.
+    #[schema(value_type = Vec<Object>)]
+    pub events: Vec<Value>,
+    /// Whether there are more after these.
+    pub more: bool,
+}
+
+/// An event as it stands in the log.
+pub(crate) fn event_view(stored: &SessionEvent) -> Value {
+    let event = &stored.event;
+    let mut view = json!({"seq": stored.seq, "at": stored.at.to_string(), "event": event.kind,
+        "turn_index": event.turn});
+    let body: Value = serde_json::from_str(&event.body).unwrap_or_default();
+    if event.kind == "message" {
+        view["message"] = body;
+    } else if let (Some(view), Value::Object(body)) = (view.as_object_mut(), body) {
+        for (key, value) in body {
+            view.entry(key).or_insert(value);
+        }
+    }
+    view
+}

@@ -1,0 +1,146 @@
+//! Events as they come (`text/event-stream`).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::response::Sse;
+use axum::response::sse::{Event, KeepAlive};
+use futures_util::Stream;
+use hob_domain::AppName;
+use hob_domain::session::{SessionEvent, SessionId};
+use hob_sessions::session::Follow;
+
+use super::shapes::event_view;
+use super::turns::answer;
+use crate::error::ApiError;
+use crate::state::Gateway;
+
+/// How often a quiet stream says that it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Whether the caller wants a stream.
+pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("accept").iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = values.flat_map(|value| value.split(','));
+    kinds.any(|kind| kind.split(';').next().unwrap_or_default().trim() == "text/event-stream")
+}
+
+/// The number after which to go on; 0 when the caller has seen nothing.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<u64, ApiError> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(0) };
+    let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    number.ok_or_else(|| ApiError::bad_request("Last-Event-ID: it must be the number of an event"))
+}
+
+/// One turn: its messages, and last its answer.
+pub(super) async fn turn(
+    gateway: Arc<Gateway>,
+    app: AppName,
+    id: SessionId,
+    turn: u32,
+    after: u64,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    let follow = gateway.sessions.follow_turn(&app, &id, turn, after).await?;
+    let only = Only::Turn(turn);
+    Ok(stream(Following { gateway, app, id, follow, only, done: false }))
+}
+
+/// The whole session, for as long as it is open.
+pub(super) async fn session(
+    gateway: Arc<Gateway>,
+    app: AppName,
+    id: SessionId,
+    after: u64,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    let follow = gateway.sessions.follow(&app, &id, after).await?;
+    let only = Only::Everything;
+    Ok(stream(Following { gateway, app, id, follow, only, done: false }))
+}
+
+enum Only {
+    Turn(u32),
+    Everything,
+}
+
+struct Following {
+    gateway: Arc<Gateway>,
+    app: AppName,
+    id: SessionId,
+    follow: Follow,
+    only: Only,
+    done: bool,
+}
+
+fn stream(following: Following) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let events = futures_util::stream::unfold(following, |mut following| async move {
+        let event = following.next().await?;
+        Some((Ok(event), following))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Event> {
+        while !self.done {
+            let stopping = self.gateway.stopping.clone();
+            let next = tokio::select! {
+                next = self.follow.next() => next,
+                // A whole session would hold up the end; a turn ends by itself.
+                () = stopping.cancelled(), if matches!(self.only, Only::Everything) => return None,
+            };
+            let stored = match next {
+                Ok(stored) => stored?,
+                Err(error) => {
+                    tracing::error!(%error, session = %self.id, "a stream could not be read");
+                    return None;
+                }
+            };
+            let kind = stored.event.kind.as_str();
+            if let Only::Turn(turn) = self.only {
+                let wanted = matches!(kind, "message" | "permission" | "stalled" | "turn");
+                if stored.event.turn != Some(turn) || !wanted {
+                    continue;
+                }
+                self.done = kind == "turn";
+            }
+            return Some(self.event(&stored).await);
+        }
+        None
+    }
+
+    /// The same event has the same form in every stream.
+    async fn event(&self, stored: &SessionEvent) -> Event {
+        let event = Event::default().id(stored.seq.to_string()).event(stored.event.kind.as_str());
+        match (stored.event.kind.as_str(), stored.event.turn) {
+            ("message", _) => event.data(&stored.event.body),
+            ("turn", Some(turn)) => event.data(self.answer(turn).await.unwrap_or_else(|| {
+                event_view(stored).to_string()
+            })),
+            _ => event.data(event_view(stored).to_string()),
+        }
+    }
+
+    async fn answer(&self, turn: u32) -> Option<String> {
+        let found = self.gateway.sessions.turn(&self.app, &self.id, turn).await.ok()?;
+        let answer = answer(&self.gateway, &self.app, &self.id, found).await.ok()?;
+        serde_json::to_string(&answer).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_asked_for_by_name() {
+        let wanted = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("accept", value.parse().unwrap());
+            is_wanted(&headers)
+        };
+        assert!(wanted("text/event-stream") && wanted("application/json, text/event-stream;q=0.9"));
+        assert!(!wanted("*/*") && !wanted("application/json") && !is_wanted(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,197 @@
+//! The one task of an open session: it owns the agent and runs the turns, one after another.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hob_child::{Stdin, Streams};
+use hob_domain::session::NewEvent;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::choice::rejection;
+use super::entry::{Answered, Entry};
+use super::hub::{Inner, audit};
+use super::options::SessionsOptions;
+use crate::driver::{self, LiveAgent, Order, Said, Start, StartError};
+use crate::mcp_servers::{self, McpServer};
+
+pub(super) struct Actor {
+    pub inner: Arc<Inner>,
+    pub entry: Arc<Entry>,
+    pub answered: mpsc::UnboundedReceiver<Answered>,
+    pub agent: Option<LiveAgent>,
+    /// What the agent's process says it has cost.
+    pub cost: f64,
+    warm: Warm,
+}
+
+/// Whether the agent is started before it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Warm {
+    AtOnce,
+    WhenAsked,
+}
+
+impl Actor {
+    pub fn of(
+        inner: &Arc<Inner>,
+        entry: Arc<Entry>,
+        answered: mpsc::UnboundedReceiver<Answered>,
+    ) -> Actor {
+        let inner = inner.clone();
+        Actor { inner, entry, answered, agent: None, cost: 0.0, warm: Warm::WhenAsked }
+    }
+
+    /// The same with its agent started at once.
+    pub fn warm(mut self) -> Actor {
+        self.warm = Warm::AtOnce;
+        self
+    }
+
+    pub fn options(&self) -> &SessionsOptions {
+        &self.inner.options
+    }
+
+    pub async fn run(mut self) {
+        let (entry, ending) = (self.entry.clone(), self.options().ending.clone());
+        let stopping = self.options().stopping.clone();
+        let _leaving = Leaving(entry.clone());
+        if self.warm == Warm::AtOnce {
+            let warmed = tokio::select! {
+                warmed = self.start_agent() => warmed.err(),
+                () = entry.closing.cancelled() => None,
+                () = stopping.cancelled() => None,
+            };
+            if let Some(error) = warmed {
+                // The first turn tries again and says what is wrong.
+                tracing::warn!(session = %entry.id, ?error, "an agent could not be warmed up");
+            }
+        }
+        while !entry.closing.is_cancelled() && !stopping.is_cancelled() {
+            if let Some(running) = entry.begin_next() {
+                self.run_turn(running).await;
+                continue;
+            }
+            tokio::select! {
+                () = entry.wake.notified() => {}
+                () = entry.closing.cancelled() => {}
+                // What waits is still there after the next start.
+                () = stopping.cancelled() => {}
+                () = ending.cancelled() => {}
+                said = next(&mut self.agent) => self.hear_between_turns(said).await,
+            }
+        }
+        if let Some(agent) = self.agent.take() {
+            if entry.closing.is_cancelled() {
+                agent.tell(Order::Close);
+            }
+            agent.stop().await;
+        }
+    }
+
+    /// What an agent says when nobody asked.
+    async fn hear_between_turns(&mut self, said: Said) {
+        match said {
+            Said::Line(body) => {
+                let event = NewEvent { kind: "message".to_owned(), turn: None, body };
+                let stored = self.entry.append(self.options().store.as_ref(), vec![event]).await;
+                if let Err(error) = stored {
+                    tracing::error!(%error, session = %self.entry.id, "an event was not stored");
+                }
+            }
+            Said::Asks(ask) => {
+                if let Some(agent) = &self.agent {
+                    let option = rejection(&ask);
+                    agent.tell(Order::Answer { ask: ask.id, option });
+                }
+            }
+            Said::Gone(gone) => {
+                tracing::warn!(session = %self.entry.id, how = gone.how, "an idle agent ended");
+                self.agent = None;
+            }
+            Said::Over(_) | Said::Stalled(_) => {}
+        }
+    }
+
+    /// Starts the agent, on its own conversation where there is one. Dropped before its end, nothing of
+    /// it is left.
+    pub async fn start_agent(&mut self) -> Result<(), StartError> {
+        let resume = self.entry.conversation();
+        let resumed = resume.is_some();
+        let start = self.start_request(resume)?;
+        let spec = self.spec()?;
+        let started = driver::start(spec.driver, start).await;
+        if resumed {
+            let body = match &started {
+                Ok(_) => json!({"ok": true}),
+                Err(error) => json!({"ok": false, "error": error.to_string()}),
+            };
+            let event = audit("resume", None, body);
+            let stored = self.entry.append(self.options().store.as_ref(), vec![event]).await;
+            stored.map_err(|error| StartError::Internal(error.to_string()))?;
+        }
+        self.agent = Some(started?);
+        self.cost = 0.0;
+        Ok(())
+    }
+
+    fn spec(&self) -> Result<&hob_domain::AgentSpec, StartError> {
+        let name = &self.entry.setup.agent;
+        self.options().agents.get(name).ok_or_else(|| {
+            StartError::Refused(format!("the agent {name} is no longer in the settings"))
+        })
+    }
+
+    fn start_request(&self, resume: Option<String>) -> Result<Start, StartError> {
+        let options = self.options();
+        let (entry, spec) = (&self.entry, self.spec()?);
+        let setup = &entry.setup;
+        let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
+        let cwd = PathBuf::from(&setup.cwd);
+        let own = options.workspaces.join(entry.id.as_str());
+        if cwd == own || cwd.starts_with(&options.workspaces) {
+            std::fs::create_dir_all(&cwd).map_err(|error| internal(&error))?;
+        } else if !cwd.is_dir() {
+            return Err(StartError::Refused(format!("the folder {} is gone", cwd.display())));
+        }
+        let streams = Streams::Pipes { stdin: Stdin::Pipe };
+        let child = options
+            .walls
+            .child(&entry.app, spec, Vec::new(), &cwd, streams, &[])
+            .map_err(|error| internal(&error))?;
+        let servers: Vec<McpServer> = serde_json::from_value(setup.mcp_servers.clone())
+            .map_err(|error| internal(&error))?;
+        Ok(Start {
+            children: options.children.clone(),
+            tasks: options.tasks.clone(),
+            child,
+            claude: options.claude.clone(),
+            install: spec.install.clone(),
+            resume,
+            model: setup.model.clone(),
+            system: setup.system.clone(),
+            permissions: setup.permissions,
+            mcp_servers: mcp_servers::with_memory(servers, &options.memory),
+            files: options.walls.files_of(&entry.app),
+            patience: options.limits.start_timeout,
+        })
+    }
+}
+
+/// However an actor ends, nobody waits for it any longer.
+struct Leaving(Arc<Entry>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.finish();
+        self.0.ended.cancel();
+    }
+}
+
+/// What the agent says next; never, when there is none.
+async fn next(agent: &mut Option<LiveAgent>) -> Said {
+    match agent {
+        Some(agent) => agent.next().await,
+        None => std::future::pending().await,
+    }
+}

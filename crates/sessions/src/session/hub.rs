@@ -1,0 +1,549 @@
+//! All sessions.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hob_domain::session::{
+    Accepted, NewEvent, Session, SessionId, SessionSetup, SessionStore, SessionTurn, TurnEnding,
+    TurnRequest, TurnState, TurnUsage, turn_event,
+};
+use hob_domain::{AppName, StoreError, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::actor::Actor;
+use super::entry::{Cancelled, Entry, News, NotAnswered};
+use super::error::SessionError;
+use super::follow::Follow;
+use super::limits::{Pace, check_budgets};
+use super::options::{NewSession, SessionsOptions};
+use crate::mcp_servers;
+
+/// All sessions of all apps. Cloning shares it.
+#[derive(Clone)]
+pub struct Sessions {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub options: SessionsOptions,
+    pub open: Mutex<HashMap<SessionId, Arc<Entry>>>,
+    pace: Pace,
+}
+
+/// A turn that is asked for.
+#[derive(Debug, Clone)]
+pub struct TurnAsk {
+    pub prompt: String,
+    /// The caller's key and a digest of what it asked.
+    pub idempotency: Option<(String, String)>,
+}
+
+/// What a cancel did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CancelOutcome {
+    /// The turn that was ended; `None` when nothing ran.
+    pub turn: Option<u32>,
+}
+
+impl Sessions {
+    /// Takes up what an earlier run left: turns that ran then are interrupted, those that waited go
+    /// on, and open sessions are open.
+    pub async fn restore(options: SessionsOptions) -> Result<Sessions, StoreError> {
+        let interrupted = options.store.interrupt_turns(Timestamp::now()).await?;
+        if interrupted > 0 {
+            tracing::warn!(interrupted, "turns were under way when hob ended");
+        }
+        let inner = Inner { options, open: Mutex::default(), pace: Pace::default() };
+        let sessions = Sessions { inner: Arc::new(inner) };
+        for session in sessions.store().open_sessions().await? {
+            let queue = sessions.store().queued_turns(&session.id).await?;
+            let permit = sessions.inner.options.live.take_anyway();
+            let (entry, answered) = Entry::new(&session, permit, queue);
+            sessions.open().insert(session.id.clone(), entry.clone());
+            sessions.start_actor(Actor::of(&sessions.inner, entry, answered));
+        }
+        Ok(sessions)
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.inner.options.store
+    }
+
+    pub(super) fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Entry>>> {
+        self.inner.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start_actor(&self, actor: Actor) {
+        self.inner.options.tasks.spawn(actor.run());
+    }
+
+    /// Makes a session. Its agent is started at once, so that it is warm when the first turn comes.
+    pub async fn create(&self, app: &AppName, asked: NewSession) -> Result<Session, SessionError> {
+        let options = &self.inner.options;
+        if options.stopping.is_cancelled() {
+            return Err(SessionError::Stopping);
+        }
+        let servers = mcp_servers::parse(&asked.mcp_servers).map_err(SessionError::Invalid)?;
+        let id = new_id()?;
+        let cwd = match &asked.cwd {
+            Some(cwd) => caller_folder(cwd, &options.roots)?,
+            None => options.workspaces.join(id.as_str()),
+        };
+        let most = options.limits.app_sessions;
+        let has = self.open().values().filter(|entry| entry.app == *app).count();
+        if most > 0 && has >= most {
+            return Err(SessionError::Limited {
+                code: "app_sessions",
+                message: format!("the app has {has} open sessions (limits.app_sessions)"),
+                retry_after: Duration::from_secs(1),
+            });
+        }
+        let permit = options
+            .live
+            .try_take()
+            .ok_or(SessionError::PoolFull { live: options.live.live() })?;
+        let cwd = if asked.cwd.is_none() { own_folder(&cwd)? } else { cwd };
+        let session = Session {
+            id,
+            app: app.clone(),
+            setup: SessionSetup {
+                agent: asked.agent,
+                meta: asked.meta,
+                cwd: cwd.display().to_string(),
+                model: asked.model,
+                system: asked.system,
+                permissions: asked.permissions,
+                mcp_servers: json!(servers),
+            },
+            created_at: Timestamp::now(),
+            closed_at: None,
+            turn_count: 0,
+            last_turn_at: None,
+            busy: false,
+            agent_session: None,
+            usage: TurnUsage::default(),
+            last_event: 1,
+        };
+        let body = json!({"agent": session.setup.agent.as_str(), "meta": session.setup.meta,
+            "permissions": session.setup.permissions});
+        self.store().create_session(&session, audit("create", None, body)).await?;
+        let (entry, answered) = Entry::new(&session, permit, Vec::new());
+        self.open().insert(session.id.clone(), entry.clone());
+        self.start_actor(Actor::of(&self.inner, entry, answered).warm());
+        tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "a session was made");
+        Ok(session)
+    }
+
+    pub async fn get(&self, app: &AppName, id: &SessionId) -> Result<Session, SessionError> {
+        self.store().session(app, id).await?.ok_or(SessionError::NotFound)
+    }
+
+    pub async fn list(&self, app: &AppName) -> Result<Vec<Session>, SessionError> {
+        Ok(self.store().sessions(app).await?)
+    }
+
+    /// Those of all apps: for the owner.
+    pub async fn list_all(&self) -> Result<Vec<Session>, SessionError> {
+        Ok(self.store().all_sessions().await?)
+    }
+
+    /// Whose session it is: for the owner.
+    pub async fn app_of(&self, id: &SessionId) -> Result<AppName, SessionError> {
+        self.store().app_of(id).await?.ok_or(SessionError::NotFound)
+    }
+
+    /// Takes a turn in and returns its number; it runs when those before it are over.
+    pub async fn submit(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        ask: TurnAsk,
+    ) -> Result<u32, SessionError> {
+        let options = &self.inner.options;
+        let Some(entry) = self.entry(app, id) else {
+            return self.submit_to_closed(app, id, ask).await;
+        };
+        if options.stopping.is_cancelled() {
+            return Err(SessionError::Stopping);
+        }
+        let _one = entry.intake.lock().await;
+        let request = TurnRequest {
+            prompt: ask.prompt,
+            idempotency: ask.idempotency,
+            queue: options.limits.queue,
+        };
+        if request.idempotency.is_none() {
+            self.check_limits(app, id).await?;
+        }
+        let now = Timestamp::now();
+        match self.store().accept_turn(app, id, &request, now).await? {
+            None => Err(SessionError::NotFound),
+            Some(Accepted::Queued(turn)) => {
+                entry.enqueue(turn);
+                Ok(turn)
+            }
+            Some(Accepted::Repeated(turn)) => Ok(turn),
+            Some(Accepted::OtherBody) => Err(SessionError::OtherBody),
+            Some(Accepted::QueueFull) => {
+                Err(SessionError::QueueFull { queue: options.limits.queue })
+            }
+            Some(Accepted::Closed) => Err(SessionError::Closed),
+        }
+    }
+
+    /// A closed session takes no turn, but one that was asked before still has its answer.
+    async fn submit_to_closed(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        ask: TurnAsk,
+    ) -> Result<u32, SessionError> {
+        let request =
+            TurnRequest { prompt: ask.prompt, idempotency: ask.idempotency, queue: 0 };
+        match self.store().accept_turn(app, id, &request, Timestamp::now()).await? {
+            None => Err(SessionError::NotFound),
+            Some(Accepted::Repeated(turn)) => Ok(turn),
+            Some(Accepted::OtherBody) => Err(SessionError::OtherBody),
+            Some(_) => Err(SessionError::Closed),
+        }
+    }
+
+    async fn check_limits(&self, app: &AppName, id: &SessionId) -> Result<(), SessionError> {
+        let limits = &self.inner.options.limits;
+        let now = Timestamp::now();
+        if limits.has_daily_budget() || limits.session_tokens > 0 || limits.session_cost > 0.0 {
+            let session = self.get(app, id).await?.usage;
+            let today = match limits.has_daily_budget() {
+                true => Some(self.store().usage_on(app, now).await?),
+                false => None,
+            };
+            let second = now.as_second().rem_euclid(86_400) as u64;
+            let until_tomorrow = Duration::from_secs(86_400 - second);
+            check_budgets(limits, &session, today.as_ref(), until_tomorrow)?;
+        }
+        let most = limits.app_turns_per_minute;
+        self.inner.pace.take(app, most, Instant::now()).map_err(|retry_after| {
+            SessionError::Limited {
+                code: "app_pace",
+                message: format!("the app has had {most} turns in a minute (limits.app_turns_per_minute)"),
+                retry_after,
+            }
+        })
+    }
+
+    /// A turn as it is now.
+    pub async fn turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        turn: u32,
+    ) -> Result<SessionTurn, SessionError> {
+        self.store().turn(app, id, turn).await?.ok_or(SessionError::NotFound)
+    }
+
+    /// A turn once it is over.
+    pub async fn turn_ended(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        turn: u32,
+    ) -> Result<SessionTurn, SessionError> {
+        let mut news = self.entry(app, id).map(|entry| entry.listen());
+        loop {
+            let found = self.turn(app, id, turn).await?;
+            if found.state.is_over() {
+                return Ok(found);
+            }
+            let Some(news) = &mut news else { return Ok(found) };
+            loop {
+                match news.recv().await {
+                    Ok(News::Event(stored)) => {
+                        let event = &stored.event;
+                        if event.kind == "turn" && event.turn == Some(turn) {
+                            break;
+                        }
+                    }
+                    Ok(News::Look) | Err(RecvError::Lagged(_)) => break,
+                    Err(RecvError::Closed) => return self.turn(app, id, turn).await,
+                }
+            }
+        }
+    }
+
+    /// The messages of a turn, as the agent sent them.
+    pub async fn turn_messages(
+        &self,
+        id: &SessionId,
+        turn: u32,
+    ) -> Result<Vec<String>, SessionError> {
+        let events = self.store().turn_events(id, turn).await?;
+        let messages = events.into_iter().filter(|event| event.event.kind == "message");
+        Ok(messages.map(|event| event.event.body).collect())
+    }
+
+    /// The session's events after this number, from the log and as they come.
+    pub async fn follow(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        after: u64,
+    ) -> Result<Follow, SessionError> {
+        // Listening begins before reading, so that nothing falls between.
+        let live = self.entry(app, id).map(|entry| entry.listen());
+        self.get(app, id).await?;
+        Ok(Follow {
+            store: self.store().clone(),
+            app: app.clone(),
+            id: id.clone(),
+            last: after,
+            read: Default::default(),
+            behind: true,
+            live,
+        })
+    }
+
+    /// A turn's events after this number, and then whatever comes in the session.
+    pub async fn follow_turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        turn: u32,
+        after: u64,
+    ) -> Result<Follow, SessionError> {
+        let live = self.entry(app, id).map(|entry| entry.listen());
+        let session = self.get(app, id).await?;
+        let mut read: VecDeque<_> =
+            self.store().turn_events(id, turn).await?.into_iter().map(Arc::new).collect();
+        // Before the turn has said anything, what comes next is what comes after all there is.
+        let last = if read.is_empty() { session.last_event } else { after };
+        read.retain(|event| event.seq > after);
+        let (store, app, id) = (self.store().clone(), app.clone(), id.clone());
+        let last = read.back().map_or(last.max(after), |event| event.seq);
+        Ok(Follow { store, app, id, last, read, behind: true, live })
+    }
+
+    /// The session's events so far after this number, at most so many.
+    pub async fn events(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<hob_domain::session::SessionEvent>, SessionError> {
+        self.store().events(app, id, after, limit).await?.ok_or(SessionError::NotFound)
+    }
+
+    /// Ends the running turn, else the first that waits, and returns once it is over.
+    pub async fn cancel(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+    ) -> Result<CancelOutcome, SessionError> {
+        let Some(entry) = self.entry(app, id) else {
+            self.get(app, id).await?;
+            return Ok(CancelOutcome { turn: None });
+        };
+        match entry.cancel() {
+            Cancelled::Nothing => Ok(CancelOutcome { turn: None }),
+            Cancelled::Running(running) => {
+                let body = json!({"turn_index": running.turn});
+                let event = audit("cancel", Some(running.turn), body);
+                entry.append(self.store().as_ref(), vec![event]).await?;
+                running.over.cancelled().await;
+                Ok(CancelOutcome { turn: Some(running.turn) })
+            }
+            Cancelled::Waiting(turn) => {
+                let reason = Some("cancelled");
+                let events = vec![
+                    audit("cancel", Some(turn), json!({"turn_index": turn})),
+                    turn_event(turn, TurnState::Cancelled, reason),
+                ];
+                let ending = TurnEnding {
+                    state: TurnState::Cancelled,
+                    text: String::new(),
+                    stop_reason: reason.map(str::to_owned),
+                    error: None,
+                    usage: TurnUsage::default(),
+                    events,
+                    agent_session: None,
+                    outbox: None,
+                };
+                entry
+                    .publish(async {
+                        let now = Timestamp::now();
+                        let stored = self.store().end_turn(id, turn, ending, now).await?;
+                        Ok(((), stored.unwrap_or_default()))
+                    })
+                    .await?;
+                Ok(CancelOutcome { turn: Some(turn) })
+            }
+        }
+    }
+
+    /// Answers an agent's question with one of its options, by id or by kind.
+    pub async fn answer(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        request: &str,
+        option: &str,
+    ) -> Result<(), SessionError> {
+        let Some(entry) = self.entry(app, id) else {
+            self.get(app, id).await?;
+            return Err(SessionError::NotFound);
+        };
+        entry.answer(request, option).map_err(|error| match error {
+            NotAnswered::NoSuchAsk => SessionError::NotFound,
+            NotAnswered::NoSuchOption { options } => {
+                SessionError::Invalid(format!("option: it must be one of {}", options.join(", ")))
+            }
+        })
+    }
+
+    /// Closes a session: what runs is cancelled, its agent ended. `false` when it was closed already.
+    pub async fn close(&self, app: &AppName, id: &SessionId) -> Result<bool, SessionError> {
+        let Some(entry) = self.entry(app, id) else {
+            self.get(app, id).await?;
+            return Ok(false);
+        };
+        self.close_entry(&entry, "close").await
+    }
+
+    pub(super) async fn close_entry(
+        &self,
+        entry: &Arc<Entry>,
+        kind: &str,
+    ) -> Result<bool, SessionError> {
+        entry.closing.cancel();
+        if let Cancelled::Running(running) = entry.cancel() {
+            running.over.cancelled().await;
+        }
+        let _one = entry.intake.lock().await;
+        let (store, id) = (self.store(), &entry.id);
+        let closed = entry
+            .publish(async {
+                let before = store.session(&entry.app, id).await?;
+                let event = audit(kind, None, json!({}));
+                let closed = store.close_session(id, event, Timestamp::now()).await?;
+                Ok((closed && before.is_some(), Vec::new()))
+            })
+            .await?;
+        entry.announce_more();
+        entry.release();
+        self.open().remove(id);
+        tracing::info!(app = %entry.app, session = %id, kind, "a session was closed");
+        Ok(closed)
+    }
+
+    /// Ends and deletes all sessions of an app that is no more.
+    pub async fn forget_app(&self, app: &AppName) -> Result<(), SessionError> {
+        let entries: Vec<Arc<Entry>> = {
+            let mut open = self.open();
+            let theirs: Vec<SessionId> =
+                open.values().filter(|e| e.app == *app).map(|e| e.id.clone()).collect();
+            theirs.iter().filter_map(|id| open.remove(id)).collect()
+        };
+        for entry in &entries {
+            entry.closing.cancel();
+            entry.release();
+        }
+        for entry in &entries {
+            entry.ended.cancelled().await;
+        }
+        for id in self.store().delete_sessions_of(app).await? {
+            self.remove_workspace(&id);
+        }
+        Ok(())
+    }
+
+    /// Whether this is the conversation of an open session of this app, by its agent's own name.
+    pub fn is_conversation(&self, app: &str, name: &str) -> bool {
+        let open = self.open();
+        let mut theirs = open.values().filter(|entry| entry.app.as_str() == app);
+        theirs.any(|entry| entry.conversation().as_deref() == Some(name))
+    }
+
+    /// How many turns run and wait now.
+    pub fn busy(&self) -> usize {
+        self.open().values().filter(|entry| !entry.is_idle()).count()
+    }
+
+    /// How many sessions are open.
+    pub fn count_open(&self) -> usize {
+        self.open().len()
+    }
+
+    pub(super) fn entry(&self, app: &AppName, id: &SessionId) -> Option<Arc<Entry>> {
+        self.open().get(id).filter(|entry| entry.app == *app).cloned()
+    }
+
+    pub(super) fn remove_workspace(&self, id: &SessionId) {
+        let folder = self.inner.options.workspaces.join(id.as_str());
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(%error, session = %id, "a session's folder could not be removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// An event of the audit.
+pub(super) fn audit(kind: &str, turn: Option<u32>, body: Value) -> NewEvent {
+    NewEvent { kind: kind.to_owned(), turn, body: body.to_string() }
+}
+
+fn new_id() -> Result<SessionId, SessionError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| StoreError::Failed(format!("no random numbers: {error}")))?;
+    Ok(SessionId::from_random(bytes))
+}
+
+/// A folder a caller asked for: it must exist, and really lie in one of the roots.
+fn caller_folder(cwd: &str, roots: &[PathBuf]) -> Result<PathBuf, SessionError> {
+    let wrong = |text: String| SessionError::Folder(text);
+    if !Path::new(cwd).is_absolute() {
+        return Err(wrong(format!("{cwd:?} is not an absolute path")));
+    }
+    // One answer for what is outside and what does not exist: callers learn nothing about the rest.
+    let outside = || wrong(format!("{cwd:?} is no folder inside of sessions.roots"));
+    let real = Path::new(cwd).canonicalize().map_err(|_| outside())?;
+    let inside = |root: &PathBuf| root.canonicalize().is_ok_and(|root| real.starts_with(root));
+    if real.is_dir() && roots.iter().any(inside) { Ok(real) } else { Err(outside()) }
+}
+
+fn own_folder(path: &Path) -> Result<PathBuf, SessionError> {
+    let made = std::fs::create_dir_all(path).and_then(|()| path.canonicalize());
+    made.map_err(|error| {
+        StoreError::Failed(format!("no folder for the session: {error}")).into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callers_folder_lies_in_a_root() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir_all(root.join("project")).unwrap();
+        std::fs::create_dir_all(place.path().join("root-not")).unwrap();
+        std::os::unix::fs::symlink(place.path(), root.join("out")).unwrap();
+        std::fs::write(root.join("file"), "").unwrap();
+        let roots = [root.clone()];
+        let check = |path: PathBuf| caller_folder(path.to_str().unwrap(), &roots);
+        assert_eq!(check(root.clone()).unwrap(), root.canonicalize().unwrap());
+        assert!(check(root.join("project")).is_ok());
+        assert!(check(root.join("project/../project")).is_ok());
+        for bad in ["out", "out/root-not", "../root-not", "file", "missing", ".."] {
+            assert!(matches!(check(root.join(bad)), Err(SessionError::Folder(_))), "{bad}");
+        }
+        assert!(matches!(caller_folder("project", &roots), Err(SessionError::Folder(_))));
+        assert!(matches!(caller_folder("/", &[]), Err(SessionError::Folder(_))));
+    }
+}

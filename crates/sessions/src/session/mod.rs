@@ -1,0 +1,24 @@
+//! Durable sessions: conversations that outlive processes, connections and restarts.
+//!
+//! [`Sessions`] is all of them. Every open session has an [`entry`] that callers meet and an [`actor`],
+//! one task that owns its agent and runs its turns one by one. Whatever happens is stored before anyone
+//! is told; callers [`follow`] it. A caller that goes away ends nothing.
+
+mod actor;
+mod choice;
+mod entry;
+mod error;
+mod follow;
+mod hub;
+mod limits;
+mod options;
+mod reading;
+mod sweep;
+mod turn;
+
+pub(crate) use choice::rejection;
+pub use error::SessionError;
+pub use follow::Follow;
+pub use hub::{CancelOutcome, Sessions, TurnAsk};
+pub(crate) use reading::TurnReading;
+pub use options::{NewSession, SessionLimits, SessionsOptions};

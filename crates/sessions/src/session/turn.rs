@@ -1,0 +1,506 @@
+//! One turn, from the prompt to the last event.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hob_domain::Timestamp;
+use hob_domain::session::{NewEvent, SessionTurn, TurnEnding, TurnState, TurnUsage, turn_event};
+use serde_json::json;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::actor::Actor;
+use super::choice::{self, Choice};
+use super::entry::Running;
+use super::hub::audit;
+use super::reading::TurnReading;
+use crate::driver::{Ask, Order, Said, StartError};
+
+/// An agent that was told to break off gets this long; then it is ended.
+const BREAK_OFF: Duration = Duration::from_secs(5);
+/// How many messages are stored in one step.
+const TOGETHER: usize = 128;
+/// A store that can't be written is tried again after this.
+const STORE_AGAIN: Duration = Duration::from_millis(500);
+
+/// How a turn went.
+struct Outcome {
+    state: TurnState,
+    stop_reason: Option<String>,
+    error: Option<String>,
+    reading: TurnReading,
+    /// Events that are stored with the end.
+    last: Vec<NewEvent>,
+    /// Whether the prompt reached the agent, so that there is something to remember.
+    asked: bool,
+}
+
+impl Outcome {
+    fn failed(state: TurnState, error: impl Into<String>) -> Outcome {
+        Outcome {
+            state,
+            stop_reason: None,
+            error: Some(error.into()),
+            reading: TurnReading::default(),
+            last: Vec::new(),
+            asked: false,
+        }
+    }
+
+    fn unasked(end: End) -> Outcome {
+        let mut outcome = Outcome::failed(end.state(), end.error());
+        if end == End::Cancelled {
+            (outcome.stop_reason, outcome.error) = (Some("cancelled".to_owned()), None);
+        }
+        outcome
+    }
+}
+
+/// Why a turn is to end before the agent says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Cancelled,
+    TimedOut,
+    Stopping,
+}
+
+impl End {
+    fn state(self) -> TurnState {
+        match self {
+            End::Cancelled => TurnState::Cancelled,
+            End::TimedOut => TurnState::TimedOut,
+            End::Stopping => TurnState::Interrupted,
+        }
+    }
+
+    fn error(self) -> &'static str {
+        match self {
+            End::Cancelled => "the turn was cancelled",
+            End::TimedOut => "the turn took longer than it may (sessions.turn_timeout_secs)",
+            End::Stopping => "hob stopped while the turn was under way",
+        }
+    }
+}
+
+impl Actor {
+    /// Runs a turn to its durable end, whatever happens.
+    pub async fn run_turn(&mut self, running: Running) {
+        let index = running.turn;
+        let (store, id) = (self.options().store.clone(), self.entry.id.clone());
+        let begun = match store.start_turn(&id, index, Timestamp::now()).await {
+            Ok(true) => store.turn(&self.entry.app, &id, index).await,
+            Ok(false) => {
+                // It is over already.
+                self.entry.finish();
+                return;
+            }
+            Err(error) => Err(error),
+        };
+        let started = Instant::now();
+        let (turn, outcome) = match begun {
+            Ok(Some(turn)) => {
+                let outcome = self.perform(&turn, &running).await;
+                (Some(turn), outcome)
+            }
+            Ok(None) => (None, Outcome::failed(TurnState::Failed, "the turn is gone")),
+            Err(error) => {
+                tracing::error!(%error, session = %id, "a turn could not be begun");
+                (None, Outcome::failed(TurnState::Failed, "the ledger could not be read"))
+            }
+        };
+        let (state, ms) = (outcome.state.as_str(), started.elapsed().as_millis() as u64);
+        self.end_turn(index, turn.as_ref(), outcome).await;
+        self.entry.finish();
+        tracing::info!(app = %self.entry.app, session = %id, turn = index, state, ms, "a turn ended");
+    }
+
+    /// Stores the end, for as long as it takes: it is not over before that.
+    async fn end_turn(&mut self, index: u32, turn: Option<&SessionTurn>, outcome: Outcome) {
+        let usage = outcome.reading.usage(&mut self.cost);
+        let mut events = outcome.last;
+        events.push(turn_event(index, outcome.state, outcome.stop_reason.as_deref()));
+        let outbox = turn.filter(|_| outcome.asked).map(|turn| {
+            json!({
+                "session_id": self.entry.id.as_str(), "turn_index": index,
+                "cwd": self.entry.setup.cwd, "agent": self.entry.setup.agent.as_str(),
+                "prompt": turn.prompt, "answers": outcome.reading.runs(),
+                "asked_at": turn.queued_at.to_string(), "ended_at": Timestamp::now().to_string(),
+            })
+            .to_string()
+        });
+        let ending = TurnEnding {
+            state: outcome.state,
+            text: outcome.reading.text(),
+            stop_reason: outcome.stop_reason,
+            error: outcome.error,
+            usage: TurnUsage { ..usage },
+            events,
+            agent_session: None,
+            outbox,
+        };
+        let (store, entry) = (self.options().store.clone(), self.entry.clone());
+        let ending_now = self.options().ending.clone();
+        loop {
+            let attempt = entry.publish(async {
+                let now = Timestamp::now();
+                let stored = store.end_turn(&entry.id, index, ending.clone(), now).await?;
+                Ok(((), stored.unwrap_or_default()))
+            });
+            let Err(error) = attempt.await else { return };
+            tracing::error!(%error, session = %entry.id, "the end of a turn was not stored");
+            tokio::select! {
+                () = sleep(STORE_AGAIN) => {}
+                // Marked as interrupted at the next start.
+                () = ending_now.cancelled() => return,
+            }
+        }
+    }
+
+    async fn perform(&mut self, turn: &SessionTurn, running: &Running) -> Outcome {
+        let deadline = Instant::now() + self.options().limits.turn_timeout;
+        if self.agent.is_none() {
+            let (ending, closing) = (self.options().ending.clone(), self.entry.closing.clone());
+            let started = tokio::select! {
+                started = self.start_agent() => started,
+                () = running.cancel.cancelled() => return Outcome::unasked(End::Cancelled),
+                () = closing.cancelled() => return Outcome::unasked(End::Cancelled),
+                () = ending.cancelled() => return Outcome::unasked(End::Stopping),
+                () = sleep_until(deadline) => return Outcome::unasked(End::TimedOut),
+            };
+            if let Err(error) = started {
+                return not_started(error);
+            }
+        }
+        // The name is kept before anything is said: from here on there is something to go on with.
+        if self.entry.conversation().is_none()
+            && let Some(agent) = &self.agent
+        {
+            let name = agent.conversation.clone();
+            let kept = self.options().store.keep_agent_session(&self.entry.id, &name).await;
+            if let Err(error) = kept {
+                tracing::error!(%error, session = %self.entry.id, "a conversation was not kept");
+                return Outcome::failed(TurnState::Failed, "the ledger could not be written");
+            }
+            self.entry.set_conversation(name);
+        }
+        self.converse(turn, running, deadline).await
+    }
+
+    /// Asks, and hears the agent out.
+    async fn converse(
+        &mut self,
+        turn: &SessionTurn,
+        running: &Running,
+        deadline: Instant,
+    ) -> Outcome {
+        let mut talk = Talk::new(turn.index, self.options().limits.stall_after);
+        self.tell(Order::Prompt(turn.prompt.clone()));
+        let (ending, closing) = (self.options().ending.clone(), self.entry.closing.clone());
+        // Answers to questions of an earlier turn mean nothing now.
+        while self.answered.try_recv().is_ok() {}
+        loop {
+            let wanted = talk.end.is_none();
+            let Some(agent) = &mut self.agent else {
+                return talk.take_outcome(TurnState::Died, None, Some("the agent is gone".to_owned()));
+            };
+            let end = tokio::select! {
+                said = agent.next() => match self.hear(&mut talk, said).await {
+                    Some(outcome) => return outcome,
+                    None => None,
+                },
+                Some(answered) = self.answered.recv() => {
+                    talk.asks.remove(&answered.ask);
+                    let option = Some(answered.option);
+                    self.settle(&talk, &answered.ask, option, "caller").await;
+                    None
+                }
+                ask = talk.next_expiry() => {
+                    self.expire(&mut talk, &ask).await;
+                    None
+                }
+                () = sleep_until(talk.stalls_at), if talk.may_stall() => {
+                    talk.stalled = true;
+                    self.note_stall(&talk, "nothing has come from the agent for a while").await;
+                    None
+                }
+                () = running.cancel.cancelled(), if wanted => Some(End::Cancelled),
+                () = closing.cancelled(), if wanted => Some(End::Cancelled),
+                () = ending.cancelled(), if talk.end != Some(End::Stopping) => Some(End::Stopping),
+                () = sleep_until(deadline), if wanted => Some(End::TimedOut),
+                () = sleep_until(talk.patience), if !wanted => {
+                    // It does not let go, so it is let go.
+                    return self.abandon(talk).await;
+                }
+            };
+            match end {
+                Some(End::Stopping) => {
+                    talk.end = Some(End::Stopping);
+                    return self.abandon(talk).await;
+                }
+                Some(end) => {
+                    talk.end = Some(end);
+                    talk.patience = Instant::now() + BREAK_OFF;
+                    self.tell(Order::Cancel);
+                    let asks: Vec<String> = talk.asks.drain().map(|(ask, _)| ask).collect();
+                    for ask in asks {
+                        self.settle(&talk, &ask, None, "cancel").await;
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Takes what the agent said, and what it has said since. Returns the outcome when it was the end.
+    async fn hear(&mut self, talk: &mut Talk, said: Said) -> Option<Outcome> {
+        let mut next = Some(said);
+        let mut lines = Vec::new();
+        while let Some(Said::Line(body)) = next {
+            talk.reading.push(&body);
+            lines.push(NewEvent { kind: "message".to_owned(), turn: Some(talk.turn), body });
+            let more = lines.len() < TOGETHER;
+            next = self.agent.as_mut().filter(|_| more).and_then(|agent| agent.try_next());
+        }
+        talk.heard();
+        // The last message is stored with the end.
+        if let Some(Said::Over(_) | Said::Gone(_)) = next {
+            talk.last = lines;
+        } else if !lines.is_empty()
+            && let Err(outcome) = self.store_events(talk, lines).await
+        {
+            return Some(outcome);
+        }
+        match next? {
+            Said::Line(_) => None,
+            Said::Over(Ok(reason)) => {
+                let state = match (reason.as_str(), talk.end) {
+                    ("cancelled", Some(End::TimedOut)) => TurnState::TimedOut,
+                    ("cancelled", _) => TurnState::Cancelled,
+                    _ => TurnState::Finished,
+                };
+                let error = (state == TurnState::TimedOut).then(|| End::TimedOut.error().to_owned());
+                Some(talk.take_outcome(state, Some(reason), error))
+            }
+            Said::Over(Err(message)) => Some(match talk.end {
+                // It was told to break off, and did so in its own way.
+                Some(End::Cancelled) => {
+                    talk.take_outcome(TurnState::Cancelled, Some("cancelled".to_owned()), None)
+                }
+                Some(end) => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
+                None => talk.take_outcome(TurnState::Failed, None, Some(message)),
+            }),
+            Said::Gone(gone) => {
+                self.agent = None;
+                Some(match talk.end {
+                    Some(End::Cancelled) => {
+                        talk.take_outcome(TurnState::Cancelled, Some("cancelled".to_owned()), None)
+                    }
+                    Some(end) => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
+                    None => {
+                        let words = last_line(&gone.stderr);
+                        let text = match words {
+                            Some(words) => format!("the agent ended with {}: {words}", gone.how),
+                            None => format!("the agent ended with {}", gone.how),
+                        };
+                        talk.take_outcome(TurnState::Died, None, Some(text))
+                    }
+                })
+            }
+            Said::Asks(ask) => {
+                self.consider(talk, ask).await;
+                None
+            }
+            Said::Stalled(words) => {
+                talk.stalled = true;
+                self.note_stall(talk, &words).await;
+                None
+            }
+        }
+    }
+
+    /// Stores messages. What can't be stored is not told to anyone, and the turn can't go on.
+    async fn store_events(
+        &mut self,
+        talk: &mut Talk,
+        events: Vec<NewEvent>,
+    ) -> Result<(), Outcome> {
+        let store = self.options().store.clone();
+        let Err(error) = self.entry.append(store.as_ref(), events).await else { return Ok(()) };
+        tracing::error!(%error, session = %self.entry.id, "events were not stored");
+        if let Some(agent) = self.agent.take() {
+            agent.stop().await;
+        }
+        let text = "the ledger could not be written".to_owned();
+        Err(talk.take_outcome(TurnState::Failed, None, Some(text)))
+    }
+
+    /// Answers a question by the session's policy, or puts it to the caller.
+    async fn consider(&mut self, talk: &mut Talk, ask: Ask) {
+        let policy = self.entry.setup.permissions;
+        match choice::by_policy(policy, &ask) {
+            _ if talk.end.is_some() => self.settle(talk, &ask.id, None, "cancel").await,
+            Choice::Answer(option) => self.settle(talk, &ask.id, option, "policy").await,
+            Choice::AskCaller => {
+                let options: Vec<_> = ask
+                    .offers
+                    .iter()
+                    .map(|offer| {
+                        json!({"option": offer.id, "name": offer.name, "kind": offer.kind.as_str()})
+                    })
+                    .collect();
+                let body = json!({"request_id": ask.id, "turn_index": talk.turn, "status": "asked",
+                    "title": ask.title, "options": options});
+                let until = Instant::now() + self.options().limits.permission_timeout;
+                talk.asks.insert(ask.id.clone(), until);
+                self.entry.offer(ask);
+                self.note(audit("permission", Some(talk.turn), body)).await;
+            }
+        }
+    }
+
+    /// Nobody has answered.
+    async fn expire(&mut self, talk: &mut Talk, ask: &str) {
+        talk.asks.remove(ask);
+        // An answer that came at the last moment is on its way.
+        if let Some(ask) = self.entry.withdraw(ask) {
+            self.settle(talk, &ask.id, choice::rejection(&ask), "timeout").await;
+        }
+    }
+
+    /// Answers the agent, and writes down who decided.
+    async fn settle(&mut self, talk: &Talk, ask: &str, option: Option<String>, by: &str) {
+        self.entry.withdraw(ask);
+        let body = json!({"request_id": ask, "turn_index": talk.turn, "status": "answered",
+            "option": option, "by": by});
+        self.tell(Order::Answer { ask: ask.to_owned(), option });
+        self.note(audit("permission", Some(talk.turn), body)).await;
+    }
+
+    async fn note_stall(&mut self, talk: &Talk, words: &str) {
+        let body = json!({"turn_index": talk.turn, "message": words});
+        self.note(audit("stalled", Some(talk.turn), body)).await;
+    }
+
+    /// Writes into the audit. A turn does not fail for it.
+    async fn note(&mut self, event: NewEvent) {
+        let store = self.options().store.clone();
+        if let Err(error) = self.entry.append(store.as_ref(), vec![event]).await {
+            tracing::error!(%error, session = %self.entry.id, "an audit event was not stored");
+        }
+    }
+
+    fn tell(&self, order: Order) {
+        if let Some(agent) = &self.agent {
+            agent.tell(order);
+        }
+    }
+
+    /// Ends an agent that does not end its turn. The next turn takes its conversation up again.
+    async fn abandon(&mut self, mut talk: Talk) -> Outcome {
+        if let Some(agent) = self.agent.take() {
+            agent.stop().await;
+        }
+        let end = talk.end.unwrap_or(End::Stopping);
+        match end {
+            End::Cancelled => {
+                talk.take_outcome(TurnState::Cancelled, Some("cancelled".to_owned()), None)
+            }
+            end => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
+        }
+    }
+}
+
+/// A turn while it runs.
+struct Talk {
+    turn: u32,
+    reading: TurnReading,
+    last: Vec<NewEvent>,
+    /// Questions the caller may still answer, and until when.
+    asks: HashMap<String, Instant>,
+    end: Option<End>,
+    /// Until when an agent that was told to break off may take.
+    patience: Instant,
+    stall_after: Duration,
+    stalls_at: Instant,
+    stalled: bool,
+}
+
+impl Talk {
+    fn new(turn: u32, stall_after: Duration) -> Talk {
+        let now = Instant::now();
+        Talk {
+            turn,
+            reading: TurnReading::default(),
+            last: Vec::new(),
+            asks: HashMap::new(),
+            end: None,
+            patience: now,
+            stall_after,
+            stalls_at: now + stall_after,
+            stalled: false,
+        }
+    }
+
+    fn heard(&mut self) {
+        self.stalls_at = Instant::now() + self.stall_after;
+        self.stalled = false;
+    }
+
+    /// An agent that waits for an answer does not stall, and stalling is said once.
+    fn may_stall(&self) -> bool {
+        !self.stalled && !self.stall_after.is_zero() && self.asks.is_empty()
+    }
+
+    /// Returns the question whose time is up; never while there is none.
+    async fn next_expiry(&self) -> String {
+        match self.asks.iter().min_by_key(|(_, until)| **until) {
+            Some((ask, until)) => {
+                sleep_until(*until).await;
+                ask.clone()
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn take_outcome(
+        &mut self,
+        state: TurnState,
+        stop_reason: Option<String>,
+        error: Option<String>,
+    ) -> Outcome {
+        Outcome {
+            state,
+            stop_reason,
+            error,
+            reading: std::mem::take(&mut self.reading),
+            last: std::mem::take(&mut self.last),
+            asked: true,
+        }
+    }
+}
+
+fn not_started(error: StartError) -> Outcome {
+    match error {
+        StartError::NotInstalled(text) => Outcome::failed(TurnState::NotInstalled, text),
+        StartError::NotResumed(text) => Outcome::failed(
+            TurnState::ResumeFailed,
+            format!("the agent could not take its conversation up again: {text}"),
+        ),
+        StartError::Refused(text) => Outcome::failed(TurnState::Failed, text),
+        StartError::Died { message, stderr } => Outcome::failed(
+            TurnState::Died,
+            match last_line(&stderr) {
+                Some(words) => format!("{message}: {words}"),
+                None => message,
+            },
+        ),
+        StartError::Internal(inside) => {
+            tracing::error!(error = inside, "an agent could not be started");
+            Outcome::failed(TurnState::Failed, "the agent could not be started; the log says why")
+        }
+    }
+}
+
+fn last_line(text: &str) -> Option<String> {
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(line.trim().chars().take(300).collect())
+}
