@@ -123,7 +123,7 @@ impl PartialEq for TokenHash {
 impl Eq for TokenHash {}
 
 /// Why the store could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The name is taken. Nothing was changed.
     #[error("{0} exists already")]

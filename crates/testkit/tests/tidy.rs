@@ -199,6 +199,14 @@ fn migrations_are_frozen() {
             "e2d4a761058f45e4a8746d6777598d850dc08a093174ec548a8020ab64a7f2a7",
         ),
         (
+            "crates/store/src/sqlite/migrations/0003_usage.sql",
+            "e2c28b1b14f30467ec131c8f986d44adaae36a0f27d7212c3536d7903a611a60",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/0004_events.sql",
+            "ce413399c05c6b3c57d8ed14224f92130ef5a0f98e597111b9d9a171154d5a9d",
+        ),
+        (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",
             "720d52f322da7d114e4fb93ca3b59b51002775b3e2963452e9e1631989e85783",
         ),

@@ -5,8 +5,10 @@ mod memory;
 mod memory_rows;
 mod migrations;
 mod session_rows;
+mod session_turns;
 mod sessions;
 mod store_turns;
+mod writer;
 
 pub use memory::Memory;
 
@@ -15,14 +17,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hob_domain::{DataKey, StoreError, secret::hex};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction};
+use tokio::sync::Semaphore;
+
+use writer::Writer;
 
 /// How long a call waits for another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many idle read connections are kept.
-const IDLE_READERS: usize = 4;
+/// How many reads go on at once, each on a connection of its own. To open one costs as much as a
+/// hundred small reads, so they are kept, and what comes on top waits.
+const READERS: usize = 8;
 
-/// `hob.db`: apps, and later sessions, turns and events. Cloning shares it.
+/// `hob.db`: apps, sessions, turns and events. Cloning shares it.
 #[derive(Clone)]
 pub struct Ledger {
     database: Database,
@@ -36,7 +42,7 @@ impl Ledger {
     }
 }
 
-/// One encrypted file. Cloning shares it.
+/// One encrypted file. Cloning shares it; when the last clone is dropped, nothing has it open.
 #[derive(Clone)]
 pub(crate) struct Database {
     inner: Arc<Inner>,
@@ -46,8 +52,10 @@ struct Inner {
     path: PathBuf,
     key: DataKey,
     busy: Duration,
-    writer: Mutex<Connection>,
+    writer: Writer,
+    /// Those that are idle.
     readers: Mutex<Vec<Connection>>,
+    reading: Arc<Semaphore>,
 }
 
 /// Why a database could not be opened.
@@ -61,6 +69,8 @@ pub enum OpenError {
     Newer { path: PathBuf, found: usize, known: usize },
     #[error("{} cannot be opened: {error}", path.display())]
     Failed { path: PathBuf, error: rusqlite::Error },
+    #[error("there is no thread to write {}: {error}", path.display())]
+    NoThread { path: PathBuf, error: std::io::Error },
 }
 
 impl Database {
@@ -73,33 +83,26 @@ impl Database {
         let mut writer = connect(path, key, OpenFlags::SQLITE_OPEN_CREATE, busy)
             .map_err(|error| open_error(path, error))?;
         migrations::run(&mut writer, path, steps)?;
+        let writer = Writer::start(writer)
+            .map_err(|error| OpenError::NoThread { path: path.to_owned(), error })?;
         Ok(Database {
             inner: Arc::new(Inner {
                 path: path.to_owned(),
                 key: key.clone(),
                 busy,
-                writer: Mutex::new(writer),
+                writer,
                 readers: Mutex::new(Vec::new()),
+                reading: Arc::new(Semaphore::new(READERS)),
             }),
         })
     }
 
-    /// Runs one unit of work in a transaction of its own, off the async threads.
+    /// Runs one unit of work, whole or not at all, on the thread that writes.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&rusqlite::Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let inner = self.inner.clone();
-        blocking(move || {
-            let mut writer = inner.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let transaction = writer
-                .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
-                .map_err(failed)?;
-            let value = work(&transaction)?;
-            transaction.commit().map_err(failed)?;
-            Ok(value)
-        })
-        .await
+        self.inner.writer.run(work).await
     }
 
     /// Runs a read on a connection of its own, off the async threads.
@@ -108,7 +111,10 @@ impl Database {
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let inner = self.inner.clone();
+        let place = inner.reading.clone().acquire_owned().await;
         blocking(move || {
+            // It is taken for as long as the read goes on, even when its caller goes away.
+            let _place = place;
             let idle = inner.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let reader = match idle {
                 Some(reader) => reader,
@@ -116,9 +122,8 @@ impl Database {
                     .map_err(failed)?,
             };
             let value = work(&reader);
-            let mut readers = inner.readers.lock().unwrap_or_else(PoisonError::into_inner);
-            if value.is_ok() && readers.len() < IDLE_READERS {
-                readers.push(reader);
+            if value.is_ok() {
+                inner.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
             }
             value
         })

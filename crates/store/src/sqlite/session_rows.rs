@@ -9,10 +9,13 @@ use rusqlite::Row;
 
 use super::failed;
 
-/// The columns that [`session`] reads.
+/// The columns that [`session`] reads. Left alone, SQLite would look at all turns of the session to
+/// find those few.
 pub(super) const SESSION: &str = "id, app, agent, meta, cwd, model, system, permissions, mcp_servers, created_at, \
     closed_at, turn_count, last_turn_at, agent_session, \
-    EXISTS (SELECT 1 FROM turns WHERE session = sessions.id AND state IN ('queued', 'running'))";
+    EXISTS (SELECT 1 FROM turns INDEXED BY turns_under_way \
+        WHERE session = sessions.id AND state IN ('queued', 'running')), \
+    input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd";
 
 pub(super) fn session(row: &Row<'_>) -> Result<Session, StoreError> {
     let text = |column| row.get::<_, String>(column).map_err(failed);
@@ -40,12 +43,12 @@ pub(super) fn session(row: &Row<'_>) -> Result<Session, StoreError> {
         last_turn_at: time(12)?,
         agent_session: optional(13)?,
         busy: row.get(14).map_err(failed)?,
+        usage: usage(row, 15).map_err(failed)?,
     })
 }
 
 pub(super) fn turn(row: &Row<'_>) -> Result<SessionTurn, StoreError> {
     let get = |column| row.get::<_, Option<i64>>(column).map_err(failed);
-    let count = |column| row.get::<_, i64>(column).map(|n| n as u64).map_err(failed);
     let state: String = row.get(1).map_err(failed)?;
     Ok(SessionTurn {
         index: row.get(0).map_err(failed)?,
@@ -57,14 +60,50 @@ pub(super) fn turn(row: &Row<'_>) -> Result<SessionTurn, StoreError> {
         queued_at: get(6)?.map(time).unwrap_or_default(),
         started_at: get(7)?.map(time),
         ended_at: get(8)?.map(time),
-        usage: TurnUsage {
-            input_tokens: count(9)?,
-            output_tokens: count(10)?,
-            cached_read_tokens: count(11)?,
-            cached_write_tokens: count(12)?,
-            cost_usd: row.get(13).map_err(failed)?,
-        },
+        usage: usage(row, 9).map_err(failed)?,
     })
+}
+
+/// What was used, in five columns from `first` on.
+pub(super) fn usage(row: &Row<'_>, first: usize) -> rusqlite::Result<TurnUsage> {
+    let count = |column| row.get::<_, i64>(first + column).map(|n| n as u64);
+    Ok(TurnUsage {
+        input_tokens: count(0)?,
+        output_tokens: count(1)?,
+        cached_read_tokens: count(2)?,
+        cached_write_tokens: count(3)?,
+        cost_usd: row.get(first + 4)?,
+    })
+}
+
+/// What was used, as it is stored. The numbers are what an agent says, so they may be anything, and
+/// still a turn must be able to end: they are kept small enough that sums do not overflow.
+pub(super) struct Tally {
+    pub(super) input: i64,
+    pub(super) output: i64,
+    pub(super) cached_read: i64,
+    pub(super) cached_write: i64,
+    pub(super) cost: f64,
+}
+
+impl Tally {
+    const MOST_TOKENS: u64 = 1 << 40;
+    const MOST_COST: f64 = 1e9;
+
+    pub(super) fn of(usage: &TurnUsage) -> Tally {
+        let count = |tokens: u64| tokens.min(Tally::MOST_TOKENS) as i64;
+        Tally {
+            input: count(usage.input_tokens),
+            output: count(usage.output_tokens),
+            cached_read: count(usage.cached_read_tokens),
+            cached_write: count(usage.cached_write_tokens),
+            // SQLite has no number that is none.
+            cost: match usage.cost_usd.is_nan() {
+                true => 0.0,
+                false => usage.cost_usd.clamp(0.0, Tally::MOST_COST),
+            },
+        }
+    }
 }
 
 pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<SessionEvent> {
@@ -89,6 +128,11 @@ fn damaged(what: &str) -> StoreError {
 
 pub(super) fn micros(at: Timestamp) -> i64 {
     at.as_microsecond()
+}
+
+/// The day in UTC, counted from 1970.
+pub(super) fn day(at: Timestamp) -> i64 {
+    at.as_second().div_euclid(24 * 60 * 60)
 }
 
 fn time(microseconds: i64) -> Timestamp {

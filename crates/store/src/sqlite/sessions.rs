@@ -3,13 +3,21 @@
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
-    TurnEnding, TurnRequest, TurnState,
+    TurnEnding, TurnRequest, TurnUsage,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
-use super::session_rows::{SESSION, app_name, event, micros, session, session_id, turn};
+use super::session_rows::{
+    SESSION, app_name, day, event, micros, session, session_id, turn, usage,
+};
+use super::session_turns::{accept, append, cancel_queued, end, interrupt, queued, start};
 use super::{Ledger, failed};
+
+const EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
+     WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
+     WHERE session = ?1 AND turn = ?2 ORDER BY seq";
 
 #[async_trait]
 impl SessionStore for Ledger {
@@ -32,16 +40,29 @@ impl SessionStore for Ledger {
     async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError> {
         let app = app.clone();
         self.database
+            .read(move |connection| list(connection, "WHERE app = ?1", &[&app.as_str()]))
+            .await
+    }
+
+    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.database.read(|connection| list(connection, "", &[])).await
+    }
+
+    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError> {
+        let id = id.clone();
+        self.database
             .read(move |connection| {
-                let sql = format!(
-                    "SELECT {SESSION} FROM sessions WHERE app = ?1 ORDER BY created_at, id"
-                );
-                let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
-                let rows =
-                    statement.query_map([app.as_str()], |row| Ok(session(row))).map_err(failed)?;
-                rows.map(|row| row.map_err(failed)?).collect()
+                let app: Option<String> = connection
+                    .prepare_cached("SELECT app FROM sessions WHERE id = ?1")
+                    .and_then(|mut s| s.query_row([id.as_str()], |row| row.get(0)).optional())
+                    .map_err(failed)?;
+                app.map(app_name).transpose()
             })
             .await
+    }
+
+    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.database.read(|connection| list(connection, "WHERE closed_at IS NULL", &[])).await
     }
 
     async fn accept_turn(
@@ -60,6 +81,19 @@ impl SessionStore for Ledger {
             .await
     }
 
+    async fn keep_agent_session(&self, id: &SessionId, name: &str) -> Result<(), StoreError> {
+        let (id, name) = (id.clone(), name.to_owned());
+        self.database
+            .write(move |transaction| {
+                transaction
+                    .prepare_cached("UPDATE sessions SET agent_session = ?2 WHERE id = ?1")
+                    .and_then(|mut s| s.execute([id.as_str(), &name]))
+                    .map_err(failed)?;
+                Ok(())
+            })
+            .await
+    }
+
     async fn start_turn(
         &self,
         id: &SessionId,
@@ -67,18 +101,7 @@ impl SessionStore for Ledger {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let id = id.clone();
-        self.database
-            .write(move |transaction| {
-                let changed = transaction
-                    .prepare_cached(
-                        "UPDATE turns SET state = 'running', started_at = ?3
-                         WHERE session = ?1 AND number = ?2 AND state = 'queued'",
-                    )
-                    .and_then(|mut s| s.execute(params![id.as_str(), index, micros(now)]))
-                    .map_err(failed)?;
-                Ok(changed > 0)
-            })
-            .await
+        self.database.write(move |transaction| start(transaction, &id, index, now)).await
     }
 
     async fn append_events(
@@ -149,10 +172,7 @@ impl SessionStore for Ledger {
                 }
                 let after = i64::try_from(after).unwrap_or(i64::MAX);
                 connection
-                    .prepare_cached(
-                        "SELECT seq, at, kind, turn, body FROM events
-                         WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-                    )
+                    .prepare_cached(EVENTS)
                     .and_then(|mut s| {
                         s.query_map(params![id.as_str(), after, limit as i64], event)?.collect()
                     })
@@ -171,10 +191,7 @@ impl SessionStore for Ledger {
         self.database
             .read(move |connection| {
                 connection
-                    .prepare_cached(
-                        "SELECT seq, at, kind, turn, body FROM events
-                         WHERE session = ?1 AND turn = ?2 ORDER BY seq",
-                    )
+                    .prepare_cached(TURN_EVENTS)
                     .and_then(|mut s| s.query_map(params![id.as_str(), index], event)?.collect())
                     .map_err(failed)
             })
@@ -196,27 +213,24 @@ impl SessionStore for Ledger {
                         params![id.as_str(), micros(now)],
                     )
                     .map_err(failed)?;
-                if closed > 0 {
-                    append(transaction, &id, vec![event], now)?;
+                if closed == 0 {
+                    return Ok(false);
                 }
-                Ok(closed > 0)
+                let mut events = cancel_queued(transaction, &id, now)?;
+                events.push(event);
+                append(transaction, &id, events, now)?;
+                Ok(true)
             })
             .await
     }
 
     async fn interrupt_turns(&self, now: Timestamp) -> Result<usize, StoreError> {
-        self.database
-            .write(move |transaction| {
-                transaction
-                    .execute(
-                        "UPDATE turns SET state = 'interrupted', ended_at = ?1,
-                             error = 'hob ended while the turn was under way'
-                         WHERE state IN ('queued', 'running')",
-                        [micros(now)],
-                    )
-                    .map_err(failed)
-            })
-            .await
+        self.database.write(move |transaction| interrupt(transaction, now)).await
+    }
+
+    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
+        let id = id.clone();
+        self.database.read(move |connection| queued(connection, &id)).await
     }
 
     async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError> {
@@ -226,8 +240,8 @@ impl SessionStore for Ledger {
                     .prepare_cached(
                         "SELECT app, id FROM sessions
                          WHERE closed_at IS NULL AND coalesce(last_turn_at, created_at) < ?1
-                         AND NOT EXISTS (SELECT 1 FROM turns WHERE session = sessions.id
-                             AND state IN ('queued', 'running'))",
+                         AND NOT EXISTS (SELECT 1 FROM turns INDEXED BY turns_under_way
+                             WHERE session = sessions.id AND state IN ('queued', 'running'))",
                     )
                     .and_then(|mut s| {
                         s.query_map([micros(then)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
@@ -246,6 +260,43 @@ impl SessionStore for Ledger {
                     .and_then(|mut s| s.query_map([micros(then)], |row| row.get(0))?.collect())
                     .map_err(failed)?;
                 ids.iter().map(|id| session_id(id)).collect()
+            })
+            .await
+    }
+
+    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError> {
+        let app = app.clone();
+        self.database
+            .write(move |transaction| {
+                let ids: Vec<String> = transaction
+                    .prepare_cached("DELETE FROM sessions WHERE app = ?1 RETURNING id")
+                    .and_then(|mut s| s.query_map([app.as_str()], |row| row.get(0))?.collect())
+                    .map_err(failed)?;
+                for sql in ["DELETE FROM outbox WHERE app = ?1", "DELETE FROM usage WHERE app = ?1"]
+                {
+                    transaction.execute(sql, [app.as_str()]).map_err(failed)?;
+                }
+                ids.iter().map(|id| session_id(id)).collect()
+            })
+            .await
+    }
+
+    async fn usage_on(&self, app: &AppName, at: Timestamp) -> Result<TurnUsage, StoreError> {
+        let app = app.clone();
+        self.database
+            .read(move |connection| {
+                let found = connection
+                    .prepare_cached(
+                        "SELECT input_tokens, output_tokens, cached_read_tokens,
+                             cached_write_tokens, cost_usd
+                         FROM usage WHERE app = ?1 AND day = ?2",
+                    )
+                    .and_then(|mut s| {
+                        let key = params![app.as_str(), day(at)];
+                        s.query_row(key, |row| usage(row, 0)).optional()
+                    })
+                    .map_err(failed)?;
+                Ok(found.unwrap_or_default())
             })
             .await
     }
@@ -285,8 +336,8 @@ fn insert(transaction: &Transaction<'_>, session: &Session) -> rusqlite::Result<
     let setup = &session.setup;
     transaction.execute(
         "INSERT INTO sessions (id, app, agent, meta, cwd, model, system, permissions, mcp_servers,
-             created_at, turn_count, event_count, agent_session)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, 0, ?11)",
+             created_at, turn_count, agent_session)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11)",
         params![
             session.id.as_str(),
             session.app.as_str(),
@@ -318,150 +369,63 @@ fn find(
     found.transpose()
 }
 
-fn accept(
-    transaction: &Transaction<'_>,
-    session: &Session,
-    request: &TurnRequest,
-    now: Timestamp,
-) -> Result<Accepted, StoreError> {
-    let id = session.id.as_str();
-    if let Some((key, digest)) = &request.idempotency {
-        let known: Option<(u32, String)> = transaction
-            .prepare_cached(
-                "SELECT number, request_digest FROM turns
-                 WHERE session = ?1 AND idempotency_key = ?2",
-            )
-            .and_then(|mut s| {
-                s.query_row([id, key], |row| Ok((row.get(0)?, row.get(1)?))).optional()
-            })
-            .map_err(failed)?;
-        match known {
-            Some((number, known)) if known == *digest => return Ok(Accepted::Repeated(number)),
-            Some(_) => return Ok(Accepted::OtherBody),
-            None => {}
+/// Sessions that meet a condition, oldest first.
+fn list(
+    connection: &Connection,
+    condition: &str,
+    values: &[&dyn ToSql],
+) -> Result<Vec<Session>, StoreError> {
+    let sql = format!("SELECT {SESSION} FROM sessions {condition} ORDER BY created_at, id");
+    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+    let rows = statement.query_map(values, |row| Ok(session(row))).map_err(failed)?;
+    rows.map(|row| row.map_err(failed)?).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hob_domain::DataKey;
+
+    use super::*;
+    use crate::sqlite::session_turns::{LAST_EVENT, QUEUED, RUNNING};
+
+    /// What is asked thousands of times a second goes straight to its rows.
+    #[tokio::test]
+    async fn quick_questions_look_at_no_more_than_they_need() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hob.db");
+        let ledger = Ledger::open(&path, &DataKey::from_bytes([7; 32])).unwrap();
+        let session = format!("SELECT {SESSION} FROM sessions WHERE app = ?1 AND id = ?2");
+        let questions = [
+            session.as_str(),
+            "SELECT name, created_at, token_hash FROM apps WHERE token_hash = ?1",
+            LAST_EVENT,
+            QUEUED,
+            RUNNING,
+            EVENTS,
+            TURN_EVENTS,
+        ];
+        for sql in questions {
+            let explain = format!("EXPLAIN QUERY PLAN {sql}");
+            let plan: Vec<String> = ledger
+                .database
+                .read(move |connection| {
+                    let mut statement = connection.prepare(&explain).map_err(failed)?;
+                    // The plan does not depend on the values.
+                    let mut rows = statement.raw_query();
+                    let mut plan = Vec::new();
+                    while let Some(row) = rows.next().map_err(failed)? {
+                        plan.push(row.get(3).map_err(failed)?);
+                    }
+                    Ok(plan)
+                })
+                .await
+                .unwrap();
+            for step in plan {
+                println!("{step}");
+                let searches = step.starts_with("SEARCH") || step.starts_with("CORRELATED");
+                let few = step.contains("turns_under_way");
+                assert!(few || searches && !step.contains(" turns "), "{sql}: {step}");
+            }
         }
     }
-    if session.closed_at.is_some() {
-        return Ok(Accepted::Closed);
-    }
-    let waiting: i64 = transaction
-        .prepare_cached("SELECT count(*) FROM turns WHERE session = ?1 AND state = 'queued'")
-        .and_then(|mut s| s.query_row([id], |row| row.get(0)))
-        .map_err(failed)?;
-    if waiting >= request.queue as i64 {
-        return Ok(Accepted::QueueFull);
-    }
-    let number = session.turn_count + 1;
-    let (key, digest) = request.idempotency.clone().unzip();
-    transaction
-        .prepare_cached(
-            "INSERT INTO turns (session, number, state, prompt, text, queued_at, idempotency_key,
-                 request_digest, input_tokens, output_tokens, cached_read_tokens,
-                 cached_write_tokens, cost_usd)
-             VALUES (?1, ?2, 'queued', ?3, '', ?4, ?5, ?6, 0, 0, 0, 0, 0.0)",
-        )
-        .and_then(|mut s| s.execute(params![id, number, request.prompt, micros(now), key, digest]))
-        .and_then(|_| {
-            transaction
-                .prepare_cached(
-                    "UPDATE sessions SET turn_count = ?2, last_turn_at = ?3 WHERE id = ?1",
-                )?
-                .execute(params![id, number, micros(now)])
-        })
-        .map_err(failed)?;
-    let body = serde_json::json!({"turn_index": number}).to_string();
-    let event = NewEvent { kind: "turn".to_owned(), turn: Some(number), body };
-    append(transaction, &session.id, vec![event], now)?;
-    Ok(Accepted::Queued(number))
-}
-
-fn append(
-    transaction: &Transaction<'_>,
-    id: &SessionId,
-    events: Vec<NewEvent>,
-    now: Timestamp,
-) -> Result<Vec<SessionEvent>, StoreError> {
-    let last: i64 = transaction
-        .prepare_cached(
-            "UPDATE sessions SET event_count = event_count + ?2 WHERE id = ?1
-             RETURNING event_count",
-        )
-        .and_then(|mut s| s.query_row(params![id.as_str(), events.len() as i64], |row| row.get(0)))
-        .map_err(failed)?;
-    let first = last - events.len() as i64 + 1;
-    let mut stored = Vec::with_capacity(events.len());
-    for (seq, event) in (first..).zip(events) {
-        transaction
-            .prepare_cached(
-                "INSERT INTO events (session, seq, at, kind, turn, body)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )
-            .and_then(|mut s| {
-                let row =
-                    params![id.as_str(), seq, micros(now), event.kind, event.turn, event.body];
-                s.execute(row)
-            })
-            .map_err(failed)?;
-        stored.push(SessionEvent { seq: seq as u64, at: now, event });
-    }
-    Ok(stored)
-}
-
-fn end(
-    transaction: &Transaction<'_>,
-    id: &SessionId,
-    index: u32,
-    ending: TurnEnding,
-    now: Timestamp,
-) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-    let state: Option<String> = transaction
-        .prepare_cached("SELECT state FROM turns WHERE session = ?1 AND number = ?2")
-        .and_then(|mut s| s.query_row(params![id.as_str(), index], |row| row.get(0)).optional())
-        .map_err(failed)?;
-    let state = state.as_deref().and_then(TurnState::parse);
-    if !state.is_some_and(|state| state.may_become(ending.state)) {
-        return Ok(None);
-    }
-    let usage = ending.usage;
-    transaction
-        .prepare_cached(
-            "UPDATE turns SET state = ?3, text = ?4, stop_reason = ?5, error = ?6, ended_at = ?7,
-                 input_tokens = ?8, output_tokens = ?9, cached_read_tokens = ?10,
-                 cached_write_tokens = ?11, cost_usd = ?12
-             WHERE session = ?1 AND number = ?2",
-        )
-        .and_then(|mut s| {
-            s.execute(params![
-                id.as_str(),
-                index,
-                ending.state.as_str(),
-                ending.text,
-                ending.stop_reason,
-                ending.error,
-                micros(now),
-                usage.input_tokens as i64,
-                usage.output_tokens as i64,
-                usage.cached_read_tokens as i64,
-                usage.cached_write_tokens as i64,
-                usage.cost_usd,
-            ])
-        })
-        .and_then(|_| {
-            transaction
-                .prepare_cached(
-                    "UPDATE sessions SET last_turn_at = ?2,
-                         agent_session = coalesce(?3, agent_session) WHERE id = ?1",
-                )?
-                .execute(params![id.as_str(), micros(now), ending.agent_session])
-        })
-        .map_err(failed)?;
-    if let Some(body) = ending.outbox {
-        transaction
-            .prepare_cached(
-                "INSERT INTO outbox (app, body) SELECT app, ?2 FROM sessions WHERE id = ?1",
-            )
-            .and_then(|mut s| s.execute(params![id.as_str(), body]))
-            .map_err(failed)?;
-    }
-    append(transaction, id, ending.events, now).map(Some)
 }

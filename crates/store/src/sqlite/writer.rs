@@ -1,0 +1,337 @@
+//! The one thread that writes. What waits while it is busy is committed together, because a commit
+//! that is durable costs the same for one piece of work as for a hundred.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use hob_domain::StoreError;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::failed;
+
+/// How many jobs are committed together at most.
+const GROUP: usize = 256;
+
+/// The way to the thread. Dropping it waits until all that was sent is done and the connection is
+/// closed.
+pub(super) struct Writer {
+    /// `None` only while it is dropped: that is what ends the thread.
+    jobs: Option<mpsc::Sender<Box<dyn Job>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection) -> io::Result<Writer> {
+        let (jobs, waiting) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || serve(connection, &waiting))?;
+        Ok(Writer { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Runs one unit of work: all of it is durable when this returns `Ok`, else nothing of it was
+    /// done. It runs to its end even when nobody waits for the answer any more. Work of one caller
+    /// is done in the order of the calls.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (caller, answer) = oneshot::channel();
+        let job = Box::new(Call { work: Some(work), value: None, caller });
+        if let Some(jobs) = &self.jobs {
+            // Fails only when the thread is gone, and then there is no answer either.
+            let _ = jobs.send(job);
+        }
+        answer.await.unwrap_or_else(|_| Err(StoreError::Failed("the writer has ended".to_owned())))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(mut connection: Connection, waiting: &mpsc::Receiver<Box<dyn Job>>) {
+    while let Ok(first) = waiting.recv() {
+        // Nothing waits for a group to fill: it is what has come by now.
+        let mut group = vec![first];
+        group.extend(waiting.try_iter().take(GROUP - 1));
+        let committed = commit(&mut connection, &mut group);
+        for job in group {
+            job.answer(&committed);
+        }
+    }
+}
+
+/// Runs jobs in one transaction, each under a savepoint of its own.
+fn commit(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let step = |sql| transaction.prepare_cached(sql)?.execute([]);
+    for job in group {
+        step("SAVEPOINT job").map_err(failed)?;
+        let outcome = job.run(&transaction);
+        // A full disk, say, ends the whole transaction: there is no savepoint to go back to.
+        if transaction.is_autocommit() {
+            let text = "another write that was to be committed with this one could not be done";
+            return Err(StoreError::Unavailable(text.to_owned()));
+        }
+        if let Outcome::Undo = outcome {
+            step("ROLLBACK TO job").map_err(failed)?;
+        }
+        step("RELEASE job").map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
+}
+
+enum Outcome {
+    Keep,
+    Undo,
+}
+
+/// A call without its type.
+trait Job: Send {
+    fn run(&mut self, transaction: &Transaction<'_>) -> Outcome;
+
+    /// Tells the caller, now that it is known whether its group was committed.
+    fn answer(self: Box<Self>, committed: &Result<(), StoreError>);
+}
+
+struct Call<T, W> {
+    /// `None` once it has run.
+    work: Option<W>,
+    value: Option<Result<T, StoreError>>,
+    caller: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, W> Job for Call<T, W>
+where
+    T: Send,
+    W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, transaction: &Transaction<'_>) -> Outcome {
+        let Some(work) = self.work.take() else { return Outcome::Undo };
+        // What a panic leaves half done is undone with the savepoint.
+        let value = catch_unwind(AssertUnwindSafe(|| work(transaction)))
+            .unwrap_or_else(|_| Err(StoreError::Failed("the work panicked".to_owned())));
+        let outcome = if value.is_ok() { Outcome::Keep } else { Outcome::Undo };
+        self.value = Some(value);
+        outcome
+    }
+
+    fn answer(self: Box<Self>, committed: &Result<(), StoreError>) {
+        let answer = match (self.value, committed) {
+            (Some(Err(error)), _) => Err(error),
+            (_, Err(error)) => Err(error.clone()),
+            (Some(value), Ok(())) => value,
+            (None, Ok(())) => Err(StoreError::Failed("the work was left out".to_owned())),
+        };
+        // A caller that went away needs no answer.
+        let _ = self.caller.send(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::iter;
+    use std::path::{Path, PathBuf};
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    fn connect(path: &Path) -> Connection {
+        let connection = Connection::open(path).unwrap();
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).unwrap();
+        connection.busy_timeout(Duration::ZERO).unwrap();
+        connection
+            .execute_batch(
+                "CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, who TEXT, n INTEGER)",
+            )
+            .unwrap();
+        connection
+    }
+
+    fn place(folder: &tempfile::TempDir) -> PathBuf {
+        folder.path().join("notes.db")
+    }
+
+    fn note(transaction: &Transaction<'_>, who: &str, n: u32) -> Result<u32, StoreError> {
+        transaction
+            .execute("INSERT INTO notes (who, n) VALUES (?1, ?2)", (who, n))
+            .map_err(failed)?;
+        Ok(n)
+    }
+
+    fn notes(path: &Path) -> Vec<(String, u32)> {
+        let connection = connect(path);
+        let mut statement = connection.prepare("SELECT who, n FROM notes ORDER BY id").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    /// Polls a call once, which sends its work.
+    async fn send<T>(mut call: Pin<&mut impl Future<Output = T>>) {
+        poll_fn(|context| {
+            let _ = call.as_mut().poll(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    type Work = Box<dyn FnOnce(&Transaction<'_>) -> Result<u32, StoreError> + Send>;
+
+    /// Lets all of this come while the writer is at something else, so that it makes one group, and
+    /// returns the answers.
+    async fn together(writer: &Writer, group: Vec<Work>) -> Vec<Result<u32, StoreError>> {
+        let (open, gate) = mpsc::channel();
+        let busy: Work = Box::new(move |_| Ok(gate.recv().unwrap()));
+        let mut calls: Vec<_> =
+            iter::once(busy).chain(group).map(|work| Box::pin(writer.run(work))).collect();
+        for call in &mut calls {
+            send(call.as_mut()).await;
+        }
+        open.send(0).unwrap();
+        let mut answers = Vec::new();
+        for call in calls {
+            answers.push(call.await);
+        }
+        answers.split_off(1)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_many_write_is_all_there_in_the_order_of_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Arc::new(Writer::start(connect(&place(&folder))).unwrap());
+        let mut callers = JoinSet::new();
+        for caller in 0..20 {
+            let writer = writer.clone();
+            callers.spawn(async move {
+                for n in 0..25 {
+                    let who = caller.to_string();
+                    writer.run(move |transaction| note(transaction, &who, n)).await.unwrap();
+                }
+            });
+        }
+        callers.join_all().await;
+        let found = notes(&place(&folder));
+        assert_eq!(found.len(), 500);
+        for caller in 0..20 {
+            let own = found.iter().filter(|(who, _)| *who == caller.to_string()).map(|(_, n)| *n);
+            assert!(own.eq(0..25));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_committed_together_in_the_order_of_the_calls() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::start(connect(&place(&folder))).unwrap();
+        let path = place(&folder);
+        let answers = together(
+            &writer,
+            vec![
+                Box::new(|transaction| note(transaction, "a", 1)),
+                Box::new(|transaction| note(transaction, "a", 2)),
+                Box::new(move |_| Ok(notes(&path).len() as u32)),
+            ],
+        )
+        .await;
+        let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, [1, 2, 0], "in the middle of the group nobody else sees anything");
+        assert_eq!(notes(&place(&folder)), [("a".to_owned(), 1), ("a".to_owned(), 2)]);
+    }
+
+    #[tokio::test]
+    async fn a_failure_hurts_no_neighbour_and_a_panic_does_not_end_the_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::start(connect(&place(&folder))).unwrap();
+        let answers = together(
+            &writer,
+            vec![
+                Box::new(|transaction| note(transaction, "good", 1)),
+                Box::new(|transaction| {
+                    note(transaction, "bad", 2)?;
+                    Err(StoreError::Exists("it".to_owned()))
+                }),
+                Box::new(|transaction| {
+                    note(transaction, "worse", 3)?;
+                    panic!("as a test")
+                }),
+                Box::new(|transaction| note(transaction, "good", 4)),
+            ],
+        )
+        .await;
+        assert!(matches!(answers[0], Ok(1)));
+        assert!(matches!(answers[1], Err(StoreError::Exists(_))));
+        assert!(matches!(answers[2], Err(StoreError::Failed(_))));
+        assert!(matches!(answers[3], Ok(4)));
+        assert_eq!(notes(&place(&folder)), [("good".to_owned(), 1), ("good".to_owned(), 4)]);
+    }
+
+    /// A full disk ends the transaction of all. None of them is told that it was done.
+    #[tokio::test]
+    async fn what_ends_the_transaction_ends_the_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = connect(&place(&folder));
+        connection.pragma_update_and_check(None, "max_page_count", 3, |_| Ok(())).unwrap();
+        let writer = Writer::start(connection).unwrap();
+        let answers = together(
+            &writer,
+            vec![
+                Box::new(|transaction| note(transaction, "small", 1)),
+                Box::new(|transaction| note(transaction, &"large".repeat(10_000), 2)),
+                Box::new(|transaction| note(transaction, "small", 3)),
+            ],
+        )
+        .await;
+        for answer in answers {
+            assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        }
+        assert_eq!(writer.run(|transaction| note(transaction, "small", 4)).await.unwrap(), 4);
+        assert_eq!(notes(&place(&folder)), [("small".to_owned(), 4)]);
+    }
+
+    #[tokio::test]
+    async fn while_somebody_else_writes_a_group_is_told_to_come_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::start(connect(&place(&folder))).unwrap();
+        let other = connect(&place(&folder));
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        for _ in 0..2 {
+            let refused = writer.run(|transaction| note(transaction, "a", 1)).await;
+            assert!(matches!(refused, Err(StoreError::Unavailable(_))));
+        }
+        other.execute_batch("ROLLBACK").unwrap();
+        assert_eq!(writer.run(|transaction| note(transaction, "a", 1)).await.unwrap(), 1);
+    }
+
+    /// Whoever opens, moves or re-encrypts the file right after the drop has it alone, and finds
+    /// also what nobody waited for.
+    #[tokio::test]
+    async fn a_drop_ends_what_was_begun_and_releases_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::start(connect(&place(&folder))).unwrap();
+        let mut call = Box::pin(writer.run(|transaction| {
+            thread::sleep(Duration::from_millis(50));
+            note(transaction, "left", 1)
+        }));
+        send(call.as_mut()).await;
+        drop(call);
+        drop(writer);
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files, 1, "the last to close it has put the log away");
+        assert_eq!(notes(&place(&folder)), [("left".to_owned(), 1)]);
+    }
+}
