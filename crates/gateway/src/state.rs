@@ -40,7 +40,10 @@ impl Gateway {
             let known: Vec<&str> = self.agents.keys().map(AgentName::as_str).collect();
             ApiError::BadRequest {
                 code: "unknown_agent",
-                message: format!("agent: there is no agent {name:?}; known are {}", known.join(", ")),
+                message: format!(
+                    "agent: there is no agent {name:?}; known are {}",
+                    known.join(", ")
+                ),
             }
         })
     }

@@ -1,54 +1,156 @@
 //! The built-in demo agent: no model, no network, so that everything else can be tried at once.
 //!
-//! It runs as a child like any agent and prints what `claude -p --output-format json` prints.
+//! It runs as a child like any agent and speaks the Agent Client Protocol, version 1. It remembers
+//! nothing, so a conversation of it can always be taken up again.
 
-use std::io::Read;
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The hidden first argument that makes the executable the demo agent.
 pub const ARGUMENT: &str = "__demo-agent";
 
-/// Answers the prompt that comes after `-p`, or on standard input.
+/// Speaks with whoever started it until the input ends.
 pub fn run() -> ExitCode {
-    let mut args = std::env::args().skip_while(|arg| arg != "-p").skip(1).peekable();
-    let prompt = match args.next_if(|arg| !arg.starts_with("--")) {
-        Some(prompt) => prompt,
-        None => {
-            let mut text = String::new();
-            let _ = std::io::stdin().read_to_string(&mut text);
-            text
+    let demo = Arc::new(Demo::default());
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        if let Ok(message) = serde_json::from_str::<Value>(&line) {
+            demo.receive(&message);
         }
-    };
-    let answer = answer(&prompt);
-    std::thread::sleep(answer.after);
-    let result = json!({
-        "type": "result", "subtype": "success", "is_error": false,
-        "result": answer.text, "stop_reason": "end_turn",
-    });
-    println!("{result}");
+    }
     ExitCode::SUCCESS
+}
+
+/// What reaches a running turn.
+enum Word {
+    Cancel,
+    Answer(Value),
+}
+
+#[derive(Default)]
+struct Demo {
+    /// The running turn of each session.
+    turns: Mutex<HashMap<String, Sender<Word>>>,
+}
+
+impl Demo {
+    fn receive(self: &Arc<Demo>, message: &Value) {
+        let (id, params) = (message["id"].clone(), &message["params"]);
+        let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
+        let reply = |result: Value| send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        match message["method"].as_str() {
+            Some("initialize") => reply(json!({
+                "protocolVersion": 1,
+                "agentCapabilities": {"loadSession": false,
+                    "sessionCapabilities": {"resume": {}, "close": {}}},
+                "agentInfo": {"name": "hob-demo", "title": "Hob's demo agent",
+                    "version": env!("CARGO_PKG_VERSION")},
+                "authMethods": [],
+            })),
+            Some("session/new") => {
+                reply(json!({"sessionId": uuid::Uuid::new_v4().to_string()}));
+            }
+            Some("session/resume" | "session/close") => reply(json!({})),
+            Some("session/prompt") => {
+                let blocks = params["prompt"].as_array().cloned().unwrap_or_default();
+                let texts: Vec<&str> =
+                    blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+                let prompt = texts.join("\n");
+                let (sender, words) = channel();
+                self.turns().insert(session.clone(), sender);
+                let demo = self.clone();
+                std::thread::spawn(move || {
+                    let reason = turn(&session, &prompt, &words);
+                    demo.turns().remove(&session);
+                    let result = json!({"stopReason": reason});
+                    send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+                });
+            }
+            Some("session/cancel") => self.tell(&session, || Word::Cancel),
+            // An answer to our one kind of question, whose id is the session's.
+            None => {
+                let session = id.as_str().unwrap_or_default();
+                self.tell(session, || Word::Answer(message["result"]["outcome"].clone()));
+            }
+            Some(_) if id.is_null() => {}
+            Some(_) => send(&json!({"jsonrpc": "2.0", "id": id,
+                "error": {"code": -32601, "message": "Method not found"}})),
+        }
+    }
+
+    fn tell(&self, session: &str, word: impl FnOnce() -> Word) {
+        if let Some(turn) = self.turns().get(session) {
+            let _ = turn.send(word());
+        }
+    }
+
+    fn turns(&self) -> std::sync::MutexGuard<'_, HashMap<String, Sender<Word>>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Plays a turn and returns why it stopped.
+fn turn(session: &str, prompt: &str, words: &Receiver<Word>) -> &'static str {
+    let answer = answer(prompt);
+    if let Some(title) = &answer.asks {
+        send(&json!({"jsonrpc": "2.0", "id": session, "method": "session/request_permission",
+            "params": {"sessionId": session, "toolCall": {"toolCallId": "demo", "title": title},
+                "options": [{"optionId": "allow", "name": "Allow", "kind": "allow_once"},
+                    {"optionId": "reject", "name": "Reject", "kind": "reject_once"}]}}));
+        let Ok(Word::Answer(outcome)) = words.recv() else { return "cancelled" };
+        let chosen = outcome["optionId"].as_str().unwrap_or("nothing");
+        say(session, &format!("You chose: {chosen}. "));
+    }
+    match words.recv_timeout(answer.after) {
+        Err(RecvTimeoutError::Timeout) => {}
+        _ => return "cancelled",
+    }
+    // In pieces, as a model would.
+    for piece in answer.text.split_inclusive(' ') {
+        say(session, piece);
+    }
+    "end_turn"
+}
+
+fn say(session: &str, text: &str) {
+    let update = json!({"sessionUpdate": "agent_message_chunk",
+        "content": {"type": "text", "text": text}});
+    send(&json!({"jsonrpc": "2.0", "method": "session/update",
+        "params": {"sessionId": session, "update": update}}));
+}
+
+fn send(message: &Value) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{message}").and_then(|()| stdout.flush());
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     text: String,
     after: Duration,
+    asks: Option<String>,
 }
 
 fn answer(prompt: &str) -> Answer {
-    let at_once = |text: String| Answer { text, after: Duration::ZERO };
+    let at_once = |text: String| Answer { text, after: Duration::ZERO, asks: None };
     let prompt = prompt.trim();
     if let Some((_, wanted)) = prompt.split_once("Reply with JSON:")
-        && serde_json::from_str::<serde_json::Value>(wanted.trim()).is_ok()
+        && serde_json::from_str::<Value>(wanted.trim()).is_ok()
     {
         return at_once(wanted.trim().to_owned());
     }
     if let Some(seconds) = prompt.strip_prefix("sleep ").and_then(|text| text.parse::<u32>().ok()) {
         let after = Duration::from_secs(seconds.into());
-        return Answer { text: format!("slept for {seconds} s"), after };
+        return Answer { after, ..at_once(format!("slept for {seconds} s")) };
+    }
+    if let Some(what) = prompt.strip_prefix("ask ") {
+        return Answer { asks: Some(what.to_owned()), ..at_once("Thank you.".to_owned()) };
     }
     at_once(format!("This is Hob's demo agent. You said: {prompt}"))
 }
@@ -67,5 +169,6 @@ mod tests {
             "This is Hob's demo agent. You said: Reply with JSON: {"
         );
         assert_eq!(answer("sleep 2").after, Duration::from_secs(2));
+        assert_eq!(answer("ask to write").asks.as_deref(), Some("to write"));
     }
 }

@@ -70,6 +70,16 @@ impl Home {
         self.root.join("files")
     }
 
+    /// Temporary folders of agents that can't have the system's.
+    pub fn temporary(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
+    /// Configuration folders of Claude Code that Hob made, and its temporary files.
+    pub fn claude(&self) -> PathBuf {
+        self.root.join("claude")
+    }
+
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
@@ -89,6 +99,8 @@ impl Home {
             self.root.clone(),
             self.workspaces(),
             self.files(),
+            self.temporary(),
+            self.claude(),
             self.logs(),
             self.run_records(),
             self.deferred(),

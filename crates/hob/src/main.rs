@@ -10,6 +10,7 @@ mod hooks;
 mod keys;
 mod logging;
 mod memory;
+mod outbox;
 mod settings;
 mod socket;
 

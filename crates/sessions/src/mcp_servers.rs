@@ -16,9 +16,19 @@ pub struct McpServer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "way", rename_all = "lowercase")]
 pub enum Way {
-    Stdio { command: String, args: Vec<String>, env: Vec<(String, String)> },
-    Http { url: String, headers: Vec<(String, String)> },
-    Sse { url: String, headers: Vec<(String, String)> },
+    Stdio {
+        command: String,
+        args: Vec<String>,
+        env: Vec<(String, String)>,
+    },
+    Http {
+        url: String,
+        headers: Vec<(String, String)>,
+    },
+    Sse {
+        url: String,
+        headers: Vec<(String, String)>,
+    },
     /// Hob's own memory, as this app sees it.
     Memory,
 }
@@ -186,7 +196,10 @@ mod tests {
         let table = with_memory(table, &memory);
         let acp = for_acp(&table);
         assert_eq!(acp[0]["env"], json!([{"name": "A", "value": "b"}]));
-        assert_eq!(acp[2], json!({"name": "own", "command": "/bin/hob", "args": ["mcp"], "env": []}));
+        assert_eq!(
+            acp[2],
+            json!({"name": "own", "command": "/bin/hob", "args": ["mcp"], "env": []})
+        );
         let claude = for_claude(&table);
         assert_eq!(claude["files"]["env"], json!({"A": "b"}));
         assert_eq!(claude["own"]["args"], json!(["mcp"]));

@@ -96,8 +96,15 @@ impl Walls {
         };
         let files = self.files_of(app);
         fs::create_dir_all(&files)?;
-        let mut all = vec![cwd.to_owned(), files, temporary];
-        all.extend(agent.writable.iter().map(expand));
+        let mut all = vec![cwd.to_owned(), files, temporary, "/dev/shm".into()];
+        for path in agent.writable.iter().map(expand) {
+            // What is not there can't be allowed, and an agent could not make it itself. A name with an
+            // ending is a file's, which is its own to make.
+            if !path.exists() && path.extension().is_none() {
+                fs::create_dir_all(&path)?;
+            }
+            all.push(path);
+        }
         all.extend(writable.iter().cloned());
         Ok(Confinement { hidden: self.home.clone(), writable: all })
     }

@@ -47,7 +47,9 @@ impl TestHome {
         let command: Vec<String> = std::iter::once(agent.display().to_string())
             .chain(arguments.iter().map(|argument| argument.to_string()))
             .collect();
-        format!("[agents.{name}]\ndriver = \"{driver}\"\ncommand = {command:?}\n")
+        // Its ACP face keeps conversations there.
+        let writable = "writable = [\"~/.hob-scripted\"]";
+        format!("[agents.{name}]\ndriver = \"{driver}\"\ncommand = {command:?}\n{writable}\n")
     }
 
     /// A `hob` command on this home with an environment of its own: nothing of the caller's but
@@ -242,8 +244,12 @@ impl HobServer {
             .into_iter()
             .filter(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let folders = ["workspaces", "run"].map(|folder| self.hob_home.join(folder));
-                name.ends_with(".tmp") || folders.iter().any(|folder| path.starts_with(folder))
+                let below = |folder: &str| path.strip_prefix(self.hob_home.join(folder)).ok();
+                // Sessions keep their folders; runs do not.
+                let of_run = |rest: &Path| rest.to_string_lossy().starts_with("run-");
+                name.ends_with(".tmp")
+                    || below("run").is_some()
+                    || below("workspaces").is_some_and(of_run)
             })
             .collect();
         assert!(temporary.is_empty(), "temporary files are left: {temporary:?}");

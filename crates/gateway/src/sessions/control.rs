@@ -59,11 +59,7 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Json<CancelAnswer>, ApiError> {
     let outcome = gateway.sessions.cancel(&app.name, &session_id(&id)?).await?;
-    Ok(Json(CancelAnswer {
-        ok: true,
-        cancelled: outcome.turn.is_some(),
-        turn_index: outcome.turn,
-    }))
+    Ok(Json(CancelAnswer { ok: true, cancelled: outcome.turn.is_some(), turn_index: outcome.turn }))
 }
 
 /// Answers an agent's permission request.

@@ -1,7 +1,7 @@
 //! Sessions, turns and events as callers see them.
 
-use hob_domain::session::{Session, SessionEvent, SessionState, SessionTurn, TurnState, TurnUsage};
 use hob_domain::Timestamp;
+use hob_domain::session::{Session, SessionEvent, SessionState, SessionTurn, TurnState, TurnUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

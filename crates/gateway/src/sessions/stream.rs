@@ -115,9 +115,8 @@ impl Following {
         let event = Event::default().id(stored.seq.to_string()).event(stored.event.kind.as_str());
         match (stored.event.kind.as_str(), stored.event.turn) {
             ("message", _) => event.data(&stored.event.body),
-            ("turn", Some(turn)) => event.data(self.answer(turn).await.unwrap_or_else(|| {
-                event_view(stored).to_string()
-            })),
+            ("turn", Some(turn)) => event
+                .data(self.answer(turn).await.unwrap_or_else(|| event_view(stored).to_string())),
             _ => event.data(event_view(stored).to_string()),
         }
     }

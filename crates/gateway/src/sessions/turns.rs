@@ -68,8 +68,12 @@ pub(crate) async fn turn(
     let place = format!("/sessions/{id}/turns/{index}");
     let mut response = if prefers_async(&headers) {
         let turn = gateway.sessions.turn(&app.name, &id, index).await?;
-        let taken =
-            TurnTaken { ok: true, session_id: id.to_string(), turn_index: index, state: turn.state };
+        let taken = TurnTaken {
+            ok: true,
+            session_id: id.to_string(),
+            turn_index: index,
+            state: turn.state,
+        };
         let mut response = (StatusCode::ACCEPTED, Json(taken)).into_response();
         set(&mut response, header::LOCATION, &place);
         set(&mut response, HeaderName::from_static("preference-applied"), "respond-async");
@@ -127,14 +131,13 @@ fn failure(turn: &SessionTurn) -> Option<ApiError> {
     Some(ApiError::Turn { code, message })
 }
 
-fn idempotency(
-    headers: &HeaderMap,
-    body: &TurnBody,
-) -> Result<Option<(String, String)>, ApiError> {
+fn idempotency(headers: &HeaderMap, body: &TurnBody) -> Result<Option<(String, String)>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_LIMIT);
     let key = key.ok_or_else(|| {
-        ApiError::bad_request(format!("Idempotency-Key: it must be 1 to {KEY_LIMIT} plain characters"))
+        ApiError::bad_request(format!(
+            "Idempotency-Key: it must be 1 to {KEY_LIMIT} plain characters"
+        ))
     })?;
     let text = serde_json::to_vec(body).map_err(|error| ApiError::Internal(error.to_string()))?;
     Ok(Some((key.to_owned(), secret::hex(&Sha256::digest(text)))))

@@ -1,5 +1,6 @@
 //! `hob serve`: the one long-lived process. This is where everything is put together.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,11 +10,13 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::Driver;
+use hob_domain::{AgentName, AgentSpec, Driver};
 use hob_gateway::{Connections, Gateway, GatewayLimits};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
-use hob_sessions::{FileRoom, LiveLimit, Runner, RunnerOptions};
+use hob_sessions::mcp_servers::Way;
+use hob_sessions::session::{Sessions, SessionsOptions};
+use hob_sessions::{FileRoom, LiveLimit, Runner, RunnerOptions, Walls};
 use hob_store::Ledger;
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
@@ -26,6 +29,7 @@ use crate::demo;
 use crate::keys;
 use crate::logging;
 use crate::memory;
+use crate::outbox;
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
 
@@ -135,6 +139,13 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
 
     let live = LiveLimit::new(settings.max_live);
     let children = start_children(context)?;
+    let workshop = Workshop {
+        children: children.clone(),
+        live: live.clone(),
+        tasks: tasks.clone(),
+        stopping: stopping.clone(),
+        ending: ending.clone(),
+    };
     let tcp = listeners.tcp.map(TcpListener::from_std).transpose()?;
     let address: Option<SocketAddr> = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
     // The ledger first: with a wrong key nothing may be made.
@@ -142,7 +153,10 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let ledger = Ledger::open(&settings.home.ledger(), &key)?;
     let tools = memory::open_with(settings, &key, STORE_BUSY)?;
     keys::publish(&settings.home, &key)?;
-    let gateway = gateway(settings, ledger, &children, &live, &tasks, &stopping, &ending, &tools)?;
+    let sessions = workshop.sessions(settings, &ledger).await?;
+    tasks.spawn(sessions.clone().keep_swept());
+    tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
+    let gateway = workshop.gateway(settings, ledger, sessions.clone(), &tools)?;
 
     let hello = Hello {
         protocol: PROTOCOL,
@@ -218,47 +232,100 @@ fn start_children(context: &Context) -> anyhow::Result<Children> {
     Children::new(options).context("children cannot be started")
 }
 
-#[allow(clippy::too_many_arguments, reason = "the composition root hands everything down once")]
-fn gateway(
-    settings: &Resolved,
-    ledger: Ledger,
-    children: &Children,
-    live: &LiveLimit,
-    tasks: &TaskTracker,
-    stopping: &CancellationToken,
-    ending: &CancellationToken,
-    tools: &Tools,
-) -> anyhow::Result<Gateway> {
-    let home = &settings.home;
-    let admin = keys::admin_token(home, settings.admin_token.as_deref())?.hash();
-    let runner = Runner::new(RunnerOptions {
-        children: children.clone(),
-        workspaces: home.workspaces(),
-        environment: std::env::vars_os().collect(),
-        live: live.clone(),
-        tasks: tasks.clone(),
-        stopping: stopping.clone(),
-        ending: ending.clone(),
-    });
-    let mut agents = settings.agents.clone();
-    let this = std::env::current_exe().context("where is this executable?")?;
-    for agent in agents.values_mut().filter(|agent| agent.driver == Driver::Demo) {
-        agent.command = vec![this.display().to_string(), demo::ARGUMENT.to_owned()];
+/// What everything that runs agents shares.
+struct Workshop {
+    children: Children,
+    live: LiveLimit,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+    ending: CancellationToken,
+}
+
+impl Workshop {
+    /// The agents as they are started: the demo agent is this executable.
+    fn agents(settings: &Resolved) -> anyhow::Result<BTreeMap<AgentName, AgentSpec>> {
+        let mut agents = settings.agents.clone();
+        let this = this_executable()?;
+        for agent in agents.values_mut().filter(|agent| agent.driver == Driver::Demo) {
+            agent.command = vec![this.clone(), demo::ARGUMENT.to_owned()];
+        }
+        Ok(agents)
     }
-    Ok(Gateway {
-        version: env!("CARGO_PKG_VERSION"),
-        tools: tools.clone(),
-        apps: Arc::new(ledger),
-        runner,
-        files: FileRoom::new(home.files(), settings.max_file_bytes),
-        agents,
-        default_agent: settings.default_agent.clone(),
-        admin,
-        limits: GatewayLimits {
-            max_body_bytes: settings.max_body_bytes,
-            run_timeout: settings.turn_timeout,
-        },
-    })
+
+    fn walls(settings: &Resolved) -> Walls {
+        let home = &settings.home;
+        Walls {
+            home: home.root().to_owned(),
+            files: home.files(),
+            temporary: home.temporary(),
+            environment: std::env::vars_os().collect(),
+        }
+    }
+
+    async fn sessions(&self, settings: &Resolved, ledger: &Ledger) -> anyhow::Result<Sessions> {
+        let home = &settings.home;
+        let socket = settings.socket.display().to_string();
+        let options = SessionsOptions {
+            store: Arc::new(ledger.clone()),
+            children: self.children.clone(),
+            walls: Workshop::walls(settings),
+            agents: Workshop::agents(settings)?,
+            workspaces: home.workspaces().canonicalize()?,
+            roots: settings.roots.clone(),
+            memory: Way::Stdio {
+                command: this_executable()?,
+                args: vec!["mcp".to_owned()],
+                env: vec![("HOB_SOCKET".to_owned(), socket)],
+            },
+            claude: home.claude(),
+            live: self.live.clone(),
+            limits: settings.sessions.clone(),
+            tasks: self.tasks.clone(),
+            stopping: self.stopping.clone(),
+            ending: self.ending.clone(),
+        };
+        Ok(Sessions::restore(options).await?)
+    }
+
+    fn gateway(
+        &self,
+        settings: &Resolved,
+        ledger: Ledger,
+        sessions: Sessions,
+        tools: &Tools,
+    ) -> anyhow::Result<Gateway> {
+        let home = &settings.home;
+        let runner = Runner::new(RunnerOptions {
+            children: self.children.clone(),
+            workspaces: home.workspaces(),
+            walls: Workshop::walls(settings),
+            live: self.live.clone(),
+            tasks: self.tasks.clone(),
+            stopping: self.stopping.clone(),
+            ending: self.ending.clone(),
+        });
+        Ok(Gateway {
+            version: env!("CARGO_PKG_VERSION"),
+            tools: tools.clone(),
+            apps: Arc::new(ledger),
+            runner,
+            sessions,
+            files: FileRoom::new(home.files(), settings.max_file_bytes),
+            agents: Workshop::agents(settings)?,
+            default_agent: settings.default_agent.clone(),
+            admin: keys::admin_token(home, settings.admin_token.as_deref())?.hash(),
+            limits: GatewayLimits {
+                max_body_bytes: settings.max_body_bytes,
+                run_timeout: settings.turn_timeout,
+            },
+            stopping: self.stopping.clone(),
+        })
+    }
+}
+
+fn this_executable() -> anyhow::Result<String> {
+    let path = std::env::current_exe().context("where is this executable?")?;
+    Ok(path.display().to_string())
 }
 
 /// Masks again, in small steps, what older rules have let through.

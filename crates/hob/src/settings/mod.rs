@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hob_domain::{AgentName, AgentSpec};
+use hob_sessions::session::SessionLimits;
 use toml::{Table, Value};
 
 use crate::home::Home;
@@ -31,6 +32,8 @@ pub struct Resolved {
     pub log: String,
     pub max_live: usize,
     pub turn_timeout: Duration,
+    pub sessions: SessionLimits,
+    pub roots: Vec<PathBuf>,
     pub default_agent: AgentName,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     /// Every setting with its value and source, secrets hidden.
@@ -200,6 +203,12 @@ fn resolve(
     warnings.extend(left_over("", &table));
 
     let count = |key| values[key].as_integer().unwrap_or_default().max(0) as u64;
+    let seconds = |key| Duration::from_secs(count(key));
+    let amount = |key| values[key].as_float().unwrap_or_default();
+    let folders = |key| -> Vec<PathBuf> {
+        let listed = values[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+        listed.map(|folder| expand(folder, environment)).collect()
+    };
     let text = |key| values[key].as_str().unwrap_or_default().to_owned();
     let default_agent = text("sessions.default_agent");
     let default_agent = AgentName::new(default_agent.as_str())
@@ -225,12 +234,37 @@ fn resolve(
         max_file_bytes: count("max_file_bytes"),
         log: text("log"),
         max_live: count("sessions.max_live") as usize,
-        turn_timeout: Duration::from_secs(count("sessions.turn_timeout_secs")),
+        turn_timeout: seconds("sessions.turn_timeout_secs"),
+        sessions: SessionLimits {
+            ttl: seconds("sessions.ttl_secs"),
+            hard_ttl: seconds("sessions.hard_ttl_secs"),
+            sweep_interval: seconds("sessions.sweep_interval_secs"),
+            queue: count("sessions.queue") as usize,
+            turn_timeout: seconds("sessions.turn_timeout_secs"),
+            permission_timeout: seconds("sessions.permission_timeout_secs"),
+            stall_after: seconds("sessions.stall_secs"),
+            start_timeout: seconds("sessions.start_timeout_secs"),
+            app_sessions: count("limits.app_sessions") as usize,
+            app_turns_per_minute: count("limits.app_turns_per_minute") as usize,
+            app_tokens_per_day: count("limits.app_tokens_per_day"),
+            app_cost_per_day: amount("limits.app_cost_usd_per_day"),
+            session_tokens: count("limits.session_tokens"),
+            session_cost: amount("limits.session_cost_usd"),
+        },
+        roots: folders("sessions.roots"),
         default_agent,
         agents,
         rows,
         warnings,
     })
+}
+
+/// A path, with `~` for the user's folder.
+fn expand(path: &str, environment: &BTreeMap<String, String>) -> PathBuf {
+    match (path.strip_prefix('~'), environment.get("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest.trim_start_matches('/')),
+        _ => PathBuf::from(path),
+    }
 }
 
 /// One setting's value: the first of flag, environment, file and default that gives one.

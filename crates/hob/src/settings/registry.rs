@@ -22,6 +22,10 @@ pub enum Kind {
         least: i64,
     },
     Text,
+    /// A number that is not negative.
+    Amount,
+    /// Absolute paths.
+    Folders,
 }
 
 pub const SETTINGS: &[Setting] = &[
@@ -82,10 +86,66 @@ pub const SETTINGS: &[Setting] = &[
         earlier: None,
     },
     Setting {
+        key: "sessions.ttl_secs",
+        kind: Kind::Count { least: 1 },
+        default: "3600",
+        help: "An idle session is closed after so long.",
+        earlier: None,
+    },
+    Setting {
+        key: "sessions.hard_ttl_secs",
+        kind: Kind::Count { least: 1 },
+        default: "604800",
+        help: "A closed session is deleted after so long, and so is an uploaded file.",
+        earlier: None,
+    },
+    Setting {
+        key: "sessions.sweep_interval_secs",
+        kind: Kind::Count { least: 1 },
+        default: "30",
+        help: "How often idle and closed sessions are looked for.",
+        earlier: None,
+    },
+    Setting {
+        key: "sessions.queue",
+        kind: Kind::Count { least: 1 },
+        default: "8",
+        help: "How many turns of a session may wait; beyond it 429.",
+        earlier: None,
+    },
+    Setting {
         key: "sessions.turn_timeout_secs",
         kind: Kind::Count { least: 1 },
         default: "1800",
-        help: "How long a run may take.",
+        help: "How long a turn or a run may take.",
+        earlier: None,
+    },
+    Setting {
+        key: "sessions.permission_timeout_secs",
+        kind: Kind::Count { least: 1 },
+        default: "300",
+        help: "How long a caller may take to answer an agent's question; then it is no.",
+        earlier: None,
+    },
+    Setting {
+        key: "sessions.start_timeout_secs",
+        kind: Kind::Count { least: 1 },
+        default: "120",
+        help: "How long an agent may take until it can be asked.",
+        earlier: None,
+    },
+    Setting {
+        key: "sessions.stall_secs",
+        kind: Kind::Count { least: 0 },
+        default: "60",
+        help: "A turn in which nothing comes for so long is said to stall; 0 is never.",
+        earlier: None,
+    },
+    Setting {
+        key: "sessions.roots",
+        kind: Kind::Folders,
+        default: "",
+        help: "Folders a caller's `cwd` may lie in (in a variable, separated by colons).",
         earlier: None,
     },
     Setting {
@@ -93,6 +153,48 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: "claude",
         help: "The agent of a run that names none.",
+        earlier: None,
+    },
+    Setting {
+        key: "limits.app_sessions",
+        kind: Kind::Count { least: 0 },
+        default: "0",
+        help: "How many sessions an app may have open; beyond it 429; 0 is no limit.",
+        earlier: None,
+    },
+    Setting {
+        key: "limits.app_turns_per_minute",
+        kind: Kind::Count { least: 0 },
+        default: "0",
+        help: "How many turns an app may ask for in a minute; 0 is no limit.",
+        earlier: None,
+    },
+    Setting {
+        key: "limits.app_tokens_per_day",
+        kind: Kind::Count { least: 0 },
+        default: "0",
+        help: "How many tokens an app's turns may use in a day (UTC); 0 is no limit.",
+        earlier: None,
+    },
+    Setting {
+        key: "limits.app_cost_usd_per_day",
+        kind: Kind::Amount,
+        default: "0",
+        help: "What an app's turns may cost in a day (UTC), as far as agents say it; 0 is no limit.",
+        earlier: None,
+    },
+    Setting {
+        key: "limits.session_tokens",
+        kind: Kind::Count { least: 0 },
+        default: "0",
+        help: "How many tokens a session may use; 0 is no limit.",
+        earlier: None,
+    },
+    Setting {
+        key: "limits.session_cost_usd",
+        kind: Kind::Amount,
+        default: "0",
+        help: "What a session may cost; 0 is no limit.",
         earlier: None,
     },
 ];
@@ -115,6 +217,14 @@ impl Kind {
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {
             Kind::Text => Ok(Value::String(text.to_owned())),
+            Kind::Amount => match text.trim().parse::<f64>() {
+                Ok(number) => Ok(Value::Float(number)),
+                Err(_) => Err(format!("{text:?} is not a number")),
+            },
+            Kind::Folders => {
+                let folders = text.split(':').filter(|folder| !folder.is_empty());
+                Ok(Value::Array(folders.map(|folder| Value::String(folder.to_owned())).collect()))
+            }
             Kind::Bool => match text {
                 "true" | "1" => Ok(Value::Boolean(true)),
                 "false" | "0" => Ok(Value::Boolean(false)),
@@ -135,6 +245,23 @@ impl Kind {
             (Kind::Count { least }, Value::Integer(_)) => {
                 Err(format!("it must be at least {least}"))
             }
+            (Kind::Amount, Value::Integer(number)) if *number >= 0 => {
+                Ok(Value::Float(*number as f64))
+            }
+            (Kind::Amount, Value::Float(number)) if *number >= 0.0 && number.is_finite() => {
+                Ok(value)
+            }
+            (Kind::Folders, Value::Array(folders)) => {
+                let absolute = |folder: &Value| {
+                    folder.as_str().is_some_and(|folder| folder.starts_with(['/', '~']))
+                };
+                match folders.iter().all(absolute) {
+                    true => Ok(value),
+                    false => Err("it must be a list of absolute paths".to_owned()),
+                }
+            }
+            (Kind::Amount, _) => Err("it must be a number that is not negative".to_owned()),
+            (Kind::Folders, _) => Err("it must be a list of paths".to_owned()),
             (Kind::Bool, _) => Err("it must be true or false".to_owned()),
             (Kind::Text, _) => Err("it must be a text in quotes".to_owned()),
             (Kind::Count { .. }, _) => Err("it must be a whole number".to_owned()),

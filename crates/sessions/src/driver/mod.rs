@@ -88,7 +88,10 @@ pub(crate) enum Order {
     /// Break the turn off; its end is still said.
     Cancel,
     /// The answer to an [`Ask`]; `None` when there will be none.
-    Answer { ask: String, option: Option<String> },
+    Answer {
+        ask: String,
+        option: Option<String>,
+    },
     /// The conversation is over for good.
     Close,
 }

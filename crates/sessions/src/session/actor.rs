@@ -159,8 +159,8 @@ impl Actor {
             .walls
             .child(&entry.app, spec, Vec::new(), &cwd, streams, &[])
             .map_err(|error| internal(&error))?;
-        let servers: Vec<McpServer> = serde_json::from_value(setup.mcp_servers.clone())
-            .map_err(|error| internal(&error))?;
+        let servers: Vec<McpServer> =
+            serde_json::from_value(setup.mcp_servers.clone()).map_err(|error| internal(&error))?;
         Ok(Start {
             children: options.children.clone(),
             tasks: options.tasks.clone(),

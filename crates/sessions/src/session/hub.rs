@@ -101,10 +101,8 @@ impl Sessions {
                 retry_after: Duration::from_secs(1),
             });
         }
-        let permit = options
-            .live
-            .try_take()
-            .ok_or(SessionError::PoolFull { live: options.live.live() })?;
+        let permit =
+            options.live.try_take().ok_or(SessionError::PoolFull { live: options.live.live() })?;
         let cwd = if asked.cwd.is_none() { own_folder(&cwd)? } else { cwd };
         let session = Session {
             id,
@@ -201,8 +199,7 @@ impl Sessions {
         id: &SessionId,
         ask: TurnAsk,
     ) -> Result<u32, SessionError> {
-        let request =
-            TurnRequest { prompt: ask.prompt, idempotency: ask.idempotency, queue: 0 };
+        let request = TurnRequest { prompt: ask.prompt, idempotency: ask.idempotency, queue: 0 };
         match self.store().accept_turn(app, id, &request, Timestamp::now()).await? {
             None => Err(SessionError::NotFound),
             Some(Accepted::Repeated(turn)) => Ok(turn),
@@ -228,7 +225,9 @@ impl Sessions {
         self.inner.pace.take(app, most, Instant::now()).map_err(|retry_after| {
             SessionError::Limited {
                 code: "app_pace",
-                message: format!("the app has had {most} turns in a minute (limits.app_turns_per_minute)"),
+                message: format!(
+                    "the app has had {most} turns in a minute (limits.app_turns_per_minute)"
+                ),
                 retry_after,
             }
         })
@@ -518,9 +517,7 @@ fn caller_folder(cwd: &str, roots: &[PathBuf]) -> Result<PathBuf, SessionError> 
 
 fn own_folder(path: &Path) -> Result<PathBuf, SessionError> {
     let made = std::fs::create_dir_all(path).and_then(|()| path.canonicalize());
-    made.map_err(|error| {
-        StoreError::Failed(format!("no folder for the session: {error}")).into()
-    })
+    made.map_err(|error| StoreError::Failed(format!("no folder for the session: {error}")).into())
 }
 
 #[cfg(test)]

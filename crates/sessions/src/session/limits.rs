@@ -58,7 +58,8 @@ pub(super) fn check_budgets(
             retry_after: until_tomorrow,
         });
     }
-    if app_today.is_some_and(|usage| over(usage, limits.app_tokens_per_day, limits.app_cost_per_day))
+    if app_today
+        .is_some_and(|usage| over(usage, limits.app_tokens_per_day, limits.app_cost_per_day))
     {
         return Err(SessionError::Limited {
             code: "app_budget",

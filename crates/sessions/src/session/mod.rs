@@ -20,5 +20,5 @@ pub(crate) use choice::rejection;
 pub use error::SessionError;
 pub use follow::Follow;
 pub use hub::{CancelOutcome, Sessions, TurnAsk};
-pub(crate) use reading::TurnReading;
 pub use options::{NewSession, SessionLimits, SessionsOptions};
+pub(crate) use reading::TurnReading;

@@ -131,8 +131,11 @@ mod tests {
                 reading.push(&update(json!({"sessionUpdate": "usage_update",
                     "cost": {"amount": amount, "currency": "USD"}})));
             }
-            reading.push(&json!({"id": 1, "result": {"stopReason": "end_turn",
-                "usage": {"inputTokens": 10, "outputTokens": 5, "cachedReadTokens": 2}}}).to_string());
+            reading.push(
+                &json!({"id": 1, "result": {"stopReason": "end_turn",
+                "usage": {"inputTokens": 10, "outputTokens": 5, "cachedReadTokens": 2}}})
+                .to_string(),
+            );
             reading.usage(before)
         };
         let mut before = 0.0;

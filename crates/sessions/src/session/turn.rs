@@ -200,7 +200,11 @@ impl Actor {
         loop {
             let wanted = talk.end.is_none();
             let Some(agent) = &mut self.agent else {
-                return talk.take_outcome(TurnState::Died, None, Some("the agent is gone".to_owned()));
+                return talk.take_outcome(
+                    TurnState::Died,
+                    None,
+                    Some("the agent is gone".to_owned()),
+                );
             };
             let end = tokio::select! {
                 said = agent.next() => match self.hear(&mut talk, said).await {
@@ -277,7 +281,8 @@ impl Actor {
                     ("cancelled", _) => TurnState::Cancelled,
                     _ => TurnState::Finished,
                 };
-                let error = (state == TurnState::TimedOut).then(|| End::TimedOut.error().to_owned());
+                let error =
+                    (state == TurnState::TimedOut).then(|| End::TimedOut.error().to_owned());
                 Some(talk.take_outcome(state, Some(reason), error))
             }
             Said::Over(Err(message)) => Some(match talk.end {

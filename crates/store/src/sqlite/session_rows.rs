@@ -15,7 +15,8 @@ pub(super) const SESSION: &str = "id, app, agent, meta, cwd, model, system, perm
     closed_at, turn_count, last_turn_at, agent_session, \
     EXISTS (SELECT 1 FROM turns INDEXED BY turns_under_way \
         WHERE session = sessions.id AND state IN ('queued', 'running')), \
-    input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd";
+    input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, \
+    coalesce((SELECT max(seq) FROM events WHERE session = sessions.id), 0)";
 
 pub(super) fn session(row: &Row<'_>) -> Result<Session, StoreError> {
     let text = |column| row.get::<_, String>(column).map_err(failed);
@@ -44,6 +45,7 @@ pub(super) fn session(row: &Row<'_>) -> Result<Session, StoreError> {
         agent_session: optional(13)?,
         busy: row.get(14).map_err(failed)?,
         usage: usage(row, 15).map_err(failed)?,
+        last_event: row.get::<_, i64>(20).map_err(failed)? as u64,
     })
 }
 
@@ -119,7 +121,7 @@ pub(super) fn session_id(text: &str) -> Result<SessionId, StoreError> {
 }
 
 pub(super) fn app_name(text: String) -> Result<AppName, StoreError> {
-    AppName::new(text).map_err(|_| damaged("an app's name"))
+    AppName::stored(text).map_err(|_| damaged("an app's name"))
 }
 
 fn damaged(what: &str) -> StoreError {

@@ -60,7 +60,8 @@ impl Connection {
         let (wire_sender, mut wire) = oneshot::channel();
         let until = closed.clone();
         let (reading, writing) = (reach.clone(), reach);
-        let (creating, showing, waiting) = (terminals.clone(), terminals.clone(), terminals.clone());
+        let (creating, showing, waiting) =
+            (terminals.clone(), terminals.clone(), terminals.clone());
         let (killing, releasing) = (terminals.clone(), terminals);
         let library = Client
             .v1()
@@ -129,7 +130,10 @@ impl Connection {
         let wire = wire.try_recv().map_err(|_| internal("the protocol did not begin"))?;
         start.tasks.spawn(async move {
             if let Err(error) = library.await {
-                tracing::debug!(code = error.code.value(), "the protocol with an agent ended early");
+                tracing::debug!(
+                    code = error.code.value(),
+                    "the protocol with an agent ended early"
+                );
             }
         });
         let input = Some(closed.drop_guard());

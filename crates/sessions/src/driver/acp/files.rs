@@ -52,9 +52,8 @@ impl Reach {
         // The last part may not lead elsewhere.
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).custom_flags(nix::libc::O_NOFOLLOW);
-        let written = options
-            .open(&path)
-            .and_then(|mut file| file.write_all(request.content.as_bytes()));
+        let written =
+            options.open(&path).and_then(|mut file| file.write_all(request.content.as_bytes()));
         written.map_err(|error| failed(&request.path, &error))?;
         Ok(WriteTextFileResponse::new())
     }

@@ -130,7 +130,7 @@ impl Talk {
                     }
                 }
             }
-        };
+        }
     }
 
     fn obey(&mut self, order: Order) {
@@ -206,9 +206,9 @@ fn ending(text: &str) -> Result<String, String> {
         let message = error["message"].as_str().unwrap_or("the agent failed without a word");
         let detail = match &error["data"] {
             Value::String(text) => Some(text.clone()),
-            data => ["details", "message"]
-                .iter()
-                .find_map(|key| data[*key].as_str().map(str::to_owned)),
+            data => {
+                ["details", "message"].iter().find_map(|key| data[*key].as_str().map(str::to_owned))
+            }
         };
         return Err(match detail.filter(|detail| detail != message) {
             Some(detail) => format!("{message}: {detail}"),
@@ -260,11 +260,18 @@ mod tests {
             let found = ending(text);
             assert_eq!(found.as_deref().map_err(String::as_str), expect, "{text}");
         };
-        check(r#"{"jsonrpc":"2.0","id":"req-1","result":{"stopReason":"end_turn"}}"#, Ok("end_turn"));
+        check(
+            r#"{"jsonrpc":"2.0","id":"req-1","result":{"stopReason":"end_turn"}}"#,
+            Ok("end_turn"),
+        );
         check(r#"{"id":1,"result":{"stopReason":"from_the_future"}}"#, Ok("from_the_future"));
         check(r#"{"id":1,"result":{}}"#, Ok("end_turn"));
-        check(r#"{"id":1,"error":{"code":-32603,"message":"Internal error"}}"#, Err("Internal error"));
-        let detailed = r#"{"id":1,"error":{"code":1,"message":"Internal error","data":{"details":"no key"}}}"#;
+        check(
+            r#"{"id":1,"error":{"code":-32603,"message":"Internal error"}}"#,
+            Err("Internal error"),
+        );
+        let detailed =
+            r#"{"id":1,"error":{"code":1,"message":"Internal error","data":{"details":"no key"}}}"#;
         check(detailed, Err("Internal error: no key"));
         check(r#"{"id":1,"error":{}}"#, Err("the agent failed without a word"));
     }

@@ -6,8 +6,7 @@ use agent_client_protocol::v1::schema::{
     AgentCapabilities, AuthMethod, AuthenticateRequest, ClientCapabilities, ContentBlock,
     FileSystemCapabilities, Implementation, InitializeRequest, InitializeResponse,
     LoadSessionRequest, McpServer, NewSessionRequest, ResumeSessionRequest, SessionConfigOption,
-    SessionConfigOptionValue, SessionId, SetSessionConfigOptionRequest, SystemPrompt,
-    TextContent,
+    SessionConfigOptionValue, SessionId, SetSessionConfigOptionRequest, SystemPrompt, TextContent,
 };
 use agent_client_protocol::{Agent, Error, ErrorCode};
 use serde_json::json;
@@ -94,8 +93,7 @@ impl Opening<'_> {
                 let mut request = NewSessionRequest::new(cwd).mcp_servers(servers);
                 if let Some(system) = self.start.system.as_ref().filter(|_| self.takes_system()) {
                     let blocks = vec![ContentBlock::Text(TextContent::new(system.clone()))];
-                    request = request
-                        .system_prompt(SystemPrompt::new(blocks));
+                    request = request.system_prompt(SystemPrompt::new(blocks));
                 }
                 let session = self.wire.send_request(request).block_task().await?;
                 options = session.config_options;

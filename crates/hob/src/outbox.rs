@@ -1,0 +1,104 @@
+//! What sessions left for the memory: taken once, in order, and only then crossed off.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hob_domain::memory::{Speaker, Tier};
+use hob_domain::session::{OutboxItem, SessionStore};
+use hob_domain::{AppName, Role, Timestamp};
+use hob_memory::project::place_of;
+use hob_memory::{Batch, Engine, RawTurn};
+use hob_store::Ledger;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+/// How often it is looked at.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// After trouble, how long to wait.
+const TROUBLE: Duration = Duration::from_secs(5);
+/// How many are taken at a time.
+const TOGETHER: usize = 100;
+
+/// Drains until told to stop, and once more then: what has ended is remembered before hob ends.
+pub async fn drain(ledger: Ledger, engine: Engine, stopping: CancellationToken) {
+    loop {
+        let pause = match drain_once(&ledger, &engine).await {
+            Ok(TOGETHER) => Duration::ZERO,
+            Ok(_) => INTERVAL,
+            Err(error) => {
+                tracing::error!(%error, "turns of sessions did not reach the memory");
+                TROUBLE
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stopping.cancelled() => {
+                if let Err(error) = drain_once(&ledger, &engine).await {
+                    tracing::warn!(%error, "turns wait for the next start to be remembered");
+                }
+                return;
+            }
+        }
+    }
+}
+
+async fn drain_once(ledger: &Ledger, engine: &Engine) -> Result<usize, hob_domain::StoreError> {
+    let items = ledger.outbox(TOGETHER).await?;
+    for item in &items {
+        match batch(item) {
+            Some((speaker, batch)) => {
+                engine.capture(&speaker, batch, Vec::new()).await?;
+            }
+            None => tracing::error!(item = item.id, "something for the memory can't be read"),
+        }
+        // Killed before this, it is captured again, and stored once all the same.
+        ledger.outbox_done(vec![item.id]).await?;
+    }
+    Ok(items.len())
+}
+
+/// A turn as a session writes it down.
+#[derive(Deserialize)]
+struct Ended {
+    session_id: String,
+    turn_index: u32,
+    cwd: String,
+    agent: String,
+    prompt: String,
+    answers: Vec<String>,
+    asked_at: Timestamp,
+    ended_at: Timestamp,
+}
+
+fn batch(item: &OutboxItem) -> Option<(Speaker, Batch)> {
+    let ended: Ended = serde_json::from_str(&item.body).ok()?;
+    let app = AppName::stored(item.app.as_str()).ok()?;
+    let speaker = match app.is_owner() {
+        true => Speaker::Owner,
+        false => Speaker::App(item.app.clone()),
+    };
+    let turn = |id: String, role, text: String, ts| RawTurn {
+        id: Some(id),
+        role,
+        text,
+        ts,
+        at: None,
+        n: 1,
+        answer: None,
+        tier: Tier::default(),
+        cue: None,
+    };
+    let n = ended.turn_index;
+    let mut turns = vec![turn(format!("turn-{n}"), Role::User, ended.prompt, ended.asked_at)];
+    for (index, answer) in ended.answers.into_iter().enumerate() {
+        turns.push(turn(format!("turn-{n}-{index}"), Role::Assistant, answer, ended.ended_at));
+    }
+    let batch = Batch {
+        session: ended.session_id,
+        place: place_of(Path::new(&ended.cwd)),
+        client: ended.agent,
+        source: "session".to_owned(),
+        turns,
+    };
+    Some((speaker, batch))
+}
