@@ -26,6 +26,8 @@ use super::{Ask, Ends, Gone, LiveAgent, Offer, OfferKind, Order, Said, Start, St
 use connection::{Asked, Connection};
 use lines::{Kind, Line};
 
+/// How long an agent may take to end when its input does, and then when it is told to.
+const POLITE: Duration = Duration::from_millis(700);
 /// How long an agent may take to close its session.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -102,15 +104,15 @@ impl Talk {
                 Some(asked) = self.connection.asks.recv() => Next::Asked(asked),
             };
             match next {
-                Next::Order(None) => break self.end(StopLadder::default()).await,
+                Next::Order(None) => break,
                 Next::Order(Some(Order::Close)) => {
                     self.close().await;
-                    break self.end(StopLadder::default()).await;
+                    break;
                 }
                 Next::Order(Some(order)) => self.obey(order),
                 Next::Line(None) => {
                     // It may only have closed its output.
-                    let gone = self.end(StopLadder::default()).await;
+                    let gone = self.end().await;
                     let _ = said.send(Said::Gone(gone)).await;
                     return;
                 }
@@ -119,18 +121,19 @@ impl Talk {
                     let mut words = vec![Said::Line(line.text)];
                     words.extend(over.map(Said::Over));
                     if !pass_on(words, &said).await {
-                        break self.end(StopLadder::default()).await;
+                        break;
                     }
                 }
                 Next::Asked(asked) => {
                     let ask = asked.ask();
                     self.asked.insert(ask.id.clone(), asked);
                     if !pass_on(vec![Said::Asks(ask)], &said).await {
-                        break self.end(StopLadder::default()).await;
+                        break;
                     }
                 }
             }
         }
+        self.end().await;
     }
 
     fn obey(&mut self, order: Order) {
@@ -178,9 +181,11 @@ impl Talk {
         let _ = tokio::time::timeout(CLOSING, closing).await;
     }
 
-    async fn end(self, ladder: StopLadder) -> Gone {
+    /// Ends the tree: politely at first, but an agent that ignores the end of its input is ended too.
+    async fn end(self) -> Gone {
         let Connection { mut child, .. } = self.connection.without_input();
-        let exit = child.stop(ladder).await;
+        let _ = tokio::time::timeout(POLITE, child.exited()).await;
+        let exit = child.stop(StopLadder { polite: Duration::ZERO, term: POLITE }).await;
         gone(&child, &exit.to_string())
     }
 }
