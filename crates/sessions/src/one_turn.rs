@@ -8,6 +8,7 @@ use hob_domain::session::Permissions;
 use hob_domain::{Driver, RunError, RunReply};
 use tokio_util::task::TaskTracker;
 
+use crate::claude::Changes;
 use crate::driver::{self, LiveAgent, Order, Said, Start, StartError};
 use crate::session::{TurnReading, rejection};
 
@@ -18,6 +19,7 @@ pub(crate) struct OneTurn {
     pub system: Option<String>,
     pub files: PathBuf,
     pub tasks: TaskTracker,
+    pub changes: Changes,
 }
 
 impl OneTurn {
@@ -33,6 +35,7 @@ impl OneTurn {
             tasks: self.tasks.clone(),
             child,
             claude: PathBuf::new(),
+            changes: self.changes.clone(),
             install: install.to_owned(),
             resume: None,
             model: self.model.clone(),

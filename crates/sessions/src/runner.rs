@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::claude::Changes;
 use crate::driver::claude_print::{self, Invocation};
 use crate::live::{LiveLimit, LivePermit};
 use crate::one_turn::OneTurn;
@@ -37,13 +38,14 @@ pub struct RunnerOptions {
 /// Starts one-shot runs.
 pub struct Runner {
     options: RunnerOptions,
+    changes: Changes,
 }
 
 impl Runner {
     /// Removes what runs of a killed Hob left behind, then is ready.
     pub fn new(options: RunnerOptions) -> Runner {
         workspace::remove_leftovers(&options.workspaces);
-        Runner { options }
+        Runner { options, changes: Changes::new() }
     }
 
     /// Runs a prompt. Dropping the returned future cancels the run: its process tree is ended and
@@ -96,6 +98,7 @@ impl Runner {
                 system: request.system.clone(),
                 files: self.options.walls.files_of(app),
                 tasks: self.options.tasks.clone(),
+                changes: self.changes.clone(),
             }),
         }
     }

@@ -210,7 +210,7 @@ impl Inner {
             let mut events = Vec::new();
             // Interrupting and keeping is the sessions' way; here a cancelled turn ends its process.
             let never = CancellationToken::new();
-            let turn = pooled.session.turn(&prompt, self.limits(), &never, |event| {
+            let turn = pooled.session.turn(&prompt, self.limits(), &never, |event, _| {
                 announced.send_replace(Some(origin));
                 events.push(event.clone());
                 emit(event);
@@ -333,6 +333,7 @@ impl Inner {
             session_id,
             transcript,
             watch: self.changes.watch(&folder),
+            confinement: None,
         };
         LiveSession::start(&self.children, launch, self.limits()).await
     }

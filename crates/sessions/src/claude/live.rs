@@ -5,7 +5,9 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hob_child::{Child, ChildSpec, Children, Output, Size, SpawnError, StopLadder, Streams};
+use hob_child::{
+    Child, ChildSpec, Children, Confinement, Output, Size, SpawnError, StopLadder, Streams,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::event::{BackendError, Event, TurnResult};
@@ -47,6 +49,7 @@ pub struct Launch {
     pub session_id: String,
     pub transcript: PathBuf,
     pub watch: Watch,
+    pub confinement: Option<Confinement>,
 }
 
 /// How a turn came to its end.
@@ -88,11 +91,11 @@ impl Reading {
     }
 
     /// Takes what is new. `false` when nothing is.
-    fn advance(&mut self, emit: &mut impl FnMut(Event)) -> Result<bool, BackendError> {
+    fn advance(&mut self, emit: &mut impl FnMut(Event, &str)) -> Result<bool, BackendError> {
         let records = self.tail.read();
         let records = records.map_err(|error| BackendError::Internal(error.to_string()))?;
         let any = !records.is_empty();
-        self.turn.push(records).into_iter().for_each(emit);
+        self.turn.push(records).into_iter().for_each(|(event, raw)| emit(event, &raw));
         Ok(any)
     }
 }
@@ -149,7 +152,7 @@ impl LiveSession {
             cwd: launch.cwd,
             streams: Streams::Terminal { size: SIZE },
             owner: Some(launch.app),
-            confinement: None,
+            confinement: launch.confinement,
         };
         let child = children.spawn(spec).await.map_err(|error| match error {
             SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {
@@ -193,20 +196,25 @@ impl LiveSession {
         self.child.is_running() && matches!(self.screen.view(), View::Prompt { .. })
     }
 
+    /// Waits until it has ended by itself, and says how.
+    pub async fn exited(&self) -> String {
+        self.child.exited().await.to_string()
+    }
+
     /// Ends the whole tree.
     pub async fn end(mut self) {
         self.child.stop(StopLadder::AT_ONCE).await;
     }
 
-    /// Types a prompt and reads the turn. Events go to `emit` as they come, but the result: that is
-    /// returned. After an error the session must not be used again. When `interrupt` is cancelled the
+    /// Types a prompt and reads the turn. Events go to `emit` as they come, with the line they were read
+    /// from, but the result: that is returned. After an error the session must not be used again. When `interrupt` is cancelled the
     /// turn is broken off and the session kept.
     pub async fn turn(
         &mut self,
         prompt: &str,
         limits: Limits,
         interrupt: &CancellationToken,
-        mut emit: impl FnMut(Event),
+        mut emit: impl FnMut(Event, &str),
     ) -> Result<TurnEnd, BackendError> {
         let typed = input::typed(prompt)
             .ok_or_else(|| BackendError::Invalid("the prompt is empty".to_owned()))?;
@@ -260,7 +268,7 @@ impl LiveSession {
             }
             if !stalled && last_sign.elapsed() > limits.stall {
                 stalled = true;
-                emit(Event::Stalled { screen: self.screen.summary() });
+                emit(Event::Stalled { screen: self.screen.summary() }, "");
             }
             tokio::select! {
                 _ = changed.changed() => {}
@@ -300,7 +308,7 @@ impl LiveSession {
         &mut self,
         reading: &mut Reading,
         typed: &str,
-        emit: &mut impl FnMut(Event),
+        emit: &mut impl FnMut(Event, &str),
     ) -> Result<End, BackendError> {
         let until = Instant::now() + INTERRUPTED;
         let mut escaped = Instant::now();

@@ -61,6 +61,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
         session_id: ID.to_owned(),
         watch: Changes::new().watch(transcript.parent().unwrap()),
         transcript,
+        confinement: None,
     };
     let session = LiveSession::start(&children, launch, LIMITS).await.unwrap();
     Place { session, _children: children, _folder: folder }
@@ -77,7 +78,7 @@ async fn interrupt_and_go_on(session: &mut LiveSession) {
         let token = CancellationToken::new();
         let mut events = Vec::new();
         let end = {
-            let turn = session.turn(words, LIMITS, &token, |event| events.push(event));
+            let turn = session.turn(words, LIMITS, &token, |event, _| events.push(event));
             let mut turn = std::pin::pin!(turn);
             tokio::select! {
                 end = &mut turn => panic!("{words} ended by itself: {end:?}"),
@@ -90,7 +91,7 @@ async fn interrupt_and_go_on(session: &mut LiveSession) {
         let mut prompt = None;
         let go_on = CancellationToken::new();
         let end = session
-            .turn(&next, LIMITS, &go_on, |event| {
+            .turn(&next, LIMITS, &go_on, |event, _| {
                 if let Event::User { text } = event {
                     prompt = Some(text);
                 }

@@ -26,6 +26,10 @@ mod seed;
 mod tail;
 mod turn;
 
+pub(crate) use live::{Launch, Limits, LiveSession, TurnEnd};
+pub(crate) use mcp_config::McpConfigs;
+pub(crate) use tail::Changes;
+
 pub use backend::{ClaudeBackend, Completion, Origin};
 pub use config::{ConfigFolder, prepare_own_folder};
 pub use event::{BackendError, Event, TurnResult, Usage, synthesize_turn_messages};

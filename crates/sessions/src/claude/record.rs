@@ -1,6 +1,8 @@
 //! One line of a transcript. Tolerant: what it does not know is [`Kind::Other`], what is no record
 //! at all is `None`.
 
+use std::sync::Arc;
+
 use hob_domain::Block;
 use serde_json::Value;
 
@@ -15,6 +17,8 @@ pub struct Record {
     pub parent: Option<String>,
     pub timestamp: String,
     pub kind: Kind,
+    /// The line itself.
+    pub raw: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +89,7 @@ pub fn parse(line: &str) -> Option<Record> {
         parent,
         timestamp: text("timestamp").unwrap_or_default(),
         kind,
+        raw: line.trim().into(),
     })
 }
 

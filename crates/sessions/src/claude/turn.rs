@@ -3,6 +3,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
 
 use hob_domain::Block;
 
@@ -63,9 +64,9 @@ pub enum End {
 }
 
 impl TurnReader {
-    /// Takes the next records and returns the events that are certain now, in order: a record after
-    /// its parent, and of those that could come next the earliest.
-    pub fn push(&mut self, records: Vec<Record>) -> Vec<Event> {
+    /// Takes the next records and returns the events that are certain now, each with its record's line,
+    /// in order: a record after its parent, and of those that could come next the earliest.
+    pub fn push(&mut self, records: Vec<Record>) -> Vec<(Event, Arc<str>)> {
         for record in records {
             let Some(uuid) = record.uuid.clone() else { continue };
             if !self.seen.insert(uuid.clone()) {
@@ -84,7 +85,10 @@ impl TurnReader {
         }
         let mut events = Vec::new();
         while let Some(Reverse(Arrived { uuid, record, .. })) = self.ready.pop() {
-            self.take(record, &mut events);
+            let raw = record.raw.clone();
+            let mut of_record = Vec::new();
+            self.take(record, &mut of_record);
+            events.extend(of_record.into_iter().map(|event| (event, raw.clone())));
             let children = self.waiting.remove(&uuid).unwrap_or_default();
             self.ready.extend(children.into_iter().map(Reverse));
             self.placed.insert(uuid);
@@ -232,8 +236,11 @@ mod tests {
     #[test]
     fn a_turn_in_order() {
         let mut reader = TurnReader::default();
-        let events: Vec<Event> =
-            a_turn().into_iter().flat_map(|record| reader.push(vec![record])).collect();
+        let events: Vec<Event> = a_turn()
+            .into_iter()
+            .flat_map(|record| reader.push(vec![record]))
+            .map(|(event, _)| event)
+            .collect();
         let kinds: Vec<&str> = events
             .iter()
             .map(|event| match event {
@@ -265,7 +272,7 @@ mod tests {
         #[test]
         fn any_order_gives_the_same_events(order in Just((0..14usize).collect::<Vec<_>>()).prop_shuffle()) {
             let mut straight = TurnReader::default();
-            let expect: Vec<Event> =
+            let expect: Vec<(Event, Arc<str>)> =
                 a_turn().into_iter().flat_map(|record| straight.push(vec![record])).collect();
             let records = a_turn();
             prop_assert_eq!(records.len(), order.len());

@@ -2,7 +2,10 @@
 //! them is the same: messages of the Agent Client Protocol.
 
 pub(crate) mod acp;
+mod claude;
 pub(crate) mod claude_print;
+mod claude_stream;
+mod claude_tui;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use hob_domain::session::Permissions;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
+use crate::claude::Changes;
 use crate::mcp_servers::McpServer;
 
 /// An agent's words wait here until they are stored; then the agent itself waits.
@@ -26,6 +30,8 @@ pub(crate) struct Start {
     pub child: ChildSpec,
     /// Where configuration folders of our own and temporary files for Claude Code lie.
     pub claude: PathBuf,
+    /// Wakes those who read transcripts.
+    pub changes: Changes,
     /// What to say when the program is not there.
     pub install: String,
     /// The agent's own name for the conversation that is to go on.
@@ -45,7 +51,12 @@ pub(crate) async fn start(driver: Driver, start: Start) -> Result<LiveAgent, Sta
     let install = start.install.clone();
     let started = match driver {
         Driver::Acp | Driver::Demo => acp::start(start).await,
-        Driver::ClaudeStream | Driver::ClaudeTui => acp::start(start).await,
+        Driver::ClaudeStream => claude_stream::start(start).await,
+        // A question on its screen can only be answered there, and saying no would end the turn.
+        Driver::ClaudeTui if start.permissions == Permissions::Ask => {
+            claude_stream::start(start).await
+        }
+        Driver::ClaudeTui => claude_tui::start(start).await,
     };
     started.map_err(|error| match error {
         StartError::NotInstalled(what) => StartError::NotInstalled(format!("{what}. {install}")),

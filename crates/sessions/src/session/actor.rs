@@ -166,6 +166,7 @@ impl Actor {
             tasks: options.tasks.clone(),
             child,
             claude: options.claude.clone(),
+            changes: self.inner.changes.clone(),
             install: spec.install.clone(),
             resume,
             model: setup.model.clone(),

@@ -19,6 +19,7 @@ use super::error::SessionError;
 use super::follow::Follow;
 use super::limits::{Pace, check_budgets};
 use super::options::{NewSession, SessionsOptions};
+use crate::claude::Changes;
 use crate::mcp_servers;
 
 /// All sessions of all apps. Cloning shares it.
@@ -30,6 +31,8 @@ pub struct Sessions {
 pub(super) struct Inner {
     pub options: SessionsOptions,
     pub open: Mutex<HashMap<SessionId, Arc<Entry>>>,
+    /// One watcher of transcripts for all: the system gives few.
+    pub changes: Changes,
     pace: Pace,
 }
 
@@ -56,7 +59,12 @@ impl Sessions {
         if interrupted > 0 {
             tracing::warn!(interrupted, "turns were under way when hob ended");
         }
-        let inner = Inner { options, open: Mutex::default(), pace: Pace::default() };
+        let inner = Inner {
+            options,
+            open: Mutex::default(),
+            changes: Changes::new(),
+            pace: Pace::default(),
+        };
         let sessions = Sessions { inner: Arc::new(inner) };
         for session in sessions.store().open_sessions().await? {
             let queue = sessions.store().queued_turns(&session.id).await?;

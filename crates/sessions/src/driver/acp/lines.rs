@@ -8,7 +8,7 @@ const LIMIT: usize = 32 << 20;
 
 /// What a line is to us.
 #[derive(Debug, PartialEq)]
-pub(super) enum Kind {
+pub(in crate::driver) enum Kind {
     /// The answer to a request of ours.
     Response(Value),
     /// A request of the agent, with an id.
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 
 /// A JSON object that came as one line.
 #[derive(Debug, PartialEq)]
-pub(super) struct Line {
+pub(in crate::driver) struct Line {
     pub text: String,
     pub kind: Kind,
 }
@@ -46,7 +46,7 @@ pub(super) fn parse(text: &str) -> Option<Line> {
 }
 
 /// The next message; garbage and lines that are too long are passed over. `None` at the end.
-pub(super) async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Option<Line> {
+pub(in crate::driver) async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Option<Line> {
     loop {
         let bytes = next_bytes(input).await?;
         if let Some(line) = std::str::from_utf8(&bytes).ok().and_then(parse) {

@@ -7,7 +7,7 @@
 
 mod connection;
 mod files;
-mod lines;
+pub(super) mod lines;
 mod setup;
 mod terminals;
 

@@ -1,0 +1,181 @@
+//! What both ways of driving Claude Code in a session share: its arguments, its configuration folder,
+//! and its records in the words of the Agent Client Protocol.
+
+use std::path::{Path, PathBuf};
+
+use hob_domain::session::Permissions;
+use hob_domain::{Block, Timestamp};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Start, StartError};
+use crate::claude::{ConfigFolder, McpConfigs, Profile, paths};
+use crate::mcp_servers;
+
+/// A conversation that is about to be started or taken up again.
+pub(super) struct Prepared {
+    /// Claude Code's own name for it.
+    pub session: String,
+    pub transcript: PathBuf,
+    /// Without those that say how it is driven.
+    pub arguments: Vec<String>,
+    /// Its `--mcp-config` file, removed with it.
+    pub mcp: McpConfigs,
+}
+
+/// Sets the environment, the walls and the arguments up.
+pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
+    let internal = |error: std::io::Error| StartError::Internal(error.to_string());
+    let config =
+        ConfigFolder::for_environment(&start.child.env, &start.claude).map_err(internal)?;
+    if let ConfigFolder::Own(path) = &config {
+        set(start, "CLAUDE_CONFIG_DIR", path);
+        if let Some(confinement) = &mut start.child.confinement {
+            confinement.writable.push(path.clone());
+        }
+    }
+    let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+    let transcript = paths::transcript(config.path(), &start.child.cwd, &session);
+    let mut arguments = match &start.resume {
+        // Asked for one it does not know, the program would say so only on its way out.
+        Some(_) if !transcript.exists() => {
+            return Err(StartError::NotResumed("its transcript is gone".to_owned()));
+        }
+        Some(_) => vec!["--resume".to_owned(), session.clone()],
+        None => vec!["--session-id".to_owned(), session.clone()],
+    };
+    let mut profile = Profile::new(start.child.cwd.clone());
+    profile.model = start.model.clone();
+    profile.append_system_prompt = start.system.clone();
+    profile.permission_mode = match start.permissions {
+        Permissions::Deny => Some("dontAsk".to_owned()),
+        Permissions::Ask => Some("default".to_owned()),
+        Permissions::Allow => {
+            // It refuses to allow everything as root unless it is told that somebody keeps it in.
+            if start.child.confinement.is_some() {
+                set(start, "IS_SANDBOX", Path::new("1"));
+            }
+            let settings = json!({"skipDangerousModePermissionPrompt": true});
+            arguments.push(format!("--settings={settings}"));
+            Some("bypassPermissions".to_owned())
+        }
+    };
+    let folder = start.claude.join("mcp").join(&session);
+    let mcp = McpConfigs::new(folder.clone());
+    let servers = mcp_servers::for_claude(&start.mcp_servers);
+    let file = mcp.path(&servers).map_err(internal)?;
+    if let (Some(file), Some(confinement)) = (&file, &mut start.child.confinement) {
+        // It lies in the home, which is hidden.
+        confinement.writable.push(file.clone());
+    }
+    let file = file.map(|file| file.display().to_string());
+    arguments.extend(profile.arguments(file.as_deref()));
+    Ok(Prepared { session, transcript, arguments, mcp })
+}
+
+fn set(start: &mut Start, name: &str, value: &Path) {
+    start.child.env.retain(|(known, _)| known != name);
+    start.child.env.push((name.into(), value.into()));
+}
+
+/// A message of the protocol with the native record beside it.
+pub(super) fn update(session: &str, update: Value, raw: &Value) -> String {
+    let mut update = update;
+    update["_meta"] = json!({"raw": raw});
+    json!({"jsonrpc": "2.0", "method": "session/update",
+        "params": {"sessionId": session, "update": update}})
+    .to_string()
+}
+
+/// A block of an assistant's message; `None` for what nobody needs to see.
+pub(super) fn block_update(block: &Block) -> Option<Value> {
+    let text = |kind: &str, text: &str| json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
+    Some(match block {
+        Block::Text(said) => text("agent_message_chunk", said),
+        Block::Thinking { thinking, .. } => text("agent_thought_chunk", thinking),
+        Block::ToolUse { id, name, input } => json!({"sessionUpdate": "tool_call",
+            "toolCallId": id, "title": name, "kind": tool_kind(name), "status": "pending",
+            "rawInput": input}),
+        Block::ToolResult { tool_use_id, content, is_error } => {
+            let status = if *is_error { "failed" } else { "completed" };
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": tool_use_id,
+                "status": status, "content": [{"type": "content",
+                    "content": {"type": "text", "text": content_text(content)}}]})
+        }
+        _ => return None,
+    })
+}
+
+/// The words of the protocol for Claude Code's own tools.
+pub(super) fn tool_kind(name: &str) -> &'static str {
+    match name {
+        "Read" | "NotebookRead" => "read",
+        "Edit" | "Write" | "MultiEdit" | "NotebookEdit" => "edit",
+        "Bash" | "BashOutput" | "KillShell" => "execute",
+        "Grep" | "Glob" | "LS" => "search",
+        "WebFetch" | "WebSearch" => "fetch",
+        "Task" | "Agent" | "TodoWrite" => "think",
+        _ => "other",
+    }
+}
+
+fn content_text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts: Vec<&str> =
+                blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+            texts.join("\n")
+        }
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// The end of a prompt, as the answer to it.
+pub(super) fn result(prompt: &str, stop_reason: &str, usage: &Value, raw: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": prompt,
+        "result": {"stopReason": stop_reason, "usage": usage, "_meta": {"raw": raw}}})
+    .to_string()
+}
+
+pub(super) fn error(prompt: &str, message: &str, raw: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": prompt,
+        "error": {"code": -32603, "message": message, "data": {"_meta": {"raw": raw}}}})
+    .to_string()
+}
+
+/// Claude Code's stop reasons in the words of the protocol.
+pub(super) fn stop_reason(native: &str) -> &str {
+    match native {
+        "max_tokens" | "refusal" | "cancelled" => native,
+        _ => "end_turn",
+    }
+}
+
+/// A name for a prompt, unlike any other.
+pub(super) fn prompt_name() -> String {
+    format!("prompt-{}-{}", Timestamp::now().as_millisecond(), Uuid::new_v4().simple())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_become_updates() {
+        let kind =
+            |block: &Block| block_update(block).map(|update| update["sessionUpdate"].clone());
+        assert_eq!(kind(&Block::Text("x".into())), Some(json!("agent_message_chunk")));
+        let call = Block::ToolUse { id: "t".into(), name: "Bash".into(), input: json!({}) };
+        assert_eq!(block_update(&call).unwrap()["kind"], "execute");
+        let content = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let result = Block::ToolResult { tool_use_id: "t".into(), content, is_error: true };
+        let update = block_update(&result).unwrap();
+        assert_eq!((&update["status"], &update["toolCallId"]), (&json!("failed"), &json!("t")));
+        assert_eq!(update["content"][0]["content"]["text"], "a\nb");
+        let line = super::update("s", block_update(&call).unwrap(), &json!({"type": "assistant"}));
+        let line: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["params"]["update"]["_meta"]["raw"]["type"], "assistant");
+    }
+}
