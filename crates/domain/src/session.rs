@@ -148,7 +148,7 @@ pub enum TurnState {
 }
 
 impl TurnState {
-    const ALL: [TurnState; 10] = [
+    pub const ALL: [TurnState; 10] = [
         TurnState::Queued,
         TurnState::Running,
         TurnState::Finished,

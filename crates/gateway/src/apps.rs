@@ -100,7 +100,7 @@ pub(crate) async fn list(
     Ok(Json(AppList { ok: true, count: apps.len(), apps }))
 }
 
-/// Removes an app and its files. Its token is worthless at once.
+/// Removes an app, its sessions and its files. Its token is worthless at once.
 #[utoipa::path(delete, path = "/admin/apps/{app}", tag = "admin", operation_id = "remove_app", security(("token" = [])),
     params(("app" = String, Path, description = "The app's name.",
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), responses(
@@ -119,6 +119,7 @@ pub(crate) async fn remove(
     if !gateway.apps.remove_app(&name).await? {
         return Err(ApiError::NotFound(format!("there is no app named {name}")));
     }
+    gateway.sessions.forget_app(&name).await?;
     FileRoom::remove_app(gateway.files.root(), &name)
         .map_err(|error| ApiError::Internal(error.to_string()))?;
     // Whoever has this name next is another app.

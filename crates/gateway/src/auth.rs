@@ -15,7 +15,7 @@ pub(crate) struct Caller(pub App);
 
 /// Put into requests that come over the owner's own way in.
 #[derive(Debug, Clone, Copy)]
-pub struct Owner;
+pub(crate) struct Owner;
 
 impl Caller {
     /// The caller a request is carried out for when somebody else may.

@@ -6,11 +6,13 @@
 mod apps;
 mod auth;
 mod body;
+pub mod client;
 pub mod connections;
 mod error;
 mod files;
 mod health;
 mod mcp;
+mod metrics;
 mod openapi;
 mod router;
 mod run;
@@ -18,9 +20,9 @@ mod serve;
 mod sessions;
 mod state;
 
-pub use auth::Owner;
 pub use connections::Connections;
+pub use metrics::Requests;
 pub use openapi::document as openapi_document;
-pub use router::router;
-pub use serve::serve;
+pub use router::{Router, router};
+pub use serve::{serve, serve_owner};
 pub use state::{Gateway, GatewayLimits};

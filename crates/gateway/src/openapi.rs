@@ -5,7 +5,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use crate::sessions::{control, events, manage, owner, turns};
-use crate::{apps, files, health, run};
+use crate::{apps, files, health, metrics, run};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -15,7 +15,7 @@ use crate::{apps, files, health, run};
             `{\"ok\":false,\"error\":…,\"code\":…}`; a request without a token, or with a wrong one, is 401.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    paths(health::healthz, openapi_json, run::run, files::upload, manage::create, manage::list,
+    paths(health::healthz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
         control::permit, apps::create, apps::list, apps::remove, owner::list, owner::get,
         owner::events, owner::cancel, owner::close),

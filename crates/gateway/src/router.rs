@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+pub use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -13,13 +13,14 @@ use uuid::Uuid;
 use crate::error::ApiError;
 use crate::sessions::{control, events, manage, owner, turns};
 use crate::state::Gateway;
-use crate::{apps, files, health, mcp, openapi, run};
+use crate::{apps, files, health, mcp, metrics, openapi, run};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/openapi.json", get(openapi::openapi_json))
+        .route("/metrics", get(metrics::metrics))
         .route("/run", post(run::run))
         // The file's own limit counts, piece by piece.
         .route("/files", post(files::upload).layer(DefaultBodyLimit::disable()))
@@ -39,16 +40,17 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(middleware::from_fn(trace))
+        .layer(middleware::from_fn_with_state(gateway.clone(), trace))
         .with_state(gateway)
 }
 
 /// Gives every request an id and a line in the log. Queries and headers stay out of it.
-async fn trace(request: Request, next: Next) -> Response {
+async fn trace(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     let id = Uuid::now_v7().to_string();
     let started = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = next.run(request).await;
+    gateway.requests.count(response.status().as_u16());
     tracing::debug!(
         request = id, %method, path, status = response.status().as_u16(),
         ms = started.elapsed().as_millis() as u64, "answered",

@@ -9,11 +9,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use crate::auth::Owner;
 use crate::connections::Connections;
 
 /// A client that has not sent its headers by then is dropped.
@@ -55,7 +57,20 @@ pub async fn serve(
     }
 }
 
-async fn converse(stream: TcpStream, router: Router, stopping: CancellationToken) {
+/// Serves one connection of the owner, whatever its requests present, until it ends or `stopping`.
+pub async fn serve_owner(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    stopping: CancellationToken,
+) {
+    converse(stream, router.layer(axum::Extension(Owner)), stopping).await;
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    stopping: CancellationToken,
+) {
     let service = router.map_request(|request: hyper::Request<Incoming>| request.map(Body::new));
     let service = service.map_err(|error: Infallible| error);
     let mut builder = http1::Builder::new();

@@ -11,6 +11,7 @@ use hob_sessions::{FileRoom, Runner};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
+use crate::metrics::Requests;
 
 /// Everything the handlers need, handed over by the composition root.
 pub struct Gateway {
@@ -25,6 +26,7 @@ pub struct Gateway {
     /// The hash of the token that opens `/admin`.
     pub admin: TokenHash,
     pub limits: GatewayLimits,
+    pub requests: Requests,
     /// Cancelled when no new work may begin: streams without an end are ended.
     pub stopping: CancellationToken,
 }

@@ -25,6 +25,8 @@ pub struct Cli {
 enum Command {
     Serve(commands::serve::Args),
     Status(commands::status::Args),
+    Run(commands::run::Args),
+    Sessions(commands::sessions::Args),
     Doctor(commands::doctor::Args),
     Recall(commands::recall::Args),
     Forget(commands::forget::Args),
@@ -64,6 +66,8 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => context(args.overrides(), umask)
             .and_then(|context| commands::serve::run(&context, &args)),
         Command::Status(args) => plain(&|context| commands::status::run(context, &args)),
+        Command::Run(args) => plain(&|context| commands::run::run(context, &args)),
+        Command::Sessions(args) => plain(&|context| commands::sessions::run(context, &args)),
         Command::Doctor(args) => plain(&|context| commands::doctor::run(context, &args)),
         Command::App(args) => plain(&|context| commands::app::run(context, &args)),
         Command::Recall(args) => plain(&|context| commands::recall::run(context, &args)),

@@ -46,7 +46,7 @@ pub(crate) struct PermissionAnswer {
 ///
 /// Answered once the session is free: an agent that does not break off is ended, and the next turn takes
 /// its conversation up again.
-#[utoipa::path(post, path = "/sessions/{id}/cancel", tag = "sessions", security(("token" = [])),
+#[utoipa::path(post, path = "/sessions/{id}/cancel", tag = "sessions", operation_id = "cancel_turn", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
     (status = 200, description = "Nothing runs any more.", body = CancelAnswer),
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
@@ -63,7 +63,7 @@ pub(crate) async fn cancel(
 }
 
 /// Answers an agent's permission request.
-#[utoipa::path(post, path = "/sessions/{id}/permissions/{request_id}", tag = "sessions",
+#[utoipa::path(post, path = "/sessions/{id}/permissions/{request_id}", tag = "sessions", operation_id = "answer_permission",
     security(("token" = [])), request_body = PermissionBody,
     params(("id" = String, Path, description = "The session."),
         ("request_id" = String, Path, description = "The request, as its event names it.")), responses(

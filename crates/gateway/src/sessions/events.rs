@@ -28,7 +28,7 @@ pub(crate) struct After {
 ///
 /// With `Accept: text/event-stream` it goes on as things happen, until the session is closed;
 /// `Last-Event-ID` goes on where a stream was cut.
-#[utoipa::path(get, path = "/sessions/{id}/events", tag = "sessions", security(("token" = [])),
+#[utoipa::path(get, path = "/sessions/{id}/events", tag = "sessions", operation_id = "list_events", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
         ("after" = Option<u64>, Query, description = "Only events with a greater number."),
         ("Last-Event-ID" = Option<u64>, Header, description = "The same, as browsers send it.")), responses(

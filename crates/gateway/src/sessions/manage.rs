@@ -30,7 +30,7 @@ pub(crate) struct Closed {
 /// Makes a session.
 ///
 /// Its agent is started at once, so that it is warm when the first turn comes.
-#[utoipa::path(post, path = "/sessions", tag = "sessions", request_body = CreateBody,
+#[utoipa::path(post, path = "/sessions", tag = "sessions", operation_id = "create_session", request_body = CreateBody,
     security(("token" = [])), responses(
     (status = 200, description = "The session.", body = SessionAnswer),
     (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
@@ -70,7 +70,7 @@ pub(crate) async fn create(
 }
 
 /// Lists this app's sessions, oldest first, closed ones until they are deleted.
-#[utoipa::path(get, path = "/sessions", tag = "sessions", security(("token" = [])), responses(
+#[utoipa::path(get, path = "/sessions", tag = "sessions", operation_id = "list_sessions", security(("token" = [])), responses(
     (status = 200, description = "The sessions.", body = SessionList),
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
     (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
@@ -83,7 +83,7 @@ pub(crate) async fn list(
 }
 
 /// Looks at a session.
-#[utoipa::path(get, path = "/sessions/{id}", tag = "sessions", security(("token" = [])),
+#[utoipa::path(get, path = "/sessions/{id}", tag = "sessions", operation_id = "get_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
     (status = 200, description = "The session.", body = SessionAnswer),
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
@@ -100,7 +100,7 @@ pub(crate) async fn get(
 }
 
 /// Closes a session: what runs is cancelled and its agent ended. Its log stays for a while.
-#[utoipa::path(delete, path = "/sessions/{id}", tag = "sessions", security(("token" = [])),
+#[utoipa::path(delete, path = "/sessions/{id}", tag = "sessions", operation_id = "close_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
     (status = 200, description = "It is closed.", body = Closed),
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),

@@ -18,7 +18,7 @@ use crate::error::{ApiError, ErrorBody};
 use crate::state::Gateway;
 
 /// Lists the sessions of all apps, oldest first.
-#[utoipa::path(get, path = "/admin/sessions", tag = "admin", security(("token" = [])), responses(
+#[utoipa::path(get, path = "/admin/sessions", tag = "admin", operation_id = "list_all_sessions", security(("token" = [])), responses(
     (status = 200, description = "The sessions.", body = SessionList),
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
     (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
@@ -31,7 +31,7 @@ pub(crate) async fn list(
 }
 
 /// Looks at any session.
-#[utoipa::path(get, path = "/admin/sessions/{id}", tag = "admin", security(("token" = [])),
+#[utoipa::path(get, path = "/admin/sessions/{id}", tag = "admin", operation_id = "get_any_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
     (status = 200, description = "The session.", body = SessionAnswer),
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
@@ -49,7 +49,7 @@ pub(crate) async fn get(
 }
 
 /// The log of any session.
-#[utoipa::path(get, path = "/admin/sessions/{id}/events", tag = "admin", security(("token" = [])),
+#[utoipa::path(get, path = "/admin/sessions/{id}/events", tag = "admin", operation_id = "list_any_events", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
         ("after" = Option<u64>, Query, description = "Only events with a greater number."),
         ("Last-Event-ID" = Option<u64>, Header, description = "The same, as browsers send it.")), responses(
@@ -72,7 +72,7 @@ pub(crate) async fn events(
 }
 
 /// Ends the running turn of any session.
-#[utoipa::path(post, path = "/admin/sessions/{id}/cancel", tag = "admin", security(("token" = [])),
+#[utoipa::path(post, path = "/admin/sessions/{id}/cancel", tag = "admin", operation_id = "cancel_any_turn", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
     (status = 200, description = "Nothing runs any more.", body = CancelAnswer),
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
@@ -89,7 +89,7 @@ pub(crate) async fn cancel(
 }
 
 /// Closes any session.
-#[utoipa::path(delete, path = "/admin/sessions/{id}", tag = "admin", security(("token" = [])),
+#[utoipa::path(delete, path = "/admin/sessions/{id}", tag = "admin", operation_id = "close_any_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
     (status = 200, description = "It is closed.", body = Closed),
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),

@@ -27,7 +27,7 @@ const KEY_LIMIT: usize = 255;
 /// With `Accept: text/event-stream` the agent's messages are streamed as they come, each as
 /// `event: message` with the session's event number as its id, and last `event: turn` with the turn's
 /// answer. With `Prefer: respond-async` it answers 202 at once. A client that goes away ends nothing.
-#[utoipa::path(post, path = "/sessions/{id}/turn", tag = "sessions", request_body = TurnBody,
+#[utoipa::path(post, path = "/sessions/{id}/turn", tag = "sessions", operation_id = "ask", request_body = TurnBody,
     security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
         ("Idempotency-Key" = Option<String>, Header, description = "A repeat with this key runs nothing and gets the first one's answer."),
@@ -93,7 +93,7 @@ pub(crate) async fn turn(
 }
 
 /// A turn's answer, or its state while it runs.
-#[utoipa::path(get, path = "/sessions/{id}/turns/{n}", tag = "sessions", security(("token" = [])),
+#[utoipa::path(get, path = "/sessions/{id}/turns/{n}", tag = "sessions", operation_id = "get_turn", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
         ("n" = u32, Path, description = "The turn's number; 1 is the first.")), responses(
     (status = 200, description = "The turn as it is now; `ok` says whether it went well.", body = TurnAnswer),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::memory::Speaker;
+use hob_domain::session::SessionStore;
 use hob_domain::{App, AppName, AppStore, StoreError, Timestamp};
 use hob_sessions::FileRoom;
 use hob_store::Ledger;
@@ -36,7 +37,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Remove an app and its files; its token is worthless at once
+    /// Remove an app, its sessions and its files; its token is worthless at once
     Revoke {
         name: String,
         /// Print {"app":…,"revoked":true}
@@ -53,11 +54,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     memory::runtime()?.block_on(act(&store, &context.settings, &args.action))
 }
 
-async fn act(
-    store: &dyn AppStore,
-    settings: &Resolved,
-    action: &Action,
-) -> anyhow::Result<Outcome> {
+async fn act(store: &Ledger, settings: &Resolved, action: &Action) -> anyhow::Result<Outcome> {
     match action {
         Action::Create { name, json } => {
             let name = AppName::new(name.as_str())?;
@@ -99,6 +96,8 @@ async fn act(
                 eprintln!("hob: there is no app named {name}");
                 return Ok(Outcome::Failed);
             }
+            // A server that runs ends their agents when it sees that they are gone.
+            store.delete_sessions_of(&name).await?;
             FileRoom::remove_app(&settings.home.files(), &name)?;
             // Whoever has this name next is another app.
             let memory = memory::open(settings, Duration::from_secs(5))?;

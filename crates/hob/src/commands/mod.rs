@@ -14,8 +14,10 @@ pub mod import;
 pub mod key;
 pub mod mcp;
 pub mod recall;
+pub mod run;
 pub mod serve;
 pub mod session_start;
+pub mod sessions;
 pub mod status;
 
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::{AgentName, AgentSpec, Driver};
-use hob_gateway::{Connections, Gateway, GatewayLimits};
+use hob_gateway::{Connections, Gateway, GatewayLimits, Requests};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
 use hob_sessions::mcp_servers::Way;
@@ -157,6 +157,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
     let gateway = workshop.gateway(settings, ledger, sessions.clone(), &tools)?;
+    let router = hob_gateway::router(Arc::new(gateway));
 
     let hello = Hello {
         protocol: PROTOCOL,
@@ -169,7 +170,14 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let deferred = tools.deferred.clone();
     tasks.spawn(socket::server::serve(
         UnixListener::from_std(listeners.unix)?,
-        Arc::new(socket::server::Service::new(hello, tools, children.clone())),
+        Arc::new(socket::server::Service::new(
+            hello,
+            tools,
+            children.clone(),
+            sessions,
+            router.clone(),
+            stopping.clone(),
+        )),
         connections.clone(),
         tasks.clone(),
         stopping.clone(),
@@ -177,7 +185,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     if let Some(tcp) = tcp {
         tasks.spawn(hob_gateway::serve(
             tcp,
-            hob_gateway::router(Arc::new(gateway)),
+            router,
             connections.clone(),
             tasks.clone(),
             stopping.clone(),
@@ -318,6 +326,7 @@ impl Workshop {
                 max_body_bytes: settings.max_body_bytes,
                 run_timeout: settings.turn_timeout,
             },
+            requests: Requests::default(),
             stopping: self.stopping.clone(),
         })
     }

@@ -44,6 +44,8 @@ pub enum Call {
         session_id: Option<String>,
         budget_tokens: usize,
     },
+    /// From now on this connection carries HTTP, as the owner.
+    Http,
     /// A record's text as it was said.
     Unseal {
         record_id: String,
@@ -70,6 +72,8 @@ pub enum Answer {
     Text(String),
     /// The connection carries MCP now.
     Mcp,
+    /// The connection carries HTTP now.
+    Http,
     /// The call was understood and refused; the text is for whoever asked.
     Refused(String),
     /// The call is unknown or cannot be done; the text says why.

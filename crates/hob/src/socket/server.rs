@@ -10,10 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hob_child::{Children, Placed};
-use hob_domain::memory::{Place, RecordId, Speaker};
-use hob_gateway::Connections;
+use hob_domain::AppName;
+use hob_domain::memory::{Place, RecordId, Speaker, Stored};
+use hob_gateway::{Connections, Router, serve_owner};
 use hob_mcp::{Backend, Caller, Here, McpServer, ToolError, Tools};
 use hob_memory::project::place_of;
+use hob_sessions::session::Sessions;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -30,12 +32,24 @@ pub struct Service {
     pub hello: Hello,
     pub tools: Tools,
     children: Children,
+    sessions: Sessions,
+    /// The HTTP surface, for the owner.
+    router: Router,
+    stopping: CancellationToken,
     working: tokio::sync::Semaphore,
 }
 
 impl Service {
-    pub fn new(hello: Hello, tools: Tools, children: Children) -> Service {
-        Service { hello, tools, children, working: tokio::sync::Semaphore::new(AT_ONCE) }
+    pub fn new(
+        hello: Hello,
+        tools: Tools,
+        children: Children,
+        sessions: Sessions,
+        router: Router,
+        stopping: CancellationToken,
+    ) -> Service {
+        let working = tokio::sync::Semaphore::new(AT_ONCE);
+        Service { hello, tools, children, sessions, router, stopping, working }
     }
 
     /// Whom a peer speaks for, whatever it claims: what descends from an app's agent speaks for that
@@ -145,6 +159,16 @@ async fn converse(mut stream: UnixStream, service: &Service, speaker: Speaker) -
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
                 return Ok(());
             }
+            Ok(Call::Http) if speaker == Speaker::Owner => {
+                send(&mut stream, &Answer::Http).await?;
+                let (router, stopping) = (service.router.clone(), service.stopping.clone());
+                serve_owner(stream, router, stopping).await;
+                return Ok(());
+            }
+            Ok(Call::Http) => {
+                let text = "inside an agent hob is reached with the app's own token".to_owned();
+                Answer::Refused(text)
+            }
             Ok(call) => service.answer(&speaker, call).await,
             Err(error) => Answer::Error(format!("unknown call: {error}")),
         };
@@ -188,6 +212,15 @@ impl Backend for PlacedTools {
 }
 
 impl Service {
+    fn is_session(&self, speaker: &Speaker, name: &str) -> bool {
+        let owner = AppName::owner();
+        let app = match speaker {
+            Speaker::Owner => owner.as_str(),
+            Speaker::App(app) => app,
+        };
+        self.sessions.is_conversation(app, name)
+    }
+
     fn greet(&self, protocol: u32) -> Answer {
         match protocol {
             0..=PROTOCOL => Answer::Hello(self.hello.clone()),
@@ -204,6 +237,11 @@ impl Service {
         };
         let engine = &self.tools.engine;
         match call {
+            // What a session's agent says is remembered by the session; its hooks say it again.
+            Call::Capture { batch } if self.is_session(speaker, &batch.session) => {
+                let duplicates = batch.turns.len();
+                Answer::Captured(Stored { duplicates, ..Stored::default() })
+            }
             Call::Capture { batch } => match engine.capture(speaker, batch, Vec::new()).await {
                 Ok(stored) => Answer::Captured(stored),
                 Err(error) => Answer::Error(error.to_string()),
@@ -216,7 +254,7 @@ impl Service {
                     Err(why) => Answer::Refused(why),
                 }
             }
-            Call::Hello { .. } | Call::Mcp { .. } => {
+            Call::Hello { .. } | Call::Mcp { .. } | Call::Http => {
                 Answer::Error("this is answered before any work".to_owned())
             }
             Call::SessionStart { cwd, session_id, budget_tokens } => {

@@ -1,26 +1,25 @@
 //! All sessions.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hob_domain::session::{
-    Accepted, NewEvent, Session, SessionId, SessionSetup, SessionStore, SessionTurn, TurnEnding,
-    TurnRequest, TurnState, TurnUsage, turn_event,
+    Accepted, NewEvent, Session, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
+    TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::actor::Actor;
+use super::counts::{Counts, Figures};
 use super::entry::{Cancelled, Entry, News, NotAnswered};
 use super::error::SessionError;
 use super::follow::Follow;
 use super::limits::{Pace, check_budgets};
-use super::options::{NewSession, SessionsOptions};
+use super::options::SessionsOptions;
 use crate::claude::Changes;
-use crate::mcp_servers;
 
 /// All sessions of all apps. Cloning shares it.
 #[derive(Clone)]
@@ -31,6 +30,7 @@ pub struct Sessions {
 pub(super) struct Inner {
     pub options: SessionsOptions,
     pub open: Mutex<HashMap<SessionId, Arc<Entry>>>,
+    pub counts: Counts,
     /// One watcher of transcripts for all: the system gives few.
     pub changes: Changes,
     pace: Pace,
@@ -62,6 +62,7 @@ impl Sessions {
         let inner = Inner {
             options,
             open: Mutex::default(),
+            counts: Counts::default(),
             changes: Changes::new(),
             pace: Pace::default(),
         };
@@ -84,63 +85,8 @@ impl Sessions {
         self.inner.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start_actor(&self, actor: Actor) {
+    pub(super) fn start_actor(&self, actor: Actor) {
         self.inner.options.tasks.spawn(actor.run());
-    }
-
-    /// Makes a session. Its agent is started at once, so that it is warm when the first turn comes.
-    pub async fn create(&self, app: &AppName, asked: NewSession) -> Result<Session, SessionError> {
-        let options = &self.inner.options;
-        if options.stopping.is_cancelled() {
-            return Err(SessionError::Stopping);
-        }
-        let servers = mcp_servers::parse(&asked.mcp_servers).map_err(SessionError::Invalid)?;
-        let id = new_id()?;
-        let cwd = match &asked.cwd {
-            Some(cwd) => caller_folder(cwd, &options.roots)?,
-            None => options.workspaces.join(id.as_str()),
-        };
-        let most = options.limits.app_sessions;
-        let has = self.open().values().filter(|entry| entry.app == *app).count();
-        if most > 0 && has >= most {
-            return Err(SessionError::Limited {
-                code: "app_sessions",
-                message: format!("the app has {has} open sessions (limits.app_sessions)"),
-                retry_after: Duration::from_secs(1),
-            });
-        }
-        let permit =
-            options.live.try_take().ok_or(SessionError::PoolFull { live: options.live.live() })?;
-        let cwd = if asked.cwd.is_none() { own_folder(&cwd)? } else { cwd };
-        let session = Session {
-            id,
-            app: app.clone(),
-            setup: SessionSetup {
-                agent: asked.agent,
-                meta: asked.meta,
-                cwd: cwd.display().to_string(),
-                model: asked.model,
-                system: asked.system,
-                permissions: asked.permissions,
-                mcp_servers: json!(servers),
-            },
-            created_at: Timestamp::now(),
-            closed_at: None,
-            turn_count: 0,
-            last_turn_at: None,
-            busy: false,
-            agent_session: None,
-            usage: TurnUsage::default(),
-            last_event: 1,
-        };
-        let body = json!({"agent": session.setup.agent.as_str(), "meta": session.setup.meta,
-            "permissions": session.setup.permissions});
-        self.store().create_session(&session, audit("create", None, body)).await?;
-        let (entry, answered) = Entry::new(&session, permit, Vec::new());
-        self.open().insert(session.id.clone(), entry.clone());
-        self.start_actor(Actor::of(&self.inner, entry, answered).warm());
-        tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "a session was made");
-        Ok(session)
     }
 
     pub async fn get(&self, app: &AppName, id: &SessionId) -> Result<Session, SessionError> {
@@ -473,14 +419,22 @@ impl Sessions {
         theirs.any(|entry| entry.conversation().as_deref() == Some(name))
     }
 
-    /// How many turns run and wait now.
-    pub fn busy(&self) -> usize {
-        self.open().values().filter(|entry| !entry.is_idle()).count()
-    }
-
-    /// How many sessions are open.
-    pub fn count_open(&self) -> usize {
-        self.open().len()
+    /// How it stands now, and what there was since the start.
+    pub fn figures(&self) -> Figures {
+        let options = &self.inner.options;
+        let (open, busy) = {
+            let open = self.open();
+            (open.len(), open.values().filter(|entry| !entry.is_idle()).count())
+        };
+        Figures {
+            open,
+            busy,
+            live: options.live.live(),
+            live_limit: options.live.limit(),
+            agents: options.children.live(),
+            turns: TurnState::ALL.map(|state| (state, self.inner.counts.turns(state))),
+            messages: self.inner.counts.messages(),
+        }
     }
 
     pub(super) fn entry(&self, app: &AppName, id: &SessionId) -> Option<Arc<Entry>> {
@@ -501,54 +455,4 @@ impl Sessions {
 /// An event of the audit.
 pub(super) fn audit(kind: &str, turn: Option<u32>, body: Value) -> NewEvent {
     NewEvent { kind: kind.to_owned(), turn, body: body.to_string() }
-}
-
-fn new_id() -> Result<SessionId, SessionError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| StoreError::Failed(format!("no random numbers: {error}")))?;
-    Ok(SessionId::from_random(bytes))
-}
-
-/// A folder a caller asked for: it must exist, and really lie in one of the roots.
-fn caller_folder(cwd: &str, roots: &[PathBuf]) -> Result<PathBuf, SessionError> {
-    let wrong = |text: String| SessionError::Folder(text);
-    if !Path::new(cwd).is_absolute() {
-        return Err(wrong(format!("{cwd:?} is not an absolute path")));
-    }
-    // One answer for what is outside and what does not exist: callers learn nothing about the rest.
-    let outside = || wrong(format!("{cwd:?} is no folder inside of sessions.roots"));
-    let real = Path::new(cwd).canonicalize().map_err(|_| outside())?;
-    let inside = |root: &PathBuf| root.canonicalize().is_ok_and(|root| real.starts_with(root));
-    if real.is_dir() && roots.iter().any(inside) { Ok(real) } else { Err(outside()) }
-}
-
-fn own_folder(path: &Path) -> Result<PathBuf, SessionError> {
-    let made = std::fs::create_dir_all(path).and_then(|()| path.canonicalize());
-    made.map_err(|error| StoreError::Failed(format!("no folder for the session: {error}")).into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_callers_folder_lies_in_a_root() {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path().join("root");
-        std::fs::create_dir_all(root.join("project")).unwrap();
-        std::fs::create_dir_all(place.path().join("root-not")).unwrap();
-        std::os::unix::fs::symlink(place.path(), root.join("out")).unwrap();
-        std::fs::write(root.join("file"), "").unwrap();
-        let roots = [root.clone()];
-        let check = |path: PathBuf| caller_folder(path.to_str().unwrap(), &roots);
-        assert_eq!(check(root.clone()).unwrap(), root.canonicalize().unwrap());
-        assert!(check(root.join("project")).is_ok());
-        assert!(check(root.join("project/../project")).is_ok());
-        for bad in ["out", "out/root-not", "../root-not", "file", "missing", ".."] {
-            assert!(matches!(check(root.join(bad)), Err(SessionError::Folder(_))), "{bad}");
-        }
-        assert!(matches!(caller_folder("project", &roots), Err(SessionError::Folder(_))));
-        assert!(matches!(caller_folder("/", &[]), Err(SessionError::Folder(_))));
-    }
 }

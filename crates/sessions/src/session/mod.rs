@@ -6,6 +6,8 @@
 
 mod actor;
 mod choice;
+mod counts;
+mod create;
 mod entry;
 mod error;
 mod follow;
@@ -14,9 +16,11 @@ mod limits;
 mod options;
 mod reading;
 mod sweep;
+mod talk;
 mod turn;
 
 pub(crate) use choice::rejection;
+pub use counts::Figures;
 pub use error::SessionError;
 pub use follow::Follow;
 pub use hub::{CancelOutcome, Sessions, TurnAsk};

@@ -1,6 +1,5 @@
 //! One turn, from the prompt to the last event.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use hob_domain::Timestamp;
@@ -12,7 +11,7 @@ use super::actor::Actor;
 use super::choice::{self, Choice};
 use super::entry::Running;
 use super::hub::audit;
-use super::reading::TurnReading;
+use super::talk::{End, Outcome, Talk};
 use crate::driver::{Ask, Order, Said, StartError};
 
 /// An agent that was told to break off gets this long; then it is ended.
@@ -21,65 +20,6 @@ const BREAK_OFF: Duration = Duration::from_secs(5);
 const TOGETHER: usize = 128;
 /// A store that can't be written is tried again after this.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
-
-/// How a turn went.
-struct Outcome {
-    state: TurnState,
-    stop_reason: Option<String>,
-    error: Option<String>,
-    reading: TurnReading,
-    /// Events that are stored with the end.
-    last: Vec<NewEvent>,
-    /// Whether the prompt reached the agent, so that there is something to remember.
-    asked: bool,
-}
-
-impl Outcome {
-    fn failed(state: TurnState, error: impl Into<String>) -> Outcome {
-        Outcome {
-            state,
-            stop_reason: None,
-            error: Some(error.into()),
-            reading: TurnReading::default(),
-            last: Vec::new(),
-            asked: false,
-        }
-    }
-
-    fn unasked(end: End) -> Outcome {
-        let mut outcome = Outcome::failed(end.state(), end.error());
-        if end == End::Cancelled {
-            (outcome.stop_reason, outcome.error) = (Some("cancelled".to_owned()), None);
-        }
-        outcome
-    }
-}
-
-/// Why a turn is to end before the agent says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Cancelled,
-    TimedOut,
-    Stopping,
-}
-
-impl End {
-    fn state(self) -> TurnState {
-        match self {
-            End::Cancelled => TurnState::Cancelled,
-            End::TimedOut => TurnState::TimedOut,
-            End::Stopping => TurnState::Interrupted,
-        }
-    }
-
-    fn error(self) -> &'static str {
-        match self {
-            End::Cancelled => "the turn was cancelled",
-            End::TimedOut => "the turn took longer than it may (sessions.turn_timeout_secs)",
-            End::Stopping => "hob stopped while the turn was under way",
-        }
-    }
-}
 
 impl Actor {
     /// Runs a turn to its durable end, whatever happens.
@@ -107,6 +47,7 @@ impl Actor {
                 (None, Outcome::failed(TurnState::Failed, "the ledger could not be read"))
             }
         };
+        self.inner.counts.turn_ended(outcome.state);
         let (state, ms) = (outcome.state.as_str(), started.elapsed().as_millis() as u64);
         self.end_turn(index, turn.as_ref(), outcome).await;
         self.entry.finish();
@@ -260,6 +201,7 @@ impl Actor {
         let mut lines = Vec::new();
         while let Some(Said::Line(body)) = next {
             talk.reading.push(&body);
+            self.inner.counts.message();
             lines.push(NewEvent { kind: "message".to_owned(), turn: Some(talk.turn), body });
             let more = lines.len() < TOGETHER;
             next = self.agent.as_mut().filter(|_| more).and_then(|agent| agent.try_next());
@@ -410,75 +352,6 @@ impl Actor {
                 talk.take_outcome(TurnState::Cancelled, Some("cancelled".to_owned()), None)
             }
             end => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
-        }
-    }
-}
-
-/// A turn while it runs.
-struct Talk {
-    turn: u32,
-    reading: TurnReading,
-    last: Vec<NewEvent>,
-    /// Questions the caller may still answer, and until when.
-    asks: HashMap<String, Instant>,
-    end: Option<End>,
-    /// Until when an agent that was told to break off may take.
-    patience: Instant,
-    stall_after: Duration,
-    stalls_at: Instant,
-    stalled: bool,
-}
-
-impl Talk {
-    fn new(turn: u32, stall_after: Duration) -> Talk {
-        let now = Instant::now();
-        Talk {
-            turn,
-            reading: TurnReading::default(),
-            last: Vec::new(),
-            asks: HashMap::new(),
-            end: None,
-            patience: now,
-            stall_after,
-            stalls_at: now + stall_after,
-            stalled: false,
-        }
-    }
-
-    fn heard(&mut self) {
-        self.stalls_at = Instant::now() + self.stall_after;
-        self.stalled = false;
-    }
-
-    /// An agent that waits for an answer does not stall, and stalling is said once.
-    fn may_stall(&self) -> bool {
-        !self.stalled && !self.stall_after.is_zero() && self.asks.is_empty()
-    }
-
-    /// Returns the question whose time is up; never while there is none.
-    async fn next_expiry(&self) -> String {
-        match self.asks.iter().min_by_key(|(_, until)| **until) {
-            Some((ask, until)) => {
-                sleep_until(*until).await;
-                ask.clone()
-            }
-            None => std::future::pending().await,
-        }
-    }
-
-    fn take_outcome(
-        &mut self,
-        state: TurnState,
-        stop_reason: Option<String>,
-        error: Option<String>,
-    ) -> Outcome {
-        Outcome {
-            state,
-            stop_reason,
-            error,
-            reading: std::mem::take(&mut self.reading),
-            last: std::mem::take(&mut self.last),
-            asked: true,
         }
     }
 }

@@ -1,0 +1,109 @@
+//! `GET /metrics`: figures for Prometheus, in its text format. With the admin's token.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use hob_sessions::session::Figures;
+
+use crate::auth::Admin;
+use crate::error::ErrorBody;
+use crate::state::Gateway;
+
+/// The version of the text format.
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Requests by the first digit of their status.
+#[derive(Debug, Default)]
+pub struct Requests {
+    by_class: [AtomicU64; 5],
+}
+
+impl Requests {
+    pub(crate) fn count(&self, status: u16) {
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.by_class[class].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Figures for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "admin", operation_id = "metrics", security(("token" = [])), responses(
+    (status = 200, description = "The figures.", body = String, content_type = "text/plain"),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+))]
+pub(crate) async fn metrics(State(gateway): State<Arc<Gateway>>, _: Admin) -> impl IntoResponse {
+    let text = render(&gateway.sessions.figures(), &gateway.requests, gateway.version);
+    ([(CONTENT_TYPE, FORMAT)], text)
+}
+
+fn render(figures: &Figures, requests: &Requests, version: &str) -> String {
+    let mut text = String::new();
+    let mut head = |name: &str, kind: &str, help: &str, rows: &[(String, u64)]| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in rows {
+            let _ = writeln!(text, "{name}{labels} {value}");
+        }
+    };
+    let plain = |value: usize| [(String::new(), value as u64)];
+    let version = format!("{{version=\"{version}\"}}");
+    head("hob_build_info", "gauge", "The version that runs.", &[(version, 1)]);
+    head("hob_sessions_open", "gauge", "Open sessions.", &plain(figures.open));
+    head(
+        "hob_sessions_busy",
+        "gauge",
+        "Sessions with a turn that runs or waits.",
+        &plain(figures.busy),
+    );
+    head("hob_live", "gauge", "Open sessions and runs.", &plain(figures.live));
+    head("hob_live_limit", "gauge", "sessions.max_live.", &plain(figures.live_limit));
+    head("hob_agents", "gauge", "Process trees of agents.", &plain(figures.agents));
+    let turns = figures.turns.iter().filter(|(state, _)| state.is_over());
+    let turns: Vec<(String, u64)> =
+        turns.map(|(state, count)| (format!("{{state=\"{}\"}}", state.as_str()), *count)).collect();
+    head("hob_turns_total", "counter", "Turns that ended since the start.", &turns);
+    let messages = [(String::new(), figures.messages)];
+    head("hob_agent_messages_total", "counter", "Messages of agents in turns.", &messages);
+    let requests: Vec<(String, u64)> = requests
+        .by_class
+        .iter()
+        .enumerate()
+        .map(|(index, count)| {
+            (format!("{{status=\"{}xx\"}}", index + 1), count.load(Ordering::Relaxed))
+        })
+        .collect();
+    head("hob_http_requests_total", "counter", "Requests by status.", &requests);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hob_domain::session::TurnState;
+
+    #[test]
+    fn every_line_is_well_formed() {
+        let figures = Figures {
+            open: 2,
+            busy: 1,
+            live: 3,
+            live_limit: 16,
+            agents: 2,
+            turns: TurnState::ALL.map(|state| (state, 7)),
+            messages: 99,
+        };
+        let requests = Requests::default();
+        requests.count(200);
+        requests.count(404);
+        let text = render(&figures, &requests, "1.2.3");
+        assert!(text.contains("\nhob_turns_total{state=\"finished\"} 7\n"), "{text}");
+        assert!(text.contains("\nhob_http_requests_total{status=\"4xx\"} 1\n"));
+        assert!(!text.contains("queued"), "only what is over has ended");
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("hob_") && value.parse::<u64>().is_ok(), "{line}");
+        }
+    }
+}

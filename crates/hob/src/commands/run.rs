@@ -1,0 +1,220 @@
+//! `hob run`: one prompt from the terminal, with live output.
+
+use std::io::{BufRead, IsTerminal, Read, Write};
+
+use clap::{Args as ClapArgs, ValueEnum};
+use hob_gateway::client::{Client, Method, Reply, StreamEvent};
+use serde_json::{Value, json};
+
+use super::{Context, Outcome};
+use crate::memory;
+use crate::owner::{self, NotRunning};
+use crate::show;
+
+/// Ask an agent from the terminal, with live output
+#[derive(ClapArgs)]
+#[command(after_help = "\
+The answer goes to standard output, everything else to standard error. The agent works in the current \
+folder and may write only there. Ctrl-C cancels. With --keep the session stays open; --session goes on \
+with one. Exits 3 when hob is not running.")]
+pub struct Args {
+    /// What to ask; `-`, or nothing, reads it from standard input
+    prompt: Vec<String>,
+    /// Which agent [default: sessions.default_agent]
+    #[arg(long)]
+    agent: Option<String>,
+    /// The agent's own name for a model
+    #[arg(long)]
+    model: Option<String>,
+    /// Go on with this session
+    #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "model", "permissions"])]
+    session: Option<String>,
+    /// What happens when the agent asks whether it may do something
+    #[arg(long, value_enum)]
+    permissions: Option<Policy>,
+    /// Keep the session open and print its id
+    #[arg(long)]
+    keep: bool,
+    /// Print the turn's answer as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    Deny,
+    Ask,
+    Allow,
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+    let prompt = prompt(args)?;
+    let outcome = memory::runtime()?.block_on(ask(context, args, &prompt));
+    match outcome {
+        Err(error) if error.is::<NotRunning>() => {
+            eprintln!("hob: {error}");
+            Ok(Outcome::WrongState)
+        }
+        outcome => outcome,
+    }
+}
+
+fn prompt(args: &Args) -> anyhow::Result<String> {
+    let words = args.prompt.join(" ");
+    if !words.is_empty() && words != "-" {
+        return Ok(words);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    anyhow::ensure!(!text.trim().is_empty(), "there is nothing to ask: the prompt is empty");
+    Ok(text)
+}
+
+async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Outcome> {
+    let socket = &context.settings.socket;
+    let mut client = owner::connect(socket).await?;
+    let session = match &args.session {
+        Some(id) => id.clone(),
+        None => create(&mut client, context, args).await?,
+    };
+    let path = format!("/sessions/{session}/turn");
+    let body = json!({"prompt": prompt});
+    // A second connection, since the first is busy with the stream.
+    let mut control = owner::connect(socket).await?;
+    let mut terminal = Terminal::new(args);
+    let reply = client.ask(Method::POST, &path, "text/event-stream", Some(&body)).await?;
+    let answer = follow(reply, &mut control, &session, &mut terminal).await?;
+    let ok = answer["ok"] == true;
+    if args.json {
+        println!("{answer}");
+    } else {
+        terminal.end();
+        if !ok {
+            eprintln!("hob: {}", answer["error"].as_str().unwrap_or("the turn failed"));
+        } else if answer["stop_reason"] != "end_turn" {
+            eprintln!("hob: stopped: {}", answer["stop_reason"].as_str().unwrap_or("-"));
+        }
+    }
+    if args.keep {
+        eprintln!("session {session}");
+    } else if args.session.is_none() {
+        owner::ask(&mut control, Method::DELETE, &format!("/sessions/{session}"), None).await?;
+    }
+    Ok(if ok { Outcome::Done } else { Outcome::Failed })
+}
+
+async fn create(client: &mut Client, context: &Context, args: &Args) -> anyhow::Result<String> {
+    let agent = args.agent.as_deref().unwrap_or(context.settings.default_agent.as_str());
+    let cwd = std::env::current_dir()?.display().to_string();
+    let policy = args.permissions.unwrap_or(match std::io::stdin().is_terminal() {
+        true => Policy::Ask,
+        false => Policy::Deny,
+    });
+    let policy = policy.to_possible_value().map(|value| value.get_name().to_owned());
+    let mut body = json!({"agent": agent, "cwd": cwd, "permissions": policy,
+        "meta": {"from": "hob run"}});
+    if let Some(model) = &args.model {
+        body["model"] = json!(model);
+    }
+    let session = owner::ask(client, Method::POST, "/sessions", Some(&body)).await?;
+    Ok(session["session_id"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Shows the stream until the turn's answer, which is returned.
+async fn follow(
+    mut reply: Reply<'_>,
+    control: &mut Client,
+    session: &str,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Value> {
+    if reply.status >= 400 {
+        let answer = reply.json().await?;
+        anyhow::bail!("{}", answer["error"].as_str().unwrap_or("the server refused"));
+    }
+    let mut cancelled = false;
+    loop {
+        let event = tokio::select! {
+            event = reply.next_event() => event?,
+            _ = tokio::signal::ctrl_c(), if !cancelled => {
+                cancelled = true;
+                let path = format!("/sessions/{session}/cancel");
+                owner::ask(control, Method::POST, &path, None).await?;
+                continue;
+            }
+        };
+        let Some(StreamEvent { event, data, .. }) = event else {
+            anyhow::bail!("the server went away; the turn may go on: hob sessions tail {session}");
+        };
+        let data: Value = serde_json::from_str(&data).unwrap_or_default();
+        match event.as_str() {
+            "turn" => return Ok(data),
+            "message" => terminal.show(&data),
+            "permission" if data["status"] == "asked" => {
+                let option = terminal.choose(&data);
+                let request = data["request_id"].as_str().unwrap_or_default();
+                let path = format!("/sessions/{session}/permissions/{request}");
+                let body = json!({"option": option});
+                owner::ask(control, Method::POST, &path, Some(&body)).await?;
+            }
+            "stalled" => {
+                terminal.note(&format!("({})", data["message"].as_str().unwrap_or("stalled")));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where the answer is shown as it comes.
+struct Terminal {
+    shows: bool,
+    /// Whether the last character was not a line's end.
+    in_line: bool,
+}
+
+impl Terminal {
+    fn new(args: &Args) -> Terminal {
+        Terminal { shows: !args.json, in_line: false }
+    }
+
+    fn show(&mut self, message: &Value) {
+        let update = show::update(message);
+        match update["sessionUpdate"].as_str() {
+            Some("agent_message_chunk") => {
+                self.write(update["content"]["text"].as_str().unwrap_or_default());
+            }
+            Some("tool_call") => self.note(&format!("[{}]", show::tool(update))),
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.shows && !text.is_empty() {
+            let mut stdout = std::io::stdout().lock();
+            // A reader that went away is not our trouble.
+            let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+            self.in_line = !text.ends_with('\n');
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        if self.shows {
+            self.end();
+            eprintln!("{text}");
+        }
+    }
+
+    fn end(&mut self) {
+        if self.in_line {
+            self.write("\n");
+        }
+    }
+
+    /// Puts a question to whoever sits at the terminal; anything but yes is no.
+    fn choose(&mut self, ask: &Value) -> &'static str {
+        self.end();
+        eprint!("The agent asks: {}. Allow? [y/N] ", ask["title"].as_str().unwrap_or("?"));
+        let mut line = String::new();
+        let _ = std::io::stdin().lock().read_line(&mut line);
+        if line.trim().eq_ignore_ascii_case("y") { "allow_once" } else { "reject_once" }
+    }
+}

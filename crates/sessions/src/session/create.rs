@@ -1,0 +1,124 @@
+//! Making a session: who may have one, and where it works.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hob_domain::session::{Session, SessionId, SessionSetup, TurnUsage};
+use hob_domain::{AppName, StoreError, Timestamp};
+use serde_json::json;
+
+use super::actor::Actor;
+use super::entry::Entry;
+use super::error::SessionError;
+use super::hub::{Sessions, audit};
+use super::options::NewSession;
+use crate::mcp_servers;
+
+impl Sessions {
+    /// Makes a session. Its agent is started at once, so that it is warm when the first turn comes.
+    pub async fn create(&self, app: &AppName, asked: NewSession) -> Result<Session, SessionError> {
+        let options = &self.inner.options;
+        if options.stopping.is_cancelled() {
+            return Err(SessionError::Stopping);
+        }
+        let servers = mcp_servers::parse(&asked.mcp_servers).map_err(SessionError::Invalid)?;
+        let id = new_id()?;
+        let cwd = match &asked.cwd {
+            // The owner may work anywhere.
+            Some(cwd) if app.is_owner() => caller_folder(cwd, &["/".into()])?,
+            Some(cwd) => caller_folder(cwd, &options.roots)?,
+            None => options.workspaces.join(id.as_str()),
+        };
+        let most = options.limits.app_sessions;
+        let has = self.open().values().filter(|entry| entry.app == *app).count();
+        if most > 0 && has >= most {
+            return Err(SessionError::Limited {
+                code: "app_sessions",
+                message: format!("the app has {has} open sessions (limits.app_sessions)"),
+                retry_after: Duration::from_secs(1),
+            });
+        }
+        let permit =
+            options.live.try_take().ok_or(SessionError::PoolFull { live: options.live.live() })?;
+        let cwd = if asked.cwd.is_none() { own_folder(&cwd)? } else { cwd };
+        let session = Session {
+            id,
+            app: app.clone(),
+            setup: SessionSetup {
+                agent: asked.agent,
+                meta: asked.meta,
+                cwd: cwd.display().to_string(),
+                model: asked.model,
+                system: asked.system,
+                permissions: asked.permissions,
+                mcp_servers: json!(servers),
+            },
+            created_at: Timestamp::now(),
+            closed_at: None,
+            turn_count: 0,
+            last_turn_at: None,
+            busy: false,
+            agent_session: None,
+            usage: TurnUsage::default(),
+            last_event: 1,
+        };
+        let body = json!({"agent": session.setup.agent.as_str(), "meta": session.setup.meta,
+            "permissions": session.setup.permissions});
+        self.store().create_session(&session, audit("create", None, body)).await?;
+        let (entry, answered) = Entry::new(&session, permit, Vec::new());
+        self.open().insert(session.id.clone(), entry.clone());
+        self.start_actor(Actor::of(&self.inner, entry, answered).warm());
+        tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "a session was made");
+        Ok(session)
+    }
+}
+
+fn new_id() -> Result<SessionId, SessionError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| StoreError::Failed(format!("no random numbers: {error}")))?;
+    Ok(SessionId::from_random(bytes))
+}
+
+/// A folder a caller asked for: it must exist, and really lie in one of the roots.
+fn caller_folder(cwd: &str, roots: &[PathBuf]) -> Result<PathBuf, SessionError> {
+    let wrong = |text: String| SessionError::Folder(text);
+    if !Path::new(cwd).is_absolute() {
+        return Err(wrong(format!("{cwd:?} is not an absolute path")));
+    }
+    // One answer for what is outside and what does not exist: callers learn nothing about the rest.
+    let outside = || wrong(format!("{cwd:?} is no folder inside of sessions.roots"));
+    let real = Path::new(cwd).canonicalize().map_err(|_| outside())?;
+    let inside = |root: &PathBuf| root.canonicalize().is_ok_and(|root| real.starts_with(root));
+    if real.is_dir() && roots.iter().any(inside) { Ok(real) } else { Err(outside()) }
+}
+
+fn own_folder(path: &Path) -> Result<PathBuf, SessionError> {
+    let made = std::fs::create_dir_all(path).and_then(|()| path.canonicalize());
+    made.map_err(|error| StoreError::Failed(format!("no folder for the session: {error}")).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callers_folder_lies_in_a_root() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir_all(root.join("project")).unwrap();
+        std::fs::create_dir_all(place.path().join("root-not")).unwrap();
+        std::os::unix::fs::symlink(place.path(), root.join("out")).unwrap();
+        std::fs::write(root.join("file"), "").unwrap();
+        let roots = [root.clone()];
+        let check = |path: PathBuf| caller_folder(path.to_str().unwrap(), &roots);
+        assert_eq!(check(root.clone()).unwrap(), root.canonicalize().unwrap());
+        assert!(check(root.join("project")).is_ok());
+        assert!(check(root.join("project/../project")).is_ok());
+        for bad in ["out", "out/root-not", "../root-not", "file", "missing", ".."] {
+            assert!(matches!(check(root.join(bad)), Err(SessionError::Folder(_))), "{bad}");
+        }
+        assert!(matches!(caller_folder("project", &roots), Err(SessionError::Folder(_))));
+        assert!(matches!(caller_folder("/", &[]), Err(SessionError::Folder(_))));
+    }
+}
