@@ -39,6 +39,7 @@ fn session(id: SessionId) -> Session {
         busy: false,
         agent_session: None,
         usage: TurnUsage::default(),
+        last_event: 0,
     }
 }
 

@@ -44,6 +44,7 @@ fn session(app_name: &str, byte: u8, second: i64) -> Session {
         busy: false,
         agent_session: None,
         usage: TurnUsage::default(),
+        last_event: 0,
     }
 }
 

@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use hob_gateway::client::{Client, Method, Reply, StreamEvent};
 use serde_json::{Value, json};
 
+use super::sessions::resolve;
 use super::{Context, Outcome};
 use crate::memory;
 use crate::owner::{self, NotRunning};
@@ -74,7 +75,7 @@ async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Out
     let socket = &context.settings.socket;
     let mut client = owner::connect(socket).await?;
     let session = match &args.session {
-        Some(id) => id.clone(),
+        Some(id) => resolve(&mut client, id).await?,
         None => create(&mut client, context, args).await?,
     };
     let path = format!("/sessions/{session}/turn");

@@ -147,7 +147,7 @@ async fn list(client: &mut Client, closed_too: bool) -> anyhow::Result<Vec<Value
 }
 
 /// A whole id from the beginning of one.
-async fn resolve(client: &mut Client, id: &str) -> anyhow::Result<String> {
+pub(super) async fn resolve(client: &mut Client, id: &str) -> anyhow::Result<String> {
     let all = list(client, true).await?;
     let ids = all.iter().filter_map(|session| session["session_id"].as_str());
     let fitting: Vec<&str> = ids.filter(|known| known.starts_with(id)).collect();
@@ -201,7 +201,7 @@ fn row(session: &Value) -> String {
         text("app"),
         text("agent"),
         text("state"),
-        session["turn_count"],
+        session["turn_count"].to_string(),
         text("last_turn_at"),
     )
 }

@@ -308,9 +308,7 @@ mod tests {
                     Some(kind) => {
                         format!("{kind}:{}", update["content"]["text"].as_str().unwrap_or(""))
                     }
-                    None => {
-                        format!("{}", value["result"]["stopReason"].as_str().unwrap_or("error"))
-                    }
+                    None => value["result"]["stopReason"].as_str().unwrap_or("error").to_owned(),
                 })
             }
             Said::Over(over) => Some(format!("{over:?}")),

@@ -90,7 +90,7 @@ struct Talk {
 enum Next {
     Order(Option<Order>),
     Line(Option<Line>),
-    Asked(Asked),
+    Asked(Box<Asked>),
 }
 
 impl Talk {
@@ -101,7 +101,7 @@ impl Talk {
                 order = orders.recv() => Next::Order(order),
                 // The line of a question is taken before the question.
                 line = self.connection.lines.recv() => Next::Line(line),
-                Some(asked) = self.connection.asks.recv() => Next::Asked(asked),
+                Some(asked) = self.connection.asks.recv() => Next::Asked(Box::new(asked)),
             };
             match next {
                 Next::Order(None) => break,
@@ -126,7 +126,7 @@ impl Talk {
                 }
                 Next::Asked(asked) => {
                     let ask = asked.ask();
-                    self.asked.insert(ask.id.clone(), asked);
+                    self.asked.insert(ask.id.clone(), *asked);
                     if !pass_on(vec![Said::Asks(ask)], &said).await {
                         break;
                     }
