@@ -120,7 +120,7 @@ fn names(sessions: &[Session]) -> Vec<SessionId> {
 async fn a_session_lives_through_its_turns() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
-    let made = session("a", 1, 5);
+    let made = Session { last_event: 1, ..session("a", 1, 5) };
     ledger.create_session(&made, event("create", None)).await.unwrap();
     assert_eq!(ledger.session(&app("a"), &id(1)).await.unwrap(), Some(made.clone()));
     assert_eq!(accept(&ledger, 1, &request("hello")).await, Some(Accepted::Queued(1)));

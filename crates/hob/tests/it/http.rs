@@ -156,7 +156,26 @@ fn the_document_names_every_route_and_its_answers() {
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
     assert_eq!(
         paths,
-        ["/admin/apps", "/admin/apps/{app}", "/files", "/healthz", "/openapi.json", "/run"]
+        [
+            "/admin/apps",
+            "/admin/apps/{app}",
+            "/admin/sessions",
+            "/admin/sessions/{id}",
+            "/admin/sessions/{id}/cancel",
+            "/admin/sessions/{id}/events",
+            "/files",
+            "/healthz",
+            "/metrics",
+            "/openapi.json",
+            "/run",
+            "/sessions",
+            "/sessions/{id}",
+            "/sessions/{id}/cancel",
+            "/sessions/{id}/events",
+            "/sessions/{id}/permissions/{request_id}",
+            "/sessions/{id}/turn",
+            "/sessions/{id}/turns/{n}",
+        ]
     );
     let answers = document["paths"]["/run"]["post"]["responses"].as_object().unwrap();
     let codes: Vec<&String> = answers.keys().collect();

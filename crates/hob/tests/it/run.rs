@@ -210,10 +210,14 @@ fn agents_get_a_cleaned_environment() {
 #[test]
 fn agents_get_the_users_umask_and_a_folder_of_their_own() {
     let setup = setup("");
-    let prompt =
-        r#"[[tool Bash {"command":"umask > $HOME/umask; pwd > $HOME/pwd; ls -A > $HOME/ls"}]]"#;
+    let prompt = concat!(
+        r#"[[tool Bash {"command":"cd $HOME/.hob-scripted && umask > umask && cd $OLDPWD && "#,
+        r#"pwd > $HOME/.hob-scripted/pwd; ls -A > $HOME/.hob-scripted/ls"}]]"#
+    );
     assert_eq!(setup.ask(prompt).status, 200);
-    let read = |name: &str| std::fs::read_to_string(setup.home.user_home().join(name)).unwrap();
+    let read = |name: &str| {
+        std::fs::read_to_string(setup.home.user_home().join(".hob-scripted").join(name)).unwrap()
+    };
     assert_ne!(read("umask").trim(), "0077");
     let folder = read("pwd");
     assert!(folder.contains("/workspaces/run-"), "{folder}");
