@@ -14,4 +14,6 @@ mod memory_setup;
 mod memory_turns;
 mod run;
 mod serve;
+mod sessions_seed;
+mod sessions_setup;
 mod setup;
