@@ -15,6 +15,7 @@
 //! | `[[sleep MS]]`, `[[hang]]` | wait so long, or for ever |
 //! | `[[retry MS]]` | wait as the CLI does between tries of a failing API |
 //! | `[[permission TITLE]]` | ask for permission and go on once there is an answer |
+//! | `[[request METHOD JSON]]` | ask the client for something; a block of text with its answer (ACP) |
 //! | `[[crash]]`, `[[exit N]]` | end by SIGKILL, or with a code |
 //! | `[[stderr TEXT]]`, `[[garbage TEXT]]` | a line on standard error; a raw line on standard output |
 //! | `[[daemon]]` | leave a grandchild in a session of its own |
@@ -56,6 +57,10 @@ pub enum Step {
     Deaf,
     Retry(u64),
     Permission(String),
+    Request {
+        method: String,
+        params: Value,
+    },
     Crash,
     Exit(i32),
     Stderr(String),
@@ -111,6 +116,11 @@ fn parse_one(words: &str) -> Option<Step> {
         "deaf" => Step::Deaf,
         "retry" => Step::Retry(rest.parse().ok()?),
         "permission" => Step::Permission(text),
+        "request" => {
+            let (method, params) = rest.split_once(' ').unwrap_or((rest, "{}"));
+            let params = serde_json::from_str(params).ok()?;
+            Step::Request { method: method.to_owned(), params }
+        }
         "crash" => Step::Crash,
         "exit" => Step::Exit(rest.parse().ok()?),
         "stderr" => Step::Stderr(text),
@@ -136,7 +146,10 @@ pub fn turn(prompt: &str, number: usize) -> Vec<Step> {
 /// Adds the echo where no step is an answer or an ending.
 pub fn with_answer(mut steps: Vec<Step>, prompt: &str) -> Vec<Step> {
     let answers = |step: &Step| {
-        matches!(step, Step::Say(_) | Step::Error { .. } | Step::Crash | Step::Exit(_))
+        matches!(
+            step,
+            Step::Say(_) | Step::Request { .. } | Step::Error { .. } | Step::Crash | Step::Exit(_)
+        )
     };
     if !steps.iter().any(answers) {
         steps.push(Step::Say(format!("echo: {prompt}")));

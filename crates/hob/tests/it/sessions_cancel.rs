@@ -192,22 +192,37 @@ fn closing_at_once_closes_once() {
     assert_eq!(api.audit(&id).iter().filter(|kind| *kind == "close").count(), 1);
 }
 
-/// An app that is revoked leaves no agent behind.
-#[test]
-fn revoking_an_app_ends_its_sessions() {
+/// An app that is revoked leaves no agent behind, and a later one of its name finds nothing of it.
+fn revoked(revoke: impl FnOnce(&Api)) {
     let api = api(&sessions("sweep_interval_secs = 1"));
     let other = api.home.app("other");
     let (id, theirs) = (api.session(), api.create_as(&other, &json!({"agent": "acp"})));
     let folder = api.workspace(&id);
     api.gated(&id);
-    assert!(api.home.run(&["app", "revoke", "tests"]).status.success());
+    revoke(&api);
     assert_eq!(api.get(&format!("/sessions/{id}")).status, 401);
-    wait_until("one agent is left", || (api.processes().len() == 1).then_some(()));
-    wait_until("its folder is gone", || (!folder.exists()).then_some(()));
     let token = api.home.app("tests");
+    let list = api.call_as(&token, "GET", "/sessions", &[], &Value::Null).json();
+    assert_eq!(list["count"], 0, "{list}");
     let path = format!("/sessions/{id}");
     assert_eq!(api.call_as(&token, "GET", &path, &[], &Value::Null).status, 404);
+    wait_until("one agent is left", || (api.processes().len() == 1).then_some(()));
+    wait_until("its folder is gone", || (!folder.exists()).then_some(()));
     let path = format!("/sessions/{theirs}/turn");
     let body = json!({"prompt": "hi"});
     assert_eq!(api.call_as(&other, "POST", &path, &[], &body).status, 200);
+}
+
+#[test]
+fn revoking_an_app_ends_its_sessions() {
+    revoked(|api| assert!(api.home.run(&["app", "revoke", "tests"]).status.success()));
+}
+
+#[test]
+fn revoking_an_app_over_http_ends_its_sessions() {
+    revoked(|api| {
+        let admin = std::fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+        let path = "/admin/apps/tests";
+        assert_eq!(api.call_as(admin.trim(), "DELETE", path, &[], &Value::Null).status, 200);
+    });
 }

@@ -92,7 +92,10 @@ fn a_stream_cut_anywhere_is_resumed_without_loss() {
         let last = seen.last().map_or(whole[0].id - 1, |event| event.id);
         let mut resumed: Vec<SseEvent> = seen.to_vec();
         resumed.extend(api.follow(&id, last).until(|event| event.event == "turn"));
-        assert_eq!(resumed, whole, "cut after {cut}");
+        for (found, wanted) in resumed.iter().zip(&whole) {
+            assert_eq!(found, wanted, "cut after {cut}");
+        }
+        assert_eq!(resumed.len(), whole.len(), "cut after {cut}");
     }
     let everything = api.follow(&id, 0).until(|event| event.event == "turn");
     let of_turn: Vec<SseEvent> = everything.into_iter().filter(wanted).collect();

@@ -146,6 +146,19 @@ impl Agent {
                     reply.push_str(&text);
                     self.chunk(&session.id, "agent_message_chunk", &json!(text));
                 }
+                Step::Request { method, params } => {
+                    let mut params = params.clone();
+                    params["sessionId"] = json!(session.id);
+                    match self.request(session, method, params) {
+                        Some(answer) => {
+                            let answer = answer.get("result").unwrap_or(&answer["error"]);
+                            reply.push_str(&answer.to_string());
+                            let text = json!(answer.to_string());
+                            self.chunk(&session.id, "agent_message_chunk", &text);
+                        }
+                        None => cancelled = true,
+                    }
+                }
                 Step::Deaf => self.deaf.store(true, Ordering::Relaxed),
                 Step::Think(text) => self.chunk(&session.id, "agent_thought_chunk", &json!(text)),
                 Step::Garbage(line) => self.output.send_raw(line),
@@ -189,6 +202,25 @@ impl Agent {
 
     /// Asks for permission. `false` when the turn was cancelled meanwhile.
     fn ask(&self, session: &Session, title: &str, index: usize) -> bool {
+        let call = format!("permission-{index}");
+        let params = json!({"sessionId": session.id,
+            "toolCall": {"toolCallId": call, "title": title},
+            "options": [
+                {"optionId": "yes-always", "name": "Always", "kind": "allow_always"},
+                {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+                {"optionId": "no", "name": "Reject", "kind": "reject_once"}]});
+        let Some(answer) = self.request(session, "session/request_permission", params) else {
+            return false;
+        };
+        let outcome = &answer["result"]["outcome"];
+        let chosen = outcome["optionId"].as_str().unwrap_or("cancelled");
+        let text = json!(format!("permission {title}: {chosen}"));
+        self.chunk(&session.id, "agent_message_chunk", &text);
+        outcome["outcome"] != "cancelled"
+    }
+
+    /// The client's answer to a request; `None` when the turn was cancelled meanwhile.
+    fn request(&self, session: &Session, method: &str, params: Value) -> Option<Value> {
         let (sender, answer): (Sender<Value>, Receiver<Value>) = channel();
         let id = {
             let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,25 +228,13 @@ impl Agent {
             *requests
         };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        let call = format!("permission-{index}");
-        self.output.send(
-            &json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
-            "params": {"sessionId": session.id, "toolCall": {"toolCallId": call, "title": title},
-                "options": [
-                    {"optionId": "yes-always", "name": "Always", "kind": "allow_always"},
-                    {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
-                    {"optionId": "no", "name": "Reject", "kind": "reject_once"}]}}),
-        );
+        self.output.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
             if let Ok(answer) = answer.try_recv() {
-                let outcome = &answer["result"]["outcome"];
-                let chosen = outcome["optionId"].as_str().unwrap_or("cancelled");
-                let text = json!(format!("permission {title}: {chosen}"));
-                self.chunk(&session.id, "agent_message_chunk", &text);
-                return outcome["outcome"] != "cancelled";
+                return Some(answer);
             }
             if session.interrupt.wait(std::time::Duration::from_millis(2)) {
-                return false;
+                return None;
             }
         }
     }
