@@ -23,8 +23,12 @@ fn an_app_may_have_so_many_sessions() {
     api.create_as(&other, &json!({"agent": "acp"}));
     assert_eq!(api.close(&ids[0]).status, 200);
     api.session();
-    // However many ask at once.
-    assert_eq!(api.close(&ids[1]).status, 200);
+}
+
+/// However many ask at once.
+#[test]
+fn an_app_has_no_more_sessions_by_asking_at_once() {
+    let api = api(&limits("app_sessions = 1"));
     let body = json!({"agent": "acp"});
     let made = std::thread::scope(|scope| {
         let asks: Vec<_> =
@@ -76,11 +80,19 @@ fn a_session_may_use_so_many_tokens() {
     let over = api.turn(&id, "hi");
     assert_error(&over, 429, "session_budget", "session_tokens");
     assert!(retry_after(&over) >= 1);
-    let with_key = api.turn_with(&id, &[("idempotency-key", "k")], "hi");
-    assert_error(&with_key, 429, "session_budget", "");
     assert_eq!(api.turn(&api.session(), "hi").status, 200, "another one has its own");
     let api = api.after(|server| server.kill());
     assert_eq!(api.turn(&id, "hi").status, 429, "it is kept");
+}
+
+#[test]
+fn an_idempotency_key_is_no_way_around_a_budget() {
+    let api = api(&limits("session_tokens = 15"));
+    let id = api.session();
+    assert_eq!(api.turn_with(&id, &[("idempotency-key", "1")], "hi").status, 200);
+    let over = api.turn_with(&id, &[("idempotency-key", "2")], "hi");
+    assert_error(&over, 429, "session_budget", "session_tokens");
+    assert_eq!(api.turn_with(&id, &[("idempotency-key", "1")], "hi").status, 200);
 }
 
 #[test]

@@ -84,43 +84,49 @@ fn sigterm_lets_a_turn_finish() {
     assert_eq!(api.at(&id, 1)["state"], "finished");
 }
 
-/// After the grace a turn is interrupted: its client is told, the log says so, the next one goes on.
+const ENDLESS: &str = "[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[hang]]";
+
+/// After the grace a turn is interrupted, and the next one goes on.
 #[test]
 fn sigterm_interrupts_a_turn_after_the_grace() {
     let api = api("shutdown_grace_secs = 1\n");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
-    let prompt = "[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[hang]]";
-    let mut stream = api.stream_turn(&id, prompt);
+    let mut stream = api.stream_turn(&id, ENDLESS);
     assert!(stream.next().unwrap().data.contains("half"));
     let mut follower = api.follow(&id, 0);
     follower.next().unwrap();
-    std::thread::scope(|scope| {
-        // It waits behind the other.
-        let waiting = scope.spawn(|| api.turn(&id, prompt));
-        wait_until("one waits", || (api.look(&id)["turn_count"] == 3).then_some(()));
-        let since = Instant::now();
-        api.server.signal(Signal::SIGTERM);
-        let events = stream.until(|event| event.event == "turn");
-        let told = events.last().unwrap().json();
-        assert_eq!((&told["ok"], &told["code"]), (&json!(false), &json!("interrupted")));
-        assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
-        // The one that waits is told something; it is not lost.
-        let answer = waiting.join().expect("it is answered");
-        assert_eq!(answer.status, 503, "{}", answer.text);
-        let _ = follower.by_ref().count();
-        assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
-    });
+    let waits = api.background(&id, "[[say later]]");
     let since = Instant::now();
-    let api = api.after(|mut server| assert_eq!(server.wait().code(), Some(0)));
-    assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
+    let api = api.after(stopped);
+    assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
     let turn = api.at(&id, 2);
     assert_eq!((&turn["state"], &turn["text"]), (&json!("interrupted"), &json!("half")));
-    assert_gapless(&api.log(&id));
     // The one that waited was taken in, so it runs.
-    wait_until("it runs", || (api.at(&id, 3)["state"] == "running").then_some(()));
-    assert_eq!(api.cancel(&id).status, 200);
-    assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane");
+    assert_eq!(api.wait_for(&id, waits, "finished")["text"], "later");
+    assert_gapless(&api.log(&id));
+    assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane|[[say later]]");
+}
+
+/// Those who wait for a turn are told that it was interrupted.
+#[test]
+fn clients_of_an_interrupted_turn_are_told() {
+    let mut api = api("shutdown_grace_secs = 1\n");
+    let id = api.session();
+    let mut stream = api.stream_turn(&id, ENDLESS);
+    assert!(stream.next().unwrap().data.contains("half"));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| api.turn(&id, "waits behind it"));
+        wait_until("one waits", || (api.look(&id)["turn_count"] == 2).then_some(()));
+        api.server.signal(Signal::SIGTERM);
+        let last = stream.by_ref().last();
+        let answer = waiting.join();
+        let told = last.expect("the stream goes on").json();
+        assert_eq!((&told["ok"], &told["code"]), (&json!(false), &json!("interrupted")));
+        let answer = answer.expect("who waits is answered");
+        assert_eq!(answer.status, 503, "{}", answer.text);
+    });
+    assert_eq!(api.server.wait().code(), Some(0));
 }
 
 /// Killed in the middle of a turn: what was stored is there, the turn is interrupted, the session is

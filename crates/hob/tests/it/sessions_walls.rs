@@ -79,7 +79,8 @@ fn a_callers_folder_lies_in_a_root() {
     assert_eq!(api.get("/sessions").json()["count"], sessions);
 }
 
-/// A root above Hob's home does not open it.
+/// A root above Hob's home, such as the user's own folder, does not open it: neither to the agent's
+/// processes nor to what Hob does for the agent.
 #[test]
 fn a_root_above_the_home_does_not_open_it() {
     let home = TestHome::new();
@@ -87,22 +88,44 @@ fn a_root_above_the_home_does_not_open_it() {
     configure(&home, &format!("[sessions]\nroots = [{:?}]\n", above.display().to_string()));
     let token = home.app("tests");
     let api = Api { server: home.serve(), home, token };
-    let key = api.home.hob_home().join("key");
-    for cwd in [above.clone(), api.home.hob_home(), api.home.hob_home().join("files")] {
+    let other = api.home.app("other");
+    let upload = api.server.upload(Some(&other), "x.txt", b"the others words").json();
+    let (key, config) = (api.home.hob_home().join("key"), api.home.hob_home().join("config.toml"));
+    let secret = fs::read_to_string(&key).unwrap();
+    let settings = fs::read_to_string(&config).unwrap();
+    let secret =
+        serde_json::from_str::<Value>(&secret).unwrap()["key"].as_str().unwrap().to_owned();
+    let mut open = Vec::new();
+    for cwd in [above, api.home.hob_home(), api.home.hob_home().join("files")] {
         let answer = api.post("/sessions", &json!({"agent": "acp", "cwd": cwd}));
         if answer.status == 400 {
             continue;
         }
         let id = answer.json()["session_id"].as_str().unwrap().to_owned();
-        // It may not start at all; but where it does, it can't read the key.
-        let command = json!({"command": format!("cat {} | wc -c", key.display())});
-        let turn = api.turn(&id, &format!("[[tool Bash {command}]] [[say done]]"));
-        let open = turn.status == 200 && !turn.text.contains("\"text\":\"0\"");
-        assert!(!open, "{}: {}", cwd.display(), turn.text);
-        let params = json!({"path": key});
-        let asked = api.turn(&id, &format!("[[request fs/read_text_file {params}]]"));
-        assert!(!asked.text.contains("\\\"content\\\":"), "{}: {}", cwd.display(), asked.text);
+        // It may not start at all; but where it does, it reads and changes nothing of the home.
+        let theirs = upload["path"].as_str().unwrap();
+        for prompt in [
+            format!("[[tool Bash {}]]", json!({"command": format!("cat {}", key.display())})),
+            format!("[[tool Bash {}]]", json!({"command": format!("cat {theirs}")})),
+            format!("[[request fs/read_text_file {}]]", json!({"path": key})),
+            format!("[[request fs/read_text_file {}]]", json!({"path": theirs})),
+            format!(
+                "[[tool Bash {}]]",
+                json!({"command": format!("echo >> {}", config.display())})
+            ),
+            format!("[[request fs/write_text_file {}]]", json!({"path": config, "content": ""})),
+        ] {
+            let text = api.turn(&id, &prompt).text;
+            if text.contains(&secret) || text.contains("the others words") {
+                open.push(format!("{} reads: {prompt}", cwd.display()));
+            }
+            if fs::read_to_string(&config).unwrap() != settings {
+                open.push(format!("{} writes: {prompt}", cwd.display()));
+                fs::write(&config, &settings).unwrap();
+            }
+        }
     }
+    assert!(open.is_empty(), "{open:#?}");
 }
 
 /// Every session has a folder of its own, the user's alone.
@@ -141,9 +164,10 @@ fn an_agent_does_not_see_hobs_home() {
         fs::write(workspaces.join(session).join("secret"), "x").unwrap();
     }
     let hob_path = |name: &str| hob.join(name).display().to_string();
-    for name in ["key", "admin.token", "hob.db", "memory.db", "config.toml", "logs"] {
+    for name in ["key", "key.pub", "admin.token", "hob.db", "memory.db", "config.toml"] {
         assert!(hob.join(name).exists(), "{name}");
-        assert!(!api.can(&id, &format!("cat {0} || ls {0}", hob_path(name))), "{name}");
+        assert!(!api.can(&id, &format!("cat {}", hob_path(name))), "{name}");
+        assert!(!api.can(&id, &format!("echo x >> {}", hob_path(name))), "{name}");
     }
     for path in [
         their_file,
@@ -154,7 +178,7 @@ fn an_agent_does_not_see_hobs_home() {
         assert!(!api.can(&id, &format!("cat {path}")), "reads {path}");
         assert!(!api.can(&id, &format!("echo x >> {path}")), "writes {path}");
     }
-    for folder in [hob.clone(), workspaces, hob.join("files")] {
+    for folder in [hob.clone(), workspaces, hob.join("files"), hob.join("logs")] {
         assert!(!api.can(&id, &format!("ls {}", folder.display())), "lists {}", folder.display());
         assert!(!api.can(&id, &format!("echo x > {}/made", folder.display())));
     }
