@@ -15,16 +15,20 @@
 //! | `[[sleep MS]]`, `[[hang]]` | wait so long, or for ever |
 //! | `[[retry MS]]` | wait as the CLI does between tries of a failing API |
 //! | `[[permission TITLE]]` | ask for permission and go on once there is an answer |
+//! | `[[request METHOD JSON]]` | ask the client for something; a block of text with its answer (ACP) |
 //! | `[[crash]]`, `[[exit N]]` | end by SIGKILL, or with a code |
 //! | `[[stderr TEXT]]`, `[[garbage TEXT]]` | a line on standard error; a raw line on standard output |
 //! | `[[daemon]]` | leave a grandchild in a session of its own |
+//! | `[[chunks N]]` | N blocks of text |
+//! | `[[until FILE]]` | wait until there is such a file in the working folder |
+//! | `[[deaf]]` | ignore the protocol's cancel from now on |
 //! | `[[stubborn]]` | ignore TERM, INT, HUP and end of file from now on |
 //! | `[[late MS]]` | records reach the transcript only so long after the answer is shown |
 //! | `[[shuffle]]`, `[[torn]]` | the first batch out of order; records in torn writes |
 //! | `[[flood N]]` | N bytes onto the screen |
 //! | `[[env NAME]]` | a block of text with that variable's value |
 //!
-//! On the terminal `{history}` in a text stands for everything said before.
+//! On the terminal and over ACP `{history}` in a text stands for everything said before.
 
 use serde_json::Value;
 
@@ -49,8 +53,14 @@ pub enum Step {
     },
     Sleep(u64),
     Hang,
+    Until(String),
+    Deaf,
     Retry(u64),
     Permission(String),
+    Request {
+        method: String,
+        params: Value,
+    },
     Crash,
     Exit(i32),
     Stderr(String),
@@ -70,8 +80,10 @@ pub fn parse(prompt: &str) -> Vec<Step> {
     while let Some(start) = rest.find("[[") {
         rest = &rest[start + 2..];
         let Some(end) = rest.find("]]") else { break };
-        if let Some(step) = parse_one(&rest[..end]) {
-            steps.push(step);
+        let words = &rest[..end];
+        match words.strip_prefix("chunks ").and_then(|count| count.parse::<usize>().ok()) {
+            Some(count) => steps.extend((0..count).map(|n| Step::Say(format!("chunk {n} ")))),
+            None => steps.extend(parse_one(words)),
         }
         rest = &rest[end + 2..];
     }
@@ -100,8 +112,15 @@ fn parse_one(words: &str) -> Option<Step> {
         }
         "sleep" => Step::Sleep(rest.parse().ok()?),
         "hang" => Step::Hang,
+        "until" => Step::Until(text),
+        "deaf" => Step::Deaf,
         "retry" => Step::Retry(rest.parse().ok()?),
         "permission" => Step::Permission(text),
+        "request" => {
+            let (method, params) = rest.split_once(' ').unwrap_or((rest, "{}"));
+            let params = serde_json::from_str(params).ok()?;
+            Step::Request { method: method.to_owned(), params }
+        }
         "crash" => Step::Crash,
         "exit" => Step::Exit(rest.parse().ok()?),
         "stderr" => Step::Stderr(text),
@@ -127,7 +146,10 @@ pub fn turn(prompt: &str, number: usize) -> Vec<Step> {
 /// Adds the echo where no step is an answer or an ending.
 pub fn with_answer(mut steps: Vec<Step>, prompt: &str) -> Vec<Step> {
     let answers = |step: &Step| {
-        matches!(step, Step::Say(_) | Step::Error { .. } | Step::Crash | Step::Exit(_))
+        matches!(
+            step,
+            Step::Say(_) | Step::Request { .. } | Step::Error { .. } | Step::Crash | Step::Exit(_)
+        )
     };
     if !steps.iter().any(answers) {
         steps.push(Step::Say(format!("echo: {prompt}")));

@@ -173,6 +173,20 @@ impl HobServer {
         token: Option<&str>,
         body: Option<(&str, &[u8])>,
     ) -> Answer {
+        let kind = body.map(|(kind, _)| ("content-type", kind));
+        let headers: Vec<(&str, &str)> = kind.into_iter().collect();
+        self.request(method, path, token, &headers, body.map(|(_, body)| body).unwrap_or_default())
+    }
+
+    /// A request with any method, token, headers and body.
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
@@ -183,17 +197,16 @@ impl HobServer {
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        if let Some((kind, _)) = body {
-            request = request.header("content-type", kind);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         let agent = ureq::Agent::from(config);
-        let body = body.map(|(_, body)| body).unwrap_or_default();
         let request = request.body(body.to_vec()).expect("a request");
         let mut response = agent.run(request).expect("an answer");
         let status = response.status().as_u16();
         let headers = response.headers().clone();
-        let text = response.body_mut().read_to_string().expect("a text");
-        Answer { status, headers, text }
+        let body = response.body_mut().with_config().limit(256 << 20);
+        Answer { status, headers, text: body.read_to_string().expect("a text") }
     }
 
     /// Uploads a file as a form's only part.

@@ -8,6 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,6 +36,8 @@ struct Agent {
     /// Requests of ours that wait for the client's answer.
     waiting: Mutex<HashMap<u64, Sender<Value>>>,
     requests: Mutex<u64>,
+    /// Whether it ignores cancels since `[[deaf]]`.
+    deaf: AtomicBool,
     output: Lines,
 }
 
@@ -96,12 +99,15 @@ impl Agent {
             "session/prompt" => match self.session(session) {
                 None => reply(Err((-32002, "Resource not found"))),
                 Some(session) => {
+                    // Here, so that a cancel that follows at once is not forgotten.
+                    session.interrupt.clear();
                     let (agent, id, prompt) = (self.clone(), id.clone(), prompt_text(params));
                     std::thread::spawn(move || agent.turn(&session, id, &prompt));
                 }
             },
             "session/cancel" => {
-                if let Some(session) = self.session(session) {
+                let deaf = self.deaf.load(Ordering::Relaxed);
+                if let Some(session) = self.session(session).filter(|_| !deaf) {
                     session.interrupt.raise();
                 }
             }
@@ -124,7 +130,6 @@ impl Agent {
     /// Plays one turn and answers the prompt.
     fn turn(&self, session: &Session, id: Option<Value>, prompt: &str) {
         let mut number = session.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        session.interrupt.clear();
         let steps = script::turn(prompt, *number);
         *number += 1;
         let mut reply = String::new();
@@ -137,9 +142,24 @@ impl Agent {
             }
             match step {
                 Step::Say(text) => {
-                    reply.push_str(text);
+                    let text = with_history(text, &session.id);
+                    reply.push_str(&text);
                     self.chunk(&session.id, "agent_message_chunk", &json!(text));
                 }
+                Step::Request { method, params } => {
+                    let mut params = params.clone();
+                    params["sessionId"] = json!(session.id);
+                    match self.request(session, method, params) {
+                        Some(answer) => {
+                            let answer = answer.get("result").unwrap_or(&answer["error"]);
+                            reply.push_str(&answer.to_string());
+                            let text = json!(answer.to_string());
+                            self.chunk(&session.id, "agent_message_chunk", &text);
+                        }
+                        None => cancelled = true,
+                    }
+                }
+                Step::Deaf => self.deaf.store(true, Ordering::Relaxed),
                 Step::Think(text) => self.chunk(&session.id, "agent_thought_chunk", &json!(text)),
                 Step::Garbage(line) => self.output.send_raw(line),
                 Step::Error { message, .. } => failure = Some(message.clone()),
@@ -182,6 +202,25 @@ impl Agent {
 
     /// Asks for permission. `false` when the turn was cancelled meanwhile.
     fn ask(&self, session: &Session, title: &str, index: usize) -> bool {
+        let call = format!("permission-{index}");
+        let params = json!({"sessionId": session.id,
+            "toolCall": {"toolCallId": call, "title": title},
+            "options": [
+                {"optionId": "yes-always", "name": "Always", "kind": "allow_always"},
+                {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+                {"optionId": "no", "name": "Reject", "kind": "reject_once"}]});
+        let Some(answer) = self.request(session, "session/request_permission", params) else {
+            return false;
+        };
+        let outcome = &answer["result"]["outcome"];
+        let chosen = outcome["optionId"].as_str().unwrap_or("cancelled");
+        let text = json!(format!("permission {title}: {chosen}"));
+        self.chunk(&session.id, "agent_message_chunk", &text);
+        outcome["outcome"] != "cancelled"
+    }
+
+    /// The client's answer to a request; `None` when the turn was cancelled meanwhile.
+    fn request(&self, session: &Session, method: &str, params: Value) -> Option<Value> {
         let (sender, answer): (Sender<Value>, Receiver<Value>) = channel();
         let id = {
             let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,25 +228,13 @@ impl Agent {
             *requests
         };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        let call = format!("permission-{index}");
-        self.output.send(
-            &json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
-            "params": {"sessionId": session.id, "toolCall": {"toolCallId": call, "title": title},
-                "options": [
-                    {"optionId": "yes-always", "name": "Always", "kind": "allow_always"},
-                    {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
-                    {"optionId": "no", "name": "Reject", "kind": "reject_once"}]}}),
-        );
+        self.output.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
             if let Ok(answer) = answer.try_recv() {
-                let outcome = &answer["result"]["outcome"];
-                let chosen = outcome["optionId"].as_str().unwrap_or("cancelled");
-                let text = json!(format!("permission {title}: {chosen}"));
-                self.chunk(&session.id, "agent_message_chunk", &text);
-                return outcome["outcome"] != "cancelled";
+                return Some(answer);
             }
             if session.interrupt.wait(std::time::Duration::from_millis(2)) {
-                return false;
+                return None;
             }
         }
     }
@@ -255,6 +282,16 @@ fn history(session: &str) -> Option<Vec<Value>> {
     let text = fs::read_to_string(file(session)).ok()?;
     let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     Some(records.filter(|record| record.get("prompt").is_some()).collect())
+}
+
+/// `{history}` in a text is what was asked before, as this process can know it.
+fn with_history(text: &str, session: &str) -> String {
+    if !text.contains("{history}") {
+        return text.to_owned();
+    }
+    let turns = history(session).unwrap_or_default();
+    let prompts: Vec<&str> = turns.iter().filter_map(|turn| turn["prompt"].as_str()).collect();
+    text.replace("{history}", &prompts.join("|"))
 }
 
 fn file(session: &str) -> PathBuf {

@@ -74,6 +74,14 @@ pub fn perform(step: &Step, interrupt: &Interrupt) -> bool {
     match step {
         Step::Sleep(ms) | Step::Retry(ms) => !interrupt.wait(Duration::from_millis(*ms)),
         Step::Hang => !interrupt.wait(Duration::from_secs(1_000_000)),
+        Step::Until(file) => loop {
+            if std::path::Path::new(file).exists() {
+                break true;
+            }
+            if interrupt.wait(Duration::from_millis(5)) {
+                break false;
+            }
+        },
         Step::Crash => {
             let _ = raise(Signal::SIGKILL);
             true

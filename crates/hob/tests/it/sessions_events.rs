@@ -1,0 +1,253 @@
+//! The durable log of a session, whole and from any point on.
+
+use std::time::Duration;
+
+use hob_testkit::wait_until;
+use serde_json::{Value, json};
+
+use crate::sessions_setup::*;
+
+/// Everything that happened is in the log, numbered without a gap, each with its time.
+#[test]
+fn the_log_holds_all_that_happened() {
+    let api = api("");
+    let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}}));
+    assert_eq!(api.turn(&id, "[[say one]] [[say two]]").status, 200);
+    assert_eq!(api.turn(&id, "[[crash]]").status, 502);
+    assert_eq!(api.turn(&id, "[[permission x]]").status, 200);
+    assert_eq!(api.close(&id).status, 200);
+    let log = api.log(&id);
+    assert_gapless(&log);
+    assert_eq!(api.audit(&id), ["create", "turn", "turn", "resume", "permission", "turn", "close"]);
+    assert!(log.iter().all(|event| event["at"].as_str().unwrap().ends_with('Z')));
+    let first = &log[0];
+    assert_eq!((&first["agent"], &first["turn_index"]), (&json!("acp"), &Value::Null));
+    let messages: Vec<&Value> =
+        log.iter().filter(|e| e["event"] == "message" && e["turn_index"] == 1).collect();
+    assert_eq!(messages.len(), 3);
+    assert_eq!(messages[1]["message"]["params"]["update"]["content"]["text"], "two");
+    let turns: Vec<(u64, &str)> = log
+        .iter()
+        .filter(|event| event["event"] == "turn")
+        .map(|event| (event["turn_index"].as_u64().unwrap(), event["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(turns, [(1, "finished"), (2, "died"), (3, "finished")]);
+    assert_eq!(api.look(&id)["last_event_id"], log.len());
+}
+
+/// Messages of an agent are not changed in the log either.
+#[test]
+fn the_log_holds_an_agents_lines_unchanged() {
+    let api = api("");
+    let id = api.session();
+    let lines = [
+        r#"{"method":"session/update","params":{"z":1,"a":12345678901234567890123}}"#,
+        r#"{"method":"session/update","params":{"n":1e400}}"#,
+    ];
+    let prompt = format!("[[garbage {}]] [[garbage {}]]", lines[0], lines[1]);
+    assert_eq!(api.turn(&id, &prompt).status, 200);
+    let text = api.get(&format!("/sessions/{id}/events")).text;
+    for line in lines {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn after_a_number_come_the_greater_ones() {
+    let api = api("");
+    let id = api.session();
+    assert_eq!(api.turn(&id, "[[chunks 5]]").status, 200);
+    let log = api.log(&id);
+    let path = format!("/sessions/{id}/events");
+    for after in 0..=log.len() + 1 {
+        let found = api.get(&format!("{path}?after={after}")).json();
+        assert_eq!(found["events"], json!(log.get(after..).unwrap_or_default()), "{after}");
+        let last = after.to_string();
+        let same = api.call("GET", &path, &[("last-event-id", &last)], &Value::Null).json();
+        assert_eq!(same, found);
+    }
+    for bad in ["x", "-1", "1.5", "", "99999999999999999999999"] {
+        assert_error(&api.get(&format!("{path}?after={bad}")), 400, "bad_request", "after");
+    }
+    let bad = api.call("GET", &path, &[("last-event-id", "x")], &Value::Null);
+    assert_error(&bad, 400, "bad_request", "Last-Event-ID");
+    // Where both are said, the stream goes on after the later one or the query's; never from the start.
+    let both = api.call("GET", &format!("{path}?after=3"), &[("last-event-id", "5")], &Value::Null);
+    let first = both.json()["events"][0]["seq"].as_u64().unwrap();
+    assert!(first == 4 || first == 6, "{first}");
+}
+
+/// Cut at any event and resumed by its number, a turn's stream is what it would have been.
+#[test]
+fn a_stream_cut_anywhere_is_resumed_without_loss() {
+    let api = api("");
+    let id = api.create(&json!({"agent": "acp"}));
+    let prompt = "[[chunks 12]] [[think hm]] [[permission x]] [[tool Read {}]] [[chunks 8]]";
+    let whole: Vec<SseEvent> = api.stream_turn(&id, prompt).collect();
+    assert!(whole.len() >= 20, "{}", whole.len());
+    assert_eq!(whole.last().unwrap().event, "turn");
+    let wanted = |event: &SseEvent| event.id >= whole[0].id;
+    for cut in 0..whole.len() {
+        let seen = &whole[..cut];
+        let last = seen.last().map_or(whole[0].id - 1, |event| event.id);
+        let mut resumed: Vec<SseEvent> = seen.to_vec();
+        resumed.extend(api.follow(&id, last).until(|event| event.event == "turn"));
+        for (found, wanted) in resumed.iter().zip(&whole) {
+            assert_eq!(found, wanted, "cut after {cut}");
+        }
+        assert_eq!(resumed.len(), whole.len(), "cut after {cut}");
+    }
+    let everything = api.follow(&id, 0).until(|event| event.event == "turn");
+    let of_turn: Vec<SseEvent> = everything.into_iter().filter(wanted).collect();
+    assert_eq!(of_turn, whole);
+    // The other way to resume: the same turn by its key.
+    let key = ("idempotency-key", "k");
+    let path = format!("/sessions/{id}/turn");
+    let body = json!({"prompt": "[[chunks 6]]"});
+    let whole: Vec<SseEvent> = api.stream("POST", &path, &[STREAM, key], &body).collect();
+    for cut in 1..=whole.len() {
+        let last = whole[cut - 1].id.to_string();
+        let headers = [STREAM, key, ("last-event-id", last.as_str())];
+        if cut < whole.len() {
+            let rest: Vec<SseEvent> = api.stream("POST", &path, &headers, &body).collect();
+            assert_eq!(rest, whole[cut..], "cut after {cut}");
+        }
+    }
+}
+
+/// The same while the turn runs: every reader is cut and comes back in the middle of it.
+#[test]
+fn a_running_stream_cut_anywhere_is_resumed_without_loss() {
+    let api = api("");
+    let id = api.session();
+    let prompt: String = (0..24).map(|n| format!("[[say {n} ]] [[sleep 10]]")).collect();
+    let mut stream = api.stream_turn(&id, &prompt);
+    let first = stream.next().unwrap();
+    let (whole, cut) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            // A connection per event.
+            let mut seen = vec![first.clone()];
+            while seen.last().unwrap().event != "turn" {
+                let last = seen.last().unwrap().id;
+                seen.push(api.follow(&id, last).next().expect("the next event"));
+            }
+            seen
+        });
+        let mut whole = vec![first.clone()];
+        whole.extend(stream);
+        (whole, reader.join().unwrap())
+    });
+    assert_eq!(whole.len(), 26);
+    assert_eq!(cut, whole);
+}
+
+/// A stream of the log goes on as long as the session is open.
+#[test]
+fn a_followed_session_ends_with_its_close() {
+    let api = api("");
+    let id = api.session();
+    let mut streams = [api.follow(&id, 0), api.follow(&id, 0)];
+    assert_eq!(streams[0].next().unwrap().event, "create");
+    for n in 1..=2 {
+        assert_eq!(api.turn(&id, "hi").status, 200);
+        let events = streams[0].until(|event| event.event == "turn");
+        assert_eq!(events.last().unwrap().json()["turn_index"], n);
+    }
+    assert_eq!(api.close(&id).status, 200);
+    let rest: Vec<SseEvent> = streams[0].by_ref().collect();
+    assert_eq!(rest.last().unwrap().event, "close");
+    let ids: Vec<u64> = streams[1].by_ref().map(|event| event.id).collect();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+    assert_eq!(ids.len(), api.log(&id).len());
+    // Of a closed one there is the past.
+    let past: Vec<SseEvent> = api.follow(&id, 0).collect();
+    assert_eq!(past.len(), ids.len());
+    assert_eq!(api.follow(&id, ids.len() as u64).count(), 0);
+}
+
+/// A number that is not there yet is waited for.
+#[test]
+fn following_from_the_future_waits() {
+    let api = api("");
+    let id = api.session();
+    let mut stream = api.follow(&id, 3);
+    assert_eq!(api.turn(&id, "[[chunks 4]]").status, 200);
+    assert_eq!(stream.next().unwrap().id, 4);
+}
+
+/// One that does not read for a while loses nothing and holds nobody up.
+#[test]
+fn a_slow_reader_gets_everything() {
+    let api = api("");
+    let id = api.session();
+    let mut slow = api.follow(&id, 0);
+    let prompt = format!("[[say {}]] [[chunks 3000]]", "x".repeat(200_000));
+    let mut turn = api.stream_turn(&id, &prompt);
+    // The log is waited for by asking, so that nobody reads.
+    wait_until("the turn is over", || (api.look(&id)["state"] == "idle").then_some(()));
+    assert_eq!(api.turn(&id, "[[chunks 1000]]").status, 200, "others are not held up");
+    let second = slow.until(|event| event.event == "turn" && event.json()["turn_index"] == 2);
+    let ids: Vec<u64> = second.iter().map(|event| event.id).collect();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+    assert_eq!(ids.len(), 1 + 3002 + 1 + 1001 + 1);
+    let events = turn.until(|event| event.event == "turn");
+    assert_eq!(events.len(), 3003);
+    let texts = events[1..3001].iter().map(|event| event.json());
+    for (n, message) in texts.enumerate() {
+        assert_eq!(message["params"]["update"]["content"]["text"], format!("chunk {n} "));
+    }
+}
+
+/// A log longer than one answer says that there is more.
+#[test]
+fn a_long_log_comes_in_pages() {
+    let api = api("");
+    let id = api.session();
+    assert_eq!(api.turn_with(&id, &[ASYNC], "[[chunks 11000]]").status, 202);
+    wait_until("the turn is over", || (api.look(&id)["state"] == "idle").then_some(()));
+    let path = format!("/sessions/{id}/events");
+    let (mut seen, mut pages) = (0, 0);
+    loop {
+        let page = api.get(&format!("{path}?after={seen}")).json();
+        for event in page["events"].as_array().unwrap() {
+            seen += 1;
+            assert_eq!(event["seq"], seen);
+        }
+        pages += 1;
+        if page["more"] == false {
+            break;
+        }
+    }
+    assert_eq!(seen, 1 + 11_000 + 2);
+    assert!(pages > 1, "one answer has a bound");
+}
+
+/// The owner sees every session and may end it; an app may not.
+#[test]
+fn the_owner_sees_all_sessions() {
+    let api = api("");
+    let admin = std::fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+    let admin = admin.trim();
+    let other = api.home.app("other");
+    let (mine, theirs) = (api.session(), api.create_as(&other, &json!({"agent": "acp"})));
+    let list = api.call_as(admin, "GET", "/admin/sessions", &[], &Value::Null).json();
+    assert_eq!(list["count"], 2);
+    assert_eq!(api.get("/admin/sessions").status, 401);
+    api.gated(&mine);
+    for (method, path) in [
+        ("GET", format!("/admin/sessions/{mine}")),
+        ("GET", format!("/admin/sessions/{mine}/events")),
+        ("POST", format!("/admin/sessions/{mine}/cancel")),
+        ("DELETE", format!("/admin/sessions/{theirs}")),
+    ] {
+        assert_eq!(api.call(method, &path, &[], &Value::Null).status, 401, "{path}");
+        let answer = api.call_as(admin, method, &path, &[], &Value::Null);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+    }
+    assert_eq!(api.at(&mine, 1)["state"], "cancelled");
+    assert_eq!(
+        api.call_as(admin, "GET", &format!("/sessions/{mine}"), &[], &Value::Null).status,
+        401
+    );
+    wait_until("one agent is left", || (api.processes().len() == 1).then_some(Duration::ZERO));
+}

@@ -1,0 +1,110 @@
+//! What an app and a session may have and use.
+
+use serde_json::{Value, json};
+
+use crate::sessions_setup::*;
+
+fn limits(line: &str) -> String {
+    format!("[limits]\n{line}\n")
+}
+
+fn retry_after(answer: &hob_testkit::server::Answer) -> u64 {
+    answer.headers["retry-after"].to_str().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_app_may_have_so_many_sessions() {
+    let api = api(&limits("app_sessions = 2"));
+    let other = api.home.app("other");
+    let ids = [api.session(), api.session()];
+    let third = api.post("/sessions", &json!({"agent": "acp"}));
+    assert_error(&third, 429, "app_sessions", "2");
+    assert!(retry_after(&third) >= 1);
+    api.create_as(&other, &json!({"agent": "acp"}));
+    assert_eq!(api.close(&ids[0]).status, 200);
+    api.session();
+}
+
+/// However many ask at once.
+#[test]
+fn an_app_has_no_more_sessions_by_asking_at_once() {
+    let api = api(&limits("app_sessions = 1"));
+    let body = json!({"agent": "acp"});
+    let made = std::thread::scope(|scope| {
+        let asks: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| api.post("/sessions", &body).status)).collect();
+        asks.into_iter().map(|ask| ask.join().unwrap()).collect::<Vec<u16>>()
+    });
+    assert_eq!(made.iter().filter(|status| **status == 200).count(), 1, "{made:?}");
+}
+
+#[test]
+fn an_app_may_ask_so_often() {
+    let api = api(&limits("app_turns_per_minute = 2"));
+    let other = api.home.app("other");
+    let ids = [api.session(), api.session()];
+    assert_eq!(api.turn(&ids[0], "hi").status, 200);
+    assert_eq!(api.turn(&ids[1], "hi").status, 200);
+    for id in &ids {
+        let third = api.turn(id, "hi");
+        assert_error(&third, 429, "app_pace", "2");
+        assert!((1..=60).contains(&retry_after(&third)));
+    }
+    assert_eq!(api.look(&ids[0])["turn_count"], 1);
+    let theirs = api.create_as(&other, &json!({"agent": "acp"}));
+    let path = format!("/sessions/{theirs}/turn");
+    assert_eq!(api.call_as(&other, "POST", &path, &[], &json!({"prompt": "hi"})).status, 200);
+}
+
+/// A key is no way around the limits; a repeat costs nothing.
+#[test]
+fn an_idempotency_key_is_no_way_around_the_limits() {
+    let api = api(&limits("app_turns_per_minute = 2"));
+    let id = api.session();
+    let key = |n: &'static str| [("idempotency-key", n)];
+    assert_eq!(api.turn_with(&id, &key("1"), "hi").status, 200);
+    for _ in 0..3 {
+        assert_eq!(api.turn_with(&id, &key("1"), "hi").json()["turn_index"], 1);
+    }
+    assert_eq!(api.turn_with(&id, &key("2"), "hi").status, 200);
+    assert_error(&api.turn_with(&id, &key("3"), "hi"), 429, "app_pace", "2");
+    assert_eq!(api.turn_with(&id, &key("1"), "hi").status, 200, "a repeat is no turn");
+}
+
+#[test]
+fn a_session_may_use_so_many_tokens() {
+    let api = api(&limits("session_tokens = 20"));
+    let id = api.session();
+    assert_eq!(api.turn(&id, "hi").status, 200, "15 tokens");
+    assert_eq!(api.turn(&id, "hi").status, 200, "30 tokens: it is looked at before a turn");
+    let over = api.turn(&id, "hi");
+    assert_error(&over, 429, "session_budget", "session_tokens");
+    assert!(retry_after(&over) >= 1);
+    assert_eq!(api.turn(&api.session(), "hi").status, 200, "another one has its own");
+    let api = api.after(|server| server.kill());
+    assert_eq!(api.turn(&id, "hi").status, 429, "it is kept");
+}
+
+#[test]
+fn an_idempotency_key_is_no_way_around_a_budget() {
+    let api = api(&limits("session_tokens = 15"));
+    let id = api.session();
+    assert_eq!(api.turn_with(&id, &[("idempotency-key", "1")], "hi").status, 200);
+    let over = api.turn_with(&id, &[("idempotency-key", "2")], "hi");
+    assert_error(&over, 429, "session_budget", "session_tokens");
+    assert_eq!(api.turn_with(&id, &[("idempotency-key", "1")], "hi").status, 200);
+}
+
+#[test]
+fn an_app_may_use_so_many_tokens_a_day() {
+    let api = api(&limits("app_tokens_per_day = 15"));
+    let other = api.home.app("other");
+    assert_eq!(api.turn(&api.session(), "hi").status, 200);
+    let over = api.turn(&api.session(), "hi");
+    assert_error(&over, 429, "app_budget", "app_tokens_per_day");
+    assert!((1..=86_400).contains(&retry_after(&over)));
+    let theirs = api.create_as(&other, &json!({"agent": "acp"}));
+    let path = format!("/sessions/{theirs}/turn");
+    assert_eq!(api.call_as(&other, "POST", &path, &[], &json!({"prompt": "hi"})).status, 200);
+    assert_eq!(api.call_as(&other, "GET", "/sessions", &[], &Value::Null).json()["count"], 1);
+}

@@ -1,0 +1,160 @@
+//! What happens when an agent asks whether it may.
+
+use hob_testkit::server::Answer;
+use hob_testkit::wait_until;
+use serde_json::{Value, json};
+
+use crate::sessions_setup::*;
+
+fn asking(api: &Api) -> String {
+    api.create(&json!({"agent": "acp", "permissions": "ask"}))
+}
+
+/// The question that waits.
+fn question(api: &Api, id: &str) -> Value {
+    wait_until("the agent asks", || {
+        let log = api.log(id);
+        let asked = |event: &&Value| event["event"] == "permission" && event["status"] == "asked";
+        let last = log.iter().rfind(|event| event["event"] == "permission")?;
+        Some(last).filter(asked).cloned()
+    })
+}
+
+fn answer(api: &Api, id: &str, request: &Value, option: &str) -> Answer {
+    let request = match request {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    api.post(&format!("/sessions/{id}/permissions/{request}"), &json!({"option": option}))
+}
+
+/// Without a word an agent is told no at once, and goes on.
+#[test]
+fn deny_is_the_default_and_the_turn_goes_on() {
+    let api = api("");
+    for body in [json!({"agent": "acp"}), json!({"agent": "acp", "permissions": "deny"})] {
+        let id = api.create(&body);
+        assert_eq!(api.look(&id)["permissions"], "deny");
+        let said = api.said(&id, "[[permission rm -rf]] [[say  and on]]");
+        assert_eq!(said, "permission rm -rf: no and on");
+        let log = api.log(&id);
+        let noted: Vec<&Value> = log.iter().filter(|e| e["event"] == "permission").collect();
+        assert_eq!(noted.len(), 1, "it is in the audit: {log:?}");
+        assert_eq!((&noted[0]["option"], &noted[0]["by"]), (&json!("no"), &json!("policy")));
+    }
+}
+
+/// Allowed once, not for ever, where the agent offers both.
+#[test]
+fn allow_allows_once() {
+    let api = api("");
+    let id = api.create(&json!({"agent": "acp", "permissions": "allow"}));
+    let answer = api.turn(&id, "[[permission one]] [[permission two]]").json();
+    let text = answer["text"].as_str().unwrap();
+    assert!(text.starts_with("permission one: yespermission two: yes"), "{text}");
+}
+
+/// The question is an event with all that is needed to answer it, and the answer reaches the agent.
+#[test]
+fn ask_puts_the_question_to_the_caller() {
+    let api = api("");
+    let id = asking(&api);
+    for (option, chosen) in [
+        ("yes", "yes"),
+        ("no", "no"),
+        ("yes-always", "yes-always"),
+        ("allow_once", "yes"),
+        ("reject_once", "no"),
+        ("allow_always", "yes-always"),
+    ] {
+        let mut stream = api.stream_turn(&id, "[[permission touch x]] [[say  then]]");
+        let events = stream.until(|event| event.event == "permission");
+        let asked = events.last().unwrap().json();
+        assert_eq!(asked["title"], "touch x");
+        let options: Vec<(&str, &str)> = asked["options"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|o| (o["option"].as_str().unwrap(), o["kind"].as_str().unwrap()))
+            .collect();
+        let offered =
+            [("yes-always", "allow_always"), ("yes", "allow_once"), ("no", "reject_once")];
+        assert_eq!(options, offered);
+        assert!(
+            events.iter().any(|e| e.data.contains("session/request_permission")),
+            "the agent's own line comes before it"
+        );
+        let request = &asked["request_id"];
+        assert_eq!(answer(&api, &id, request, option).json(), json!({"ok": true}));
+        let last = stream.until(|event| event.event == "turn").pop().unwrap().json();
+        assert_eq!(last["text"], format!("permission touch x: {chosen} then"));
+        assert_eq!(answer(&api, &id, request, option).status, 404, "a second answer");
+    }
+    let log = api.log(&id);
+    assert_gapless(&log);
+    let noted = log.iter().filter(|e| e["event"] == "permission" && e["status"] == "answered");
+    assert!(noted.clone().all(|e| e["by"] == "caller"));
+    assert_eq!(noted.count(), 6);
+}
+
+#[test]
+fn wrong_answers_are_refused_and_the_question_stays() {
+    let api = api("");
+    let id = asking(&api);
+    let turn = api.background(&id, "[[permission x]]");
+    let asked = question(&api, &id);
+    let request = &asked["request_id"];
+    assert_error(&answer(&api, &id, request, "maybe"), 400, "bad_request", "option");
+    assert_eq!(answer(&api, &id, &json!("no-such-request"), "yes").status, 404);
+    assert_eq!(answer(&api, &id, &json!("99"), "yes").status, 404);
+    let path = format!("/sessions/{id}/permissions/{}", request.as_str().unwrap_or("1"));
+    for body in [json!({}), json!({"option": 1}), json!({"option": "yes", "more": 1})] {
+        assert_eq!(api.post(&path, &body).status, 400, "{body}");
+    }
+    let other = asking(&api);
+    assert_eq!(answer(&api, &other, request, "yes").status, 404, "another session's question");
+    assert_eq!(api.at(&id, turn)["state"], "running");
+    assert_eq!(answer(&api, &id, request, "yes").status, 200);
+    let ended = api.wait_for(&id, turn, "finished");
+    assert!(ended["text"].as_str().unwrap().starts_with("permission x: yes"), "{ended}");
+}
+
+/// Nobody answers: it is no, and the turn goes on.
+#[test]
+fn a_question_nobody_answers_is_a_no() {
+    let api = api(&sessions("permission_timeout_secs = 1"));
+    let id = asking(&api);
+    let said = api.said(&id, "[[permission x]] [[say  and on]]");
+    assert_eq!(said, "permission x: no and on");
+    let log = api.log(&id);
+    let last = log.iter().rfind(|event| event["event"] == "permission").unwrap();
+    assert_eq!((&last["by"], &last["option"]), (&json!("timeout"), &json!("no")));
+    assert_eq!(answer(&api, &id, &last["request_id"], "yes").status, 404, "too late");
+}
+
+/// A cancel answers the question as well; it can't be answered any more.
+#[test]
+fn a_cancel_withdraws_the_question() {
+    let api = api("");
+    let id = asking(&api);
+    let turn = api.background(&id, "[[permission x]] [[hang]]");
+    let asked = question(&api, &id);
+    assert_eq!(api.cancel(&id).status, 200);
+    assert_eq!(api.at(&id, turn)["state"], "cancelled");
+    assert_eq!(answer(&api, &id, &asked["request_id"], "yes").status, 404);
+    assert_eq!(api.said(&id, "hi"), "echo: hi");
+    assert!(!api.audit(&id).contains(&"resume".to_owned()), "the same process goes on");
+}
+
+/// A session that is closed with a question open leaves nothing behind.
+#[test]
+fn closing_withdraws_the_question() {
+    let api = api("");
+    let id = asking(&api);
+    let turn = api.background(&id, "[[permission x]]");
+    let asked = question(&api, &id);
+    assert_eq!(api.close(&id).status, 200);
+    assert_eq!(api.at(&id, turn)["state"], "cancelled");
+    assert_eq!(answer(&api, &id, &asked["request_id"], "yes").status, 404);
+    api.wait_for_no_process();
+}

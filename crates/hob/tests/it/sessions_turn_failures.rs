@@ -1,0 +1,158 @@
+//! Turns that go wrong, and what the session is afterwards.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::sessions_setup::*;
+
+/// The turn counts, what was said is kept, and the next one goes on with the same conversation.
+#[test]
+fn a_crashed_agent_is_502_and_its_conversation_goes_on() {
+    let api = api("");
+    let id = api.session();
+    assert_eq!(api.said(&id, "remember the crane"), "echo: remember the crane");
+    for (prompt, words) in [
+        ("[[say half ]] [[stderr the last words]] [[crash]]", "the last words"),
+        ("[[say half ]] [[daemon]] [[exit 7]]", "7"),
+        ("[[say half ]] [[exit 0]]", ""),
+    ] {
+        let answer = api.turn(&id, prompt);
+        assert_error(&answer, 502, "agent_died", words);
+    }
+    assert_eq!(api.look(&id)["turn_count"], 4);
+    assert_eq!(api.look(&id)["state"], "idle");
+    let died = api.at(&id, 2);
+    assert_eq!(
+        (&died["state"], &died["ok"], &died["code"]),
+        (&json!("died"), &json!(false), &json!("agent_died"))
+    );
+    assert_eq!(died["text"], "half ", "what it said is kept");
+    assert_eq!(died["events"].as_array().unwrap().len(), 1);
+    let history = api.said(&id, "[[say {history}]]");
+    assert!(history.starts_with("remember the crane"), "{history}");
+    let audit = api.audit(&id);
+    assert_eq!(audit.iter().filter(|kind| *kind == "resume").count(), 3, "{audit:?}");
+    assert_gapless(&api.log(&id));
+}
+
+/// As a stream the failure is in the last event.
+#[test]
+fn a_crash_ends_a_stream_with_the_failure() {
+    let api = api("");
+    let id = api.session();
+    let events: Vec<SseEvent> = api.stream_turn(&id, "[[say half]] [[crash]]").collect();
+    let kinds: Vec<&str> = events.iter().map(|event| event.event.as_str()).collect();
+    assert_eq!(kinds, ["message", "turn"]);
+    let answer = events[1].json();
+    assert_eq!((&answer["ok"], &answer["code"]), (&json!(false), &json!("agent_died")));
+    assert_eq!((&answer["turn_index"], &answer["text"]), (&json!(1), &json!("half")));
+}
+
+/// Never silently afresh: a conversation that is gone is said to be gone, every time.
+#[test]
+fn a_conversation_that_is_gone_is_resume_failed() {
+    let api = api("");
+    let id = api.session();
+    assert_eq!(api.turn(&id, "remember the crane").status, 200);
+    assert_eq!(api.turn(&id, "[[crash]]").status, 502);
+    let kept: Vec<_> =
+        fs::read_dir(api.conversations()).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(kept.len(), 1);
+    let conversation = fs::read(&kept[0]).unwrap();
+    fs::remove_file(&kept[0]).unwrap();
+    for n in 3..=4 {
+        let answer = api.turn(&id, "do you remember?");
+        assert_error(&answer, 502, "resume_failed", "conversation");
+        let turn = api.at(&id, n);
+        assert_eq!((&turn["state"], &turn["events"]), (&json!("resume_failed"), &json!([])));
+    }
+    let log = api.log(&id);
+    let resumed: Vec<&Value> = log.iter().filter(|e| e["event"] == "resume").collect();
+    assert!(resumed.len() == 2 && resumed.iter().all(|e| e["ok"] == false), "{resumed:?}");
+    assert_eq!(fs::read_dir(api.conversations()).unwrap().count(), 0, "nothing was begun anew");
+    // Back again, it goes on.
+    fs::write(&kept[0], conversation).unwrap();
+    assert!(api.said(&id, "[[say {history}]]").starts_with("remember the crane"));
+}
+
+/// An agent that ends between two turns is started again, on its conversation.
+#[test]
+fn an_agent_that_ends_while_idle_is_resumed() {
+    let api = api("");
+    let id = api.session();
+    assert_eq!(api.turn(&id, "remember the crane").status, 200);
+    for pid in api.processes() {
+        let pid = nix::unistd::Pid::from_raw(pid);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    }
+    api.wait_for_no_process();
+    assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane");
+    // Before the first turn nothing was said, so there is nothing to lose.
+    let fresh = api.session();
+    hob_testkit::wait_until("its agent runs", || (api.processes().len() == 2).then_some(()));
+    for pid in api.processes() {
+        let pid = nix::unistd::Pid::from_raw(pid);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    }
+    api.wait_for_no_process();
+    assert_eq!(api.said(&fresh, "hi"), "echo: hi");
+}
+
+#[test]
+fn an_agents_error_is_502_and_the_session_goes_on() {
+    let api = api("");
+    let id = api.session();
+    let answer = api.turn(&id, "[[say half]] [[error 529 Overloaded]]");
+    assert_error(&answer, 502, "agent_failed", "Overloaded");
+    let turn = api.at(&id, 1);
+    assert_eq!((&turn["state"], &turn["text"]), (&json!("failed"), &json!("half")));
+    let events = turn["events"].as_array().unwrap();
+    assert!(events.last().unwrap()["error"].is_object(), "{turn}");
+    assert_eq!(api.said(&id, "[[say {history}]]"), "[[say half]] [[error 529 Overloaded]]");
+    assert!(!api.audit(&id).contains(&"resume".to_owned()), "the same process goes on");
+}
+
+/// The session can be made; its turns say what to install.
+#[test]
+fn a_missing_program_is_said_by_the_turn() {
+    let api = api("[agents.missing]\ndriver = \"acp\"\ncommand = [\"agent-that-is-not-here\"]\n");
+    let id = api.create(&json!({"agent": "missing"}));
+    for n in 1..=2 {
+        let answer = api.turn(&id, "hi");
+        assert_error(&answer, 502, "agent_not_installed", "agent-that-is-not-here");
+        assert_eq!(api.at(&id, n)["state"], "not_installed");
+    }
+    assert_eq!(api.close(&id).status, 200);
+}
+
+/// A program that is no agent is said to have died, with its words.
+#[test]
+fn a_program_that_is_no_agent_is_said_to_be_none() {
+    let api = api(
+        "[agents.not-one]\ndriver = \"acp\"\ncommand = [\"sh\", \"-c\", \"echo wrong key >&2; exit 3\"]\n\
+         [agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
+         [sessions]\nstart_timeout_secs = 1\n",
+    );
+    let id = api.create(&json!({"agent": "not-one"}));
+    assert_error(&api.turn(&id, "hi"), 502, "agent_died", "wrong key");
+    let id = api.create(&json!({"agent": "mute"}));
+    assert_error(&api.turn(&id, "hi"), 502, "agent_failed", "1 s");
+    api.wait_for_no_process();
+}
+
+/// 504 once the turn is over, and then the session can be used.
+#[test]
+fn a_turn_that_takes_too_long_is_504() {
+    let api = api(&sessions("turn_timeout_secs = 1"));
+    let id = api.session();
+    assert_eq!(api.turn(&id, "hi").status, 200);
+    let answer = api.turn(&id, "[[say half]] [[hang]]");
+    assert_error(&answer, 504, "timeout", "turn_timeout_secs");
+    let turn = api.at(&id, 2);
+    assert_eq!((&turn["state"], &turn["text"]), (&json!("timed_out"), &json!("half")));
+    assert_eq!(api.look(&id)["state"], "idle");
+    assert_eq!(api.said(&id, "[[say {history}]]"), "hi|[[say half]] [[hang]]");
+    let events: Vec<SseEvent> = api.stream_turn(&id, "[[hang]]").collect();
+    assert_eq!(events.last().unwrap().json()["code"], "timeout");
+}

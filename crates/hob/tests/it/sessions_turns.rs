@@ -1,0 +1,400 @@
+//! Turns of sessions: what they answer, how they are streamed, how they wait for each other.
+
+use std::time::{Duration, Instant};
+
+use hob_testkit::wait_until;
+use serde_json::{Value, json};
+
+use crate::sessions_setup::*;
+
+/// Turns are counted from 1, whatever came of them.
+#[test]
+fn turns_are_numbered_from_one() {
+    let api = api("");
+    let id = api.session();
+    for n in 1..=3 {
+        let answer = api.turn(&id, &format!("number {n}"));
+        assert_eq!(answer.json()["turn_index"], n, "{}", answer.text);
+        assert_eq!(answer.json()["text"], format!("echo: number {n}"));
+        let place = format!("/sessions/{id}/turns/{n}");
+        assert_eq!(answer.headers["content-location"], place.as_str());
+        assert_eq!(api.get(&place).json(), answer.json(), "it can be asked for again");
+    }
+    assert_eq!(api.look(&id)["turn_count"], 3);
+    for n in ["0", "4", "-1", "x", "99999999999999999999"] {
+        assert_eq!(api.get(&format!("/sessions/{id}/turns/{n}")).status, 404, "{n}");
+    }
+    let other = api.session();
+    assert_eq!(api.turn(&other, "hi").json()["turn_index"], 1, "each session by itself");
+}
+
+/// The agent's lines are passed on byte for byte: spaces, the order of keys and numbers that no
+/// library keeps are theirs. Garbage is skipped.
+#[test]
+fn events_are_the_agents_lines_unchanged() {
+    let api = api("");
+    let id = api.session();
+    let odd = [
+        r#"{"method":"session/update","params":{"odd":1}}"#,
+        r#"{"params": {"update":{"sessionUpdate":"from_the_future","z":1,"a":2}},  "method":"session/update"}"#,
+        r#"{"jsonrpc":"2.0","method":"_vendor/thing","params":{"n":1e400,"m":12345678901234567890123,"dup":1,"dup":2}}"#,
+        r#"{"jsonrpc":"2.0","method":"session/update","params":{"text":"ü 日本 \u00fc \/ \ud83c\udf89"}}"#,
+        r#"{"no":"method"}"#,
+        r#"{"jsonrpc":"2.0","id":"none-of-ours","result":{"stopReason":"end_turn"}}"#,
+    ];
+    let garbage =
+        ["not json", "[1]", "\"text\"", "{\"torn\":", "", "   ", "\u{1b}[31mred\u{1b}[0m"];
+    let mut prompt = String::from("[[say first]]");
+    for n in 0..odd.len().max(garbage.len()) {
+        for line in [garbage.get(n), odd.get(n)].into_iter().flatten() {
+            prompt.push_str(&format!("[[garbage {line}]]"));
+        }
+    }
+    prompt.push_str("[[say last]]");
+    let answer = api.turn(&id, &prompt);
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let mut at = 0;
+    for line in odd {
+        let found = answer.text[at..].find(line);
+        at += found.unwrap_or_else(|| panic!("{line} is not in {}", answer.text));
+    }
+    #[derive(serde::Deserialize)]
+    struct Raw<'a> {
+        #[serde(borrow)]
+        events: Vec<&'a serde_json::value::RawValue>,
+        text: String,
+    }
+    let raw: Raw<'_> = serde_json::from_str(&answer.text).unwrap();
+    let lines: Vec<&str> = raw.events.iter().map(|event| event.get()).collect();
+    assert_eq!(lines.len(), odd.len() + 3, "{lines:#?}");
+    assert_eq!(lines[1..=odd.len()], odd);
+    assert!(lines[0].contains("\"first\"") && lines[odd.len() + 1].contains("\"last\""));
+    assert!(lines.last().unwrap().contains("stopReason"), "the last one is the prompt's result");
+    assert_eq!(raw.text, "firstlast");
+    // They are the same in a stream and in the log.
+    let again = api.get(&format!("/sessions/{id}/turns/1"));
+    assert_eq!(again.text, answer.text);
+    let stream = api.follow(&id, 0).until(|event| event.event == "turn");
+    let messages = stream.iter().filter(|event| event.event == "message");
+    assert_eq!(messages.map(|event| event.data.as_str()).collect::<Vec<_>>(), lines);
+}
+
+/// A stream says the same as the answer: messages with growing numbers, and last the answer itself.
+#[test]
+fn a_stream_ends_with_the_answer() {
+    let api = api("");
+    let id = api.session();
+    for round in 1..=2 {
+        let mut stream = api.stream_turn(&id, "[[say one ]] [[think hm]] [[say two]]");
+        assert_eq!(stream.status, 200);
+        assert!(stream.head.contains("content-type: text/event-stream"), "{}", stream.head);
+        let events = stream.until(|event| event.event == "turn");
+        assert_eq!(stream.next(), None, "nothing comes after it");
+        assert!(events.windows(2).all(|pair| pair[0].id < pair[1].id), "{events:?}");
+        let (last, messages) = events.split_last().unwrap();
+        assert!(messages.iter().all(|event| event.event == "message"), "{events:?}");
+        let answer = last.json();
+        let data: Vec<Value> = messages.iter().map(SseEvent::json).collect();
+        assert_eq!(answer["events"], json!(data));
+        assert_eq!((&answer["ok"], &answer["turn_index"]), (&json!(true), &json!(round)));
+        assert_eq!(
+            (&answer["text"], &answer["stop_reason"]),
+            (&json!("one two"), &json!("end_turn"))
+        );
+        assert_eq!(api.at(&id, round), answer);
+        assert_eq!(messages.len(), 4);
+    }
+}
+
+/// A message is streamed when it comes, not at the end.
+#[test]
+fn a_stream_does_not_wait_for_the_end() {
+    let api = api("");
+    let id = api.session();
+    let mut stream = api.stream_turn(&id, "[[say early]] [[until go]] [[say late]]");
+    let first = stream.next().unwrap();
+    assert!(first.data.contains("early"));
+    assert_eq!(api.at(&id, 1)["state"], "running");
+    api.let_go(&id);
+    let rest = stream.until(|event| event.event == "turn");
+    assert!(rest[0].data.contains("late"));
+}
+
+/// 202 at once; the turn can be looked at while it runs and afterwards.
+#[test]
+fn a_turn_can_be_left_to_run() {
+    let api = api("");
+    let id = api.session();
+    let answer = api.turn_with(&id, &[ASYNC], "[[say begun]] [[until go]] [[say done]]");
+    assert_eq!(answer.status, 202, "{}", answer.text);
+    let place = format!("/sessions/{id}/turns/1");
+    assert_eq!(answer.headers["location"], place.as_str());
+    assert_eq!((&answer.json()["ok"], &answer.json()["turn_index"]), (&json!(true), &json!(1)));
+    let running = wait_until("it says something", || {
+        let now = api.get(&place).json();
+        (now["text"] == "" && !now["events"].as_array()?.is_empty()).then_some(now)
+    });
+    assert_eq!((&running["ok"], &running["state"]), (&json!(true), &json!("running")));
+    assert_eq!(running["stop_reason"], Value::Null);
+    assert_eq!(api.look(&id)["state"], "running");
+    api.let_go(&id);
+    let done = api.wait_for(&id, 1, "finished");
+    assert_eq!((&done["text"], &done["stop_reason"]), (&json!("begundone"), &json!("end_turn")));
+    assert_eq!(api.look(&id)["state"], "idle");
+}
+
+/// Turns wait for each other in the order in which they came.
+#[test]
+fn turns_run_one_after_another() {
+    let api = api("");
+    let id = api.session();
+    let first = api.gated(&id);
+    let rest: Vec<u64> = (0..4).map(|n| api.background(&id, &format!("waiting {n}"))).collect();
+    assert_eq!(rest, [2, 3, 4, 5]);
+    for turn in &rest {
+        assert_eq!(api.at(&id, *turn)["state"], "queued");
+    }
+    api.let_go(&id);
+    api.wait_for(&id, first, "finished");
+    for (n, turn) in rest.iter().enumerate() {
+        let done = api.wait_for(&id, *turn, "finished");
+        assert_eq!(done["text"], format!("echo: waiting {n}"));
+    }
+    let log = api.log(&id);
+    assert_gapless(&log);
+    let turns: Vec<u64> = log.iter().filter_map(|event| event["turn_index"].as_u64()).collect();
+    assert!(turns.is_sorted(), "{turns:?}");
+    let history = api.said(&id, "[[say {history}]]");
+    assert!(history.ends_with("waiting 0|waiting 1|waiting 2|waiting 3"), "{history}");
+}
+
+/// So many may wait; one more is 429, and is not there later.
+#[test]
+fn a_full_queue_is_429() {
+    let api = api(&sessions("queue = 2"));
+    let id = api.session();
+    let first = api.gated(&id);
+    let waiting = [api.background(&id, "a"), api.background(&id, "b")];
+    let over = api.turn(&id, "c");
+    assert_error(&over, 429, "queue_full", "2");
+    assert!(over.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() >= 1);
+    assert_eq!(api.turn_with(&id, &[STREAM], "c").status, 429);
+    assert_eq!(api.look(&id)["turn_count"], 3, "what was refused does not count");
+    let other = api.session();
+    assert_eq!(api.turn(&other, "hi").status, 200, "other sessions do not wait");
+    api.let_go(&id);
+    for turn in [first, waiting[0], waiting[1]] {
+        api.wait_for(&id, turn, "finished");
+    }
+    assert_eq!(api.turn(&id, "c").json()["turn_index"], 4);
+}
+
+/// A repeat gets the first one's answer and runs nothing.
+#[test]
+fn an_idempotency_key_runs_a_turn_once() {
+    let api = api("");
+    let id = api.session();
+    let key = ("idempotency-key", "order-1");
+    let first = api.turn_with(&id, &[key], "hello");
+    assert_eq!((first.status, &first.json()["turn_index"]), (200, &json!(1)));
+    let again = api.turn_with(&id, &[key], "hello");
+    assert_eq!((again.status, again.text), (200, first.text.clone()));
+    let streamed: Vec<SseEvent> = {
+        let body = json!({"prompt": "hello"});
+        let path = format!("/sessions/{id}/turn");
+        api.stream("POST", &path, &[STREAM, key], &body).collect()
+    };
+    assert_eq!(streamed.last().unwrap().json(), first.json());
+    assert_eq!(streamed.len(), first.json()["events"].as_array().unwrap().len() + 1);
+    let left = api.turn_with(&id, &[ASYNC, key], "hello");
+    assert_eq!((left.status, &left.json()["turn_index"]), (202, &json!(1)));
+    let other = api.turn_with(&id, &[key], "something else");
+    assert_eq!((other.status, &other.json()["ok"]), (409, &json!(false)), "{}", other.text);
+    let body = json!({"prompt": "hello", "files": []});
+    let files = api.call("POST", &format!("/sessions/{id}/turn"), &[key], &body);
+    assert!(files.status == 200 || files.status == 409, "{}", files.text);
+    assert_eq!(api.look(&id)["turn_count"], 1);
+    let unlike = api.turn_with(&id, &[("idempotency-key", "order-2")], "hello");
+    assert_eq!(unlike.json()["turn_index"], 2);
+    let elsewhere = api.session();
+    assert_eq!(api.turn_with(&elsewhere, &[key], "other words").status, 200, "a session's own");
+    for bad in ["", &"k".repeat(256)] {
+        let answer = api.turn_with(&id, &[("idempotency-key", bad)], "hello");
+        assert_error(&answer, 400, "bad_request", "Idempotency-Key");
+    }
+    assert_eq!(api.close(&id).status, 200);
+    let closed = api.turn_with(&id, &[key], "hello");
+    assert_eq!((closed.status, closed.text), (200, first.text), "also when it is closed");
+    assert_eq!(api.turn_with(&id, &[key], "something else").status, 409);
+    assert_eq!(api.turn_with(&id, &[("idempotency-key", "new")], "hello").status, 410);
+}
+
+/// A repeat while the first one is under way waits for it.
+#[test]
+fn a_repeat_waits_for_the_turn_that_runs() {
+    let api = api("");
+    let id = api.session();
+    let key = ("idempotency-key", "k");
+    let prompt = "[[say begun]] [[until go]] [[say done]]";
+    std::thread::scope(|scope| {
+        let asked: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| api.turn_with(&id, &[key], prompt))).collect();
+        wait_until("it runs", || (api.look(&id)["state"] == "running").then_some(()));
+        let mut stream = api.stream(
+            "POST",
+            &format!("/sessions/{id}/turn"),
+            &[STREAM, key],
+            &json!({"prompt": prompt}),
+        );
+        assert!(stream.next().unwrap().data.contains("begun"));
+        api.let_go(&id);
+        let answers: Vec<Value> = asked.into_iter().map(|one| one.join().unwrap().json()).collect();
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+        assert_eq!(answers[0]["text"], "begundone");
+        assert_eq!(stream.until(|event| event.event == "turn").last().unwrap().json(), answers[0]);
+    });
+    assert_eq!(api.look(&id)["turn_count"], 1);
+    // A failure is an answer as well.
+    let key = ("idempotency-key", "fails");
+    let first = api.turn_with(&id, &[key], "[[error 500 broken]]");
+    let again = api.turn_with(&id, &[key], "[[error 500 broken]]");
+    assert_eq!((first.status, again.status), (502, 502));
+    assert_eq!(first.json(), again.json());
+    assert_eq!(api.look(&id)["turn_count"], 2);
+}
+
+/// A client that goes away ends nothing.
+#[test]
+fn a_turn_outlives_its_client() {
+    let api = api("");
+    let id = api.session();
+    let mut stream = api.stream_turn(&id, "[[say begun]] [[until go]] [[say done]]");
+    stream.next().unwrap();
+    drop(stream);
+    let body = json!({"prompt": "second"}).to_string();
+    let mut plain = std::net::TcpStream::connect(api.server.address()).unwrap();
+    use std::io::Write;
+    write!(
+        plain,
+        "POST /sessions/{id}/turn HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
+         content-length: {}\r\n\r\n{body}",
+        api.token,
+        body.len()
+    )
+    .unwrap();
+    wait_until("the second waits", || (api.look(&id)["turn_count"] == 2).then_some(()));
+    drop(plain);
+    assert_eq!(api.at(&id, 1)["state"], "running");
+    api.let_go(&id);
+    assert_eq!(api.wait_for(&id, 1, "finished")["text"], "begundone");
+    assert_eq!(api.wait_for(&id, 2, "finished")["text"], "echo: second");
+}
+
+/// What the agent says about why it stopped and what it used is passed on.
+#[test]
+fn stop_reasons_and_usage_are_the_agents() {
+    let api = api("");
+    let id = api.session();
+    for reason in ["max_tokens", "max_turn_requests", "refusal", "from_the_future"] {
+        let answer = api.turn(&id, &format!("[[say x]] [[stop {reason}]]"));
+        assert_eq!((answer.status, &answer.json()["stop_reason"]), (200, &json!(reason)));
+        let usage = &answer.json()["usage"];
+        assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(10), &json!(5)));
+    }
+    let usage = api.look(&id)["usage"].clone();
+    assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(40), &json!(20)));
+}
+
+/// A long answer arrives whole.
+#[test]
+fn a_large_turn_is_whole() {
+    let api = api("");
+    let id = api.session();
+    let answer = api.turn(&id, "[[big 3000000]]").json();
+    assert_eq!(answer["text"].as_str().unwrap().len(), 3_000_000);
+    let prompt = format!("{} end", "x ".repeat(1_000_000));
+    assert!(api.said(&id, &prompt).ends_with("x  end"));
+}
+
+#[test]
+fn a_wrong_turn_names_the_field() {
+    let api = api("max_body_bytes = 20000\n");
+    let id = api.session();
+    let path = format!("/sessions/{id}/turn");
+    let send = |body: &str| {
+        api.server.request("POST", &path, Some(api.token.as_str()), &[], body.as_bytes())
+    };
+    for (body, code, words) in [
+        ("", "bad_json", "JSON"),
+        ("{", "bad_json", "JSON"),
+        ("[]", "bad_request", ""),
+        ("{}", "bad_request", "prompt"),
+        (r#"{"prompt":1}"#, "bad_request", "prompt"),
+        (r#"{"prompt":""}"#, "bad_request", "prompt"),
+        (r#"{"prompt":" \n"}"#, "bad_request", "prompt"),
+        (r#"{"prompt":"x","promt":"y"}"#, "bad_request", "promt"),
+        (r#"{"prompt":"x","files":"f"}"#, "bad_request", "files"),
+        (r#"{"prompt":"x","files":[1]}"#, "bad_request", "files"),
+        (r#"{"prompt":"x","files":["f"]}"#, "unknown_file", "files"),
+    ] {
+        assert_error(&send(body), 400, code, words);
+    }
+    for length in [20_000, 3_000_000] {
+        let huge = json!({"prompt": "x".repeat(length)}).to_string();
+        assert_error(&send(&huge), 413, "too_large", "20000");
+    }
+    assert_eq!(api.look(&id)["turn_count"], 0, "none of them was a turn");
+    assert_eq!(api.turn(&id, "hi").status, 200);
+}
+
+/// The prompt tells where the files are and ends with the user's text; the agent can read them.
+#[test]
+fn files_of_a_turn_reach_the_agent() {
+    let api = api("");
+    let id = api.session();
+    let upload = |token: &str, name: &str| {
+        let body = api.server.upload(Some(token), name, b"the contents").json();
+        let text = |key: &str| body[key].as_str().expect(key).to_owned();
+        (text("file_id"), text("path"))
+    };
+    let (first, second) = (upload(&api.token, "a.txt"), upload(&api.token, "b.txt"));
+    let turn = |files: Value, prompt: &str| {
+        let body = json!({"prompt": prompt, "files": files});
+        api.post(&format!("/sessions/{id}/turn"), &body)
+    };
+    let answer = turn(json!([first.0, second.0]), "hello").json();
+    let text = answer["text"].as_str().unwrap();
+    assert!(text.contains(&first.1) && text.contains(&second.1), "{text}");
+    assert!(text.ends_with("hello"), "{text}");
+    assert_eq!(turn(json!([]), "plain").json()["text"], "echo: plain");
+    assert_eq!(api.shell(&id, &format!("cat {}", first.1)), "the contents");
+    let other = api.home.app("other");
+    let (foreign, _) = upload(&other, "c.txt");
+    assert_error(&turn(json!([foreign]), "x"), 400, "unknown_file", "files");
+    assert_eq!(api.look(&id)["turn_count"], 3);
+}
+
+/// Many sessions work side by side and never hear each other.
+#[test]
+fn sessions_work_at_the_same_time() {
+    let api = api("");
+    let ids: Vec<String> = (0..8).map(|_| api.session()).collect();
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for (n, id) in ids.iter().enumerate() {
+            let api = &api;
+            scope.spawn(move || {
+                for round in 0..3 {
+                    let words = format!("[[sleep 100]] [[say session {n} round {round}]]");
+                    assert_eq!(api.said(id, &words), format!("session {n} round {round}"));
+                }
+            });
+        }
+    });
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    for id in &ids {
+        let log = api.log(id);
+        assert_gapless(&log);
+        assert_eq!(log.iter().filter(|event| event["event"] == "turn").count(), 3);
+    }
+}
