@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -143,6 +144,9 @@ impl Agent {
                 Step::Think(text) => self.chunk(&session.id, "agent_thought_chunk", &json!(text)),
                 Step::Garbage(line) => self.output.send_raw(line),
                 Step::Error { message, .. } => failure = Some(message.clone()),
+                Step::Stamps { count, every_ms } => {
+                    cancelled |= !self.stamps(session, *count, *every_ms);
+                }
                 Step::Permission(title) => cancelled |= !self.ask(session, title, index),
                 Step::Tool { name, input, .. } => {
                     let call = format!("call-{number}-{index}");
@@ -180,6 +184,20 @@ impl Agent {
         });
     }
 
+    /// Says what time it is, again and again, at times that do not drift. `false` when the turn was
+    /// cancelled meanwhile.
+    fn stamps(&self, session: &Session, count: u64, every_ms: u64) -> bool {
+        let begin = Instant::now();
+        for number in 0..count {
+            let due = begin + Duration::from_millis(number * every_ms);
+            if session.interrupt.wait(due.saturating_duration_since(Instant::now())) {
+                return false;
+            }
+            self.chunk(&session.id, "agent_message_chunk", &json!(script::stamp()));
+        }
+        true
+    }
+
     /// Asks for permission. `false` when the turn was cancelled meanwhile.
     fn ask(&self, session: &Session, title: &str, index: usize) -> bool {
         let (sender, answer): (Sender<Value>, Receiver<Value>) = channel();
@@ -206,7 +224,7 @@ impl Agent {
                 self.chunk(&session.id, "agent_message_chunk", &text);
                 return outcome["outcome"] != "cancelled";
             }
-            if session.interrupt.wait(std::time::Duration::from_millis(2)) {
+            if session.interrupt.wait(Duration::from_millis(2)) {
                 return false;
             }
         }
