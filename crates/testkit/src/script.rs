@@ -140,11 +140,7 @@ pub fn with_answer(mut steps: Vec<Step>, prompt: &str) -> Vec<Step> {
     let answers = |step: &Step| {
         matches!(
             step,
-            Step::Say(_)
-                | Step::Error { .. }
-                | Step::Crash
-                | Step::Exit(_)
-                | Step::Stamps { .. }
+            Step::Say(_) | Step::Error { .. } | Step::Crash | Step::Exit(_) | Step::Stamps { .. }
         )
     };
     if !steps.iter().any(answers) {

@@ -110,7 +110,10 @@ impl Wire {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
         if let Some(body) = &asked.body {
-            text.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
+            text.push_str(&format!(
+                "content-type: application/json\r\ncontent-length: {}\r\n",
+                body.len()
+            ));
         }
         text.push_str("\r\n");
         text.push_str(asked.body.as_deref().unwrap_or_default());

@@ -301,7 +301,11 @@ fn to_microseconds(event: &Value) -> Value {
 
 /// Kills the server and returns how long its agents outlived it. Some of the time the next one is started at
 /// once.
-fn kill(server: HobServer, home: &TestHome, restart_at_once: bool) -> (Duration, Option<HobServer>) {
+fn kill(
+    server: HobServer,
+    home: &TestHome,
+    restart_at_once: bool,
+) -> (Duration, Option<HobServer>) {
     let tree = tree::descendants(server.pid());
     let marker = format!("HOME={}", home.user_home().display());
     let killed = Instant::now();
@@ -374,8 +378,12 @@ fn kills_at_random_moments_lose_nothing_that_was_told() {
                 talker.check(&server, &token);
                 talker.check_log(&server, &token, 0);
                 let path = format!("/sessions/{}", talker.id);
-                let asked =
-                    Asked { method: "DELETE", path: &path, token: Some(&token), ..Asked::default() };
+                let asked = Asked {
+                    method: "DELETE",
+                    path: &path,
+                    token: Some(&token),
+                    ..Asked::default()
+                };
                 assert_eq!(call(&server, &asked).status(), 200);
                 talker.told.clear();
             });

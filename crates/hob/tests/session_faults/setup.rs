@@ -45,13 +45,16 @@ pub fn turn(server: &HobServer, token: &str, id: &str, prompt: &str) -> Value {
 #[track_caller]
 pub fn turn_left(server: &HobServer, token: &str, id: &str, prompt: &str) -> u64 {
     let path = format!("/sessions/{id}/turn");
-    let reply = call(server, &Asked {
-        method: "POST",
-        path: &path,
-        token: Some(token),
-        headers: vec![("prefer", "respond-async".to_owned())],
-        body: Some(json!({"prompt": prompt}).to_string()),
-    });
+    let reply = call(
+        server,
+        &Asked {
+            method: "POST",
+            path: &path,
+            token: Some(token),
+            headers: vec![("prefer", "respond-async".to_owned())],
+            body: Some(json!({"prompt": prompt}).to_string()),
+        },
+    );
     assert_eq!(reply.status(), 202, "{}", reply.body);
     reply.json()["turn_index"].as_u64().expect("a number")
 }

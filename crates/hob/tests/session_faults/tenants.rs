@@ -45,6 +45,14 @@ impl Estate {
         Estate { token, sessions, request, file, file_path }
     }
 
+    /// Breaks off what runs, so that the server can end at once.
+    pub fn settle(&self, server: &HobServer) {
+        for state in ["running", "asking"] {
+            let path = format!("/sessions/{}/cancel", self.sessions[state]);
+            assert_eq!(server.call("POST", &path, Some(&self.token), None).status, 200);
+        }
+    }
+
     /// All that can be seen of it, to be compared later.
     pub fn look(&self, server: &HobServer) -> Vec<Value> {
         let see = |id: &String| {
@@ -165,7 +173,8 @@ impl Trespass {
             headers: self.headers.clone(),
             body: self.body.as_ref().map(Value::to_string),
         };
-        let reply = wire.call(&asked).unwrap_or_else(|e| panic!("{} {}: {e}", self.method, self.path));
+        let reply =
+            wire.call(&asked).unwrap_or_else(|e| panic!("{} {}: {e}", self.method, self.path));
         let what = format!("{} {} {:?} {:?}", self.method, self.path, self.headers, self.body);
         assert!(self.allowed.contains(&reply.status()), "{what}: {reply:?}");
         assert!(!reply.body.contains(PLANTED), "{what}: {reply:?}");
@@ -231,8 +240,7 @@ fn another_apps_things_do_not_exist() {
     assert!(std::fs::read_to_string(&estate.file_path).unwrap().contains(PLANTED));
     let list = server.get("/sessions", Some(&second)).json();
     assert_eq!(list["count"], 1, "{list}");
-    let path = format!("/sessions/{}/cancel", estate.sessions["running"]);
-    assert_eq!(server.post(&path, Some(&estate.token), &json!({})).status, 200);
+    estate.settle(&server);
     assert!(server.stop().success());
 }
 
@@ -253,13 +261,16 @@ fn another_apps_memory_does_not_exist() {
     let tool = |token: &str, name: &str, arguments: Value| -> Value {
         let params = json!({"name": name, "arguments": arguments});
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        let reply = call(&server, &Asked {
-            method: "POST",
-            path: "/mcp",
-            token: Some(token),
-            headers: vec![("accept", "application/json, text/event-stream".to_owned())],
-            body: Some(body.to_string()),
-        });
+        let reply = call(
+            &server,
+            &Asked {
+                method: "POST",
+                path: "/mcp",
+                token: Some(token),
+                headers: vec![("accept", "application/json, text/event-stream".to_owned())],
+                body: Some(body.to_string()),
+            },
+        );
         assert_eq!(reply.status(), 200, "{}", reply.body);
         reply.json()["result"].clone()
     };
@@ -290,6 +301,6 @@ fn another_apps_memory_does_not_exist() {
     let of = |stats: &Value| stats["structuredContent"]["turns"].clone();
     assert_eq!(of(&tool(&estate.token, "memory_stats", json!({}))), of(&stats), "nothing is gone");
     assert_eq!(of(&tool(&second, "memory_stats", json!({}))), 0);
-    let path = format!("/sessions/{}/cancel", estate.sessions["running"]);
-    assert_eq!(server.post(&path, Some(&estate.token), &json!({})).status, 200);
+    estate.settle(&server);
+    assert!(server.stop().success());
 }
