@@ -41,11 +41,11 @@ fn tries(
     let admin = fs::read_to_string(at("admin.token")).expect("the admin's token");
     add(format!("cat {}", at("admin.token")), Some(admin.trim()));
     add(format!("cat {}", at("config.toml")), Some(CONFIGURED));
-    add(format!("od -c {} && echo was-read", at("key")), Some("was-read"));
+    add(format!("od -c {} && printf was-%s read", at("key")), Some("was-read"));
     for file in ["hob.db", "hob.db-wal", "memory.db", "memory.db-wal", "key.pub"] {
-        add(format!("head -c 16 {} >/dev/null && echo was-read", at(file)), Some("was-read"));
+        add(format!("head -c 16 {} >/dev/null && printf was-%s read", at(file)), Some("was-read"));
     }
-    add(format!("cat {}/* && echo was-read", at("logs")), Some("was-read"));
+    add(format!("cat {}/* && printf was-%s read", at("logs")), Some("was-read"));
     add(format!("ls {}", folder.display()), Some("hob.db"));
     let upload = Path::new(&estate.file_path).parent().expect("a folder").display();
     add(format!("cat {upload}/*"), Some(PLANTED));
@@ -63,13 +63,13 @@ fn tries(
     // The process table.
     add(format!("cat /proc/{pid}/environ"), Some(SURROUNDING));
     add(format!("for f in /proc/{pid}/fd/*; do readlink $f; cat $f | head -c 100; done"), None);
-    add(format!("head -c 10 /proc/{pid}/mem; cat /proc/{pid}/maps && echo was-read"), None);
+    add(format!("head -c 10 /proc/{pid}/mem; cat /proc/{pid}/maps && printf was-%s read"), None);
     for process in others {
         let pid = process.pid;
         add(format!("cat /proc/{pid}/environ /proc/{pid}/cwd/note.txt"), None);
-        add(format!("kill -9 {pid} && echo was-killed"), None);
+        add(format!("kill -9 {pid} && printf was-%s killed"), None);
     }
-    add(format!("kill -9 {pid} && echo was-killed"), None);
+    add(format!("kill -9 {pid} && printf was-%s killed"), None);
     // Hob's own commands.
     let hob = format!("HOB_HOME={} {}", folder.display(), program("hob").display());
     let plain = format!("{} ", program("hob").display());

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hob_testkit::wire::{Asked, Reply};
-use hob_testkit::{HobServer, Random, TestHome, Wire};
+use hob_testkit::{HobServer, Random, TestHome, Wire, wait_until};
 use serde_json::{Value, json};
 
 use crate::setup::{call, campaign, home, log, session, turn, turn_left, wait_for_event};
@@ -245,7 +245,7 @@ fn another_apps_things_do_not_exist() {
 }
 
 fn wait_for_turn(server: &HobServer, token: &str, id: &str, turn: u64) -> Value {
-    hob_testkit::wait_until("a turn is over", || {
+    wait_until("a turn is over", || {
         let turn = server.get(&format!("/sessions/{id}/turns/{turn}"), Some(token)).json();
         (turn["state"] != "running" && turn["state"] != "queued").then_some(turn)
     })
@@ -275,10 +275,13 @@ fn another_apps_memory_does_not_exist() {
         reply.json()["result"].clone()
     };
     let cue = json!({"cue": PLANTED, "project": "*"});
-    hob_testkit::wait_until("the first app remembers", || {
-        let found = tool(&estate.token, "memory_recall", cue.clone()).to_string();
-        found.contains(PLANTED).then_some(())
-    });
+    let turns =
+        |token: &str| tool(token, "memory_stats", json!({}))["structuredContent"]["turns"].as_u64();
+    // A question and an answer of each session; what runs is not over.
+    let all = Some(2 * estate.sessions.len() as u64);
+    wait_until("the first app remembers", || (turns(&estate.token) == all).then_some(()));
+    let found = tool(&estate.token, "memory_recall", cue.clone()).to_string();
+    assert!(found.contains(PLANTED), "{found}");
     let mut tries = vec![
         ("memory_recall", cue),
         ("memory_recall", json!({"cue": "harbour"})),
@@ -293,14 +296,12 @@ fn another_apps_memory_does_not_exist() {
         tries.push(("memory_recall", json!({"cue": "planted", "session_id": id, "project": "*"})));
         tries.push(("memory_forget", json!({"session_id": id})));
     }
-    let stats = tool(&estate.token, "memory_stats", json!({}));
     for (name, arguments) in tries {
         let answer = tool(&second, name, arguments.clone()).to_string();
         assert!(!answer.contains(PLANTED), "{name} {arguments}: {answer}");
     }
-    let of = |stats: &Value| stats["structuredContent"]["turns"].clone();
-    assert_eq!(of(&tool(&estate.token, "memory_stats", json!({}))), of(&stats), "nothing is gone");
-    assert_eq!(of(&tool(&second, "memory_stats", json!({}))), 0);
+    assert_eq!(turns(&estate.token), all, "nothing is gone");
+    assert_eq!(turns(&second), Some(0));
     estate.settle(&server);
     assert!(server.stop().success());
 }
