@@ -12,6 +12,7 @@ pub mod random;
 pub mod script;
 pub mod server;
 pub mod wait;
+pub mod wire;
 
 pub use leak::LeakCheck;
 pub use model_api::ModelApi;
@@ -19,3 +20,4 @@ pub use programs::program;
 pub use random::Random;
 pub use server::{HobServer, TestHome};
 pub use wait::wait_until;
+pub use wire::Wire;

@@ -26,9 +26,12 @@
 //! | `[[late MS]]` | records reach the transcript only so long after the answer is shown |
 //! | `[[shuffle]]`, `[[torn]]` | the first batch out of order; records in torn writes |
 //! | `[[flood N]]` | N bytes onto the screen |
+//! | `[[stamps N MS]]` | over ACP: N chunks of text, one every MS milliseconds, each with the time of its writing |
 //! | `[[env NAME]]` | a block of text with that variable's value |
 //!
 //! On the terminal and over ACP `{history}` in a text stands for everything said before.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -71,6 +74,10 @@ pub enum Step {
     Shuffle,
     Torn,
     Flood(usize),
+    Stamps {
+        count: u64,
+        every_ms: u64,
+    },
 }
 
 /// Reads the words of a prompt. Something in double brackets that is no such word is left alone.
@@ -131,6 +138,10 @@ fn parse_one(words: &str) -> Option<Step> {
         "shuffle" => Step::Shuffle,
         "torn" => Step::Torn,
         "flood" => Step::Flood(rest.parse().ok()?),
+        "stamps" => {
+            let (count, every) = rest.split_once(' ')?;
+            Step::Stamps { count: count.parse().ok()?, every_ms: every.parse().ok()? }
+        }
         _ => return None,
     })
 }
@@ -148,7 +159,12 @@ pub fn with_answer(mut steps: Vec<Step>, prompt: &str) -> Vec<Step> {
     let answers = |step: &Step| {
         matches!(
             step,
-            Step::Say(_) | Step::Request { .. } | Step::Error { .. } | Step::Crash | Step::Exit(_)
+            Step::Say(_)
+                | Step::Request { .. }
+                | Step::Error { .. }
+                | Step::Crash
+                | Step::Exit(_)
+                | Step::Stamps { .. }
         )
     };
     if !steps.iter().any(answers) {
@@ -184,6 +200,12 @@ pub fn messages(steps: &[Step]) -> Vec<Vec<Step>> {
     messages
 }
 
+/// What a stamp says: microseconds since 1970 and a blank.
+pub fn stamp() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{} ", now.as_micros())
+}
+
 /// `length` bytes of lines that differ.
 pub fn long_text(length: usize) -> String {
     let mut text = String::with_capacity(length + 32);
@@ -206,6 +228,8 @@ mod tests {
         let steps =
             parse("do [[sleep 5]] this [[say hi there]] [[nonsense]] [[1, 2]] [[exit x]] [[");
         assert_eq!(steps, [Step::Sleep(5), Step::Say("hi there".into())]);
+        let stamps = Step::Stamps { count: 50, every_ms: 20 };
+        assert_eq!(parse("[[stamps 50 20]] [[stamps 1]]"), [stamps]);
     }
 
     #[test]

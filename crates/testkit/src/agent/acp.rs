@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -163,6 +164,9 @@ impl Agent {
                 Step::Think(text) => self.chunk(&session.id, "agent_thought_chunk", &json!(text)),
                 Step::Garbage(line) => self.output.send_raw(line),
                 Step::Error { message, .. } => failure = Some(message.clone()),
+                Step::Stamps { count, every_ms } => {
+                    cancelled |= !self.stamps(session, *count, *every_ms);
+                }
                 Step::Permission(title) => cancelled |= !self.ask(session, title, index),
                 Step::Tool { name, input, .. } => {
                     let call = format!("call-{number}-{index}");
@@ -200,6 +204,20 @@ impl Agent {
         });
     }
 
+    /// Says what time it is, again and again, at times that do not drift. `false` when the turn was
+    /// cancelled meanwhile.
+    fn stamps(&self, session: &Session, count: u64, every_ms: u64) -> bool {
+        let begin = Instant::now();
+        for number in 0..count {
+            let due = begin + Duration::from_millis(number * every_ms);
+            if session.interrupt.wait(due.saturating_duration_since(Instant::now())) {
+                return false;
+            }
+            self.chunk(&session.id, "agent_message_chunk", &json!(script::stamp()));
+        }
+        true
+    }
+
     /// Asks for permission. `false` when the turn was cancelled meanwhile.
     fn ask(&self, session: &Session, title: &str, index: usize) -> bool {
         let call = format!("permission-{index}");
@@ -233,7 +251,7 @@ impl Agent {
             if let Ok(answer) = answer.try_recv() {
                 return Some(answer);
             }
-            if session.interrupt.wait(std::time::Duration::from_millis(2)) {
+            if session.interrupt.wait(Duration::from_millis(2)) {
                 return None;
             }
         }

@@ -1,0 +1,103 @@
+//! Clients that send their headers a byte at a time. Others are served as if they were not there, and in the
+//! end they are cut off.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hob_testkit::leak::descriptors;
+use hob_testkit::wire::Asked;
+use hob_testkit::{HobServer, wait_until};
+use serde_json::json;
+
+use crate::setup::{call, campaign, home, memory, session, turn};
+
+/// How many there are.
+const SLOW: usize = 200;
+/// Nobody else waits longer than this. A loaded machine is slow by itself.
+const IN_TIME: Duration = Duration::from_secs(2);
+
+/// Opens slow connections, each with the beginning of a request.
+fn slow_clients(server: &HobServer, begin: &str) -> Vec<TcpStream> {
+    let open = |_| {
+        let mut stream = TcpStream::connect(server.address()).expect("a connection");
+        stream.set_nodelay(true).expect("an option");
+        stream.write_all(begin.as_bytes()).expect("the beginning is taken");
+        stream
+    };
+    (0..SLOW).map(open).collect()
+}
+
+/// Feeds them a byte at a time until all are cut off, or it is told to stop. Returns when the last one was.
+fn trickle(clients: Vec<TcpStream>, stop: &AtomicBool) -> Option<Duration> {
+    let begin = Instant::now();
+    let mut clients = clients;
+    while !clients.is_empty() && !stop.load(Ordering::Relaxed) {
+        clients.retain_mut(|client| {
+            let written = client.write_all(b"x").is_ok();
+            let _ = client.set_nonblocking(true);
+            let open = !matches!(client.read(&mut [0; 512]), Ok(0));
+            let _ = client.set_nonblocking(false);
+            written && open
+        });
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    clients.is_empty().then(|| begin.elapsed())
+}
+
+#[test]
+fn slow_clients_are_cut_off_and_hold_up_nobody() {
+    let home = home("");
+    let server = home.serve();
+    let token = home.app("loris");
+    let id = session(&server, &token, json!({}));
+    turn(&server, &token, &id, "hello");
+    let (before, open) = (memory(server.pid(), "VmRSS"), descriptors(server.pid()));
+    let path = format!("/sessions/{id}");
+    let mut slowest = Duration::ZERO;
+    let mut look = || {
+        let begin = Instant::now();
+        let asked = Asked { method: "GET", path: &path, token: Some(&token), ..Asked::default() };
+        assert_eq!(call(&server, &asked).status(), 200);
+        slowest = slowest.max(begin.elapsed());
+    };
+    let stop = AtomicBool::new(false);
+    let headers = slow_clients(&server, "GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ");
+    let bodies = slow_clients(
+        &server,
+        &format!(
+            "POST /sessions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
+             content-length: 1000000\r\n\r\n{{\"agent\":\""
+        ),
+    );
+    let (cut_headers, cut_bodies) = std::thread::scope(|scope| {
+        let headers = scope.spawn(|| trickle(headers, &stop));
+        let bodies = scope.spawn(|| trickle(bodies, &stop));
+        for _ in 0..200 {
+            look();
+        }
+        turn(&server, &token, &id, "hello again");
+        let most = memory(server.pid(), "VmRSS");
+        println!("loris: {} slow connections, RSS {before:.0} MB before, {most:.0} MB", 2 * SLOW);
+        assert!(most < before + 48.0, "{before} MB grew to {most} MB");
+        let cut = headers.join().expect("no panic");
+        // Bodies have longer, and only the campaign waits for that.
+        stop.store(!campaign(), Ordering::Relaxed);
+        (cut, bodies.join().expect("no panic"))
+    });
+    for _ in 0..50 {
+        look();
+    }
+    println!(
+        "loris: headers cut off after {cut_headers:?}, bodies after {cut_bodies:?}, slowest answer {} ms",
+        slowest.as_millis()
+    );
+    assert!(cut_headers.is_some_and(|time| time < Duration::from_secs(25)), "{cut_headers:?}");
+    assert!(!campaign() || cut_bodies.is_some(), "slow bodies are cut off, too");
+    assert!(slowest < IN_TIME, "somebody waited {slowest:?}");
+    wait_until("nothing of them is left open", || {
+        (descriptors(server.pid()) <= open + 16).then_some(())
+    });
+    assert!(server.stop().success());
+}

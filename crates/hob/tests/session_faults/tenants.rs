@@ -1,0 +1,307 @@
+//! One app tries what belongs to another: every route, with names that exist. It learns nothing, not even
+//! that they exist, and changes nothing.
+
+use std::collections::BTreeMap;
+
+use hob_testkit::wire::{Asked, Reply};
+use hob_testkit::{HobServer, Random, TestHome, Wire, wait_until};
+use serde_json::{Value, json};
+
+use crate::setup::{call, campaign, home, log, session, turn, turn_left, wait_for_event};
+
+/// A word that stands in everything the first app has, and nowhere else.
+pub const PLANTED: &str = "planted-violet-harbour";
+
+/// What the first app has: a session in every state, and a file.
+pub struct Estate {
+    pub token: String,
+    /// By their states.
+    pub sessions: BTreeMap<&'static str, String>,
+    pub request: String,
+    pub file: String,
+    pub file_path: String,
+}
+
+impl Estate {
+    pub fn new(server: &HobServer, home: &TestHome, name: &str) -> Estate {
+        let token = home.app(name);
+        let meta = json!({"meta": {"purpose": PLANTED}, "permissions": "ask"});
+        let mut sessions = BTreeMap::new();
+        for state in ["idle", "running", "asking", "closed"] {
+            let id = session(server, &token, meta.clone());
+            let command = json!({"command": format!("echo {PLANTED} | tee note.txt")});
+            turn(server, &token, &id, &format!("[[say {PLANTED}]] [[tool Bash {command}]]"));
+            sessions.insert(state, id);
+        }
+        turn_left(server, &token, &sessions["running"], &format!("[[say {PLANTED}]] [[hang]]"));
+        turn_left(server, &token, &sessions["asking"], &format!("[[permission {PLANTED}]]"));
+        let asked = wait_for_event(server, &token, &sessions["asking"], "permission");
+        let request = asked["request_id"].as_str().expect("a request").to_owned();
+        let path = format!("/sessions/{}", sessions["closed"]);
+        assert_eq!(server.call("DELETE", &path, Some(&token), None).status, 200);
+        let upload = server.upload(Some(&token), &format!("{PLANTED}.txt"), PLANTED.as_bytes());
+        let word = |name: &str| upload.json()[name].as_str().expect("a word").to_owned();
+        let (file, file_path) = (word("file_id"), word("path"));
+        Estate { token, sessions, request, file, file_path }
+    }
+
+    /// Breaks off what runs, so that the server can end at once.
+    pub fn settle(&self, server: &HobServer) {
+        for state in ["running", "asking"] {
+            let path = format!("/sessions/{}/cancel", self.sessions[state]);
+            assert_eq!(server.call("POST", &path, Some(&self.token), None).status, 200);
+        }
+    }
+
+    /// All that can be seen of it, to be compared later.
+    pub fn look(&self, server: &HobServer) -> Vec<Value> {
+        let see = |id: &String| {
+            let seen = server.get(&format!("/sessions/{id}"), Some(&self.token)).json();
+            assert_eq!(seen["ok"], true, "{seen}");
+            json!([seen, log(server, &self.token, id, 0)])
+        };
+        self.sessions.values().map(see).collect()
+    }
+}
+
+/// An operation of the API's own description that takes a name of something.
+#[derive(Debug)]
+struct Operation {
+    method: String,
+    path: String,
+    /// An example of its body.
+    body: Option<Value>,
+    /// Whether its body may name files.
+    takes_files: bool,
+}
+
+/// All operations that take a session, a turn, a request, a file or an app.
+fn operations(server: &HobServer) -> Vec<Operation> {
+    let document = server.get("/openapi.json", None).json();
+    let mut found = Vec::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            let name = schema["$ref"].as_str().unwrap_or_default().rsplit('/').next();
+            let schema = &document["components"]["schemas"][name.unwrap_or_default()];
+            let takes_files = schema["properties"]["files"].is_object();
+            if path.contains('{') || takes_files {
+                let body = schema.is_object().then(|| schema["example"].clone());
+                let method = method.to_uppercase();
+                found.push(Operation { method, path: path.clone(), body, takes_files });
+            }
+        }
+    }
+    found
+}
+
+fn choose<T: Clone>(random: &mut Random, from: &[T]) -> T {
+    from[random.below(from.len() as u64) as usize].clone()
+}
+
+/// A request that is right in every way but one: what it names is another app's.
+struct Trespass {
+    method: String,
+    path: String,
+    headers: Vec<(&'static str, String)>,
+    body: Option<Value>,
+    allowed: &'static [u16],
+}
+
+impl Trespass {
+    fn new(
+        operation: &Operation,
+        estate: &Estate,
+        own_session: &str,
+        random: &mut Random,
+    ) -> Trespass {
+        let sessions: Vec<&String> = estate.sessions.values().collect();
+        let theirs = choose(random, &sessions).clone();
+        let mut allowed: &[u16] = &[401, 404];
+        let mut body = operation.body.clone();
+        let names_file = operation.takes_files && random.below(2) == 0;
+        if let Some(body) = body.as_mut().filter(|_| names_file) {
+            body["files"] = json!([estate.file]);
+        }
+        let options = ["yes", "no", "yes-always", "allow_once", "reject_once"];
+        if let Some(option) = body.as_mut().and_then(|body| body.get_mut("option")) {
+            *option = json!(choose(random, &options));
+        }
+        let mut id = theirs;
+        // An operation without a session in its path is allowed as such, and so is one on a session
+        // of one's own; then only the file is another's.
+        let own = !operation.path.contains('{') || (names_file && random.below(2) == 0);
+        if own && operation.takes_files {
+            id = own_session.to_owned();
+            body.as_mut().expect("a body")["files"] = json!([estate.file]);
+            allowed = &[400];
+        }
+        let number = choose(random, &["1", "2", "3", "0", "4294967295"]);
+        let requests = [estate.request.as_str(), "1", "2"];
+        let path = operation
+            .path
+            .replace("{id}", &id)
+            .replace("{n}", number)
+            .replace("{request_id}", choose(random, &requests))
+            .replace("{app}", "first");
+        assert!(!path.contains('{'), "{path} takes something new: teach this test about it");
+        let path = match random.below(4) {
+            0 if path.ends_with("/events") => format!("{path}?after={}", random.below(10)),
+            _ => path,
+        };
+        let mut headers = Vec::new();
+        let all = [
+            ("accept", "text/event-stream".to_owned()),
+            ("accept", "application/json".to_owned()),
+            ("prefer", "respond-async".to_owned()),
+            ("last-event-id", random.below(5).to_string()),
+            ("idempotency-key", "the-first-apps-key".to_owned()),
+        ];
+        for header in all {
+            if random.below(3) == 0 {
+                headers.push(header);
+            }
+        }
+        Trespass { method: operation.method.clone(), path, headers, body, allowed }
+    }
+
+    fn try_it(&self, wire: &mut Wire, token: &str) -> Reply {
+        let asked = Asked {
+            method: &self.method,
+            path: &self.path,
+            token: Some(token),
+            headers: self.headers.clone(),
+            body: self.body.as_ref().map(Value::to_string),
+        };
+        let reply =
+            wire.call(&asked).unwrap_or_else(|e| panic!("{} {}: {e}", self.method, self.path));
+        let what = format!("{} {} {:?} {:?}", self.method, self.path, self.headers, self.body);
+        assert!(self.allowed.contains(&reply.status()), "{what}: {reply:?}");
+        assert!(!reply.body.contains(PLANTED), "{what}: {reply:?}");
+        reply
+    }
+}
+
+#[test]
+fn another_apps_things_do_not_exist() {
+    let count = if campaign() { 10_000 } else { 300 };
+    let home = home("");
+    let server = home.serve();
+    let estate = Estate::new(&server, &home, "first");
+    let second = home.app("second");
+    let own_session = session(&server, &second, json!({}));
+    turn(&server, &second, &own_session, "hello");
+    // A key of the first app's is no key of the second's.
+    let path = format!("/sessions/{}/turn", estate.sessions["idle"]);
+    let keyed = Asked {
+        method: "POST",
+        path: &path,
+        token: Some(&estate.token),
+        headers: vec![("idempotency-key", "the-first-apps-key".to_owned())],
+        body: Some(json!({"prompt": "say hello"}).to_string()),
+    };
+    assert_eq!(call(&server, &keyed).status(), 200);
+    let before = estate.look(&server);
+    let operations = operations(&server);
+    assert!(operations.len() >= 12, "{operations:#?}");
+    let mut random = Random::new(5);
+    let mut wire = Wire::connect(server.address()).unwrap();
+    let mut answers: BTreeMap<(String, u16), usize> = BTreeMap::new();
+    for _ in 0..count {
+        let index = random.below(operations.len() as u64) as usize;
+        let operation = &operations[index];
+        let trespass = Trespass::new(operation, &estate, &own_session, &mut random);
+        // Without a token, or with a wrong one, everything is 401.
+        let token = match random.below(20) {
+            0 => "hob_nobodys",
+            _ => &second,
+        };
+        let reply = match token {
+            "hob_nobodys" => Trespass { allowed: &[401], ..trespass }.try_it(&mut wire, token),
+            _ => trespass.try_it(&mut wire, token),
+        };
+        let name = format!("{} {}", operation.method, operation.path);
+        *answers.entry((name, reply.status())).or_default() += 1;
+        if reply.head.header("connection") == Some("close") {
+            wire = Wire::connect(server.address()).unwrap();
+        }
+    }
+    println!("tenants: {count} requests over {} operations:", operations.len());
+    for ((operation, status), count) in &answers {
+        println!("tenants:   {operation} {status} {count} times");
+    }
+    assert_eq!(estate.look(&server), before, "nothing has changed");
+    // What waited for an answer still does.
+    let path = format!("/sessions/{}/permissions/{}", estate.sessions["asking"], estate.request);
+    let answer = server.post(&path, Some(&estate.token), &json!({"option": "allow_once"}));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let done = wait_for_turn(&server, &estate.token, &estate.sessions["asking"], 2);
+    assert!(done["text"].as_str().is_some_and(|text| text.contains(": yes")), "{done}");
+    assert!(std::fs::read_to_string(&estate.file_path).unwrap().contains(PLANTED));
+    let list = server.get("/sessions", Some(&second)).json();
+    assert_eq!(list["count"], 1, "{list}");
+    estate.settle(&server);
+    assert!(server.stop().success());
+}
+
+fn wait_for_turn(server: &HobServer, token: &str, id: &str, turn: u64) -> Value {
+    wait_until("a turn is over", || {
+        let turn = server.get(&format!("/sessions/{id}/turns/{turn}"), Some(token)).json();
+        (turn["state"] != "running" && turn["state"] != "queued").then_some(turn)
+    })
+}
+
+/// What sessions said is remembered, each for its own app; the other one finds nothing of it under any name.
+#[test]
+fn another_apps_memory_does_not_exist() {
+    let home = home("");
+    let server = home.serve();
+    let estate = Estate::new(&server, &home, "first");
+    let second = home.app("second");
+    let tool = |token: &str, name: &str, arguments: Value| -> Value {
+        let params = json!({"name": name, "arguments": arguments});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let reply = call(
+            &server,
+            &Asked {
+                method: "POST",
+                path: "/mcp",
+                token: Some(token),
+                headers: vec![("accept", "application/json, text/event-stream".to_owned())],
+                body: Some(body.to_string()),
+            },
+        );
+        assert_eq!(reply.status(), 200, "{}", reply.body);
+        reply.json()["result"].clone()
+    };
+    let cue = json!({"cue": PLANTED, "project": "*"});
+    let turns =
+        |token: &str| tool(token, "memory_stats", json!({}))["structuredContent"]["turns"].as_u64();
+    // A question and an answer of each session; what runs is not over.
+    let all = Some(2 * estate.sessions.len() as u64);
+    wait_until("the first app remembers", || (turns(&estate.token) == all).then_some(()));
+    let found = tool(&estate.token, "memory_recall", cue.clone()).to_string();
+    assert!(found.contains(PLANTED), "{found}");
+    let mut tries = vec![
+        ("memory_recall", cue),
+        ("memory_recall", json!({"cue": "harbour"})),
+        ("memory_stats", json!({})),
+    ];
+    for id in estate.sessions.values() {
+        let seen = server.get(&format!("/sessions/{id}"), Some(&estate.token)).json();
+        let cwd = seen["cwd"].clone();
+        tries.push(("memory_timeline", json!({"session_id": id})));
+        tries.push(("memory_timeline", json!({"project": cwd})));
+        tries.push(("memory_recall", json!({"cue": "planted", "project": cwd})));
+        tries.push(("memory_recall", json!({"cue": "planted", "session_id": id, "project": "*"})));
+        tries.push(("memory_forget", json!({"session_id": id})));
+    }
+    for (name, arguments) in tries {
+        let answer = tool(&second, name, arguments.clone()).to_string();
+        assert!(!answer.contains(PLANTED), "{name} {arguments}: {answer}");
+    }
+    assert_eq!(turns(&estate.token), all, "nothing is gone");
+    assert_eq!(turns(&second), Some(0));
+    estate.settle(&server);
+    assert!(server.stop().success());
+}

@@ -1,0 +1,54 @@
+//! Whether a name exists must not show in how long the answer takes, and must not show in the answer.
+
+use std::time::{Duration, Instant};
+
+use hob_testkit::Wire;
+use hob_testkit::wire::{Asked, Reply};
+use serde_json::json;
+
+use crate::setup::{campaign, home, session, turn};
+
+#[test]
+fn a_session_of_another_app_answers_like_one_that_never_was() {
+    let count = if campaign() { 2_000 } else { 200 };
+    let home = home("");
+    let server = home.serve();
+    let (first, second) = (home.app("first"), home.app("second"));
+    let id = session(&server, &first, json!({"meta": {"purpose": "timing"}}));
+    turn(&server, &first, &id, "hello");
+    let existing = format!("/sessions/{id}");
+    let mut wire = Wire::connect(server.address()).unwrap();
+    let mut ask = |path: &str| -> (Reply, Duration) {
+        let asked = Asked { method: "GET", path, token: Some(&second), ..Asked::default() };
+        let begin = Instant::now();
+        let reply = wire.call(&asked).expect("an answer");
+        (reply, begin.elapsed())
+    };
+    let mut times: [Vec<Duration>; 2] = [Vec::new(), Vec::new()];
+    for round in 0..count {
+        let random = format!("/sessions/{}", uuid::Uuid::new_v4().simple());
+        // Each is the first of the two as often as the other.
+        let mut pair = [(0, existing.as_str()), (1, random.as_str())];
+        if round % 2 == 1 {
+            pair.reverse();
+        }
+        let replies = pair.map(|(which, path)| {
+            let (reply, took) = ask(path);
+            times[which].push(took);
+            (reply.head.without_names(), reply.body)
+        });
+        assert_eq!(replies[0].0.status, 404);
+        assert_eq!(replies[0], replies[1], "the answers are the same");
+    }
+    let medians = times.map(|mut times| {
+        times.sort();
+        times[times.len() / 2].as_secs_f64() * 1e6
+    });
+    println!(
+        "timing: {count} each, median {:.1} us for another app's session, {:.1} us for none, difference {:.1} us",
+        medians[0],
+        medians[1],
+        medians[0] - medians[1]
+    );
+    assert!(server.stop().success());
+}
