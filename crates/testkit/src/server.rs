@@ -173,6 +173,26 @@ impl HobServer {
         token: Option<&str>,
         body: Option<(&str, &[u8])>,
     ) -> Answer {
+        let mut headers = Vec::new();
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+        headers.extend(body.map(|(kind, _)| ("content-type", kind)));
+        let mut response =
+            self.send(method, path, &headers, body.map(|(_, body)| body).unwrap_or_default());
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        let text = response.body_mut().read_to_string().expect("a text");
+        Answer { status, headers, text }
+    }
+
+    /// A request with these headers, whose answer is still to be read. Reading is bounded, too.
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> ureq::http::Response<ureq::Body> {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
@@ -180,20 +200,11 @@ impl HobServer {
             .build();
         let mut request =
             ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url));
-        if let Some(token) = token {
-            request = request.header("authorization", format!("Bearer {token}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
-        if let Some((kind, _)) = body {
-            request = request.header("content-type", kind);
-        }
-        let agent = ureq::Agent::from(config);
-        let body = body.map(|(_, body)| body).unwrap_or_default();
         let request = request.body(body.to_vec()).expect("a request");
-        let mut response = agent.run(request).expect("an answer");
-        let status = response.status().as_u16();
-        let headers = response.headers().clone();
-        let text = response.body_mut().read_to_string().expect("a text");
-        Answer { status, headers, text }
+        ureq::Agent::from(config).run(request).expect("an answer")
     }
 
     /// Uploads a file as a form's only part.
