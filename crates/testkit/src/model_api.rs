@@ -169,19 +169,29 @@ fn prompt(request: &Value) -> (String, usize) {
         }
         let text = match &message["content"] {
             Value::String(text) => text.clone(),
-            Value::Array(blocks) if blocks.iter().any(|b| b["type"] == "tool_result") => continue,
             Value::Array(blocks) => {
-                let texts: Vec<&str> = blocks.iter().filter_map(|b| b["text"].as_str()).collect();
+                // What stands behind the results of tools is a prompt of its own: the turn before it
+                // was broken off.
+                let results = blocks.iter().rposition(|block| block["type"] == "tool_result");
+                let own = &blocks[results.map_or(0, |last| last + 1)..];
+                let texts: Vec<&str> = own.iter().filter_map(|b| b["text"].as_str()).collect();
                 texts.join("\n")
             }
             _ => continue,
         };
-        let text = without_reminders(&text);
+        let text = newest(&without_reminders(&text));
         if !text.trim().is_empty() {
             return (text, played);
         }
     }
     (String::new(), 0)
+}
+
+/// The last prompt in a text: one that was broken off is sent again with the next one.
+fn newest(text: &str) -> String {
+    let after = text.rsplit_once("[Request interrupted by user").map(|(_, after)| after);
+    let after = after.and_then(|after| after.split_once(']')).map(|(_, after)| after);
+    after.unwrap_or(text).trim_start_matches('\n').to_owned()
 }
 
 /// The text without what the CLI adds to it.
@@ -315,5 +325,23 @@ mod tests {
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]},
         ]});
         assert_eq!(prompt(&request), ("second".to_owned(), 1));
+    }
+
+    /// Agents send what was said since the model's last word as one message.
+    #[test]
+    fn a_turn_that_was_broken_off_is_over() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let result = json!({"type": "tool_result", "tool_use_id": "x"});
+        for blocks in [
+            vec![text("[[hang]]\n"), text("[Request interrupted by user]\n"), text("next")],
+            vec![result.clone(), text("[Request interrupted by user for tool use]"), text("next")],
+            vec![result, text("next")],
+        ] {
+            let request = json!({"messages": [
+                {"role": "user", "content": "first"},
+                {"role": "assistant", "content": [{"type": "tool_use"}]},
+                {"role": "user", "content": blocks}]});
+            assert_eq!(prompt(&request), ("next".to_owned(), 0));
+        }
     }
 }

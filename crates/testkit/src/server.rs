@@ -187,6 +187,24 @@ impl HobServer {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Answer {
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let mut all: Vec<(&str, &str)> = headers.to_vec();
+        all.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+        let mut response = self.send(method, path, &all, body);
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        let body = response.body_mut().with_config().limit(256 << 20);
+        Answer { status, headers, text: body.read_to_string().expect("a text") }
+    }
+
+    /// A request with these headers, whose answer is still to be read. Reading is bounded, too.
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> ureq::http::Response<ureq::Body> {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
@@ -194,19 +212,11 @@ impl HobServer {
             .build();
         let mut request =
             ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url));
-        if let Some(token) = token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let agent = ureq::Agent::from(config);
         let request = request.body(body.to_vec()).expect("a request");
-        let mut response = agent.run(request).expect("an answer");
-        let status = response.status().as_u16();
-        let headers = response.headers().clone();
-        let body = response.body_mut().with_config().limit(256 << 20);
-        Answer { status, headers, text: body.read_to_string().expect("a text") }
+        ureq::Agent::from(config).run(request).expect("an answer")
     }
 
     /// Uploads a file as a form's only part.

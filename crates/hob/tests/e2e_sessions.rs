@@ -1,0 +1,595 @@
+//! Sessions with real agents that speak ACP, over HTTP alone and offline against the scripted model
+//! API: Claude Code behind its adapter, and opencode.
+//!
+//! The agents come from `e2e/package.json`; `scripts/test` installs them. Without them this fails.
+#![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hob_child::landlock_version;
+use hob_testkit::leak::{files_below, processes_with};
+use hob_testkit::model_api::without_reminders;
+use hob_testkit::{HobServer, ModelApi, TestHome, wait_until};
+use serde_json::{Value, json};
+
+/// A real agent may take this long to start on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// Something below `e2e/`.
+fn installed(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e").join(name);
+    assert!(path.exists(), "{name} is not installed: run scripts/setup-e2e, or scripts/test");
+    path.canonicalize().unwrap().display().to_string()
+}
+
+/// A server with one real agent, an app on it, and the model the agent talks to. The server comes
+/// first: it ends before its home is removed.
+struct Setup {
+    server: Option<HobServer>,
+    home: TestHome,
+    token: String,
+    api: ModelApi,
+    agent: &'static str,
+}
+
+impl Setup {
+    /// Claude Code behind the official adapter. It gets no more than its own configuration folder.
+    fn claude() -> Setup {
+        let api = ModelApi::start();
+        let mut env = api.claude_environment();
+        // It would ask the model after every turn what the user might say next.
+        env.push(("CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION", "false".to_owned()));
+        let command = vec![installed("node_modules/.bin/claude-agent-acp")];
+        let entry = "driver = \"acp\"\nwritable = [\"~/.claude\"]\n";
+        Setup::new("claude-acp", command, env, entry, api)
+    }
+
+    /// The built-in entry with a model of our own. By itself opencode asks for nothing.
+    fn opencode() -> Setup {
+        let api = ModelApi::start();
+        let model = json!({"name": "Scripted", "tool_call": true,
+            "limit": {"context": 200_000, "output": 8000}, "cost": {"input": 1, "output": 2}});
+        let options = json!({"baseURL": format!("{}/v1", api.url()), "apiKey": "sk-scripted"});
+        let config = json!({"model": "anthropic/scripted", "small_model": "anthropic/scripted",
+            "autoupdate": false, "share": "disabled", "enabled_providers": ["anthropic"],
+            "provider": {"anthropic": {"options": options, "models": {"scripted": model}}},
+            "permission": {"edit": "ask", "bash": "ask"}});
+        let env = vec![
+            ("OPENCODE_CONFIG_CONTENT", config.to_string()),
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".to_owned()),
+            ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1".to_owned()),
+        ];
+        let program = installed("node_modules/opencode-linux-x64-baseline/bin/opencode");
+        Setup::new("opencode", vec![program, "acp".to_owned()], env, "", api)
+    }
+
+    fn new(
+        agent: &'static str,
+        command: Vec<String>,
+        env: Vec<(&str, String)>,
+        entry: &str,
+        api: ModelApi,
+    ) -> Setup {
+        let home = TestHome::new();
+        // JSON's texts are TOML's.
+        let env: Vec<String> =
+            env.iter().map(|(name, value)| format!("{name} = {}", json!(value))).collect();
+        let env = env.join(", ");
+        home.configure(&format!(
+            "[agents.{agent}]\ncommand = {command:?}\nenv = {{ {env} }}\n{entry}"
+        ));
+        let token = home.app("tests");
+        let server = Some(home.serve());
+        Setup { server, home, token, api, agent }
+    }
+
+    fn server(&self) -> &HobServer {
+        self.server.as_ref().expect("it runs")
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let answer = self.server().get(path, Some(&self.token));
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+        answer.json()
+    }
+
+    fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let answer = self.server().post(path, Some(&self.token), body);
+        (answer.status, answer.json())
+    }
+
+    /// A turn that is not waited for: its answer is read as it comes, or not at all.
+    fn begin(&self, session: &Session, prompt: &str, header: (&str, &str)) -> impl BufRead + use<> {
+        let bearer = format!("Bearer {}", self.token);
+        let kind = ("content-type", "application/json");
+        let headers = [("authorization", bearer.as_str()), kind, header];
+        let body = json!({"prompt": prompt}).to_string();
+        let answer = self.server().send("POST", &session.at("/turn"), &headers, body.as_bytes());
+        assert!(answer.status().is_success(), "{answer:?}");
+        BufReader::new(answer.into_body().into_reader())
+    }
+
+    /// The same, left to run.
+    fn leave(&self, session: &Session, prompt: &str) {
+        drop(self.begin(session, prompt, ("prefer", "respond-async")));
+    }
+
+    /// A session with this besides its agent.
+    fn session(&self, more: Value) -> Session {
+        let mut body = more;
+        body["agent"] = json!(self.agent);
+        let (status, made) = self.post("/sessions", &body);
+        assert_eq!(status, 200, "{made}");
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        Session { id: text("session_id"), cwd: PathBuf::from(text("cwd")) }
+    }
+
+    /// A turn that goes well.
+    #[track_caller]
+    fn turn(&self, session: &Session, prompt: &str) -> Value {
+        let (status, turn) = self.post(&session.at("/turn"), &json!({"prompt": prompt}));
+        assert_eq!((status, &turn["state"]), (200, &json!("finished")), "{prompt}: {turn}");
+        assert_eq!(turn["stop_reason"], "end_turn", "{turn}");
+        let last = turn["events"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["result"]["stopReason"], "end_turn", "{last}");
+        turn
+    }
+
+    fn events(&self, session: &Session) -> Vec<Value> {
+        self.get(&session.at("/events"))["events"].as_array().unwrap().clone()
+    }
+
+    /// The audit entries of this kind.
+    fn audit(&self, session: &Session, kind: &str) -> Vec<Value> {
+        let mut events = self.events(session);
+        events.retain(|event| event["event"] == kind);
+        events
+    }
+
+    /// Waits for the agent's question with this number in the session.
+    fn question(&self, session: &Session, number: usize) -> Value {
+        patiently("the agent asks", || {
+            let mut asked = self.audit(session, "permission");
+            asked.retain(|event| event["status"] == "asked");
+            asked.get(number).cloned()
+        })
+    }
+
+    fn answer(&self, session: &Session, question: &Value, option: &str) -> u16 {
+        let request = question["request_id"].as_str().unwrap();
+        self.post(&session.at(&format!("/permissions/{request}")), &json!({"option": option})).0
+    }
+
+    /// A turn once it is over.
+    fn ended(&self, session: &Session, index: usize) -> Value {
+        patiently("the turn ends", || {
+            let turn = self.get(&session.at(&format!("/turns/{index}")));
+            let open = ["queued", "running"].contains(&turn["state"].as_str().unwrap());
+            (!open).then_some(turn)
+        })
+    }
+
+    /// Waits until the agent has said this in a turn.
+    fn wait_for_words(&self, session: &Session, words: &str) {
+        patiently("the agent says it", || {
+            let mut events = self.events(session).into_iter();
+            events.any(|event| chunk(&event["message"]) == Some(words)).then_some(())
+        });
+    }
+
+    /// What the model was asked last: everything said so far, by whom.
+    fn conversation(&self) -> Vec<(String, String)> {
+        said(&self.last_request())
+    }
+
+    fn last_request(&self) -> Value {
+        self.api.requests().last().cloned().expect("a request reached the model")
+    }
+
+    fn stop(&mut self) {
+        let status = self.server.take().unwrap().stop();
+        assert!(status.success(), "{status}");
+    }
+
+    fn restart(&mut self) {
+        self.stop();
+        self.server = Some(self.home.serve());
+    }
+
+    /// Kills the server, and waits until its agents have followed it.
+    fn kill_and_start(&mut self) {
+        self.server.take().unwrap().kill();
+        let home = format!("HOME={}", self.home.user_home().display());
+        wait_until("the agents end with their server", || {
+            processes_with(&home).is_empty().then_some(())
+        });
+        self.server = Some(self.home.serve());
+    }
+
+    /// Ends all in order, which leaves no process; and the agent has written nothing in the user's
+    /// folder but below these.
+    fn end(mut self, allowed: &[&str]) {
+        self.stop();
+        let user = self.home.user_home();
+        for file in files_below(&user) {
+            let place = file.strip_prefix(&user).unwrap();
+            assert!(allowed.iter().any(|folder| place.starts_with(folder)), "{place:?}");
+        }
+    }
+}
+
+/// A session as its caller knows it.
+struct Session {
+    id: String,
+    cwd: PathBuf,
+}
+
+impl Session {
+    fn at(&self, rest: &str) -> String {
+        format!("/sessions/{}{rest}", self.id)
+    }
+
+    fn file(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.cwd.join(name)).ok()
+    }
+}
+
+/// Asks again and again, for as long as a real agent may take.
+#[track_caller]
+fn patiently<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The text of a message that is a piece of an answer.
+fn chunk(message: &Value) -> Option<&str> {
+    let update = &message["params"]["update"];
+    let is = update["sessionUpdate"] == "agent_message_chunk";
+    is.then(|| update["content"]["text"].as_str()).flatten()
+}
+
+/// The words in a request to the model, without what agents add by themselves.
+fn said(request: &Value) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for message in request["messages"].as_array().into_iter().flatten() {
+        let role = message["role"].as_str().unwrap();
+        let blocks = match &message["content"] {
+            Value::String(text) => vec![json!({"text": text})],
+            content => content.as_array().cloned().unwrap_or_default(),
+        };
+        let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+        let texts = texts.map(|text| without_reminders(text).trim().to_owned());
+        let own = texts.filter(|text| !text.is_empty() && role != "system");
+        all.extend(own.map(|text| (role.to_owned(), text)));
+    }
+    all
+}
+
+/// What tools gave back in a request to the model.
+fn tool_results(request: &Value) -> Vec<String> {
+    let messages = request["messages"].as_array().into_iter().flatten();
+    let blocks = messages.filter_map(|message| message["content"].as_array()).flatten();
+    blocks.filter(|block| block["type"] == "tool_result").map(Value::to_string).collect()
+}
+
+fn words(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(role, text)| (role.to_string(), text.to_string())).collect()
+}
+
+/// What the agent says in a turn that all has cost.
+fn told_cost(turn: &Value) -> f64 {
+    let events = turn["events"].as_array().unwrap().iter().rev();
+    let mut amounts =
+        events.filter_map(|event| event["params"]["update"]["cost"]["amount"].as_f64());
+    amounts.next().expect("the agent tells its cost")
+}
+
+#[track_caller]
+fn assert_same_cost(found: &Value, expected: f64) {
+    let found = found["usage"]["cost_usd"].as_f64().unwrap();
+    assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
+}
+
+/// A stream of events, up to where it ends.
+struct Stream<R>(R);
+
+impl<R: BufRead> Stream<R> {
+    /// The next event: its id, its name and its data.
+    fn next(&mut self) -> Option<(Option<u64>, String, Value)> {
+        let (mut id, mut name, mut data) = (None, String::new(), None);
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            match line.trim_end().split_once(": ") {
+                Some(("id", value)) => id = value.parse().ok(),
+                Some(("event", value)) => name = value.to_owned(),
+                Some(("data", value)) => data = serde_json::from_str(value).ok(),
+                _ => {}
+            }
+            if line.trim_end().is_empty()
+                && let Some(data) = data.take()
+            {
+                return Some((id, name, data));
+            }
+        }
+    }
+}
+
+/// The model, the system prompt and all that was said outlive the server, however it ends.
+#[test]
+fn a_conversation_goes_on_over_turns_a_restart_and_a_kill() {
+    let mut setup = Setup::claude();
+    let session = setup.session(json!({"model": "sonnet", "system": "You are Beaver."}));
+    assert_eq!(setup.turn(&session, "one")["text"], "echo: one");
+    let turn = setup.turn(&session, "two");
+    assert_eq!(turn["text"], "echo: two");
+    let two = [("user", "one"), ("assistant", "echo: one"), ("user", "two")];
+    assert_eq!(setup.conversation(), words(&two));
+    // Tokens are told by the turn, costs from the beginning.
+    assert_eq!(
+        (&turn["usage"]["input_tokens"], &turn["usage"]["output_tokens"]),
+        (&json!(10), &json!(5))
+    );
+    let now = setup.get(&session.at(""));
+    assert_eq!((&now["usage"]["input_tokens"], &now["turn_count"]), (&json!(20), &json!(2)));
+    assert_same_cost(&now, told_cost(&turn));
+
+    setup.restart();
+    assert_eq!(setup.turn(&session, "three")["text"], "echo: three");
+    let three = [&two[..], &[("assistant", "echo: two"), ("user", "three")]].concat();
+    assert_eq!(setup.conversation(), words(&three));
+    let request = setup.last_request();
+    assert!(request["model"].as_str().unwrap().contains("sonnet"), "{}", request["model"]);
+    assert!(request["system"].to_string().contains("You are Beaver."), "{}", request["system"]);
+    let resumed = setup.audit(&session, "resume");
+    assert!(resumed.len() == 1 && resumed[0]["ok"] == true, "{resumed:?}");
+
+    let broken = "[[say Halfway.]] [[hang]]";
+    setup.leave(&session, broken);
+    setup.wait_for_words(&session, "Halfway.");
+    setup.kill_and_start();
+    let turn = setup.get(&session.at("/turns/4"));
+    assert_eq!((&turn["state"], &turn["ok"]), (&json!("interrupted"), &json!(false)), "{turn}");
+    let mut messages = turn["events"].as_array().unwrap().iter();
+    assert!(messages.any(|message| chunk(message) == Some("Halfway.")), "{turn}");
+    assert_eq!(setup.turn(&session, "five")["text"], "echo: five");
+    let all = setup.conversation();
+    let four = [&three[..], &[("assistant", "echo: three"), ("user", broken)]].concat();
+    assert_eq!(all[..four.len()], words(&four));
+    assert_eq!(all.last(), words(&[("user", "five")]).last());
+    assert_eq!(setup.get(&session.at(""))["usage"]["input_tokens"], 40);
+
+    let closed = setup.server().call("DELETE", &session.at(""), Some(&setup.token), None);
+    assert_eq!((closed.status, closed.json()), (200, json!({"ok": true})));
+    setup.end(&[".claude"]);
+}
+
+/// An agent that takes its conversation up again goes on counting where it was.
+#[test]
+#[ignore = "sessions count what was paid before a restart again: Actor::start_agent sets cost to 0"]
+fn what_was_paid_before_a_restart_is_not_paid_again() {
+    let mut setup = Setup::claude();
+    let session = setup.session(json!({}));
+    setup.turn(&session, "one");
+    setup.turn(&session, "two");
+    setup.restart();
+    let turn = setup.turn(&session, "three");
+    assert_same_cost(&setup.get(&session.at("")), told_cost(&turn));
+    setup.end(&[".claude"]);
+}
+
+/// Words arrive while the turn runs; a cancel ends the turn and what it has started, and nothing else.
+#[test]
+fn a_turn_is_streamed_and_cancelled_and_the_session_goes_on() {
+    let setup = Setup::claude();
+    let session = setup.session(json!({"permissions": "allow"}));
+    let accept = ("accept", "text/event-stream");
+    let mut stream = Stream(setup.begin(&session, "[[say Working.]] [[hang]]", accept));
+    let mut last = 0;
+    loop {
+        let (id, name, message) = stream.next().expect("the words come before the end");
+        let id = id.expect("a message has a number");
+        assert!(name == "message" && id > last, "{name} {id}");
+        last = id;
+        if chunk(&message) == Some("Working.") {
+            break;
+        }
+    }
+    assert_eq!(setup.get(&session.at(""))["state"], "running");
+    let (status, cancelled) = setup.post(&session.at("/cancel"), &json!({}));
+    assert_eq!((status, cancelled), (200, json!({"ok": true, "cancelled": true, "turn_index": 1})));
+    let turn = loop {
+        match stream.next().expect("the turn's answer is the last event") {
+            (_, name, turn) if name == "turn" => break turn,
+            (_, name, _) => assert_eq!(name, "message"),
+        }
+    };
+    assert_eq!((&turn["stop_reason"], &turn["text"]), (&json!("cancelled"), &json!("Working.")));
+    assert!(stream.next().is_none());
+
+    assert_eq!(setup.turn(&session, "And now?")["text"], "echo: And now?");
+    let mut spoken = setup.conversation().into_iter();
+    assert!(spoken.any(|(role, text)| role == "assistant" && text == "Working."));
+
+    // A tool at work is ended with its turn.
+    let log = format!("log-{}.txt", session.id);
+    let command = format!("touch {log}; tail -f {log}");
+    setup.leave(&session, &format!("[[tool Bash {}]]", json!({"command": command})));
+    let at_work = || !processes_with(&log).is_empty();
+    patiently("the tool runs", || (session.file(&log).is_some() && at_work()).then_some(()));
+    setup.post(&session.at("/cancel"), &json!({}));
+    assert_eq!(setup.ended(&session, 3)["stop_reason"], "cancelled");
+    wait_until("the tool is ended", || (!at_work()).then_some(()));
+    assert_eq!(setup.turn(&session, "Still there?")["text"], "echo: Still there?");
+    assert!(setup.audit(&session, "resume").is_empty(), "it is the same process all the time");
+    setup.end(&[".claude"]);
+}
+
+#[test]
+fn what_an_agent_may_do_is_the_sessions_choice() {
+    let setup = Setup::claude();
+    // All three start at once.
+    let deny = setup.session(json!({}));
+    let allow = setup.session(json!({"permissions": "allow"}));
+    let ask = setup.session(json!({"permissions": "ask"}));
+
+    let write = |session: &Session| {
+        let input = json!({"file_path": session.cwd.join("note.txt"), "content": "words"});
+        format!("[[tool Write {input}]] [[say After.]]")
+    };
+    // The turn goes on without it.
+    assert_eq!(setup.turn(&deny, &write(&deny))["text"], "After.");
+    assert_eq!(deny.file("note.txt"), None);
+    let denied = setup.audit(&deny, "permission");
+    assert!(denied.len() == 1 && denied[0]["by"] == "policy", "{denied:?}");
+
+    assert_eq!(setup.turn(&allow, &write(&allow))["text"], "After.");
+    assert_eq!(allow.file("note.txt").as_deref(), Some("words"));
+    // What the caller allows is still kept in by the walls.
+    let outside = setup.home.user_home().join("outside.txt");
+    let secret = setup.home.hob_home().join("admin.token");
+    let command =
+        format!("echo in > in.txt; echo out > {}; cat {}", outside.display(), secret.display());
+    setup.turn(&allow, &format!("[[tool Bash {}]] [[say After.]]", json!({"command": command})));
+    assert_eq!(allow.file("in.txt").as_deref(), Some("in\n"));
+    if landlock_version().is_some() {
+        assert!(!outside.exists());
+        let seen = tool_results(&setup.last_request()).join("\n");
+        let secret = fs::read_to_string(secret).unwrap();
+        assert!(seen.contains("Permission denied") && !seen.contains(secret.trim()), "{seen}");
+    }
+
+    let make = |name: &str| {
+        format!("[[tool Bash {}]] [[say After.]]", json!({"command": format!("echo hi > {name}")}))
+    };
+    setup.leave(&ask, &make("yes.txt"));
+    let question = setup.question(&ask, 0);
+    assert_eq!(question["title"], "echo hi > yes.txt");
+    assert_eq!(ask.file("yes.txt"), None, "it waits");
+    assert_eq!(setup.answer(&ask, &question, "perhaps"), 400);
+    assert_eq!(setup.answer(&ask, &question, "allow_once"), 200);
+    assert_eq!(setup.ended(&ask, 1)["text"], "After.");
+    assert_eq!(ask.file("yes.txt").as_deref(), Some("hi\n"));
+    assert_eq!(setup.answer(&ask, &question, "allow_once"), 404, "it is answered");
+
+    setup.leave(&ask, &make("no.txt"));
+    assert_eq!(setup.answer(&ask, &setup.question(&ask, 1), "reject_once"), 200);
+    assert_eq!(setup.ended(&ask, 2)["text"], "After.");
+    assert_eq!(ask.file("no.txt"), None);
+
+    // A cancel takes the question back, and the session is free.
+    setup.leave(&ask, &make("never.txt"));
+    setup.question(&ask, 2);
+    setup.post(&ask.at("/cancel"), &json!({}));
+    assert_eq!(setup.ended(&ask, 3)["stop_reason"], "cancelled");
+    assert_eq!(setup.turn(&ask, "Well?")["text"], "echo: Well?");
+    assert_eq!(ask.file("never.txt"), None);
+    setup.end(&[".claude"]);
+}
+
+/// A caller's own server and Hob's memory, side by side.
+#[test]
+fn the_tools_of_mcp_servers_are_callable() {
+    let setup = Setup::claude();
+    let adder = json!({"command": "python3", "args": [installed("mcp_adder.py")]});
+    let servers = json!({"adder": adder, "hob": "memory"});
+    let session = setup.session(json!({"permissions": "allow", "mcp_servers": servers}));
+    setup.turn(&session, r#"[[tool mcp__adder__add {"a":40,"b":2}]] [[say Added.]]"#);
+    let results = tool_results(&setup.last_request());
+    assert!(results.last().unwrap().contains("the sum is 42"), "{results:?}");
+    let fact = "The harbour crane is painted vermilion.";
+    let capture = format!("[[tool mcp__hob__memory_capture {}]]", json!({"text": fact}));
+    let recall = r#"[[tool mcp__hob__memory_recall {"cue":"harbour crane"}]]"#;
+    setup.turn(&session, &format!("{capture} {recall} [[say Known.]]"));
+    let results = tool_results(&setup.last_request());
+    assert!(results.last().unwrap().contains(fact), "{results:?}");
+    setup.end(&[".claude"]);
+}
+
+/// A model that the agent does not have, and a run in place of a session.
+#[test]
+fn a_wrong_model_is_told_and_a_run_is_a_session_of_one_turn() {
+    let setup = Setup::claude();
+    let session = setup.session(json!({"model": "marble"}));
+    let (status, run) = setup.post("/run", &json!({"prompt": "hi", "agent": setup.agent}));
+    assert_eq!((status, &run["result"]), (200, &json!("echo: hi")), "{run}");
+    let (status, refused) = setup.post(&session.at("/turn"), &json!({"prompt": "hi"}));
+    assert_eq!((status, &refused["code"]), (502, &json!("agent_failed")), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("marble"), "{refused}");
+    setup.end(&[".claude"]);
+}
+
+/// opencode is another program by other people: what holds for it holds for the protocol.
+#[test]
+fn opencode_is_driven_like_any_other_agent() {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        println!("skipped: opencode is installed for Linux on x86-64 alone");
+        return;
+    }
+    let mut setup = Setup::opencode();
+    let session = setup.session(json!({"permissions": "ask", "system": "You are Beaver."}));
+    assert_eq!(setup.turn(&session, "one [[say First.]]")["text"], "First.");
+    let turn = setup.turn(&session, "two");
+    assert_eq!(turn["text"], "echo: two");
+    assert_same_cost(&setup.get(&session.at("")), told_cost(&turn));
+    let spoken = setup.conversation();
+    assert_eq!(spoken.len(), 3, "{spoken:?}");
+    // It takes no system prompt, so that goes before the first words.
+    assert!(spoken[0].1.contains("You are Beaver.") && spoken[0].1.contains("one"), "{spoken:?}");
+    assert_eq!(spoken[1..], words(&[("assistant", "First."), ("user", "two")]));
+
+    let make = |name: &str| {
+        let input = json!({"command": format!("echo hi > {name}"), "description": "makes a file"});
+        format!("[[tool bash {input}]] [[say After.]]")
+    };
+    setup.leave(&session, &make("yes.txt"));
+    assert_eq!(setup.answer(&session, &setup.question(&session, 0), "allow_once"), 200);
+    assert_eq!(setup.ended(&session, 3)["text"], "After.");
+    assert_eq!(session.file("yes.txt").as_deref(), Some("hi\n"));
+    // A file is written through hob's own callback. A no ends opencode's turn.
+    let input = json!({"filePath": session.cwd.join("note.txt"), "content": "words"});
+    let write = format!("[[tool write {input}]] [[say After.]]");
+    setup.leave(&session, &write);
+    assert_eq!(setup.answer(&session, &setup.question(&session, 1), "reject_once"), 200);
+    assert_eq!(setup.ended(&session, 4)["stop_reason"], "end_turn");
+    assert_eq!(session.file("note.txt"), None);
+    setup.leave(&session, &write);
+    assert_eq!(setup.answer(&session, &setup.question(&session, 2), "allow_once"), 200);
+    let turn = setup.ended(&session, 5);
+    assert!(turn["events"].to_string().contains("fs/write_text_file"), "{turn}");
+    assert_eq!(session.file("note.txt").as_deref(), Some("words"));
+
+    setup.leave(&session, "[[say Working.]] [[hang]]");
+    setup.wait_for_words(&session, "Working.");
+    assert_eq!(setup.post(&session.at("/cancel"), &json!({})).1["turn_index"], 6);
+    assert_eq!(setup.ended(&session, 6)["stop_reason"], "cancelled");
+    assert_eq!(setup.turn(&session, "seven")["text"], "echo: seven");
+
+    setup.restart();
+    assert_eq!(setup.turn(&session, "eight")["text"], "echo: eight");
+    let spoken = setup.conversation();
+    for (role, text) in [("user", "two"), ("assistant", "Working."), ("assistant", "echo: seven")] {
+        assert!(spoken.contains(&(role.to_owned(), text.to_owned())), "{text}: {spoken:?}");
+    }
+    let resumed = setup.audit(&session, "resume");
+    assert!(resumed.len() == 1 && resumed[0]["ok"] == true, "{resumed:?}");
+    setup.end(&[
+        ".config/opencode",
+        ".local/share/opencode",
+        ".local/state/opencode",
+        ".cache/opencode",
+    ]);
+}
