@@ -29,6 +29,8 @@ pub struct Gateway {
     pub requests: Requests,
     /// Cancelled when no new work may begin: streams without an end are ended.
     pub stopping: CancellationToken,
+    /// Cancelled when running work ends: those who wait for a turn are told.
+    pub ending: CancellationToken,
 }
 
 impl Gateway {

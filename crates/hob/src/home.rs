@@ -117,8 +117,11 @@ impl Home {
 
     /// Whether this process was started by an agent that this home's server runs.
     pub fn is_inside_agent(&self) -> bool {
-        let server = fs::read_to_string(self.lock()).ok().and_then(|text| text.trim().parse().ok());
-        server.is_some_and(hob_child::tree::descends_from)
+        match fs::read_to_string(self.lock()) {
+            Ok(text) => text.trim().parse().is_ok_and(hob_child::tree::descends_from),
+            // Nobody else is kept out of the user's own files.
+            Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+        }
     }
 
     /// Removes what killed processes have left half written.

@@ -10,7 +10,7 @@ use hob_domain::session::SessionId;
 use serde::Deserialize;
 
 use super::session_id;
-use super::shapes::{EventList, event_view};
+use super::shapes::{EventList, EventView};
 use super::stream;
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
@@ -69,6 +69,6 @@ pub(super) async fn respond(
     let mut events = gateway.sessions.events(&app, &id, after, PAGE + 1).await?;
     let more = events.len() > PAGE;
     events.truncate(PAGE);
-    let events = events.iter().map(event_view).collect();
+    let events = events.iter().map(EventView::from).collect();
     Ok(Json(EventList { ok: true, events, more }).into_response())
 }

@@ -2,6 +2,7 @@
 
 use hob_domain::Timestamp;
 use hob_domain::session::{Session, SessionEvent, SessionState, SessionTurn, TurnState, TurnUsage};
+use hob_sessions::session::text_of;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -193,13 +194,18 @@ impl TurnAnswer {
         let until = ended.unwrap_or_else(Timestamp::now);
         let duration = until.duration_since(begun).as_millis();
         let code = failure_code(turn.state);
+        // A turn that was broken off by our own end has no text but what its messages say.
+        let text = match turn.text.is_empty() {
+            true => text_of(&messages),
+            false => turn.text,
+        };
         TurnAnswer {
             ok: code.is_none(),
             session_id: session,
             turn_index: turn.index,
             state: turn.state,
             stop_reason: turn.stop_reason,
-            text: turn.text,
+            text,
             duration_ms: u64::try_from(duration).unwrap_or_default(),
             events: messages.into_iter().filter_map(|m| RawValue::from_string(m).ok()).collect(),
             usage: turn.usage.into(),
@@ -244,23 +250,46 @@ pub(crate) struct EventList {
     pub ok: bool,
     /// Each has `seq`, `at`, `event` and `turn_index`; a `message` has the agent's message.
     #[schema(value_type = Vec<Object>)]
-    pub events: Vec<Value>,
+    pub events: Vec<EventView>,
     /// Whether there are more after these.
     pub more: bool,
 }
 
 /// An event as it stands in the log.
-pub(crate) fn event_view(stored: &SessionEvent) -> Value {
-    let event = &stored.event;
-    let mut view = json!({"seq": stored.seq, "at": stored.at.to_string(), "event": event.kind,
-        "turn_index": event.turn});
-    let body: Value = serde_json::from_str(&event.body).unwrap_or_default();
-    if event.kind == "message" {
-        view["message"] = body;
-    } else if let (Some(view), Value::Object(body)) = (view.as_object_mut(), body) {
-        for (key, value) in body {
-            view.entry(key).or_insert(value);
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum EventView {
+    /// Byte for byte what the agent said.
+    Message {
+        seq: u64,
+        at: String,
+        event: String,
+        turn_index: Option<u32>,
+        message: Option<Box<RawValue>>,
+    },
+    Audit(Value),
+}
+
+impl From<&SessionEvent> for EventView {
+    fn from(stored: &SessionEvent) -> EventView {
+        let event = &stored.event;
+        if event.kind == "message" {
+            return EventView::Message {
+                seq: stored.seq,
+                at: stored.at.to_string(),
+                event: event.kind.clone(),
+                turn_index: event.turn,
+                message: RawValue::from_string(event.body.clone()).ok(),
+            };
         }
+        let mut view = json!({"seq": stored.seq, "at": stored.at.to_string(), "event": event.kind,
+            "turn_index": event.turn});
+        let body: Value = serde_json::from_str(&event.body).unwrap_or_default();
+        if let (Some(view), Value::Object(body)) = (view.as_object_mut(), body) {
+            for (key, value) in body {
+                view.entry(key).or_insert(value);
+            }
+        }
+        EventView::Audit(view)
     }
-    view
 }

@@ -12,7 +12,7 @@ use hob_domain::AppName;
 use hob_domain::session::{SessionEvent, SessionId};
 use hob_sessions::session::Follow;
 
-use super::shapes::event_view;
+use super::shapes::EventView;
 use super::turns::answer;
 use crate::error::ApiError;
 use crate::state::Gateway;
@@ -115,9 +115,11 @@ impl Following {
         let event = Event::default().id(stored.seq.to_string()).event(stored.event.kind.as_str());
         match (stored.event.kind.as_str(), stored.event.turn) {
             ("message", _) => event.data(&stored.event.body),
-            ("turn", Some(turn)) => event
-                .data(self.answer(turn).await.unwrap_or_else(|| event_view(stored).to_string())),
-            _ => event.data(event_view(stored).to_string()),
+            ("turn", Some(turn)) => {
+                let answer = self.answer(turn).await;
+                event.data(answer.unwrap_or_else(|| view(stored)))
+            }
+            _ => event.data(view(stored)),
         }
     }
 
@@ -126,6 +128,10 @@ impl Following {
         let answer = answer(&self.gateway, &self.app, &self.id, found).await.ok()?;
         serde_json::to_string(&answer).ok()
     }
+}
+
+fn view(stored: &SessionEvent) -> String {
+    serde_json::to_string(&EventView::from(stored)).unwrap_or_default()
 }
 
 #[cfg(test)]

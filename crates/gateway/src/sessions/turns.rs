@@ -1,6 +1,7 @@
 //! Turns: asked for and waited for, streamed, or left to run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -10,6 +11,7 @@ use hob_domain::session::{SessionId, SessionTurn};
 use hob_domain::{AppName, secret};
 use hob_sessions::session::TurnAsk;
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use super::session_id;
 use super::shapes::{TurnAnswer, TurnBody, TurnTaken, failure_code};
@@ -19,6 +21,8 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorBody};
 use crate::state::Gateway;
 
+/// How long after the end of running work its answers may take.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The longest idempotency key.
 const KEY_LIMIT: usize = 255;
 
@@ -82,7 +86,14 @@ pub(crate) async fn turn(
         let after = stream::last_event_id(&headers)?;
         stream::turn(gateway, app.name, id, index, after).await?.into_response()
     } else {
-        let ended = gateway.sessions.turn_ended(&app.name, &id, index).await?;
+        let ended = tokio::select! {
+            ended = gateway.sessions.turn_ended(&app.name, &id, index) => ended?,
+            // A turn that ran is over by then; one that waits runs after the next start.
+            () = stopped(&gateway.ending) => {
+                let message = format!("hob is stopping; turn {index} waits for the next start");
+                return Err(ApiError::Busy { code: "stopping", message });
+            }
+        };
         match failure(&ended) {
             Some(error) => error.into_response(),
             None => Json(answer(&gateway, &app.name, &id, ended).await?).into_response(),
@@ -122,6 +133,12 @@ pub(super) async fn answer(
 ) -> Result<TurnAnswer, ApiError> {
     let messages = gateway.sessions.turn_messages(id, turn.index).await?;
     Ok(TurnAnswer::new(id.to_string(), turn, messages))
+}
+
+/// Returns once running work has had the time to end.
+async fn stopped(ending: &CancellationToken) {
+    ending.cancelled().await;
+    tokio::time::sleep(LAST_WORDS).await;
 }
 
 /// The error a failed turn is.

@@ -33,6 +33,8 @@ use crate::outbox;
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
 
+/// How long those who wait are told how it ended.
+const TELLING: Duration = Duration::from_millis(2500);
 /// After the grace, agents get this long to be ended and reaped.
 const END_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a write waits for another process on the memory.
@@ -136,6 +138,8 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let connections = Connections::new(Instant::now());
     let tasks = TaskTracker::new();
     let (stopping, ending) = (CancellationToken::new(), CancellationToken::new());
+    // Connections outlive the work they wait for, so that its end is still told.
+    let cutting = CancellationToken::new();
 
     let live = LiveLimit::new(settings.max_live);
     let children = start_children(context)?;
@@ -189,7 +193,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
             connections.clone(),
             tasks.clone(),
             stopping.clone(),
-            ending.clone(),
+            cutting.clone(),
         ));
     }
     match address {
@@ -211,7 +215,10 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     }
     ending.cancel();
     let ended = async {
-        tasks.wait().await;
+        if tokio::time::timeout(TELLING, tasks.wait()).await.is_err() {
+            cutting.cancel();
+            tasks.wait().await;
+        }
         children.close().await;
     };
     if tokio::time::timeout(END_DEADLINE, ended).await.is_err() {
@@ -328,6 +335,7 @@ impl Workshop {
             },
             requests: Requests::default(),
             stopping: self.stopping.clone(),
+            ending: self.ending.clone(),
         })
     }
 }

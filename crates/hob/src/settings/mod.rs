@@ -88,9 +88,16 @@ pub fn load(flags: Vec<(&'static str, String)>) -> Result<Resolved, SettingsErro
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let (home, _) = home(&environment).ok_or(SettingsError::NoHome)?;
-    let path = Home::new(home).config();
+    let home = Home::new(home);
+    let path = home.config();
     let file = match std::fs::read_to_string(&path) {
         Ok(text) => text,
+        // Inside an agent the home is closed; what is needed there is known without it.
+        Err(error)
+            if error.kind() == std::io::ErrorKind::PermissionDenied && home.is_inside_agent() =>
+        {
+            String::new()
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => {
             return Err(SettingsError::Unreadable { path: path.display().to_string(), error });

@@ -25,11 +25,16 @@ impl Sessions {
         let id = new_id()?;
         let cwd = match &asked.cwd {
             // The owner may work anywhere.
-            Some(cwd) if app.is_owner() => caller_folder(cwd, &["/".into()])?,
-            Some(cwd) => caller_folder(cwd, &options.roots)?,
+            Some(cwd) if app.is_owner() => caller_folder(cwd, &["/".into()], &options.walls.home)?,
+            Some(cwd) => caller_folder(cwd, &options.roots, &options.walls.home)?,
             None => options.workspaces.join(id.as_str()),
         };
         let most = options.limits.app_sessions;
+        // Counting and adding are one step where it matters.
+        let _one = match most {
+            0 => None,
+            _ => Some(self.inner.creating.lock().await),
+        };
         let has = self.open().values().filter(|entry| entry.app == *app).count();
         if most > 0 && has >= most {
             return Err(SessionError::Limited {
@@ -80,8 +85,8 @@ fn new_id() -> Result<SessionId, SessionError> {
     Ok(SessionId::from_random(bytes))
 }
 
-/// A folder a caller asked for: it must exist, and really lie in one of the roots.
-fn caller_folder(cwd: &str, roots: &[PathBuf]) -> Result<PathBuf, SessionError> {
+/// A folder a caller asked for: it must exist, and really lie in one of the roots and not in Hob's home.
+fn caller_folder(cwd: &str, roots: &[PathBuf], home: &Path) -> Result<PathBuf, SessionError> {
     let wrong = |text: String| SessionError::Folder(text);
     if !Path::new(cwd).is_absolute() {
         return Err(wrong(format!("{cwd:?} is not an absolute path")));
@@ -90,7 +95,8 @@ fn caller_folder(cwd: &str, roots: &[PathBuf]) -> Result<PathBuf, SessionError> 
     let outside = || wrong(format!("{cwd:?} is no folder inside of sessions.roots"));
     let real = Path::new(cwd).canonicalize().map_err(|_| outside())?;
     let inside = |root: &PathBuf| root.canonicalize().is_ok_and(|root| real.starts_with(root));
-    if real.is_dir() && roots.iter().any(inside) { Ok(real) } else { Err(outside()) }
+    let in_home = home.canonicalize().is_ok_and(|home| real.starts_with(home));
+    if real.is_dir() && !in_home && roots.iter().any(inside) { Ok(real) } else { Err(outside()) }
 }
 
 fn own_folder(path: &Path) -> Result<PathBuf, SessionError> {
@@ -111,14 +117,18 @@ mod tests {
         std::os::unix::fs::symlink(place.path(), root.join("out")).unwrap();
         std::fs::write(root.join("file"), "").unwrap();
         let roots = [root.clone()];
-        let check = |path: PathBuf| caller_folder(path.to_str().unwrap(), &roots);
+        let home = root.join("home");
+        std::fs::create_dir_all(home.join("inside")).unwrap();
+        let check = |path: PathBuf| caller_folder(path.to_str().unwrap(), &roots, &home);
         assert_eq!(check(root.clone()).unwrap(), root.canonicalize().unwrap());
         assert!(check(root.join("project")).is_ok());
         assert!(check(root.join("project/../project")).is_ok());
-        for bad in ["out", "out/root-not", "../root-not", "file", "missing", ".."] {
+        for bad in
+            ["out", "out/root-not", "../root-not", "file", "missing", "..", "home", "home/inside"]
+        {
             assert!(matches!(check(root.join(bad)), Err(SessionError::Folder(_))), "{bad}");
         }
-        assert!(matches!(caller_folder("project", &roots), Err(SessionError::Folder(_))));
-        assert!(matches!(caller_folder("/", &[]), Err(SessionError::Folder(_))));
+        assert!(matches!(caller_folder("project", &roots, &home), Err(SessionError::Folder(_))));
+        assert!(matches!(caller_folder("/", &[], &home), Err(SessionError::Folder(_))));
     }
 }

@@ -30,6 +30,7 @@ pub struct Sessions {
 pub(super) struct Inner {
     pub options: SessionsOptions,
     pub open: Mutex<HashMap<SessionId, Arc<Entry>>>,
+    pub creating: tokio::sync::Mutex<()>,
     pub counts: Counts,
     /// One watcher of transcripts for all: the system gives few.
     pub changes: Changes,
@@ -62,6 +63,7 @@ impl Sessions {
         let inner = Inner {
             options,
             open: Mutex::default(),
+            creating: tokio::sync::Mutex::default(),
             counts: Counts::default(),
             changes: Changes::new(),
             pace: Pace::default(),
@@ -127,9 +129,13 @@ impl Sessions {
             idempotency: ask.idempotency,
             queue: options.limits.queue,
         };
-        if request.idempotency.is_none() {
-            self.check_limits(app, id).await?;
+        // A repeat costs nothing; whatever else is asked is counted.
+        if request.idempotency.is_some()
+            && let Some(turn) = self.repeated(app, id, &request).await?
+        {
+            return Ok(turn);
         }
+        self.check_limits(app, id).await?;
         let now = Timestamp::now();
         match self.store().accept_turn(app, id, &request, now).await? {
             None => Err(SessionError::NotFound),
@@ -154,11 +160,23 @@ impl Sessions {
         ask: TurnAsk,
     ) -> Result<u32, SessionError> {
         let request = TurnRequest { prompt: ask.prompt, idempotency: ask.idempotency, queue: 0 };
+        self.repeated(app, id, &request).await?.ok_or(SessionError::Closed)
+    }
+
+    /// The turn that was asked for before with this key, if any.
+    async fn repeated(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        request: &TurnRequest,
+    ) -> Result<Option<u32>, SessionError> {
+        // Where none may wait, none is taken in.
+        let request = TurnRequest { queue: 0, ..request.clone() };
         match self.store().accept_turn(app, id, &request, Timestamp::now()).await? {
             None => Err(SessionError::NotFound),
-            Some(Accepted::Repeated(turn)) => Ok(turn),
+            Some(Accepted::Repeated(turn)) => Ok(Some(turn)),
             Some(Accepted::OtherBody) => Err(SessionError::OtherBody),
-            Some(_) => Err(SessionError::Closed),
+            Some(_) => Ok(None),
         }
     }
 

@@ -4,6 +4,13 @@
 use hob_domain::session::TurnUsage;
 use serde_json::Value;
 
+/// What an agent said in these messages.
+pub fn text_of(messages: &[String]) -> String {
+    let mut reading = TurnReading::default();
+    messages.iter().for_each(|message| reading.push(message));
+    reading.text()
+}
+
 /// A turn as far as it has been said.
 #[derive(Debug, Default)]
 pub(crate) struct TurnReading {

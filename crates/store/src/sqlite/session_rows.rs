@@ -137,6 +137,6 @@ pub(super) fn day(at: Timestamp) -> i64 {
     at.as_second().div_euclid(24 * 60 * 60)
 }
 
-fn time(microseconds: i64) -> Timestamp {
+pub(super) fn time(microseconds: i64) -> Timestamp {
     Timestamp::from_microsecond(microseconds).unwrap_or_default()
 }

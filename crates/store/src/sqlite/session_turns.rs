@@ -8,7 +8,7 @@ use hob_domain::{StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::failed;
-use super::session_rows::{Tally, day, micros, session_id};
+use super::session_rows::{Tally, day, micros, session_id, time};
 
 /// The first condition on the state is that of the index, which holds few rows.
 pub(super) const QUEUED: &str = "SELECT number FROM turns INDEXED BY turns_under_way
@@ -102,6 +102,8 @@ pub(super) fn append(
         .prepare_cached(LAST_EVENT)
         .and_then(|mut s| s.query_row([id.as_str()], |row| row.get(0)))
         .map_err(failed)?;
+    // What is told now is what is read later.
+    let at = time(micros(now));
     let mut stored = Vec::with_capacity(events.len());
     for (seq, event) in (last + 1..).zip(events) {
         transaction
@@ -115,7 +117,7 @@ pub(super) fn append(
                 s.execute(row)
             })
             .map_err(failed)?;
-        stored.push(SessionEvent { seq: seq as u64, at: now, event });
+        stored.push(SessionEvent { seq: seq as u64, at, event });
     }
     Ok(stored)
 }
@@ -190,7 +192,11 @@ pub(super) fn cancel_queued(
 ) -> Result<Vec<NewEvent>, StoreError> {
     let mut events = Vec::new();
     for index in queued(transaction, id)? {
-        let ended = Unanswered { state: TurnState::Cancelled, error: "the session was closed" };
+        let ended = Unanswered {
+            state: TurnState::Cancelled,
+            stop_reason: Some("cancelled"),
+            error: "the session was closed",
+        };
         events.push(ended.mark(transaction, id, index, now)?);
     }
     Ok(events)
@@ -209,6 +215,7 @@ pub(super) fn interrupt(
         let id = session_id(id)?;
         let ended = Unanswered {
             state: TurnState::Interrupted,
+            stop_reason: None,
             error: "hob ended while the turn was under way",
         };
         let event = ended.mark(transaction, &id, *index, now)?;
@@ -220,6 +227,7 @@ pub(super) fn interrupt(
 /// How a turn ended to which no agent gave an answer.
 struct Unanswered {
     state: TurnState,
+    stop_reason: Option<&'static str>,
     error: &'static str,
 }
 
@@ -234,11 +242,12 @@ impl Unanswered {
         let at = micros(now);
         transaction
             .prepare_cached(
-                "UPDATE turns SET state = ?3, error = ?4, ended_at = ?5
+                "UPDATE turns SET state = ?3, error = ?4, ended_at = ?5, stop_reason = ?6
                  WHERE session = ?1 AND number = ?2",
             )
             .and_then(|mut s| {
-                s.execute(params![id.as_str(), index, self.state.as_str(), self.error, at])
+                let (state, error, reason) = (self.state.as_str(), self.error, self.stop_reason);
+                s.execute(params![id.as_str(), index, state, error, at, reason])
             })
             .and_then(|_| {
                 transaction
@@ -246,7 +255,7 @@ impl Unanswered {
                     .execute(params![id.as_str(), at])
             })
             .map_err(failed)?;
-        Ok(turn_event(index, self.state, None))
+        Ok(turn_event(index, self.state, self.stop_reason))
     }
 }
 

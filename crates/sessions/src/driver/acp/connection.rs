@@ -55,7 +55,8 @@ impl Connection {
         let outgoing = futures_util::sink::unfold(stdin, write);
         let incoming = UnboundedReceiverStream::new(library);
         let transport = Lines::new(outgoing, incoming);
-        let reach = Reach::new(&start.child.cwd, &start.files);
+        let hidden = start.child.confinement.as_ref().map(|walls| walls.hidden.as_path());
+        let reach = Reach::new(&start.child.cwd, &start.files, hidden);
         let terminals = Terminals::new(start, reach.clone());
         let (wire_sender, mut wire) = oneshot::channel();
         let until = closed.clone();

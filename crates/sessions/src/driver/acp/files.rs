@@ -21,17 +21,28 @@ pub(super) struct Reach {
     folder: PathBuf,
     /// Read only: what was uploaded for it.
     files: PathBuf,
+    /// Never, even where it lies in the folder.
+    hidden: Option<PathBuf>,
 }
 
 impl Reach {
-    pub fn new(folder: &Path, files: &Path) -> Reach {
+    pub fn new(folder: &Path, files: &Path, hidden: Option<&Path>) -> Reach {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Reach { folder: real(folder), files: real(files) }
+        Reach { folder: real(folder), files: real(files), hidden: hidden.map(real) }
+    }
+
+    /// Whether a real path lies in the folder and is not hidden.
+    fn in_folder(&self, path: &Path) -> bool {
+        // A folder inside of what is hidden is the session's own.
+        let is_hidden = |hidden: &PathBuf| {
+            path.starts_with(hidden) && !(self.folder.starts_with(hidden) && self.folder != *hidden)
+        };
+        path.starts_with(&self.folder) && !self.hidden.as_ref().is_some_and(is_hidden)
     }
 
     pub fn read(&self, request: &ReadTextFileRequest) -> Result<ReadTextFileResponse, Error> {
         let path = request.path.canonicalize().map_err(|error| failed(&request.path, &error))?;
-        if !path.starts_with(&self.folder) && !path.starts_with(&self.files) {
+        if !self.in_folder(&path) && !path.starts_with(&self.files) {
             return Err(outside(&request.path));
         }
         let metadata = fs::metadata(&path).map_err(|error| failed(&request.path, &error))?;
@@ -60,7 +71,7 @@ impl Reach {
 
     /// Whether a folder is one to work in.
     pub fn holds(&self, folder: &Path) -> bool {
-        folder.canonicalize().is_ok_and(|real| real.starts_with(&self.folder))
+        folder.canonicalize().is_ok_and(|real| self.in_folder(&real))
     }
 
     /// Where a file that need not exist really lies, if that is in the folder.
@@ -86,7 +97,7 @@ impl Reach {
             }
         };
         let real = rest.iter().rev().fold(real, |path, name| path.join(name));
-        if real.starts_with(&self.folder) { Ok(real) } else { Err(outside(path)) }
+        if self.in_folder(&real) { Ok(real) } else { Err(outside(path)) }
     }
 }
 
@@ -130,7 +141,7 @@ mod tests {
         fs::write(files.join("up"), "u").unwrap();
         symlink(&other, inside.join("way-out")).unwrap();
         symlink(other.join("secret"), inside.join("link")).unwrap();
-        let reach = Reach::new(&inside, &files);
+        let reach = Reach::new(&inside, &files, Some(&other));
         let read = |path: PathBuf| reach.read(&ReadTextFileRequest::new("s", path));
         let write = |path: PathBuf| reach.write(&WriteTextFileRequest::new("s", path, "new"));
         write(inside.join("a/b/new.txt")).unwrap();
@@ -145,6 +156,11 @@ mod tests {
         assert!(write("relative".into()).is_err());
         assert!(read(inside.join("missing")).is_err());
         assert_eq!(fs::read_to_string(other.join("secret")).unwrap(), "s");
+        let above = Reach::new(place.path(), &files, Some(&other));
+        assert!(above.read(&ReadTextFileRequest::new("s", inside.join("a/b/new.txt"))).is_ok());
+        assert!(above.read(&ReadTextFileRequest::new("s", other.join("secret"))).is_err());
+        assert!(above.write(&WriteTextFileRequest::new("s", other.join("n"), "")).is_err());
+        assert!(!above.holds(&other));
         assert!(reach.holds(&inside.join("a")) && !reach.holds(&inside.join("way-out")));
     }
 
