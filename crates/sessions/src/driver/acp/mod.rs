@@ -43,9 +43,8 @@ pub(crate) async fn start(start: Start) -> Result<LiveAgent, StartError> {
                 Err(StartError::Refused(text))
             })
         }
-        exit = connection.child.exited() => {
-            let message = format!("the agent ended with {exit} before it was ready");
-            Err(StartError::Died { message, stderr: String::new() })
+        _ = connection.child.exited() => {
+            Err(StartError::Died { message: String::new(), stderr: String::new() })
         }
     };
     match set_up {
@@ -63,11 +62,18 @@ pub(crate) async fn start(start: Start) -> Result<LiveAgent, StartError> {
             Ok(agent)
         }
         Err(error) => {
-            connection.child.stop(StopLadder::AT_ONCE).await;
+            if matches!(error, StartError::Died { .. }) {
+                // One that is ending by itself gets to do so: how it ends is what we want to know.
+                let _ = tokio::time::timeout(POLITE, connection.child.exited()).await;
+            }
+            let exit = connection.child.stop(StopLadder::AT_ONCE).await;
             // What it said on its way out is known only now.
-            let said = connection.child.output().tail_text();
+            let stderr = connection.child.output().tail_text();
             Err(match error {
-                StartError::Died { message, .. } => StartError::Died { message, stderr: said },
+                StartError::Died { .. } => {
+                    let message = format!("the agent ended with {exit} before it was ready");
+                    StartError::Died { message, stderr }
+                }
                 error => error,
             })
         }

@@ -8,7 +8,7 @@ use agent_client_protocol::v1::schema::{
     LoadSessionRequest, McpServer, NewSessionRequest, ResumeSessionRequest, SessionConfigOption,
     SessionConfigOptionValue, SessionId, SetSessionConfigOptionRequest, SystemPrompt, TextContent,
 };
-use agent_client_protocol::{Agent, Error, ErrorCode};
+use agent_client_protocol::{Agent, Error, ErrorCode, is_connection_terminated};
 use serde_json::json;
 
 use super::super::{Start, StartError};
@@ -143,6 +143,9 @@ impl Opening<'_> {
     }
 
     fn failed(&self, error: &Error) -> StartError {
+        if is_connection_terminated(error) {
+            return ended();
+        }
         let text = words(error);
         match self.start.resume {
             Some(_) => StartError::NotResumed(text),
@@ -152,7 +155,15 @@ impl Opening<'_> {
 }
 
 fn refused(error: Error) -> StartError {
+    if is_connection_terminated(&error) {
+        return ended();
+    }
     StartError::Refused(words(&error))
+}
+
+/// How it ended is known to whoever started it.
+fn ended() -> StartError {
+    StartError::Died { message: String::new(), stderr: String::new() }
 }
 
 fn words(error: &Error) -> String {
