@@ -309,13 +309,6 @@ impl Sse {
         Sse { reader, status, head: head.to_lowercase() }
     }
 
-    /// The bytes that are left.
-    pub fn rest(mut self) -> String {
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut self.reader, &mut text).unwrap();
-        text
-    }
-
     /// All events until this one, which is the last.
     pub fn until(&mut self, wanted: impl Fn(&SseEvent) -> bool) -> Vec<SseEvent> {
         let mut events = Vec::new();
