@@ -77,16 +77,13 @@ fn after_a_number_come_the_greater_ones() {
     assert!(first == 4 || first == 6, "{first}");
 }
 
-/// Cut at any event and resumed by its number, a turn's stream is what it would have been.
-#[test]
-fn a_stream_cut_anywhere_is_resumed_without_loss() {
+/// Cut after each of its events and resumed by its number, a turn's stream is what it would have been.
+fn cut_anywhere(prompt: &str) {
     let api = api("");
-    let id = api.create(&json!({"agent": "acp"}));
-    let prompt = "[[chunks 12]] [[think hm]] [[permission x]] [[tool Read {}]] [[chunks 8]]";
+    let id = api.session();
     let whole: Vec<SseEvent> = api.stream_turn(&id, prompt).collect();
     assert!(whole.len() >= 20, "{}", whole.len());
     assert_eq!(whole.last().unwrap().event, "turn");
-    let wanted = |event: &SseEvent| event.id >= whole[0].id;
     for cut in 0..whole.len() {
         let seen = &whole[..cut];
         let last = seen.last().map_or(whole[0].id - 1, |event| event.id);
@@ -97,22 +94,48 @@ fn a_stream_cut_anywhere_is_resumed_without_loss() {
         }
         assert_eq!(resumed.len(), whole.len(), "cut after {cut}");
     }
-    let everything = api.follow(&id, 0).until(|event| event.event == "turn");
-    let of_turn: Vec<SseEvent> = everything.into_iter().filter(wanted).collect();
-    assert_eq!(of_turn, whole);
-    // The other way to resume: the same turn by its key.
+}
+
+#[test]
+fn a_stream_cut_anywhere_is_resumed_without_loss() {
+    cut_anywhere("[[chunks 12]] [[think hm]] [[tool Read {}]] [[chunks 8]]");
+}
+
+/// What Hob itself says in a turn is the same in every stream, too.
+#[test]
+fn a_stream_with_a_permission_cut_anywhere_is_resumed_without_loss() {
+    cut_anywhere("[[chunks 9]] [[permission x]] [[chunks 9]]");
+}
+
+/// The other way to resume: the same turn by its key.
+#[test]
+fn a_stream_is_resumed_by_its_key() {
+    let api = api("");
+    let id = api.session();
     let key = ("idempotency-key", "k");
     let path = format!("/sessions/{id}/turn");
     let body = json!({"prompt": "[[chunks 6]]"});
     let whole: Vec<SseEvent> = api.stream("POST", &path, &[STREAM, key], &body).collect();
-    for cut in 1..=whole.len() {
+    for cut in 1..whole.len() {
         let last = whole[cut - 1].id.to_string();
         let headers = [STREAM, key, ("last-event-id", last.as_str())];
-        if cut < whole.len() {
-            let rest: Vec<SseEvent> = api.stream("POST", &path, &headers, &body).collect();
-            assert_eq!(rest, whole[cut..], "cut after {cut}");
-        }
+        let rest: Vec<SseEvent> = api.stream("POST", &path, &headers, &body).collect();
+        assert_eq!(rest, whole[cut..], "cut after {cut}");
     }
+}
+
+/// One that has seen all of a turn that is over is not left waiting.
+#[test]
+fn a_stream_that_was_seen_whole_ends_at_once() {
+    let api = api("");
+    let id = api.session();
+    let key = ("idempotency-key", "k");
+    let path = format!("/sessions/{id}/turn");
+    let body = json!({"prompt": "hi"});
+    let whole: Vec<SseEvent> = api.stream("POST", &path, &[STREAM, key], &body).collect();
+    let last = whole.last().unwrap().id.to_string();
+    let headers = [STREAM, key, ("last-event-id", last.as_str())];
+    assert_eq!(api.stream("POST", &path, &headers, &body).next(), None, "there is no more");
 }
 
 /// The same while the turn runs: every reader is cut and comes back in the middle of it.

@@ -266,3 +266,20 @@ fn killed_at_any_moment_nothing_acknowledged_is_lost() {
     assert_eq!(api.look(&id)["turn_count"], 4);
     assert_eq!(log.iter().filter(|event| event["event"] == "turn").count(), 4);
 }
+
+/// An open session keeps an idle server alive; once it is closed, the server stops by itself.
+#[test]
+fn an_open_session_keeps_an_idle_server_alive() {
+    let home = hob_testkit::TestHome::new();
+    configure(&home, &sessions("ttl_secs = 2\nsweep_interval_secs = 1"));
+    let token = home.app("tests");
+    let server = home.serve_with(|command| {
+        command.env("HOB_IDLE_SHUTDOWN_SECS", "1");
+    });
+    let api = Api { server, home, token };
+    let since = Instant::now();
+    let id = api.session();
+    let api = api.after(|mut server| assert_eq!(server.wait().code(), Some(0)));
+    assert!(since.elapsed() > Duration::from_secs(2), "{:?}", since.elapsed());
+    assert_eq!(api.audit(&id), ["create", "sweep_close"]);
+}

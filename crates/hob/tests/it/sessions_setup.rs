@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hob_testkit::leak::processes_with;
 use hob_testkit::server::Answer;
@@ -12,7 +12,7 @@ use hob_testkit::{HobServer, TestHome, program, wait_until};
 use serde_json::{Value, json};
 
 /// Nothing that is waited for on a connection takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server and an app on it. The server comes first: it ends before its home is removed.
 pub struct Api {
@@ -309,13 +309,6 @@ impl Sse {
         Sse { reader, status, head: head.to_lowercase() }
     }
 
-    /// The bytes that are left.
-    pub fn rest(mut self) -> String {
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut self.reader, &mut text).unwrap();
-        text
-    }
-
     /// All events until this one, which is the last.
     pub fn until(&mut self, wanted: impl Fn(&SseEvent) -> bool) -> Vec<SseEvent> {
         let mut events = Vec::new();
@@ -335,7 +328,10 @@ impl Iterator for Sse {
 
     fn next(&mut self) -> Option<SseEvent> {
         let (mut id, mut event, mut data) = (None, String::new(), Vec::new());
+        let since = Instant::now();
         loop {
+            // Signs of life are no events.
+            assert!(since.elapsed() < PATIENCE, "the stream says nothing and does not end");
             let mut line = String::new();
             if self.reader.read_line(&mut line).expect("the stream goes on or ends") == 0 {
                 return None;

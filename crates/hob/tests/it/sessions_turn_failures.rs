@@ -1,6 +1,7 @@
 //! Turns that go wrong, and what the session is afterwards.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -155,4 +156,52 @@ fn a_turn_that_takes_too_long_is_504() {
     assert_eq!(api.said(&id, "[[say {history}]]"), "hi|[[say half]] [[hang]]");
     let events: Vec<SseEvent> = api.stream_turn(&id, "[[hang]]").collect();
     assert_eq!(events.last().unwrap().json()["code"], "timeout");
+}
+
+/// An agent that is slow to start may take its time, but not more than a turn may.
+#[test]
+fn a_turn_does_not_wait_longer_for_the_start_than_it_may_take() {
+    let api = api("[agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
+         [sessions]\nturn_timeout_secs = 1\n");
+    let id = api.create(&json!({"agent": "mute"}));
+    let turn = api.background(&id, "hi");
+    let since = Instant::now();
+    while !["timed_out", "failed"].contains(&api.at(&id, turn)["state"].as_str().unwrap()) {
+        assert!(since.elapsed() < Duration::from_secs(6), "{}", api.at(&id, turn));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Also one that never becomes ready can be cancelled and closed.
+#[test]
+fn an_agent_that_never_starts_can_be_closed() {
+    let api = api("[agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n");
+    let ids: Vec<String> = (0..2).map(|_| api.create(&json!({"agent": "mute"}))).collect();
+    let turn = api.background(&ids[0], "hi");
+    let since = Instant::now();
+    assert_eq!(api.cancel(&ids[0]).status, 200);
+    assert_eq!(api.at(&ids[0], turn)["state"], "cancelled");
+    for id in &ids {
+        assert_eq!(api.close(id).status, 200);
+    }
+    api.wait_for_no_process();
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+}
+
+/// A folder that has gone is said by the turn.
+#[test]
+fn a_folder_that_is_gone_is_said_by_the_turn() {
+    let home = hob_testkit::TestHome::new();
+    let root = home.user_home().canonicalize().unwrap().join("work");
+    fs::create_dir_all(root.join("project")).unwrap();
+    configure(&home, &format!("[sessions]\nroots = [{:?}]\n", root.display().to_string()));
+    let token = home.app("tests");
+    let api = Api { server: home.serve(), home, token };
+    let id = api.create(&json!({"agent": "acp", "cwd": root.join("project")}));
+    assert_eq!(api.turn(&id, "hi").status, 200);
+    assert_eq!(api.turn(&id, "[[crash]]").status, 502);
+    fs::remove_dir(root.join("project")).unwrap();
+    assert_error(&api.turn(&id, "hi"), 502, "agent_failed", "gone");
+    fs::create_dir(root.join("project")).unwrap();
+    assert_eq!(api.said(&id, "[[say {history}]]"), "hi");
 }

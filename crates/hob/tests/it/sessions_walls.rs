@@ -334,3 +334,27 @@ fn an_agents_environment_is_cleaned() {
         assert!(!environment.contains(absent), "{absent}: {environment}");
     }
 }
+
+/// A one-shot run has the same walls, whatever its driver.
+#[test]
+fn runs_have_the_same_walls() {
+    let api = api("");
+    let key = api.home.hob_home().join("key");
+    let notes = api.home.user_home().join("notes");
+    fs::write(&notes, "").unwrap();
+    for agent in ["acp", "claude"] {
+        let command = format!(
+            "cat {} > $HOME/.hob-scripted/{agent}; echo x > {}; echo x > own && \
+             echo fine > $HOME/.hob-scripted/{agent}-own",
+            key.display(),
+            notes.display()
+        );
+        let prompt = format!("[[tool Bash {}]] [[say done]]", json!({"command": command}));
+        let answer = api.post("/run", &json!({"prompt": prompt, "agent": agent}));
+        assert_eq!(answer.status, 200, "{agent}: {}", answer.text);
+        let read = |name: String| fs::read_to_string(api.conversations().join(name)).unwrap();
+        assert_eq!(read(agent.to_owned()), "", "{agent} reads the key");
+        assert_eq!(read(format!("{agent}-own")), "fine\n", "{agent}");
+        assert_eq!(fs::read_to_string(&notes).unwrap(), "", "{agent} writes the user's files");
+    }
+}
