@@ -379,7 +379,7 @@ fn a_conversation_goes_on_over_turns_a_restart_and_a_kill() {
 
 /// An agent that takes its conversation up again goes on counting where it was.
 #[test]
-#[ignore = "sessions count what was paid before a restart again: Actor::start_agent sets cost to 0"]
+
 fn what_was_paid_before_a_restart_is_not_paid_again() {
     let mut setup = Setup::claude();
     let session = setup.session(json!({}));

@@ -128,11 +128,13 @@ impl Run {
     async fn perform(self, cancel: CancellationToken) -> Result<RunReply, RunError> {
         let workspace = RunWorkspace::create(&self.workspaces)
             .map_err(|error| RunError::Internal(format!("no folder for the run: {error}")))?;
+        let scope = workspace.name();
         // Whatever happens: the tree is gone before the folder is, and before anyone is told.
         let answer = match &self.way {
             Way::Print(invocation) => self.print(invocation, workspace.path(), &cancel).await,
             Way::OneTurn(turn) => self.one_turn(turn, workspace.path(), &cancel).await,
         };
+        self.walls.clean(&scope);
         drop(workspace);
         drop(self.permit);
         answer
@@ -145,8 +147,9 @@ impl Run {
         stdin: Stdin,
     ) -> Result<ChildSpec, RunError> {
         let streams = Streams::Pipes { stdin };
+        let scope = folder.file_name().unwrap_or_default().to_string_lossy();
         self.walls
-            .child(&self.app, &self.agent, arguments, folder, streams, &[])
+            .child(&self.app, &self.agent, arguments, folder, streams, &scope)
             .map_err(|error| RunError::Internal(error.to_string()))
     }
 

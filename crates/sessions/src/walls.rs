@@ -23,8 +23,8 @@ pub struct Walls {
 }
 
 impl Walls {
-    /// A child that runs an agent's command with more arguments. `writable` is besides what its entry
-    /// names.
+    /// A child that runs an agent's command with more arguments. `scope` names what it is for: a session
+    /// or a run, which cleans up after it.
     pub fn child(
         &self,
         app: &AppName,
@@ -32,12 +32,12 @@ impl Walls {
         arguments: Vec<String>,
         cwd: &Path,
         streams: Streams,
-        writable: &[PathBuf],
+        scope: &str,
     ) -> io::Result<ChildSpec> {
         let mut env = self.environment(agent);
         let confinement = match agent.sandbox {
             Sandbox::Off => None,
-            Sandbox::Workspace => Some(self.confinement(app, agent, cwd, writable, &mut env)?),
+            Sandbox::Workspace => Some(self.confinement(app, agent, cwd, scope, &mut env)?),
         };
         let mut command = agent.command.iter();
         let program = command.next().cloned().unwrap_or_default();
@@ -61,6 +61,23 @@ impl Walls {
         )
     }
 
+    /// Removes what the agents of a session or a run left in a temporary folder of their own.
+    pub fn clean(&self, scope: &str) {
+        match fs::remove_dir_all(self.temporary.join(scope)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, scope, "a temporary folder could not be removed");
+            }
+            _ => {}
+        }
+    }
+
+    /// The same for all that an earlier run of Hob left.
+    pub fn clean_all(&self) {
+        for entry in fs::read_dir(&self.temporary).into_iter().flatten().flatten() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+
     /// Where an app's uploaded files lie.
     pub fn files_of(&self, app: &AppName) -> PathBuf {
         self.files.join(app.as_str())
@@ -71,7 +88,7 @@ impl Walls {
         app: &AppName,
         agent: &AgentSpec,
         cwd: &Path,
-        writable: &[PathBuf],
+        scope: &str,
         env: &mut Vec<(OsString, OsString)>,
     ) -> io::Result<Confinement> {
         let value = |env: &[(OsString, OsString)], name: &str| {
@@ -86,7 +103,7 @@ impl Walls {
         let shared = value(env, "TMPDIR").unwrap_or_else(|| "/tmp".into());
         let temporary = if opens(&shared, &self.home) {
             // The system's would let it into the home, so it gets one of its own.
-            let own = self.temporary.join(app.as_str());
+            let own = self.temporary.join(scope);
             fs::create_dir_all(&own)?;
             env.retain(|(name, _)| name != "TMPDIR");
             env.push(("TMPDIR".into(), own.clone().into()));
@@ -99,13 +116,12 @@ impl Walls {
         let mut all = vec![cwd.to_owned(), files, temporary, "/dev/shm".into()];
         for path in agent.writable.iter().map(expand) {
             // What is not there can't be allowed, and an agent could not make it itself. A name with an
-            // ending is a file's, which is its own to make.
+            // ending is a file's, and what would be in it is not ours to say.
             if !path.exists() && path.extension().is_none() {
                 fs::create_dir_all(&path)?;
             }
             all.push(path);
         }
-        all.extend(writable.iter().cloned());
         Ok(Confinement { hidden: self.home.clone(), writable: all })
     }
 }

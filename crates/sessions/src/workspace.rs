@@ -23,6 +23,11 @@ impl RunWorkspace {
         Ok(RunWorkspace { path: fs::canonicalize(path)? })
     }
 
+    /// The folder's own name.
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

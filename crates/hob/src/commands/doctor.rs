@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
-use hob_domain::Driver;
+use hob_domain::{Driver, Sandbox};
 use serde::Serialize;
 use serde_json::json;
 
@@ -70,6 +70,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         Check::warning("settings", warning.clone(), "correct or remove it in config.toml")
     }));
     checks.extend(doctor_memory::checks(settings));
+    checks.push(walls(settings));
     checks.extend(agents(settings));
     if args.json {
         let rows: Vec<_> = settings
@@ -158,6 +159,36 @@ fn server(settings: &Resolved) -> Check {
             "server",
             format!("not running: nobody answers on {socket}"),
             "start it with `hob serve`",
+        ),
+    }
+}
+
+/// Whether agents of apps can be kept in.
+fn walls(settings: &Resolved) -> Check {
+    let free: Vec<&str> = settings
+        .agents
+        .iter()
+        .filter(|(_, agent)| agent.sandbox == Sandbox::Off)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    match hob_child::landlock_version() {
+        None => Check::warning(
+            "sandbox",
+            "the kernel has no Landlock: agents of apps can read and write what you can",
+            "use a kernel with CONFIG_SECURITY_LANDLOCK (Linux 5.13 or newer), or trust every app",
+        ),
+        // Its capabilities are a way around some of it.
+        Some(_) if nix::unistd::getuid().is_root() => Check::warning(
+            "sandbox",
+            "hob runs as root, which Landlock does not hold back everywhere",
+            "run it as a user of its own",
+        ),
+        Some(version) if free.is_empty() => {
+            Check::ok("sandbox", format!("agents of apps are kept in (Landlock {version})"))
+        }
+        Some(version) => Check::ok(
+            "sandbox",
+            format!("Landlock {version}; trusted and not kept in: {}", free.join(", ")),
         ),
     }
 }

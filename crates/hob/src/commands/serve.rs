@@ -157,6 +157,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let ledger = Ledger::open(&settings.home.ledger(), &key)?;
     let tools = memory::open_with(settings, &key, STORE_BUSY)?;
     keys::publish(&settings.home, &key)?;
+    Workshop::walls(settings).clean_all();
     let sessions = workshop.sessions(settings, &ledger).await?;
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));

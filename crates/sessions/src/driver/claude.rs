@@ -12,6 +12,8 @@ use super::{Start, StartError};
 use crate::claude::{ConfigFolder, McpConfigs, Profile, paths};
 use crate::mcp_servers;
 
+const SUGGESTIONS: &str = "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION";
+
 /// A conversation that is about to be started or taken up again.
 pub(super) struct Prepared {
     /// Claude Code's own name for it.
@@ -33,6 +35,10 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
         if let Some(confinement) = &mut start.child.confinement {
             confinement.writable.push(path.clone());
         }
+    }
+    // After turns it would ask the model for suggestions, with the whole history, for nobody.
+    if !start.child.env.iter().any(|(name, _)| name == SUGGESTIONS) {
+        set(start, SUGGESTIONS, Path::new("false"));
     }
     let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let transcript = paths::transcript(config.path(), &start.child.cwd, &session);

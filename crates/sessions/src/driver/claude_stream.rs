@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use super::acp::lines;
 use super::claude::{self, Prepared};
-use super::{Ask, Ends, Gone, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
+use super::{Ask, Ends, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
 use crate::claude::input;
 
 /// Records that wait to be said; then the program itself waits.
@@ -109,7 +109,7 @@ impl Talk {
         drop(prepared.mcp);
         if is_gone {
             let stderr = self.child.output().tail_text();
-            let _ = ends.said.send(Said::Gone(Gone { how: exit.to_string(), stderr })).await;
+            ends.gone(exit.to_string(), stderr).await;
         }
     }
 

@@ -127,6 +127,8 @@ pub(crate) enum Said {
 pub(crate) struct Gone {
     pub how: String,
     pub stderr: String,
+    /// Whether a prompt was on its way that it never got to see.
+    pub unasked: bool,
 }
 
 /// A question of an agent.
@@ -173,6 +175,17 @@ pub(crate) struct Ends {
     pub said: mpsc::Sender<Said>,
 }
 
+impl Ends {
+    /// The last word. What was asked meanwhile never reached the agent, and is said so.
+    pub async fn gone(mut self, how: String, stderr: String) {
+        let mut unasked = false;
+        while let Ok(order) = self.orders.try_recv() {
+            unasked |= matches!(order, Order::Prompt(_));
+        }
+        let _ = self.said.send(Said::Gone(Gone { how, stderr, unasked })).await;
+    }
+}
+
 impl LiveAgent {
     pub(crate) fn new(conversation: String) -> (LiveAgent, Ends) {
         let (orders, orders_received) = mpsc::unbounded_channel();
@@ -190,7 +203,12 @@ impl LiveAgent {
 
     /// What it says next. Nothing is lost when the caller stops waiting.
     pub async fn next(&mut self) -> Said {
-        let gone = || Gone { how: "an unknown status".to_owned(), stderr: String::new() };
+        // The driver is gone and nobody has taken what was asked last.
+        let gone = || Gone {
+            how: "an unknown status".to_owned(),
+            stderr: String::new(),
+            unasked: true,
+        };
         self.said.recv().await.unwrap_or_else(|| Said::Gone(gone()))
     }
 

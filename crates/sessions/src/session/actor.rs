@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
-use hob_domain::session::NewEvent;
+use hob_domain::session::{NewEvent, Session};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -87,6 +87,7 @@ impl Actor {
             }
             agent.stop().await;
         }
+        self.options().walls.clean(entry.id.as_str());
     }
 
     /// What an agent says when nobody asked.
@@ -116,23 +117,56 @@ impl Actor {
     /// Starts the agent, on its own conversation where there is one. Dropped before its end, nothing of
     /// it is left.
     pub async fn start_agent(&mut self) -> Result<(), StartError> {
-        let resume = self.entry.conversation();
-        let resumed = resume.is_some();
-        let start = self.start_request(resume)?;
-        let spec = self.spec()?;
-        let started = driver::start(spec.driver, start).await;
-        if resumed {
-            let body = match &started {
-                Ok(_) => json!({"ok": true}),
-                Err(error) => json!({"ok": false, "error": error.to_string()}),
-            };
-            let event = audit("resume", None, body);
-            let stored = self.entry.append(self.options().store.as_ref(), vec![event]).await;
-            stored.map_err(|error| StartError::Internal(error.to_string()))?;
+        let driver = self.spec()?.driver;
+        let Some(name) = self.entry.conversation() else {
+            self.agent = Some(driver::start(driver, self.start_request(None)?).await?);
+            self.cost = 0.0;
+            return Ok(());
+        };
+        match driver::start(driver, self.start_request(Some(name))?).await {
+            Ok(agent) => {
+                self.note_resume(json!({"ok": true})).await?;
+                self.agent = Some(agent);
+                // An agent that goes on with its conversation goes on counting, too.
+                self.cost = self.session().await?.usage.cost_usd;
+            }
+            // Killed before it had said a word, an agent may not know its conversation: then there is
+            // nothing to go on with, and nothing is lost by beginning again.
+            Err(StartError::NotResumed(error)) if self.nothing_was_said().await? => {
+                self.note_resume(json!({"ok": false, "error": error, "fresh": true})).await?;
+                self.agent = Some(driver::start(driver, self.start_request(None)?).await?);
+                self.cost = 0.0;
+            }
+            Err(error) => {
+                self.note_resume(json!({"ok": false, "error": error.to_string()})).await?;
+                return Err(error);
+            }
         }
-        self.agent = Some(started?);
-        self.cost = 0.0;
         Ok(())
+    }
+
+    async fn note_resume(&self, body: serde_json::Value) -> Result<(), StartError> {
+        let event = audit("resume", None, body);
+        let stored = self.entry.append(self.options().store.as_ref(), vec![event]).await;
+        stored.map_err(|error| StartError::Internal(error.to_string()))
+    }
+
+    async fn session(&self) -> Result<Session, StartError> {
+        let found = self.options().store.session(&self.entry.app, &self.entry.id).await;
+        let found = found.map_err(|error| StartError::Internal(error.to_string()))?;
+        found.ok_or_else(|| StartError::Refused("the session is gone".to_owned()))
+    }
+
+    /// Whether no turn has a message of the agent.
+    async fn nothing_was_said(&self) -> Result<bool, StartError> {
+        for turn in 1..=self.session().await?.turn_count {
+            let events = self.options().store.turn_events(&self.entry.id, turn).await;
+            let events = events.map_err(|error| StartError::Internal(error.to_string()))?;
+            if events.iter().any(|event| event.event.kind == "message") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn spec(&self) -> Result<&hob_domain::AgentSpec, StartError> {
@@ -157,7 +191,7 @@ impl Actor {
         let streams = Streams::Pipes { stdin: Stdin::Pipe };
         let child = options
             .walls
-            .child(&entry.app, spec, Vec::new(), &cwd, streams, &[])
+            .child(&entry.app, spec, Vec::new(), &cwd, streams, entry.id.as_str())
             .map_err(|error| internal(&error))?;
         let servers: Vec<McpServer> =
             serde_json::from_value(setup.mcp_servers.clone()).map_err(|error| internal(&error))?;

@@ -4,6 +4,9 @@
 use hob_domain::session::TurnUsage;
 use serde_json::Value;
 
+/// Amounts that differ by less are the same.
+const ROUNDING: f64 = 1e-9;
+
 /// What an agent said in these messages.
 pub fn text_of(messages: &[String]) -> String {
     let mut reading = TurnReading::default();
@@ -63,8 +66,10 @@ impl TurnReading {
     pub fn usage(&self, before: &mut f64) -> TurnUsage {
         let mut usage = self.usage;
         if let Some(now) = self.cost {
-            // A smaller number means that the agent has begun to count anew.
-            usage.cost_usd = if now >= *before { now - *before } else { now };
+            // A smaller number means that the agent has begun to count anew; one that is smaller only
+            // in its last digits was rounded.
+            let more = now - *before;
+            usage.cost_usd = if more >= -ROUNDING { more.max(0.0) } else { now };
             *before = now;
         }
         usage
@@ -152,6 +157,7 @@ mod tests {
         assert_eq!(turn(&[], &mut before).cost_usd, 0.0);
         assert_eq!(turn(&[0.125], &mut before).cost_usd, 0.125, "it began to count anew");
         assert_eq!(before, 0.125);
+        assert_eq!(turn(&[0.125 - 1e-12], &mut before).cost_usd, 0.0, "it was rounded");
     }
 
     proptest! {

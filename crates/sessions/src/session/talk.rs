@@ -80,7 +80,12 @@ pub(super) struct Talk {
     pub stall_after: Duration,
     pub stalls_at: Instant,
     pub stalled: bool,
+    /// Whether the agent has said anything in this turn.
+    pub answered: bool,
 }
+
+/// The agent was gone before it got to see the prompt, so nothing has happened yet.
+pub(super) struct Unasked;
 
 impl Talk {
     pub fn new(turn: u32, stall_after: Duration) -> Talk {
@@ -95,6 +100,7 @@ impl Talk {
             stall_after,
             stalls_at: now + stall_after,
             stalled: false,
+            answered: false,
         }
     }
 

@@ -11,7 +11,7 @@ use super::actor::Actor;
 use super::choice::{self, Choice};
 use super::entry::Running;
 use super::hub::audit;
-use super::talk::{End, Outcome, Talk};
+use super::talk::{End, Outcome, Talk, Unasked};
 use crate::driver::{Ask, Order, Said, StartError};
 
 /// An agent that was told to break off gets this long; then it is ended.
@@ -98,32 +98,45 @@ impl Actor {
 
     async fn perform(&mut self, turn: &SessionTurn, running: &Running) -> Outcome {
         let deadline = Instant::now() + self.options().limits.turn_timeout;
+        for _ in 0..2 {
+            if let Err(outcome) = self.make_ready(running, deadline).await {
+                return outcome;
+            }
+            match self.converse(turn, running, deadline).await {
+                Ok(outcome) => return outcome,
+                // Another one can be asked.
+                Err(Unasked) => self.agent = None,
+            }
+        }
+        Outcome::failed(TurnState::Died, "the agent ended before it could be asked, twice")
+    }
+
+    /// Sees to it that there is an agent, and that its name for the conversation is kept before
+    /// anything is said: from then on there is something to go on with.
+    async fn make_ready(&mut self, running: &Running, deadline: Instant) -> Result<(), Outcome> {
         if self.agent.is_none() {
             let (ending, closing) = (self.options().ending.clone(), self.entry.closing.clone());
             let started = tokio::select! {
                 started = self.start_agent() => started,
-                () = running.cancel.cancelled() => return Outcome::unasked(End::Cancelled),
-                () = closing.cancelled() => return Outcome::unasked(End::Cancelled),
-                () = ending.cancelled() => return Outcome::unasked(End::Stopping),
-                () = sleep_until(deadline) => return Outcome::unasked(End::TimedOut),
+                () = running.cancel.cancelled() => return Err(Outcome::unasked(End::Cancelled)),
+                () = closing.cancelled() => return Err(Outcome::unasked(End::Cancelled)),
+                () = ending.cancelled() => return Err(Outcome::unasked(End::Stopping)),
+                () = sleep_until(deadline) => return Err(Outcome::unasked(End::TimedOut)),
             };
-            if let Err(error) = started {
-                return not_started(error);
-            }
+            started.map_err(not_started)?;
         }
-        // The name is kept before anything is said: from here on there is something to go on with.
-        if self.entry.conversation().is_none()
-            && let Some(agent) = &self.agent
-        {
-            let name = agent.conversation.clone();
+        let Some(agent) = &self.agent else { return Ok(()) };
+        let name = agent.conversation.clone();
+        if self.entry.conversation().as_deref() != Some(name.as_str()) {
             let kept = self.options().store.keep_agent_session(&self.entry.id, &name).await;
             if let Err(error) = kept {
                 tracing::error!(%error, session = %self.entry.id, "a conversation was not kept");
-                return Outcome::failed(TurnState::Failed, "the ledger could not be written");
+                let text = "the ledger could not be written";
+                return Err(Outcome::failed(TurnState::Failed, text));
             }
             self.entry.set_conversation(name);
         }
-        self.converse(turn, running, deadline).await
+        Ok(())
     }
 
     /// Asks, and hears the agent out.
@@ -132,7 +145,7 @@ impl Actor {
         turn: &SessionTurn,
         running: &Running,
         deadline: Instant,
-    ) -> Outcome {
+    ) -> Result<Outcome, Unasked> {
         let mut talk = Talk::new(turn.index, self.options().limits.stall_after);
         self.tell(Order::Prompt(turn.prompt.clone()));
         let (ending, closing) = (self.options().ending.clone(), self.entry.closing.clone());
@@ -141,17 +154,20 @@ impl Actor {
         loop {
             let wanted = talk.end.is_none();
             let Some(agent) = &mut self.agent else {
-                return talk.take_outcome(
-                    TurnState::Died,
-                    None,
-                    Some("the agent is gone".to_owned()),
-                );
+                let text = "the agent is gone".to_owned();
+                return Ok(talk.take_outcome(TurnState::Died, None, Some(text)));
             };
             let end = tokio::select! {
-                said = agent.next() => match self.hear(&mut talk, said).await {
-                    Some(outcome) => return outcome,
-                    None => None,
-                },
+                said = agent.next() => {
+                    let gone = matches!(&said, Said::Gone(gone) if gone.unasked);
+                    if gone && !talk.answered && talk.end.is_none() {
+                        return Err(Unasked);
+                    }
+                    match self.hear(&mut talk, said).await {
+                        Some(outcome) => return Ok(outcome),
+                        None => None,
+                    }
+                }
                 Some(answered) = self.answered.recv() => {
                     talk.asks.remove(&answered.ask);
                     let option = Some(answered.option);
@@ -173,13 +189,13 @@ impl Actor {
                 () = sleep_until(deadline), if wanted => Some(End::TimedOut),
                 () = sleep_until(talk.patience), if !wanted => {
                     // It does not let go, so it is let go.
-                    return self.abandon(talk).await;
+                    return Ok(self.abandon(talk).await);
                 }
             };
             match end {
                 Some(End::Stopping) => {
                     talk.end = Some(End::Stopping);
-                    return self.abandon(talk).await;
+                    return Ok(self.abandon(talk).await);
                 }
                 Some(end) => {
                     talk.end = Some(end);
@@ -207,6 +223,7 @@ impl Actor {
             next = self.agent.as_mut().filter(|_| more).and_then(|agent| agent.try_next());
         }
         talk.heard();
+        talk.answered |= !lines.is_empty();
         // The last message is stored with the end.
         if let Some(Said::Over(_) | Said::Gone(_)) = next {
             talk.last = lines;
@@ -243,7 +260,9 @@ impl Actor {
                     }
                     Some(end) => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
                     None => {
-                        let words = last_line(&gone.stderr);
+                        // What a killed one said last has nothing to do with it.
+                        let killed = gone.how.starts_with("signal");
+                        let words = last_line(&gone.stderr).filter(|_| !killed);
                         let text = match words {
                             Some(words) => format!("the agent ended with {}: {words}", gone.how),
                             None => format!("the agent ended with {}", gone.how),

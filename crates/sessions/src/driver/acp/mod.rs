@@ -17,12 +17,12 @@ use agent_client_protocol::v1::schema::{
     CancelNotification, CloseSessionRequest, ContentBlock, PromptRequest, RequestPermissionOutcome,
     RequestPermissionResponse, SelectedPermissionOutcome, SessionId, TextContent,
 };
-use hob_child::{Child, StopLadder};
+use hob_child::StopLadder;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-use super::{Ask, Ends, Gone, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
+use super::{Ask, Ends, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
 use connection::{Asked, Connection};
 use lines::{Kind, Line};
 
@@ -100,11 +100,11 @@ enum Next {
 }
 
 impl Talk {
-    async fn run(mut self, Ends { mut orders, said }: Ends) {
+    async fn run(mut self, mut ends: Ends) {
         loop {
             let next = tokio::select! {
                 biased;
-                order = orders.recv() => Next::Order(order),
+                order = ends.orders.recv() => Next::Order(order),
                 // The line of a question is taken before the question.
                 line = self.connection.lines.recv() => Next::Line(line),
                 Some(asked) = self.connection.asks.recv() => Next::Asked(Box::new(asked)),
@@ -118,22 +118,21 @@ impl Talk {
                 Next::Order(Some(order)) => self.obey(order),
                 Next::Line(None) => {
                     // It may only have closed its output.
-                    let gone = self.end().await;
-                    let _ = said.send(Said::Gone(gone)).await;
-                    return;
+                    let (how, stderr) = self.end().await;
+                    return ends.gone(how, stderr).await;
                 }
                 Next::Line(Some(line)) => {
                     let over = self.over(&line);
                     let mut words = vec![Said::Line(line.text)];
                     words.extend(over.map(Said::Over));
-                    if !pass_on(words, &said).await {
+                    if !pass_on(words, &ends.said).await {
                         break;
                     }
                 }
                 Next::Asked(asked) => {
                     let ask = asked.ask();
                     self.asked.insert(ask.id.clone(), *asked);
-                    if !pass_on(vec![Said::Asks(ask)], &said).await {
+                    if !pass_on(vec![Said::Asks(ask)], &ends.said).await {
                         break;
                     }
                 }
@@ -188,11 +187,11 @@ impl Talk {
     }
 
     /// Ends the tree: politely at first, but an agent that ignores the end of its input is ended too.
-    async fn end(self) -> Gone {
+    async fn end(self) -> (String, String) {
         let Connection { mut child, .. } = self.connection.without_input();
         let _ = tokio::time::timeout(POLITE, child.exited()).await;
         let exit = child.stop(StopLadder { polite: Duration::ZERO, term: POLITE }).await;
-        gone(&child, &exit.to_string())
+        (exit.to_string(), child.output().tail_text())
     }
 }
 
@@ -204,10 +203,6 @@ async fn pass_on(words: Vec<Said>, said: &mpsc::Sender<Said>) -> bool {
         }
     }
     true
-}
-
-fn gone(child: &Child, how: &str) -> Gone {
-    Gone { how: how.to_owned(), stderr: child.output().tail_text() }
 }
 
 /// The stop reason of a prompt's answer, or its error in words.
