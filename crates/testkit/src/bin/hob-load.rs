@@ -1,17 +1,24 @@
 //! A client that keeps many sessions busy and stays out of the way: one thread, plain sockets, no parsing but
 //! what is measured. The benchmarks start it; it prints one JSON object.
 //!
+//! `direct` has the same agents read over their own pipes, with nothing in between: what the machine itself adds.
+//!
 //!     hob-load turns ADDRESS TOKEN AGENT SESSIONS TURNS EVENTS EVERY_MS SPREAD_MS
+//!     hob-load direct AGENT SESSIONS TURNS EVENTS EVERY_MS SPREAD_MS
 //!     hob-load gets ADDRESS TOKEN PATH CONNECTIONS SECONDS
+
+#![allow(clippy::disallowed_methods, reason = "the agents are started without anything in between")]
 
 use std::cell::RefCell;
 use std::io;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::net::unix::pipe;
 use tokio::task::LocalSet;
 
 fn main() {
@@ -34,6 +41,19 @@ fn main() {
             };
             let all = turns_of_all(Rc::new(load), number(sessions));
             LocalSet::new().block_on(&runtime, all)
+        }
+        ["direct", agent, sessions, turns, events, every, spread] => {
+            let load = Load {
+                address: String::new(),
+                token: String::new(),
+                agent: agent.to_owned(),
+                turns: number(turns),
+                events: number(events),
+                every_ms: number(every),
+                spread: Duration::from_millis(number(spread) as u64),
+                seen: RefCell::default(),
+            };
+            LocalSet::new().block_on(&runtime, direct_of_all(Rc::new(load), number(sessions)))
         }
         ["gets", address, token, path, connections, seconds] => {
             let request = request("GET", path, token, "", "");
@@ -109,7 +129,11 @@ async fn turns_of_all(load: Rc<Load>, sessions: usize) -> Value {
         }
     })
     .await;
-    let wall = begin.elapsed();
+    summary(&load, names.len(), ready, begin.elapsed())
+}
+
+/// What was seen, in numbers.
+fn summary(load: &Load, sessions: usize, ready: Duration, wall: Duration) -> Value {
     let mut seen = load.seen.borrow_mut();
     seen.late.sort_unstable();
     let at = |part: f64| {
@@ -117,10 +141,22 @@ async fn turns_of_all(load: Rc<Load>, sessions: usize) -> Value {
         let found = seen.late.get(index.min(seen.late.len().saturating_sub(1)));
         found.copied().unwrap_or_default() as f64 / 1000.0
     };
-    json!({"sessions": names.len(), "turns": seen.turns, "events": seen.late.len(),
+    json!({"sessions": sessions, "turns": seen.turns, "events": seen.late.len(),
         "errors": seen.errors.len(), "first_errors": seen.errors.iter().take(3).collect::<Vec<_>>(),
         "ready_s": ready.as_secs_f64(), "wall_s": wall.as_secs_f64(),
         "p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "max_ms": at(1.0)})
+}
+
+async fn direct_of_all(load: Rc<Load>, sessions: usize) -> Value {
+    let begin = Instant::now();
+    let names: Vec<String> = (0..sessions).map(|number| number.to_string()).collect();
+    in_parallel(&load, &names, |load, _, part| async move {
+        if let Err(error) = load.direct(part).await {
+            load.fail(error.to_string());
+        }
+    })
+    .await;
+    summary(&load, sessions, Duration::ZERO, begin.elapsed())
 }
 
 async fn in_parallel<F: Future<Output = ()> + 'static>(
@@ -157,6 +193,46 @@ impl Load {
         let value: Value = serde_json::from_str(body)?;
         let name = value["session_id"].as_str();
         name.map(str::to_owned).ok_or_else(|| io::Error::other(answer.clone()))
+    }
+
+    /// Starts an agent and has all its turns.
+    async fn direct(&self, part: f64) -> io::Result<()> {
+        let mut child = Command::new(&self.agent)
+            .arg("acp")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+            return Err(io::Error::other("no pipes"));
+        };
+        let mut stdin = pipe::Sender::from_owned_fd(stdin.into())?;
+        let mut lines = BufReader::new(pipe::Receiver::from_owned_fd(stdout.into())?).lines();
+        let mut ask = async |method: &str, params: Value| -> io::Result<Value> {
+            let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+            stdin.write_all(format!("{request}\n").as_bytes()).await?;
+            while let Some(line) = lines.next_line().await? {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                if let Some(stamp) = stamp(line.as_bytes()) {
+                    self.seen.borrow_mut().late.push(now.as_micros() as i64 - stamp);
+                } else if line.contains("\"result\"") {
+                    return Ok(serde_json::from_str::<Value>(&line)?["result"].clone());
+                }
+            }
+            Err(io::Error::other("an agent has ended"))
+        };
+        ask("initialize", json!({"protocolVersion": 1})).await?;
+        let session = ask("session/new", json!({"cwd": "/", "mcpServers": []})).await?;
+        tokio::time::sleep(self.spread.mul_f64(part)).await;
+        let text = format!("[[stamps {} {}]]", self.events, self.every_ms);
+        for _ in 0..self.turns {
+            let prompt = json!({"sessionId": session["sessionId"],
+                "prompt": [{"type": "text", "text": text}]});
+            ask("session/prompt", prompt).await?;
+            self.seen.borrow_mut().turns += 1;
+        }
+        drop(stdin);
+        child.wait().map(drop)
     }
 
     /// Asks, and reads the stream to the turn's answer.
