@@ -55,12 +55,15 @@ impl Actor {
     pub async fn run(mut self) {
         let (entry, ending) = (self.entry.clone(), self.options().ending.clone());
         let stopping = self.options().stopping.clone();
+        let most = self.options().limits.turn_timeout;
         let _leaving = Leaving(entry.clone());
         if self.warm == Warm::AtOnce {
             let warmed = tokio::select! {
                 warmed = self.start_agent() => warmed.err(),
                 () = entry.closing.cancelled() => None,
                 () = stopping.cancelled() => None,
+                // A turn that waits for it does so no longer than it may take.
+                () = tokio::time::sleep(most) => None,
             };
             if let Some(error) = warmed {
                 // The first turn tries again and says what is wrong.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hob_domain::session::{
-    Accepted, NewEvent, Session, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
+    Accepted, NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
     TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
@@ -288,12 +288,16 @@ impl Sessions {
         let session = self.get(app, id).await?;
         let mut read: VecDeque<_> =
             self.store().turn_events(id, turn).await?.into_iter().map(Arc::new).collect();
+        // Who has seen its end has seen all.
+        let seen = |event: &Arc<SessionEvent>| event.event.kind == "turn" && event.seq <= after;
+        let whole = read.iter().any(seen);
+        let live = live.filter(|_| !whole);
         // Before the turn has said anything, what comes next is what comes after all there is.
         let last = if read.is_empty() { session.last_event } else { after };
         read.retain(|event| event.seq > after);
         let (store, app, id) = (self.store().clone(), app.clone(), id.clone());
         let last = read.back().map_or(last.max(after), |event| event.seq);
-        Ok(Follow { store, app, id, last, read, behind: true, live })
+        Ok(Follow { store, app, id, last, read, behind: !whole, live })
     }
 
     /// The session's events so far after this number, at most so many.
@@ -303,7 +307,7 @@ impl Sessions {
         id: &SessionId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<hob_domain::session::SessionEvent>, SessionError> {
+    ) -> Result<Vec<SessionEvent>, SessionError> {
         self.store().events(app, id, after, limit).await?.ok_or(SessionError::NotFound)
     }
 

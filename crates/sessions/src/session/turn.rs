@@ -260,9 +260,7 @@ impl Actor {
                     }
                     Some(end) => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
                     None => {
-                        // What a killed one said last has nothing to do with it.
-                        let killed = gone.how.starts_with("signal");
-                        let words = last_line(&gone.stderr).filter(|_| !killed);
+                        let words = last_line(&gone.stderr);
                         let text = match words {
                             Some(words) => format!("the agent ended with {}: {words}", gone.how),
                             None => format!("the agent ended with {}", gone.how),
