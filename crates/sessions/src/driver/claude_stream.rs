@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use super::acp::lines;
 use super::claude::{self, Prepared};
-use super::{Ask, Ends, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
+use super::{Ask, Ends, Gone, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
 use crate::claude::input;
 
 /// Records that wait to be said; then the program itself waits.
@@ -53,7 +53,12 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
     let input = child.stdin.take().ok_or_else(|| internal("the agent has no input"))?;
     let output = child.stdout.take().ok_or_else(|| internal("the agent has no output"))?;
     let (agent, ends) = LiveAgent::new(prepared.session.clone());
-    let talk = Talk { child, input: Some(input), translator: Translator::new(&prepared.session) };
+    let talk = Talk {
+        child,
+        input: Some(input),
+        refused: false,
+        translator: Translator::new(&prepared.session),
+    };
     let (records, received) = mpsc::channel(RECORDS);
     start.tasks.spawn(read(output, records));
     start.tasks.spawn(talk.run(received, prepared, ends));
@@ -74,6 +79,8 @@ async fn read(output: pipe::Receiver, records: mpsc::Sender<Value>) {
 struct Talk {
     child: Child,
     input: Option<pipe::Sender>,
+    /// Whether something could not be written any more.
+    refused: bool,
     translator: Translator,
 }
 
@@ -109,7 +116,9 @@ impl Talk {
         drop(prepared.mcp);
         if is_gone {
             let stderr = self.child.output().tail_text();
-            ends.gone(exit.to_string(), stderr).await;
+            // One that did not take the prompt has not seen it.
+            let unasked = self.refused;
+            ends.gone(Gone { how: exit.to_string(), stderr, unasked }).await;
         }
     }
 
@@ -119,6 +128,7 @@ impl Talk {
         // One that does not read any more ends, and says so by that.
         if input.write_all(line.as_bytes()).await.is_err() {
             self.input = None;
+            self.refused = true;
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::claude::{self, Prepared};
-use super::{Ends, LiveAgent, Order, Said, Start, StartError};
+use super::{Ends, Gone, LiveAgent, Order, Said, Start, StartError};
 use crate::claude::{BackendError, Event, Launch, Limits, LiveSession, TurnEnd, TurnResult};
 
 /// Nobody else ends a turn: whoever asks knows how long it may take.
@@ -70,7 +70,7 @@ async fn talk(mut session: LiveSession, prepared: Prepared, limits: Limits, mut 
     // Only now: the program reads the file while it starts.
     drop(prepared.mcp);
     if let Some(how) = gone {
-        ends.gone(how, String::new()).await;
+        ends.gone(Gone { how, stderr: String::new(), unasked: false }).await;
     }
 }
 

@@ -176,13 +176,14 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// The last word. What was asked meanwhile never reached the agent, and is said so.
-    pub async fn gone(mut self, how: String, stderr: String) {
-        let mut unasked = false;
+    /// The last word. What was asked meanwhile never reached the agent, and is said so; whether what was
+    /// asked before did, the driver knows.
+    pub async fn gone(mut self, gone: Gone) {
+        let mut unasked = gone.unasked;
         while let Ok(order) = self.orders.try_recv() {
             unasked |= matches!(order, Order::Prompt(_));
         }
-        let _ = self.said.send(Said::Gone(Gone { how, stderr, unasked })).await;
+        let _ = self.said.send(Said::Gone(Gone { unasked, ..gone })).await;
     }
 }
 
@@ -204,11 +205,8 @@ impl LiveAgent {
     /// What it says next. Nothing is lost when the caller stops waiting.
     pub async fn next(&mut self) -> Said {
         // The driver is gone and nobody has taken what was asked last.
-        let gone = || Gone {
-            how: "an unknown status".to_owned(),
-            stderr: String::new(),
-            unasked: true,
-        };
+        let gone =
+            || Gone { how: "an unknown status".to_owned(), stderr: String::new(), unasked: true };
         self.said.recv().await.unwrap_or_else(|| Said::Gone(gone()))
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hob_domain::session::{
-    Accepted, NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
-    TurnState, TurnUsage, turn_event,
+    Accepted, NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnEnding,
+    TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use serde_json::{Value, json};

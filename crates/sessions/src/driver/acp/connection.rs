@@ -38,6 +38,7 @@ pub(super) struct Connection {
     pub lines: mpsc::Receiver<Line>,
     pub asks: mpsc::UnboundedReceiver<Asked>,
     listening: Arc<AtomicBool>,
+    refused: Arc<AtomicBool>,
     input: Option<DropGuard>,
 }
 
@@ -52,7 +53,8 @@ impl Connection {
         let listening = Arc::new(AtomicBool::new(false));
         let closed = CancellationToken::new();
         start.tasks.spawn(read(stdout, lines_sender, for_library, listening.clone()));
-        let outgoing = futures_util::sink::unfold(stdin, write);
+        let refused = Arc::new(AtomicBool::new(false));
+        let outgoing = futures_util::sink::unfold((stdin, refused.clone()), write);
         let incoming = UnboundedReceiverStream::new(library);
         let transport = Lines::new(outgoing, incoming);
         let hidden = start.child.confinement.as_ref().map(|walls| walls.hidden.as_path());
@@ -138,13 +140,18 @@ impl Connection {
             }
         });
         let input = Some(closed.drop_guard());
-        Ok(Connection { child, wire, lines, asks, listening, input })
+        Ok(Connection { child, wire, lines, asks, listening, refused, input })
     }
 
     /// From now on the agent's lines are kept. What came before belongs to the greeting, or repeats an
     /// old conversation.
     pub fn listen(&self) {
         self.listening.store(true, Ordering::Release);
+    }
+
+    /// Whether something could not be written any more: it never reached the agent.
+    pub fn refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
     }
 
     /// Closes the agent's input, after which it should end by itself.
@@ -154,11 +161,17 @@ impl Connection {
     }
 }
 
-async fn write(mut stdin: pipe::Sender, line: String) -> std::io::Result<pipe::Sender> {
+type Input = (pipe::Sender, Arc<AtomicBool>);
+
+async fn write((mut stdin, refused): Input, line: String) -> std::io::Result<Input> {
     let mut bytes = line.into_bytes();
     bytes.push(b'\n');
-    stdin.write_all(&bytes).await?;
-    Ok(stdin)
+    let written = stdin.write_all(&bytes).await;
+    if written.is_err() {
+        refused.store(true, Ordering::Release);
+    }
+    written?;
+    Ok((stdin, refused))
 }
 
 /// Reads the agent's output to its end. The library never waits for those who keep the lines, but lines

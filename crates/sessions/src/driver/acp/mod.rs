@@ -22,7 +22,7 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-use super::{Ask, Ends, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
+use super::{Ask, Ends, Gone, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
 use connection::{Asked, Connection};
 use lines::{Kind, Line};
 
@@ -118,8 +118,8 @@ impl Talk {
                 Next::Order(Some(order)) => self.obey(order),
                 Next::Line(None) => {
                     // It may only have closed its output.
-                    let (how, stderr) = self.end().await;
-                    return ends.gone(how, stderr).await;
+                    let gone = self.end().await;
+                    return ends.gone(gone).await;
                 }
                 Next::Line(Some(line)) => {
                     let over = self.over(&line);
@@ -187,11 +187,12 @@ impl Talk {
     }
 
     /// Ends the tree: politely at first, but an agent that ignores the end of its input is ended too.
-    async fn end(self) -> (String, String) {
+    async fn end(self) -> Gone {
+        let unasked = self.prompt.is_some() && self.connection.refused();
         let Connection { mut child, .. } = self.connection.without_input();
         let _ = tokio::time::timeout(POLITE, child.exited()).await;
         let exit = child.stop(StopLadder { polite: Duration::ZERO, term: POLITE }).await;
-        (exit.to_string(), child.output().tail_text())
+        Gone { how: exit.to_string(), stderr: child.output().tail_text(), unasked }
     }
 }
 
