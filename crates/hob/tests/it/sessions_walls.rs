@@ -372,6 +372,36 @@ fn an_agents_request_for_a_missing_file_is_answered() {
     assert!(ended["text"].as_str().unwrap().contains("code"), "{ended}");
 }
 
+/// However many there are, and whatever the answer is.
+fn requests_are_answered(file: &str, answer: &str) {
+    let api = api("");
+    let id = api.session();
+    let folder = api.workspace(&id);
+    fs::write(folder.join("f"), "plain").unwrap();
+    let path = json!({"path": folder.join(file)});
+    let prompt = format!("[[request fs/read_text_file {path}]]").repeat(400);
+    for _ in 0..3 {
+        let turn = api.background(&id, &prompt);
+        let since = Instant::now();
+        while api.look(&id)["state"] == "running" {
+            let answered = api.at(&id, turn)["events"].as_array().unwrap().len() / 2;
+            assert!(since.elapsed() < Duration::from_secs(10), "{answered} of turn {turn}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(api.at(&id, turn)["text"].as_str().unwrap().matches(answer).count(), 400);
+    }
+}
+
+#[test]
+fn every_request_of_an_agent_is_answered() {
+    requests_are_answered("f", "plain");
+}
+
+#[test]
+fn every_wrong_request_of_an_agent_is_answered() {
+    requests_are_answered("../../key", "-32602");
+}
+
 /// A file that becomes a link between Hob's look at it and its use is not followed out of the folder.
 #[test]
 fn an_agent_that_swaps_files_does_not_reach_the_home() {
