@@ -97,6 +97,9 @@ impl TestHome {
             let status = child.wait();
             panic!("hob serve said {line:?}, ended with {status:?}: {stderr}");
         };
+        // Read, so that a server that logs much does not wait for us.
+        let mut stderr = child.stderr.take().expect("stderr");
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
         HobServer {
             url: place.to_owned(),
             child: Some(child),

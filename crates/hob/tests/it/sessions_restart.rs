@@ -283,3 +283,14 @@ fn an_open_session_keeps_an_idle_server_alive() {
     assert!(since.elapsed() > Duration::from_secs(2), "{:?}", since.elapsed());
     assert_eq!(api.audit(&id), ["create", "sweep_close"]);
 }
+
+/// Killed while it starts an agent, it leaves no lock that is in the way of the next one.
+#[test]
+fn a_kill_while_agents_start_leaves_no_lock() {
+    let mut api = api("");
+    for _ in 0..8 {
+        api.session();
+        api = api.after(|server| server.kill());
+    }
+    assert_eq!(api.get("/sessions").json()["count"], 8);
+}

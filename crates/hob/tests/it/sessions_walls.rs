@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use hob_testkit::TestHome;
 use serde_json::{Value, json};
@@ -357,4 +358,79 @@ fn runs_have_the_same_walls() {
         assert_eq!(read(format!("{agent}-own")), "fine\n", "{agent}");
         assert_eq!(fs::read_to_string(&notes).unwrap(), "", "{agent} writes the user's files");
     }
+}
+
+/// Every request is answered, also one for a file that is not there.
+#[test]
+fn an_agents_request_for_a_missing_file_is_answered() {
+    let api = api("");
+    let id = api.session();
+    let folder = api.workspace(&id);
+    let read = format!("[[request fs/read_text_file {}]]", json!({"path": folder.join("none")}));
+    let turn = api.background(&id, &read);
+    let ended = api.wait_for(&id, turn, "finished");
+    assert!(ended["text"].as_str().unwrap().contains("code"), "{ended}");
+}
+
+/// However many there are, and whatever the answer is.
+fn requests_are_answered(file: &str, answer: &str) {
+    let api = api("");
+    let id = api.session();
+    let folder = api.workspace(&id);
+    fs::write(folder.join("f"), "plain").unwrap();
+    let path = json!({"path": folder.join(file)});
+    let prompt = format!("[[request fs/read_text_file {path}]]").repeat(400);
+    for _ in 0..3 {
+        let turn = api.background(&id, &prompt);
+        let since = Instant::now();
+        while api.look(&id)["state"] == "running" {
+            let answered = api.at(&id, turn)["events"].as_array().unwrap().len() / 2;
+            assert!(since.elapsed() < Duration::from_secs(10), "{answered} of turn {turn}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(api.at(&id, turn)["text"].as_str().unwrap().matches(answer).count(), 400);
+    }
+}
+
+#[test]
+fn every_request_of_an_agent_is_answered() {
+    requests_are_answered("f", "plain");
+}
+
+#[test]
+fn every_wrong_request_of_an_agent_is_answered() {
+    requests_are_answered("../../key", "-32602");
+}
+
+/// A file that becomes a link between Hob's look at it and its use is not followed out of the folder.
+#[test]
+fn an_agent_that_swaps_files_does_not_reach_the_home() {
+    let api = api("");
+    let id = api.session();
+    let folder = api.workspace(&id);
+    let key = api.home.hob_home().join("key");
+    let secret = fs::read_to_string(&key).unwrap();
+    let secret =
+        serde_json::from_str::<Value>(&secret).unwrap()["key"].as_str().unwrap().to_owned();
+    let swap = format!(
+        "echo plain > plain; cp plain f; (while :; do ln -sf {} f; cp plain t && mv -f t f; done) \
+         > /dev/null 2>&1 &",
+        key.display()
+    );
+    api.shell(&id, &swap);
+    let read = format!("[[request fs/read_text_file {}]]", json!({"path": folder.join("f")}));
+    let prompt = read.repeat(400);
+    let mut seen = 0;
+    for _ in 0..5 {
+        let turn = api.background(&id, &prompt);
+        let since = Instant::now();
+        while api.look(&id)["state"] == "running" {
+            assert!(since.elapsed() < Duration::from_secs(10), "a request was not answered");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let text = api.get(&format!("/sessions/{id}/turns/{turn}")).text;
+        assert!(!text.contains(&secret), "the key was read");
+        seen += text.matches("plain").count();
+    }
+    assert!(seen > 0, "the file was read at all");
 }
