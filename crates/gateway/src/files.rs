@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::multipart::{Field, Multipart, MultipartRejection};
+use axum::body::Body;
+use axum::extract::multipart::{Field, Multipart, MultipartError, MultipartRejection};
 use axum::extract::{FromRequest, Request, State};
+use axum::http::StatusCode;
 use axum::response::Json;
+use futures_util::StreamExt;
 use hob_domain::AppName;
 use hob_sessions::{StoredFile, UploadError};
 use serde::Serialize;
@@ -54,7 +57,7 @@ pub(crate) async fn upload(
     Caller(app): Caller,
     request: Request,
 ) -> Result<Json<Uploaded>, ApiError> {
-    let form = Multipart::from_request(request, &gateway).await;
+    let form = Multipart::from_request(request.map(begun), &gateway).await;
     let mut form = form.map_err(|error: MultipartRejection| {
         ApiError::bad_request(format!("the body is no multipart form: {error}"))
     })?;
@@ -90,10 +93,34 @@ async fn store(
     let mut upload = gateway.files.begin(app, name).await?;
     loop {
         let chunk = within(field.chunk()).await?;
-        match chunk.map_err(|error| UploadError::Broken(error.body_text()))? {
+        match chunk.map_err(|error| broken_off(gateway, &error))? {
             Some(bytes) => upload.write(&bytes).await?,
             None => return Ok(upload.finish().await?),
         }
+    }
+}
+
+/// The form, if it begins at once: whatever came before its first part would have to be held in memory.
+fn begun(body: Body) -> Body {
+    let mut first = true;
+    let frames = body.into_data_stream().map(move |chunk| {
+        let chunk = chunk.map_err(|error| error.to_string())?;
+        let begins = |bytes: &[u8]| bytes.trim_ascii_start().starts_with(b"--");
+        if first && !chunk.is_empty() {
+            first = false;
+            if !begins(&chunk) {
+                return Err("the form does not begin with its boundary".to_owned());
+            }
+        }
+        Ok(chunk)
+    });
+    Body::from_stream(frames)
+}
+
+fn broken_off(gateway: &Gateway, error: &MultipartError) -> UploadError {
+    match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => UploadError::TooLarge(gateway.files.limit()),
+        _ => UploadError::Broken(error.body_text()),
     }
 }
 

@@ -18,6 +18,8 @@ use tower::ServiceExt;
 use crate::auth::Owner;
 use crate::connections::Connections;
 
+/// The most bytes of headers.
+const HEADERS: usize = 64 << 10;
 /// A client that has not sent its headers by then is dropped.
 const HEADER_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -75,6 +77,7 @@ async fn converse(
     let service = service.map_err(|error: Infallible| error);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
+    builder.max_buf_size(HEADERS);
     let connection =
         builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection.with_upgrades());

@@ -161,7 +161,7 @@ impl Home {
             .mode(0o600)
             .open(&path)
             .with_context(|| format!("{} cannot be opened", path.display()))?;
-        match file.try_lock() {
+        match try_lock(&mut file) {
             Ok(()) => {
                 file.set_len(0)?;
                 file.rewind()?;
@@ -178,6 +178,26 @@ impl Home {
             }
         }
     }
+}
+
+/// Tries to lock. A process that was killed while it started another may leave the lock to that one for
+/// the moment until its program begins: it is waited for, but only for one that is dead.
+fn try_lock(file: &mut File) -> Result<(), fs::TryLockError> {
+    for _ in 0..100 {
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => {}
+            other => return other,
+        }
+        let mut text = String::new();
+        let holder = file.rewind().and_then(|()| file.read_to_string(&mut text)).ok();
+        let pid = holder.and_then(|_| text.trim().parse::<i32>().ok());
+        file.rewind().map_err(fs::TryLockError::Error)?;
+        if pid.is_none_or(|pid| hob_child::tree::process(pid).is_some_and(|found| !found.zombie)) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    file.try_lock()
 }
 
 fn make_private(folder: &Path) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! Logs: everything into a file that rotates, what a person must see on standard error.
 
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::layer::SubscriberExt;
@@ -11,8 +12,11 @@ use crate::home::Home;
 /// How many days of logs are kept.
 const DAYS: usize = 7;
 
-/// Starts logging for `hob serve`. `level` is a level or a list of `target=level`.
-pub fn start(home: &Home, level: &str) -> anyhow::Result<()> {
+/// Starts logging for `hob serve`, until the returned value is dropped. `level` is a level or a list of
+/// `target=level`.
+pub fn start(home: &Home, level: &str) -> anyhow::Result<WorkerGuard> {
+    // Whoever does not read standard error must not hold us up: then lines are lost there, not in the file.
+    let (stderr, guard) = tracing_appender::non_blocking(std::io::stderr());
     let file = RollingFileAppender::builder()
         .rotation(Rotation::DAILY)
         .filename_prefix("hob")
@@ -24,10 +28,10 @@ pub fn start(home: &Home, level: &str) -> anyhow::Result<()> {
             |error| anyhow::anyhow!("log: {level:?} is not a level such as info or debug: {error}"),
         )?);
     let to_stderr = fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(stderr)
         .with_ansi(false)
         .with_target(false)
         .with_filter(LevelFilter::WARN);
     tracing_subscriber::registry().with(to_file).with(to_stderr).init();
-    Ok(())
+    Ok(guard)
 }

@@ -44,15 +44,24 @@ pub async fn drain(ledger: Ledger, engine: Engine, stopping: CancellationToken) 
 
 async fn drain_once(ledger: &Ledger, engine: &Engine) -> Result<usize, hob_domain::StoreError> {
     let items = ledger.outbox(TOGETHER).await?;
+    // Those of one speaker go together: a transaction costs more than a turn.
+    let mut by_speaker: Vec<(Speaker, Vec<Batch>)> = Vec::new();
     for item in &items {
-        match batch(item) {
-            Some((speaker, batch)) => {
-                engine.capture(&speaker, batch, Vec::new()).await?;
-            }
-            None => tracing::error!(item = item.id, "something for the memory can't be read"),
+        let Some((speaker, batch)) = batch(item) else {
+            tracing::error!(item = item.id, "something for the memory can't be read");
+            continue;
+        };
+        match by_speaker.iter_mut().find(|(known, _)| *known == speaker) {
+            Some((_, batches)) => batches.push(batch),
+            None => by_speaker.push((speaker, vec![batch])),
         }
-        // Killed before this, it is captured again, and stored once all the same.
-        ledger.outbox_done(vec![item.id]).await?;
+    }
+    for (speaker, batches) in by_speaker {
+        engine.capture_all(&speaker, batches, Vec::new()).await?;
+    }
+    // Killed before this, they are captured again, and stored once all the same.
+    if !items.is_empty() {
+        ledger.outbox_done(items.iter().map(|item| item.id).collect()).await?;
     }
     Ok(items.len())
 }

@@ -71,6 +71,11 @@ impl FileRoom {
         }
     }
 
+    /// The most bytes a file may have.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Where all files lie.
     pub fn root(&self) -> &Path {
         &self.root

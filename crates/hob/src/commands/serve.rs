@@ -75,7 +75,7 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Outcome> {
             return Ok(Outcome::WrongState);
         }
     };
-    logging::start(&settings.home, &settings.log)?;
+    let _logging = logging::start(&settings.home, &settings.log)?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }

@@ -267,7 +267,6 @@ fn uploads_without_measure_are_bounded() {
 /// What comes before the first boundary, and what should be a part's header, is no file: it has no limit of
 /// its own.
 #[test]
-#[ignore = "a form is held in memory until its first part begins, however long that takes"]
 fn forms_that_do_not_begin_are_bounded() {
     let home = home("max_file_bytes = 1048576\nmax_body_bytes = 1048576");
     let server = home.serve();
@@ -347,7 +346,6 @@ fn nothing_is_inflated() {
 
 /// What the connection holds for a head is held for every slow client as well.
 #[test]
-#[ignore = "heads are taken up to some 400 KiB"]
 fn headers_over_64_kib_are_refused() {
     let home = home("");
     let server = home.serve();

@@ -58,7 +58,8 @@ impl Sessions {
                 permissions: asked.permissions,
                 mcp_servers: json!(servers),
             },
-            created_at: Timestamp::now(),
+            // As the ledger keeps it.
+            created_at: now_to_the_microsecond(),
             closed_at: None,
             turn_count: 0,
             last_turn_at: None,
@@ -76,6 +77,11 @@ impl Sessions {
         tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "a session was made");
         Ok(session)
     }
+}
+
+fn now_to_the_microsecond() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
 }
 
 fn new_id() -> Result<SessionId, SessionError> {

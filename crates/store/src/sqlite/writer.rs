@@ -5,6 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use hob_domain::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -14,6 +15,10 @@ use super::failed;
 
 /// How many jobs are committed together at most.
 const GROUP: usize = 256;
+/// So many calls in one group mean that many write at once.
+const CROWD: usize = 3;
+/// How far apart commits are then, at least.
+const GATHER: Duration = Duration::from_millis(3);
 
 /// The way to the thread. Dropping it waits until all that was sent is done and the connection is
 /// closed.
@@ -59,11 +64,20 @@ impl Drop for Writer {
 }
 
 fn serve(mut connection: Connection, waiting: &mpsc::Receiver<Box<dyn Job>>) {
+    let mut crowded = false;
+    let mut last = Instant::now();
     while let Ok(first) = waiting.recv() {
-        // Nothing waits for a group to fill: it is what has come by now.
+        // Alone, nobody waits. Where many write, a moment's wait makes one commit of many, which cost
+        // more than all else; never longer than since the last one.
+        let until = last + GATHER;
+        if crowded && let Some(pause) = until.checked_duration_since(Instant::now()) {
+            std::thread::sleep(pause);
+        }
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP - 1));
+        crowded = group.len() >= CROWD;
         let committed = commit(&mut connection, &mut group);
+        last = Instant::now();
         for job in group {
             job.answer(&committed);
         }
@@ -146,7 +160,6 @@ mod tests {
     use std::pin::Pin;
     use std::sync::Arc;
     use std::task::Poll;
-    use std::time::Duration;
 
     use tokio::task::JoinSet;
 

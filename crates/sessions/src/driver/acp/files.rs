@@ -1,14 +1,16 @@
 //! Files an agent reads and writes through us: those of its session's folder, and no others.
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
 use agent_client_protocol::v1::schema::{
     ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use agent_client_protocol::{Error, ErrorCode};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{Mode, mkdirat};
 use serde_json::json;
 
 /// More of a file is not read into memory.
@@ -41,31 +43,30 @@ impl Reach {
     }
 
     pub fn read(&self, request: &ReadTextFileRequest) -> Result<ReadTextFileResponse, Error> {
-        let path = request.path.canonicalize().map_err(|error| failed(&request.path, &error))?;
-        if !self.in_folder(&path) && !path.starts_with(&self.files) {
-            return Err(outside(&request.path));
-        }
-        let metadata = fs::metadata(&path).map_err(|error| failed(&request.path, &error))?;
+        let wrong = |error: io::Error| failed(&request.path, &error);
+        let path = request.path.canonicalize().map_err(wrong)?;
+        let base = match self.in_folder(&path) {
+            true => &self.folder,
+            false if path.starts_with(&self.files) => &self.files,
+            false => return Err(outside(&request.path)),
+        };
+        let file = open(base, &path, OFlag::O_RDONLY | OFlag::O_NONBLOCK).map_err(wrong)?;
+        let metadata = file.metadata().map_err(wrong)?;
         if !metadata.is_file() || metadata.len() > LIMIT {
-            let error = io::Error::other("it is no file, or too large");
-            return Err(failed(&request.path, &error));
+            return Err(wrong(io::Error::other("it is no file, or too large")));
         }
-        let text = fs::read_to_string(&path).map_err(|error| failed(&request.path, &error))?;
-        let text = part(&text, request.line, request.limit);
-        Ok(ReadTextFileResponse::new(text))
+        let mut text = String::new();
+        file.take(LIMIT).read_to_string(&mut text).map_err(wrong)?;
+        Ok(ReadTextFileResponse::new(part(&text, request.line, request.limit)))
     }
 
     pub fn write(&self, request: &WriteTextFileRequest) -> Result<WriteTextFileResponse, Error> {
         let path = self.writable(&request.path)?;
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| failed(&request.path, &error))?;
-        }
-        // The last part may not lead elsewhere.
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).custom_flags(nix::libc::O_NOFOLLOW);
-        let written =
-            options.open(&path).and_then(|mut file| file.write_all(request.content.as_bytes()));
-        written.map_err(|error| failed(&request.path, &error))?;
+        let wrong = |error: io::Error| failed(&request.path, &error);
+        make_folders(&self.folder, &path).map_err(wrong)?;
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK;
+        let mut file = open(&self.folder, &path, flags).map_err(wrong)?;
+        file.write_all(request.content.as_bytes()).map_err(wrong)?;
         Ok(WriteTextFileResponse::new())
     }
 
@@ -101,6 +102,48 @@ impl Reach {
     }
 }
 
+/// Opens a path below a folder, without following a single link: what was looked at is what is opened,
+/// whatever an agent swaps meanwhile.
+fn open(base: &Path, path: &Path, flags: OFlag) -> io::Result<File> {
+    let below = path.strip_prefix(base).map_err(|_| io::ErrorKind::PermissionDenied)?;
+    let folder = File::open(base)?;
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_CLOEXEC)
+        .mode(if flags.contains(OFlag::O_CREAT) {
+            Mode::from_bits_truncate(0o666)
+        } else {
+            Mode::empty()
+        })
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    Ok(openat2(&folder, below, how)?.into())
+}
+
+/// Makes the folders a file lies in, link by link in the same way.
+fn make_folders(base: &Path, path: &Path) -> io::Result<()> {
+    let below = path.strip_prefix(base).map_err(|_| io::ErrorKind::PermissionDenied)?;
+    let mut folder = File::open(base)?;
+    for name in below.parent().into_iter().flat_map(Path::components) {
+        let how = || {
+            OpenHow::new()
+                .flags(OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC)
+                .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS)
+        };
+        let name = name.as_os_str();
+        let next = match openat2(&folder, name, how()) {
+            Err(Errno::ENOENT) => {
+                match mkdirat(&folder, name, Mode::from_bits_truncate(0o777)) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                openat2(&folder, name, how())?
+            }
+            other => other?,
+        };
+        folder = next.into();
+    }
+    Ok(())
+}
+
 /// So many lines from the line with this number (the first is 1).
 fn part(text: &str, line: Option<u32>, limit: Option<u32>) -> String {
     if line.is_none() && limit.is_none() {
@@ -127,6 +170,7 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]
