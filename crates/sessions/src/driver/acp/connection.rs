@@ -1,7 +1,7 @@
 //! The streams of one agent and the protocol library on top of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use agent_client_protocol::v1::schema::{
     CreateTerminalRequest, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
@@ -38,7 +38,7 @@ pub(super) struct Connection {
     pub lines: mpsc::Receiver<Line>,
     pub asks: mpsc::UnboundedReceiver<Asked>,
     listening: Arc<AtomicBool>,
-    refused: Arc<AtomicBool>,
+    written: Arc<AtomicU64>,
     input: Option<DropGuard>,
 }
 
@@ -53,8 +53,8 @@ impl Connection {
         let listening = Arc::new(AtomicBool::new(false));
         let closed = CancellationToken::new();
         start.tasks.spawn(read(stdout, lines_sender, for_library, listening.clone()));
-        let refused = Arc::new(AtomicBool::new(false));
-        let outgoing = futures_util::sink::unfold((stdin, refused.clone()), write);
+        let written = Arc::new(AtomicU64::new(0));
+        let outgoing = futures_util::sink::unfold((stdin, written.clone()), write);
         let incoming = UnboundedReceiverStream::new(library);
         let transport = Lines::new(outgoing, incoming);
         let hidden = start.child.confinement.as_ref().map(|walls| walls.hidden.as_path());
@@ -140,7 +140,7 @@ impl Connection {
             }
         });
         let input = Some(closed.drop_guard());
-        Ok(Connection { child, wire, lines, asks, listening, refused, input })
+        Ok(Connection { child, wire, lines, asks, listening, written, input })
     }
 
     /// From now on the agent's lines are kept. What came before belongs to the greeting, or repeats an
@@ -149,9 +149,9 @@ impl Connection {
         self.listening.store(true, Ordering::Release);
     }
 
-    /// Whether something could not be written any more: it never reached the agent.
-    pub fn refused(&self) -> bool {
-        self.refused.load(Ordering::Acquire)
+    /// How many prompts were written to the agent; what was not never reached it.
+    pub fn prompts_written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
     }
 
     /// Closes the agent's input, after which it should end by itself.
@@ -161,17 +161,17 @@ impl Connection {
     }
 }
 
-type Input = (pipe::Sender, Arc<AtomicBool>);
+type Input = (pipe::Sender, Arc<AtomicU64>);
 
-async fn write((mut stdin, refused): Input, line: String) -> std::io::Result<Input> {
+async fn write((mut stdin, written): Input, line: String) -> std::io::Result<Input> {
+    let is_prompt = lines::method(&line).as_deref() == Some("session/prompt");
     let mut bytes = line.into_bytes();
     bytes.push(b'\n');
-    let written = stdin.write_all(&bytes).await;
-    if written.is_err() {
-        refused.store(true, Ordering::Release);
+    stdin.write_all(&bytes).await?;
+    if is_prompt {
+        written.fetch_add(1, Ordering::Release);
     }
-    written?;
-    Ok((stdin, refused))
+    Ok((stdin, written))
 }
 
 /// Reads the agent's output to its end. The library never waits for those who keep the lines, but lines

@@ -45,6 +45,15 @@ pub(super) fn parse(text: &str) -> Option<Line> {
     Some(Line { text: text.to_owned(), kind })
 }
 
+/// The method of a message, where it has one.
+pub(super) fn method(text: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        method: Option<String>,
+    }
+    serde_json::from_str::<Head>(text).ok()?.method
+}
+
 /// The next message; garbage and lines that are too long are passed over. `None` at the end.
 pub(in crate::driver) async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Option<Line> {
     loop {

@@ -56,6 +56,7 @@ pub(crate) async fn start(start: Start) -> Result<LiveAgent, StartError> {
                 preamble: conversation.preamble,
                 connection,
                 prompt: None,
+                prompts: 0,
                 asked: HashMap::new(),
             };
             start.tasks.spawn(talk.run(ends));
@@ -88,6 +89,8 @@ struct Talk {
     connection: Connection,
     /// The id of the prompt that is being answered.
     prompt: Option<Value>,
+    /// How many there were.
+    prompts: u64,
     /// Questions that wait for an answer.
     asked: HashMap<String, Asked>,
 }
@@ -152,6 +155,7 @@ impl Talk {
                 let blocks = vec![ContentBlock::Text(TextContent::new(text))];
                 let sent = wire.send_request(PromptRequest::new(self.session.clone(), blocks));
                 self.prompt = serde_json::to_value(sent.raw_id()).ok();
+                self.prompts += 1;
                 // Its answer is read from the line, whatever it looks like.
                 sent.detach();
             }
@@ -188,7 +192,7 @@ impl Talk {
 
     /// Ends the tree: politely at first, but an agent that ignores the end of its input is ended too.
     async fn end(self) -> Gone {
-        let unasked = self.prompt.is_some() && self.connection.refused();
+        let unasked = self.prompt.is_some() && self.connection.prompts_written() < self.prompts;
         let Connection { mut child, .. } = self.connection.without_input();
         let _ = tokio::time::timeout(POLITE, child.exited()).await;
         let exit = child.stop(StopLadder { polite: Duration::ZERO, term: POLITE }).await;

@@ -8,7 +8,9 @@ use agent_client_protocol::v1::schema::{
     LoadSessionRequest, McpServer, NewSessionRequest, ResumeSessionRequest, SessionConfigOption,
     SessionConfigOptionValue, SessionId, SetSessionConfigOptionRequest, SystemPrompt, TextContent,
 };
-use agent_client_protocol::{Agent, Error, ErrorCode, is_connection_terminated};
+use agent_client_protocol::{
+    Agent, Error, ErrorCode, is_connection_terminated, is_incoming_transport_closed,
+};
 use serde_json::json;
 
 use super::super::{Start, StartError};
@@ -143,7 +145,7 @@ impl Opening<'_> {
     }
 
     fn failed(&self, error: &Error) -> StartError {
-        if is_connection_terminated(error) {
+        if is_over(error) {
             return ended();
         }
         let text = words(error);
@@ -155,10 +157,15 @@ impl Opening<'_> {
 }
 
 fn refused(error: Error) -> StartError {
-    if is_connection_terminated(&error) {
+    if is_over(&error) {
         return ended();
     }
     StartError::Refused(words(&error))
+}
+
+/// Whether it is not an answer but the end of all answers.
+fn is_over(error: &Error) -> bool {
+    is_connection_terminated(error) || is_incoming_transport_closed(error)
 }
 
 /// How it ended is known to whoever started it.
