@@ -38,7 +38,7 @@ pub(super) struct Connection {
     pub lines: mpsc::Receiver<Line>,
     pub asks: mpsc::UnboundedReceiver<Asked>,
     listening: Arc<AtomicBool>,
-    written: Arc<AtomicU64>,
+    writing: Arc<Writing>,
     input: Option<DropGuard>,
 }
 
@@ -53,8 +53,8 @@ impl Connection {
         let listening = Arc::new(AtomicBool::new(false));
         let closed = CancellationToken::new();
         start.tasks.spawn(read(stdout, lines_sender, for_library, listening.clone()));
-        let written = Arc::new(AtomicU64::new(0));
-        let outgoing = futures_util::sink::unfold((stdin, written.clone()), write);
+        let writing = Arc::new(Writing::default());
+        let outgoing = futures_util::sink::unfold((stdin, writing.clone()), write);
         let incoming = UnboundedReceiverStream::new(library);
         let transport = Lines::new(outgoing, incoming);
         let hidden = start.child.confinement.as_ref().map(|walls| walls.hidden.as_path());
@@ -140,7 +140,7 @@ impl Connection {
             }
         });
         let input = Some(closed.drop_guard());
-        Ok(Connection { child, wire, lines, asks, listening, written, input })
+        Ok(Connection { child, wire, lines, asks, listening, writing, input })
     }
 
     /// From now on the agent's lines are kept. What came before belongs to the greeting, or repeats an
@@ -149,9 +149,9 @@ impl Connection {
         self.listening.store(true, Ordering::Release);
     }
 
-    /// How many prompts were written to the agent; what was not never reached it.
-    pub fn prompts_written(&self) -> u64 {
-        self.written.load(Ordering::Acquire)
+    /// What is known of the way to the agent.
+    pub fn writing(&self) -> Arc<Writing> {
+        self.writing.clone()
     }
 
     /// Closes the agent's input, after which it should end by itself.
@@ -161,17 +161,35 @@ impl Connection {
     }
 }
 
-type Input = (pipe::Sender, Arc<AtomicU64>);
+/// Which prompts may have reached the agent. In doubt they have: none is asked twice.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    /// Prompts that were about to be written.
+    begun: AtomicU64,
+    /// Whether something could not be written any more.
+    refused: AtomicBool,
+}
 
-async fn write((mut stdin, written): Input, line: String) -> std::io::Result<Input> {
-    let is_prompt = lines::method(&line).as_deref() == Some("session/prompt");
+impl Writing {
+    /// Whether the last of so many prompts certainly never reached the agent. To be asked when it is gone.
+    pub fn is_unasked(&self, prompts: u64) -> bool {
+        self.begun.load(Ordering::Acquire) < prompts || self.refused.load(Ordering::Acquire)
+    }
+}
+
+type Input = (pipe::Sender, Arc<Writing>);
+
+async fn write((mut stdin, writing): Input, line: String) -> std::io::Result<Input> {
+    if lines::method(&line).as_deref() == Some("session/prompt") {
+        writing.begun.fetch_add(1, Ordering::Release);
+    }
     let mut bytes = line.into_bytes();
     bytes.push(b'\n');
-    stdin.write_all(&bytes).await?;
-    if is_prompt {
-        written.fetch_add(1, Ordering::Release);
+    if let Err(error) = stdin.write_all(&bytes).await {
+        writing.refused.store(true, Ordering::Release);
+        return Err(error);
     }
-    Ok((stdin, written))
+    Ok((stdin, writing))
 }
 
 /// Reads the agent's output to its end. The library never waits for those who keep the lines, but lines

@@ -192,10 +192,12 @@ impl Talk {
 
     /// Ends the tree: politely at first, but an agent that ignores the end of its input is ended too.
     async fn end(self) -> Gone {
-        let unasked = self.prompt.is_some() && self.connection.prompts_written() < self.prompts;
+        let (prompt, prompts, writing) =
+            (self.prompt.clone(), self.prompts, self.connection.writing());
         let Connection { mut child, .. } = self.connection.without_input();
         let _ = tokio::time::timeout(POLITE, child.exited()).await;
         let exit = child.stop(StopLadder { polite: Duration::ZERO, term: POLITE }).await;
+        let unasked = prompt.is_some() && writing.is_unasked(prompts);
         Gone { how: exit.to_string(), stderr: child.output().tail_text(), unasked }
     }
 }
