@@ -62,7 +62,7 @@ impl Connection {
         let terminals = Terminals::new(start, reach.clone());
         let (wire_sender, mut wire) = oneshot::channel();
         let until = closed.clone();
-        let (reading, writing) = (reach.clone(), reach);
+        let (for_reading, for_writing) = (reach.clone(), reach);
         let (creating, showing, waiting) =
             (terminals.clone(), terminals.clone(), terminals.clone());
         let (killing, releasing) = (terminals.clone(), terminals);
@@ -79,13 +79,13 @@ impl Connection {
             )
             .on_receive_request(
                 async move |request: ReadTextFileRequest, responder, _| {
-                    responder.respond_with_result(reading.read(&request))
+                    responder.respond_with_result(for_reading.read(&request))
                 },
                 on_receive_request!(),
             )
             .on_receive_request(
                 async move |request: WriteTextFileRequest, responder, _| {
-                    responder.respond_with_result(writing.write(&request))
+                    responder.respond_with_result(for_writing.write(&request))
                 },
                 on_receive_request!(),
             )
