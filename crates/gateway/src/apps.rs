@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Json;
 use hob_domain::memory::Speaker;
 use hob_domain::{App, AppName, Timestamp, Token};
@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use crate::auth::Admin;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorBody};
+use crate::parts::ApiPath;
 use crate::state::Gateway;
 
 #[derive(Deserialize, ToSchema)]
@@ -113,19 +114,29 @@ pub(crate) async fn list(
 pub(crate) async fn remove(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
-    Path(name): Path<String>,
+    ApiPath(name): ApiPath<String>,
 ) -> Result<Json<Done>, ApiError> {
     let name = app_name(&name)?;
-    if !gateway.apps.remove_app(&name).await? {
+    let known = gateway.apps.list_apps().await?.iter().any(|app| app.name == name);
+    // The name goes last, so that a removal that was broken off can be repeated; and what the app did
+    // meanwhile goes after it.
+    forget(&gateway, &name).await?;
+    gateway.apps.remove_app(&name).await?;
+    forget(&gateway, &name).await?;
+    if !known {
         return Err(ApiError::NotFound(format!("there is no app named {name}")));
     }
-    gateway.sessions.forget_app(&name).await?;
-    FileRoom::remove_app(gateway.files.root(), &name)
-        .map_err(|error| ApiError::Internal(error.to_string()))?;
-    // Whoever has this name next is another app.
-    gateway.tools.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
     tracing::info!(app = %name, "an app was removed");
     Ok(Json(Done { ok: true }))
+}
+
+/// Removes all that an app has: whoever has its name next is another app.
+async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
+    gateway.sessions.forget_app(name).await?;
+    FileRoom::remove_app(gateway.files.root(), name)
+        .map_err(|error| ApiError::Internal(error.to_string()))?;
+    gateway.tools.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
+    Ok(())
 }
 
 fn app_name(text: &str) -> Result<AppName, ApiError> {

@@ -14,6 +14,7 @@ mod health;
 mod mcp;
 mod metrics;
 mod openapi;
+mod parts;
 mod router;
 mod run;
 mod serve;

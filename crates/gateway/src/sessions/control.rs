@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,6 +11,7 @@ use super::session_id;
 use crate::auth::Caller;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorBody};
+use crate::parts::ApiPath;
 use crate::state::Gateway;
 
 #[derive(Serialize, ToSchema)]
@@ -56,7 +57,7 @@ pub(crate) struct PermissionAnswer {
 pub(crate) async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
-    Path(id): Path<String>,
+    ApiPath(id): ApiPath<String>,
 ) -> Result<Json<CancelAnswer>, ApiError> {
     let outcome = gateway.sessions.cancel(&app.name, &session_id(&id)?).await?;
     Ok(Json(CancelAnswer { ok: true, cancelled: outcome.turn.is_some(), turn_index: outcome.turn }))
@@ -78,7 +79,7 @@ pub(crate) async fn cancel(
 pub(crate) async fn permit(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
-    Path((id, request)): Path<(String, String)>,
+    ApiPath((id, request)): ApiPath<(String, String)>,
     JsonBody(body): JsonBody<PermissionBody>,
 ) -> Result<Json<PermissionAnswer>, ApiError> {
     gateway.sessions.answer(&app.name, &session_id(&id)?, &request, &body.option).await?;

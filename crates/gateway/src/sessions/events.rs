@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::AppName;
@@ -14,6 +14,7 @@ use super::shapes::{EventList, EventView};
 use super::stream;
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
+use crate::parts::{ApiPath, ApiQuery};
 use crate::state::Gateway;
 
 /// How many events one answer holds at most.
@@ -42,8 +43,8 @@ pub(crate) struct After {
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
-    Path(id): Path<String>,
-    Query(query): Query<After>,
+    ApiPath(id): ApiPath<String>,
+    ApiQuery(query): ApiQuery<After>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     respond(gateway, app.name, session_id(&id)?, &query, &headers).await

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Json;
 use hob_domain::session::Permissions;
 use hob_sessions::session::NewSession;
@@ -15,6 +15,7 @@ use super::shapes::{CreateBody, PermissionsWord, SessionAnswer, SessionList};
 use crate::auth::Caller;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorBody};
+use crate::parts::ApiPath;
 use crate::state::Gateway;
 
 #[derive(Serialize, ToSchema)]
@@ -93,7 +94,7 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
-    Path(id): Path<String>,
+    ApiPath(id): ApiPath<String>,
 ) -> Result<Json<SessionAnswer>, ApiError> {
     let session = gateway.sessions.get(&app.name, &session_id(&id)?).await?;
     Ok(Json(SessionAnswer { ok: true, session: session.into() }))
@@ -110,7 +111,7 @@ pub(crate) async fn get(
 pub(crate) async fn close(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
-    Path(id): Path<String>,
+    ApiPath(id): ApiPath<String>,
 ) -> Result<Json<Closed>, ApiError> {
     let now = gateway.sessions.close(&app.name, &session_id(&id)?).await?;
     Ok(Json(Closed { ok: true, already_closed: (!now).then_some(true) }))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{Json, Response};
 use hob_domain::AppName;
@@ -15,6 +15,7 @@ use super::session_id;
 use super::shapes::{EventList, SessionAnswer, SessionList};
 use crate::auth::{Admin, Caller};
 use crate::error::{ApiError, ErrorBody};
+use crate::parts::{ApiPath, ApiQuery};
 use crate::state::Gateway;
 
 /// Lists the sessions of all apps, oldest first.
@@ -41,7 +42,7 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
-    Path(id): Path<String>,
+    ApiPath(id): ApiPath<String>,
 ) -> Result<Json<SessionAnswer>, ApiError> {
     let (app, id) = whose(&gateway, &id).await?;
     let session = gateway.sessions.get(&app, &id).await?;
@@ -63,8 +64,8 @@ pub(crate) async fn get(
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
-    Path(id): Path<String>,
-    Query(query): Query<After>,
+    ApiPath(id): ApiPath<String>,
+    ApiQuery(query): ApiQuery<After>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (app, id) = whose(&gateway, &id).await?;
@@ -82,7 +83,7 @@ pub(crate) async fn events(
 pub(crate) async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
-    Path(id): Path<String>,
+    ApiPath(id): ApiPath<String>,
 ) -> Result<Json<CancelAnswer>, ApiError> {
     let (caller, id) = caller(&gateway, &id).await?;
     super::control::cancel(State(gateway), caller, id).await
@@ -99,7 +100,7 @@ pub(crate) async fn cancel(
 pub(crate) async fn close(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
-    Path(id): Path<String>,
+    ApiPath(id): ApiPath<String>,
 ) -> Result<Json<Closed>, ApiError> {
     let (caller, id) = caller(&gateway, &id).await?;
     super::manage::close(State(gateway), caller, id).await
@@ -110,7 +111,7 @@ async fn whose(gateway: &Gateway, id: &str) -> Result<(AppName, SessionId), ApiE
     Ok((gateway.sessions.app_of(&id).await?, id))
 }
 
-async fn caller(gateway: &Gateway, id: &str) -> Result<(Caller, Path<String>), ApiError> {
+async fn caller(gateway: &Gateway, id: &str) -> Result<(Caller, ApiPath<String>), ApiError> {
     let (app, id) = whose(gateway, id).await?;
-    Ok((Caller::speaking_for(app), Path(id.to_string())))
+    Ok((Caller::speaking_for(app), ApiPath(id.to_string())))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::file::prompt_with_files;
@@ -19,6 +19,7 @@ use super::stream;
 use crate::auth::Caller;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorBody};
+use crate::parts::ApiPath;
 use crate::state::Gateway;
 
 /// How long after the end of running work its answers may take.
@@ -55,7 +56,7 @@ const KEY_LIMIT: usize = 255;
 pub(crate) async fn turn(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
-    Path(id): Path<String>,
+    ApiPath(id): ApiPath<String>,
     headers: HeaderMap,
     JsonBody(body): JsonBody<TurnBody>,
 ) -> Result<Response, ApiError> {
@@ -64,6 +65,7 @@ pub(crate) async fn turn(
         return Err(ApiError::bad_request("prompt: it is empty"));
     }
     let idempotency = idempotency(&headers, &body)?;
+    let after = stream::last_event_id(&headers)?;
     // A session that is not this app's must not be told apart by its files.
     gateway.sessions.get(&app.name, &id).await?;
     let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default())?;
@@ -83,7 +85,6 @@ pub(crate) async fn turn(
         set(&mut response, HeaderName::from_static("preference-applied"), "respond-async");
         response
     } else if stream::is_wanted(&headers) {
-        let after = stream::last_event_id(&headers)?;
         stream::turn(gateway, app.name, id, index, after).await?.into_response()
     } else {
         let ended = tokio::select! {
@@ -115,7 +116,7 @@ pub(crate) async fn turn(
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
-    Path((id, index)): Path<(String, String)>,
+    ApiPath((id, index)): ApiPath<(String, String)>,
 ) -> Result<Json<TurnAnswer>, ApiError> {
     let id = session_id(&id)?;
     let none = || ApiError::NotFound("there is no such turn".to_owned());

@@ -92,16 +92,23 @@ async fn act(store: &Ledger, settings: &Resolved, action: &Action) -> anyhow::Re
         }
         Action::Revoke { name, json } => {
             let name = AppName::new(name.as_str())?;
-            if !store.remove_app(&name).await? {
+            if !store.list_apps().await?.iter().any(|app| app.name == name) {
                 eprintln!("hob: there is no app named {name}");
                 return Ok(Outcome::Failed);
             }
-            // A server that runs ends their agents when it sees that they are gone.
-            store.delete_sessions_of(&name).await?;
+            // The name goes last, so that what was broken off can be repeated. A server that runs ends
+            // their agents when it sees that they are gone.
+            for id in store.delete_sessions_of(&name).await? {
+                let _ = std::fs::remove_dir_all(settings.home.workspaces().join(id.as_str()));
+            }
             FileRoom::remove_app(&settings.home.files(), &name)?;
+            let _ =
+                std::fs::remove_dir_all(settings.home.claude().join("apps").join(name.as_str()));
             // Whoever has this name next is another app.
             let memory = memory::open(settings, Duration::from_secs(5))?;
             memory.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
+            store.remove_app(&name).await?;
+            store.delete_sessions_of(&name).await?;
             if *json {
                 println!("{}", json!({"app": name, "revoked": true}));
             } else {

@@ -155,7 +155,10 @@ async fn follow(
                 let request = data["request_id"].as_str().unwrap_or_default();
                 let path = format!("/sessions/{session}/permissions/{request}");
                 let body = json!({"option": option});
-                owner::ask(control, Method::POST, &path, Some(&body)).await?;
+                if let Err(error) = owner::ask(control, Method::POST, &path, Some(&body)).await {
+                    // It may have been decided meanwhile; the turn goes on.
+                    terminal.note(&format!("hob: {error}"));
+                }
             }
             "stalled" => {
                 terminal.note(&format!("({})", data["message"].as_str().unwrap_or("stalled")));

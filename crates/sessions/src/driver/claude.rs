@@ -28,8 +28,10 @@ pub(super) struct Prepared {
 /// Sets the environment, the walls and the arguments up.
 pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     let internal = |error: std::io::Error| StartError::Internal(error.to_string());
-    let config =
-        ConfigFolder::for_environment(&start.child.env, &start.claude).map_err(internal)?;
+    // A folder of ours is one app's alone: it holds transcripts, and settings that run commands.
+    let owner = start.child.owner.clone().unwrap_or_default();
+    let parent = start.claude.join("apps").join(owner);
+    let config = ConfigFolder::for_environment(&start.child.env, &parent).map_err(internal)?;
     if let ConfigFolder::Own(path) = &config {
         set(start, "CLAUDE_CONFIG_DIR", path);
         if let Some(confinement) = &mut start.child.confinement {

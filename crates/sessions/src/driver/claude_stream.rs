@@ -53,12 +53,9 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
     let input = child.stdin.take().ok_or_else(|| internal("the agent has no input"))?;
     let output = child.stdout.take().ok_or_else(|| internal("the agent has no output"))?;
     let (agent, ends) = LiveAgent::new(prepared.session.clone());
-    let talk = Talk {
-        child,
-        input: Some(input),
-        refused: false,
-        translator: Translator::new(&prepared.session),
-    };
+    let (messages, to_write) = mpsc::unbounded_channel();
+    start.tasks.spawn(write(input, to_write));
+    let talk = Talk { child, input: messages, translator: Translator::new(&prepared.session) };
     let (records, received) = mpsc::channel(RECORDS);
     start.tasks.spawn(read(output, records));
     start.tasks.spawn(talk.run(received, prepared, ends));
@@ -76,11 +73,21 @@ async fn read(output: pipe::Receiver, records: mpsc::Sender<Value>) {
     }
 }
 
+/// Writes messages until there are no more: whoever waits for the program to read them is not held up.
+async fn write(mut input: pipe::Sender, mut messages: mpsc::UnboundedReceiver<Value>) {
+    while let Some(message) = messages.recv().await {
+        let line = format!("{message}\n");
+        // One that does not read any more ends, and says so by that.
+        if input.write_all(line.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
 struct Talk {
     child: Child,
-    input: Option<pipe::Sender>,
-    /// Whether something could not be written any more.
-    refused: bool,
+    /// Closed when it is dropped, and with it the program's input.
+    input: mpsc::UnboundedSender<Value>,
     translator: Translator,
 }
 
@@ -98,9 +105,8 @@ impl Talk {
                 order = ends.orders.recv() => match order {
                     None | Some(Order::Close) => break false,
                     Some(order) => {
-                        let message = self.translator.order(order);
-                        if let Some(message) = message {
-                            self.write(&message).await;
+                        if let Some(message) = self.translator.order(order) {
+                            let _ = self.input.send(message);
                         }
                     }
                 },
@@ -110,25 +116,13 @@ impl Talk {
                 },
             }
         };
-        drop(self.input.take());
+        drop(self.input);
         let _ = tokio::time::timeout(POLITE, self.child.exited()).await;
         let exit = self.child.stop(StopLadder::AT_ONCE).await;
         drop(prepared.mcp);
         if is_gone {
             let stderr = self.child.output().tail_text();
-            // One that did not take the prompt has not seen it.
-            let unasked = self.refused;
-            ends.gone(Gone { how: exit.to_string(), stderr, unasked }).await;
-        }
-    }
-
-    async fn write(&mut self, message: &Value) {
-        let Some(input) = &mut self.input else { return };
-        let line = format!("{message}\n");
-        // One that does not read any more ends, and says so by that.
-        if input.write_all(line.as_bytes()).await.is_err() {
-            self.input = None;
-            self.refused = true;
+            ends.gone(Gone { how: exit.to_string(), stderr, unasked: false }).await;
         }
     }
 }

@@ -204,9 +204,9 @@ impl LiveAgent {
 
     /// What it says next. Nothing is lost when the caller stops waiting.
     pub async fn next(&mut self) -> Said {
-        // The driver is gone and nobody has taken what was asked last.
+        // The driver is gone without a word. In doubt a prompt was asked.
         let gone =
-            || Gone { how: "an unknown status".to_owned(), stderr: String::new(), unasked: true };
+            || Gone { how: "an unknown status".to_owned(), stderr: String::new(), unasked: false };
         self.said.recv().await.unwrap_or_else(|| Said::Gone(gone()))
     }
 

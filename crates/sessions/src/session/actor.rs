@@ -188,8 +188,10 @@ impl Actor {
         let own = options.workspaces.join(entry.id.as_str());
         if cwd == own || cwd.starts_with(&options.workspaces) {
             std::fs::create_dir_all(&cwd).map_err(|error| internal(&error))?;
-        } else if !cwd.is_dir() {
-            return Err(StartError::Refused(format!("the folder {} is gone", cwd.display())));
+        } else if !cwd.canonicalize().is_ok_and(|real| real == cwd && real.is_dir()) {
+            // Somebody may have put a link in its place: then it leads where nobody allowed it to.
+            let text = format!("the folder {} is gone, or another one now", cwd.display());
+            return Err(StartError::Refused(text));
         }
         let streams = Streams::Pipes { stdin: Stdin::Pipe };
         let child = options

@@ -17,6 +17,11 @@ use crate::mcp_servers;
 impl Sessions {
     /// Makes a session. Its agent is started at once, so that it is warm when the first turn comes.
     pub async fn create(&self, app: &AppName, asked: NewSession) -> Result<Session, SessionError> {
+        let (sessions, app) = (self.clone(), app.clone());
+        self.carry_through(async move { sessions.make(&app, asked).await }).await
+    }
+
+    async fn make(&self, app: &AppName, asked: NewSession) -> Result<Session, SessionError> {
         let options = &self.inner.options;
         if options.stopping.is_cancelled() {
             return Err(SessionError::Stopping);

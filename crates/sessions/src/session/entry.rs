@@ -123,6 +123,12 @@ impl Entry {
         self.wake.notify_one();
     }
 
+    /// Puts a turn that was taken from the queue back to its beginning.
+    pub fn put_back(&self, turn: u32) {
+        self.state().queue.push_front(turn);
+        self.wake.notify_one();
+    }
+
     /// The next turn, which runs from now on.
     pub fn begin_next(&self) -> Option<Running> {
         let mut state = self.state();

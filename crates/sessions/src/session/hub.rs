@@ -2,22 +2,20 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use hob_domain::session::{
-    Accepted, NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnEnding,
-    TurnRequest, TurnState, TurnUsage, turn_event,
+    NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::actor::Actor;
 use super::counts::{Counts, Figures};
-use super::entry::{Cancelled, Entry, News, NotAnswered};
+use super::entry::{Entry, News, NotAnswered};
 use super::error::SessionError;
 use super::follow::Follow;
-use super::limits::{Pace, check_budgets};
+use super::limits::Pace;
 use super::options::SessionsOptions;
 use crate::claude::Changes;
 
@@ -34,7 +32,7 @@ pub(super) struct Inner {
     pub counts: Counts,
     /// One watcher of transcripts for all: the system gives few.
     pub changes: Changes,
-    pace: Pace,
+    pub pace: Pace,
 }
 
 /// A turn that is asked for.
@@ -56,6 +54,8 @@ impl Sessions {
     /// Takes up what an earlier run left: turns that ran then are interrupted, those that waited go
     /// on, and open sessions are open.
     pub async fn restore(options: SessionsOptions) -> Result<Sessions, StoreError> {
+        // What a killed run left for its agents.
+        let _ = std::fs::remove_dir_all(options.claude.join("mcp"));
         let interrupted = options.store.interrupt_turns(Timestamp::now()).await?;
         if interrupted > 0 {
             tracing::warn!(interrupted, "turns were under way when hob ended");
@@ -107,102 +107,6 @@ impl Sessions {
     /// Whose session it is: for the owner.
     pub async fn app_of(&self, id: &SessionId) -> Result<AppName, SessionError> {
         self.store().app_of(id).await?.ok_or(SessionError::NotFound)
-    }
-
-    /// Takes a turn in and returns its number; it runs when those before it are over.
-    pub async fn submit(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        ask: TurnAsk,
-    ) -> Result<u32, SessionError> {
-        let options = &self.inner.options;
-        let Some(entry) = self.entry(app, id) else {
-            return self.submit_to_closed(app, id, ask).await;
-        };
-        if options.stopping.is_cancelled() {
-            return Err(SessionError::Stopping);
-        }
-        let _one = entry.intake.lock().await;
-        let request = TurnRequest {
-            prompt: ask.prompt,
-            idempotency: ask.idempotency,
-            queue: options.limits.queue,
-        };
-        // A repeat costs nothing; whatever else is asked is counted.
-        if request.idempotency.is_some()
-            && let Some(turn) = self.repeated(app, id, &request).await?
-        {
-            return Ok(turn);
-        }
-        self.check_limits(app, id).await?;
-        let now = Timestamp::now();
-        match self.store().accept_turn(app, id, &request, now).await? {
-            None => Err(SessionError::NotFound),
-            Some(Accepted::Queued(turn)) => {
-                entry.enqueue(turn);
-                Ok(turn)
-            }
-            Some(Accepted::Repeated(turn)) => Ok(turn),
-            Some(Accepted::OtherBody) => Err(SessionError::OtherBody),
-            Some(Accepted::QueueFull) => {
-                Err(SessionError::QueueFull { queue: options.limits.queue })
-            }
-            Some(Accepted::Closed) => Err(SessionError::Closed),
-        }
-    }
-
-    /// A closed session takes no turn, but one that was asked before still has its answer.
-    async fn submit_to_closed(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        ask: TurnAsk,
-    ) -> Result<u32, SessionError> {
-        let request = TurnRequest { prompt: ask.prompt, idempotency: ask.idempotency, queue: 0 };
-        self.repeated(app, id, &request).await?.ok_or(SessionError::Closed)
-    }
-
-    /// The turn that was asked for before with this key, if any.
-    async fn repeated(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        request: &TurnRequest,
-    ) -> Result<Option<u32>, SessionError> {
-        // Where none may wait, none is taken in.
-        let request = TurnRequest { queue: 0, ..request.clone() };
-        match self.store().accept_turn(app, id, &request, Timestamp::now()).await? {
-            None => Err(SessionError::NotFound),
-            Some(Accepted::Repeated(turn)) => Ok(Some(turn)),
-            Some(Accepted::OtherBody) => Err(SessionError::OtherBody),
-            Some(_) => Ok(None),
-        }
-    }
-
-    async fn check_limits(&self, app: &AppName, id: &SessionId) -> Result<(), SessionError> {
-        let limits = &self.inner.options.limits;
-        let now = Timestamp::now();
-        if limits.has_daily_budget() || limits.session_tokens > 0 || limits.session_cost > 0.0 {
-            let session = self.get(app, id).await?.usage;
-            let today = match limits.has_daily_budget() {
-                true => Some(self.store().usage_on(app, now).await?),
-                false => None,
-            };
-            let second = now.as_second().rem_euclid(86_400) as u64;
-            let until_tomorrow = Duration::from_secs(86_400 - second);
-            check_budgets(limits, &session, today.as_ref(), until_tomorrow)?;
-        }
-        let most = limits.app_turns_per_minute;
-        self.inner.pace.take(app, most, Instant::now()).map_err(|retry_after| {
-            SessionError::Limited {
-                code: "app_pace",
-                message: format!(
-                    "the app has had {most} turns in a minute (limits.app_turns_per_minute)"
-                ),
-                retry_after,
-            }
-        })
     }
 
     /// A turn as it is now.
@@ -311,53 +215,6 @@ impl Sessions {
         self.store().events(app, id, after, limit).await?.ok_or(SessionError::NotFound)
     }
 
-    /// Ends the running turn, else the first that waits, and returns once it is over.
-    pub async fn cancel(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-    ) -> Result<CancelOutcome, SessionError> {
-        let Some(entry) = self.entry(app, id) else {
-            self.get(app, id).await?;
-            return Ok(CancelOutcome { turn: None });
-        };
-        match entry.cancel() {
-            Cancelled::Nothing => Ok(CancelOutcome { turn: None }),
-            Cancelled::Running(running) => {
-                let body = json!({"turn_index": running.turn});
-                let event = audit("cancel", Some(running.turn), body);
-                entry.append(self.store().as_ref(), vec![event]).await?;
-                running.over.cancelled().await;
-                Ok(CancelOutcome { turn: Some(running.turn) })
-            }
-            Cancelled::Waiting(turn) => {
-                let reason = Some("cancelled");
-                let events = vec![
-                    audit("cancel", Some(turn), json!({"turn_index": turn})),
-                    turn_event(turn, TurnState::Cancelled, reason),
-                ];
-                let ending = TurnEnding {
-                    state: TurnState::Cancelled,
-                    text: String::new(),
-                    stop_reason: reason.map(str::to_owned),
-                    error: None,
-                    usage: TurnUsage::default(),
-                    events,
-                    agent_session: None,
-                    outbox: None,
-                };
-                entry
-                    .publish(async {
-                        let now = Timestamp::now();
-                        let stored = self.store().end_turn(id, turn, ending, now).await?;
-                        Ok(((), stored.unwrap_or_default()))
-                    })
-                    .await?;
-                Ok(CancelOutcome { turn: Some(turn) })
-            }
-        }
-    }
-
     /// Answers an agent's question with one of its options, by id or by kind.
     pub async fn answer(
         &self,
@@ -376,62 +233,6 @@ impl Sessions {
                 SessionError::Invalid(format!("option: it must be one of {}", options.join(", ")))
             }
         })
-    }
-
-    /// Closes a session: what runs is cancelled, its agent ended. `false` when it was closed already.
-    pub async fn close(&self, app: &AppName, id: &SessionId) -> Result<bool, SessionError> {
-        let Some(entry) = self.entry(app, id) else {
-            self.get(app, id).await?;
-            return Ok(false);
-        };
-        self.close_entry(&entry, "close").await
-    }
-
-    pub(super) async fn close_entry(
-        &self,
-        entry: &Arc<Entry>,
-        kind: &str,
-    ) -> Result<bool, SessionError> {
-        entry.closing.cancel();
-        if let Cancelled::Running(running) = entry.cancel() {
-            running.over.cancelled().await;
-        }
-        let _one = entry.intake.lock().await;
-        let (store, id) = (self.store(), &entry.id);
-        let closed = entry
-            .publish(async {
-                let before = store.session(&entry.app, id).await?;
-                let event = audit(kind, None, json!({}));
-                let closed = store.close_session(id, event, Timestamp::now()).await?;
-                Ok((closed && before.is_some(), Vec::new()))
-            })
-            .await?;
-        entry.announce_more();
-        entry.release();
-        self.open().remove(id);
-        tracing::info!(app = %entry.app, session = %id, kind, "a session was closed");
-        Ok(closed)
-    }
-
-    /// Ends and deletes all sessions of an app that is no more.
-    pub async fn forget_app(&self, app: &AppName) -> Result<(), SessionError> {
-        let entries: Vec<Arc<Entry>> = {
-            let mut open = self.open();
-            let theirs: Vec<SessionId> =
-                open.values().filter(|e| e.app == *app).map(|e| e.id.clone()).collect();
-            theirs.iter().filter_map(|id| open.remove(id)).collect()
-        };
-        for entry in &entries {
-            entry.closing.cancel();
-            entry.release();
-        }
-        for entry in &entries {
-            entry.ended.cancelled().await;
-        }
-        for id in self.store().delete_sessions_of(app).await? {
-            self.remove_workspace(&id);
-        }
-        Ok(())
     }
 
     /// Whether this is the conversation of an open session of this app, by its agent's own name.

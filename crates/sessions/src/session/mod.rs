@@ -5,6 +5,7 @@
 //! is told; callers [`follow`] it. A caller that goes away ends nothing.
 
 mod actor;
+mod change;
 mod choice;
 mod counts;
 mod create;

@@ -27,13 +27,12 @@ impl Sessions {
             let age = jiff_seconds(age);
             Timestamp::from_second(now.as_second().saturating_sub(age)).unwrap_or(Timestamp::MIN)
         };
-        match self.store().idle_since(before(options.limits.ttl)).await {
+        let then = before(options.limits.ttl);
+        match self.store().idle_since(then).await {
             Ok(idle) => {
                 for (app, id) in idle {
                     let Some(entry) = self.entry(&app, &id) else { continue };
-                    if entry.is_idle()
-                        && let Err(error) = self.close_entry(&entry, "sweep_close").await
-                    {
+                    if let Err(error) = self.close_idle(&entry, then).await {
                         tracing::error!(%error, session = %id, "an idle session was not closed");
                     }
                 }
@@ -68,14 +67,15 @@ fn jiff_seconds(age: Duration) -> i64 {
     i64::try_from(age.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Uploads that nobody can need any more: older than any session lives.
+/// Uploads that are older than closed sessions are kept.
 fn remove_old_files(files: &Path, age: Duration) {
     let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
     for app in folders(files) {
         for upload in folders(&app.path()) {
             let modified = upload.metadata().and_then(|metadata| metadata.modified()).ok();
             if modified.and_then(|at| at.elapsed().ok()).is_some_and(|old| old > age) {
-                let _ = std::fs::remove_dir_all(upload.path());
+                let path = upload.path();
+                let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
             }
         }
     }

@@ -26,14 +26,13 @@ impl Actor {
     pub async fn run_turn(&mut self, running: Running) {
         let index = running.turn;
         let (store, id) = (self.options().store.clone(), self.entry.id.clone());
-        let begun = match store.start_turn(&id, index, Timestamp::now()).await {
-            Ok(true) => store.turn(&self.entry.app, &id, index).await,
-            Ok(false) => {
-                // It is over already.
+        let begun = match self.begin_turn(index).await {
+            // It is over already, or waits for the next start.
+            Some(false) | None => {
                 self.entry.finish();
                 return;
             }
-            Err(error) => Err(error),
+            Some(true) => store.turn(&self.entry.app, &id, index).await,
         };
         let started = Instant::now();
         let (turn, outcome) = match begun {
@@ -52,6 +51,23 @@ impl Actor {
         self.end_turn(index, turn.as_ref(), outcome).await;
         self.entry.finish();
         tracing::info!(app = %self.entry.app, session = %id, turn = index, state, ms, "a turn ended");
+    }
+
+    /// Stores the beginning, for as long as it takes. `None` when hob ends meanwhile.
+    async fn begin_turn(&self, index: u32) -> Option<bool> {
+        let options = self.options();
+        loop {
+            let error =
+                match options.store.start_turn(&self.entry.id, index, Timestamp::now()).await {
+                    Ok(begun) => return Some(begun),
+                    Err(error) => error,
+                };
+            tracing::error!(%error, session = %self.entry.id, "the beginning of a turn was not stored");
+            tokio::select! {
+                () = sleep(STORE_AGAIN) => {}
+                () = options.ending.cancelled() => return None,
+            }
+        }
     }
 
     /// Stores the end, for as long as it takes: it is not over before that.
