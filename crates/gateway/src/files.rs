@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::multipart::{Field, Multipart, MultipartError, MultipartRejection};
+use axum::extract::multipart::{Field, Multipart, MultipartRejection};
 use axum::extract::{FromRequest, Request, State};
-use axum::http::StatusCode;
 use axum::response::Json;
+use bytes::Bytes;
 use futures_util::StreamExt;
 use hob_domain::AppName;
 use hob_sessions::{StoredFile, UploadError};
@@ -20,6 +20,11 @@ use crate::state::Gateway;
 
 /// An upload of which nothing has come for so long is broken off.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// What a form may have around its file.
+const AROUND: u64 = 1 << 20;
+/// How much of a form that is too long is thrown away.
+const DISCARDED: usize = 64 << 20;
 
 /// A form with one file.
 #[derive(ToSchema)]
@@ -57,7 +62,8 @@ pub(crate) async fn upload(
     Caller(app): Caller,
     request: Request,
 ) -> Result<Json<Uploaded>, ApiError> {
-    let form = Multipart::from_request(request.map(begun), &gateway).await;
+    let most = gateway.files.limit().saturating_add(AROUND);
+    let form = Multipart::from_request(request.map(|body| bounded(body, most)), &gateway).await;
     let mut form = form.map_err(|error: MultipartRejection| {
         ApiError::bad_request(format!("the body is no multipart form: {error}"))
     })?;
@@ -93,35 +99,32 @@ async fn store(
     let mut upload = gateway.files.begin(app, name).await?;
     loop {
         let chunk = within(field.chunk()).await?;
-        match chunk.map_err(|error| broken_off(gateway, &error))? {
+        match chunk.map_err(|error| UploadError::Broken(error.body_text()))? {
             Some(bytes) => upload.write(&bytes).await?,
             None => return Ok(upload.finish().await?),
         }
     }
 }
 
-/// The form, if it begins at once: whatever came before its first part would have to be held in memory.
-fn begun(body: Body) -> Body {
-    let mut first = true;
+/// The form as far as it can be one. What is before its first part, and what is longer than the longest
+/// file with its form around it, is read and thrown away: a parser would hold it in memory, and a client
+/// that writes before it reads gets to see the answer.
+fn bounded(body: Body, most: u64) -> Body {
+    let (mut begun, mut passed, mut thrown) = (None, 0, 0);
     let frames = body.into_data_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| error.to_string())?;
-        let begins = |bytes: &[u8]| bytes.trim_ascii_start().starts_with(b"--");
-        if first && !chunk.is_empty() {
-            first = false;
-            if !begins(&chunk) {
-                return Err("the form does not begin with its boundary".to_owned());
-            }
+        let begins = || chunk.trim_ascii_start().starts_with(b"--");
+        if !chunk.is_empty() && *begun.get_or_insert_with(begins) && passed < most {
+            passed += chunk.len() as u64;
+            return Ok(chunk);
         }
-        Ok(chunk)
+        thrown += chunk.len();
+        match thrown > DISCARDED {
+            true => Err("the form is too long".to_owned()),
+            false => Ok(Bytes::new()),
+        }
     });
     Body::from_stream(frames)
-}
-
-fn broken_off(gateway: &Gateway, error: &MultipartError) -> UploadError {
-    match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => UploadError::TooLarge(gateway.files.limit()),
-        _ => UploadError::Broken(error.body_text()),
-    }
 }
 
 async fn within<T>(wait: impl Future<Output = T>) -> Result<T, ApiError> {

@@ -17,14 +17,13 @@ use crate::{apps, files, health, mcp, metrics, openapi, run};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
-    let form = usize::try_from(gateway.files.limit()).unwrap_or(usize::MAX).saturating_add(1 << 20);
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/openapi.json", get(openapi::openapi_json))
         .route("/metrics", get(metrics::metrics))
         .route("/run", post(run::run))
-        // The file's own limit counts, piece by piece; this one is for what is around it.
-        .route("/files", post(files::upload).layer(DefaultBodyLimit::max(form)))
+        // It has a limit of its own.
+        .route("/files", post(files::upload).layer(DefaultBodyLimit::disable()))
         .route("/sessions", get(manage::list).post(manage::create))
         .route("/sessions/{id}", get(manage::get).delete(manage::close))
         .route("/sessions/{id}/turn", post(turns::turn))

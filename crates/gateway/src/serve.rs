@@ -19,7 +19,7 @@ use crate::auth::Owner;
 use crate::connections::Connections;
 
 /// The most bytes of headers.
-const HEADERS: usize = 64 << 10;
+const HEADERS: usize = 32 << 10;
 /// A client that has not sent its headers by then is dropped.
 const HEADER_DEADLINE: Duration = Duration::from_secs(15);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hob_domain::memory::{Speaker, Tier};
 use hob_domain::session::{OutboxItem, SessionStore};
-use hob_domain::{AppName, Role, Timestamp};
+use hob_domain::{AppName, Role, StoreError, Timestamp};
 use hob_memory::project::place_of;
 use hob_memory::{Batch, Engine, RawTurn};
 use hob_store::Ledger;
@@ -19,7 +19,10 @@ const TROUBLE: Duration = Duration::from_secs(5);
 /// How many are taken at a time.
 const TOGETHER: usize = 100;
 
-/// Drains until told to stop, and once more then: what has ended is remembered before hob ends.
+/// How long the last turns may take to be remembered.
+const LAST: Duration = Duration::from_secs(2);
+
+/// Drains until told to stop.
 pub async fn drain(ledger: Ledger, engine: Engine, stopping: CancellationToken) {
     loop {
         let pause = match drain_once(&ledger, &engine).await {
@@ -32,17 +35,20 @@ pub async fn drain(ledger: Ledger, engine: Engine, stopping: CancellationToken) 
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = stopping.cancelled() => {
-                if let Err(error) = drain_once(&ledger, &engine).await {
-                    tracing::warn!(%error, "turns wait for the next start to be remembered");
-                }
-                return;
-            }
+            () = stopping.cancelled() => return,
         }
     }
 }
 
-async fn drain_once(ledger: &Ledger, engine: &Engine) -> Result<usize, hob_domain::StoreError> {
+/// What has ended meanwhile is remembered before hob ends; what is not waits for the next start.
+pub async fn drain_last(ledger: &Ledger, engine: &Engine) {
+    let all = async { while let Ok(TOGETHER) = drain_once(ledger, engine).await {} };
+    if tokio::time::timeout(LAST, all).await.is_err() {
+        tracing::warn!("turns wait for the next start to be remembered");
+    }
+}
+
+async fn drain_once(ledger: &Ledger, engine: &Engine) -> Result<usize, StoreError> {
     let items = ledger.outbox(TOGETHER).await?;
     // Those of one speaker go together: a transaction costs more than a turn.
     let mut by_speaker: Vec<(Speaker, Vec<Batch>)> = Vec::new();
@@ -57,7 +63,19 @@ async fn drain_once(ledger: &Ledger, engine: &Engine) -> Result<usize, hob_domai
         }
     }
     for (speaker, batches) in by_speaker {
-        engine.capture_all(&speaker, batches, Vec::new()).await?;
+        match engine.capture_all(&speaker, batches.clone(), Vec::new()).await {
+            Ok(_) => {}
+            Err(error @ StoreError::Unavailable(_)) => return Err(error),
+            // One that the memory refuses must not keep the others from it.
+            Err(_) => {
+                for batch in batches {
+                    let session = batch.session.clone();
+                    if let Err(error) = engine.capture(&speaker, batch, Vec::new()).await {
+                        tracing::error!(%error, session, "a turn can't be remembered");
+                    }
+                }
+            }
+        }
     }
     // Killed before this, they are captured again, and stored once all the same.
     if !items.is_empty() {

@@ -204,7 +204,7 @@ fn migrations_are_frozen() {
         ),
         (
             "crates/store/src/sqlite/migrations/0004_events.sql",
-            "ce413399c05c6b3c57d8ed14224f92130ef5a0f98e597111b9d9a171154d5a9d",
+            "5558953144e3b060f7cc3d8b48c39b372b483118017a727c66baff3293b9f664",
         ),
         (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",

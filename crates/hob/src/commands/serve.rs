@@ -161,6 +161,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let sessions = workshop.sessions(settings, &ledger).await?;
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
+    let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
     let gateway = workshop.gateway(settings, ledger, sessions.clone(), &tools)?;
     let router = hob_gateway::router(Arc::new(gateway));
 
@@ -181,7 +182,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
             children.clone(),
             sessions,
             router.clone(),
-            stopping.clone(),
+            cutting.clone(),
         )),
         connections.clone(),
         tasks.clone(),
@@ -225,6 +226,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     if tokio::time::timeout(END_DEADLINE, ended).await.is_err() {
         tracing::error!("something did not end in time");
     }
+    outbox::drain_last(&last_ledger, &last_engine).await;
     if let Some(path) = listeners.bound {
         let _ = std::fs::remove_file(path);
     }

@@ -35,7 +35,8 @@ pub struct Service {
     sessions: Sessions,
     /// The HTTP surface, for the owner.
     router: Router,
-    stopping: CancellationToken,
+    /// Cancelled when connections must end, whatever they wait for.
+    cutting: CancellationToken,
     working: tokio::sync::Semaphore,
 }
 
@@ -46,21 +47,46 @@ impl Service {
         children: Children,
         sessions: Sessions,
         router: Router,
-        stopping: CancellationToken,
+        cutting: CancellationToken,
     ) -> Service {
         let working = tokio::sync::Semaphore::new(AT_ONCE);
-        Service { hello, tools, children, sessions, router, stopping, working }
+        Service { hello, tools, children, sessions, router, cutting, working }
     }
 
-    /// Whom a peer speaks for, whatever it claims: what descends from an app's agent speaks for that
-    /// app. `None` when that can't be told any more.
-    fn speaker(&self, pid: Option<i32>) -> Option<Speaker> {
+    /// Who a peer is, whatever it claims: what descends from an app's agent speaks for that app. `None`
+    /// when that can't be told any more.
+    fn peer(&self, pid: Option<i32>) -> Option<Peer> {
         match self.children.placed(pid?) {
-            Placed::Elsewhere | Placed::Under(None) => Some(Speaker::Owner),
-            Placed::Under(Some(app)) => Some(Speaker::App(app)),
+            Placed::Elsewhere | Placed::Under(None) => Some(Peer::Owner),
+            Placed::Under(Some(app)) => Some(Peer::AgentOf(app)),
             Placed::Gone => None,
         }
     }
+}
+
+/// Who is at the other end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Peer {
+    Owner,
+    /// Something an agent of this app has started.
+    AgentOf(String),
+}
+
+impl Peer {
+    /// Whose memory it is. An agent of the owner's own sessions remembers for the owner.
+    fn speaker(&self) -> Speaker {
+        match self {
+            Peer::AgentOf(app) if app != AppName::owner().as_str() => Speaker::App(app.clone()),
+            Peer::Owner | Peer::AgentOf(_) => Speaker::Owner,
+        }
+    }
+}
+
+/// How a conversation goes on.
+enum Then {
+    Nothing,
+    /// As HTTP, for the owner.
+    Http(UnixStream),
 }
 
 /// Binds the socket, 0600. A stale one left by a crash is taken over; one that somebody answers on
@@ -115,33 +141,43 @@ pub async fn serve(
         if peer.uid() != owner {
             continue;
         }
-        let Some(speaker) = service.speaker(peer.pid()) else { continue };
+        let Some(peer) = service.peer(peer.pid()) else { continue };
         let open = connections.open();
         let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(async move {
-            tokio::select! {
-                result = converse(stream, &service, speaker) => if let Err(error) = result {
+            let then = tokio::select! {
+                result = converse(stream, &service, &peer) => result.unwrap_or_else(|error| {
                     tracing::debug!(%error, "a connection to the socket ended early");
-                },
-                () = stopping.cancelled() => {}
+                    Then::Nothing
+                }),
+                () = stopping.cancelled() => Then::Nothing,
+            };
+            if let Then::Http(stream) = then {
+                // As over TCP: what was asked is answered, for as long as it may take.
+                tokio::select! {
+                    () = serve_owner(stream, service.router.clone(), stopping) => {}
+                    () = service.cutting.cancelled() => {}
+                }
             }
             drop(open);
         });
     }
 }
 
-async fn converse(mut stream: UnixStream, service: &Service, speaker: Speaker) -> io::Result<()> {
+async fn converse(mut stream: UnixStream, service: &Service, peer: &Peer) -> io::Result<Then> {
+    let speaker = peer.speaker();
     loop {
         let mut length = [0; 4];
         match stream.read_exact(&mut length).await {
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Then::Nothing),
             Err(error) => return Err(error),
         }
         let length = u32::from_be_bytes(length) as usize;
         if length > FRAME_LIMIT {
             let error = format!("a frame of {length} bytes is too long ({FRAME_LIMIT} at most)");
-            return send(&mut stream, &Answer::Error(error)).await;
+            send(&mut stream, &Answer::Error(error)).await?;
+            return Ok(Then::Nothing);
         }
         // Read as it comes: a length alone reserves nothing.
         let mut body = Vec::new();
@@ -157,13 +193,11 @@ async fn converse(mut stream: UnixStream, service: &Service, speaker: Speaker) -
                 let here = Here { speaker, place: placed(cwd).await };
                 let tools = PlacedTools { tools: service.tools.clone(), here };
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
-                return Ok(());
+                return Ok(Then::Nothing);
             }
-            Ok(Call::Http) if speaker == Speaker::Owner => {
+            Ok(Call::Http) if *peer == Peer::Owner => {
                 send(&mut stream, &Answer::Http).await?;
-                let (router, stopping) = (service.router.clone(), service.stopping.clone());
-                serve_owner(stream, router, stopping).await;
-                return Ok(());
+                return Ok(Then::Http(stream));
             }
             Ok(Call::Http) => {
                 let text = "inside an agent hob is reached with the app's own token".to_owned();

@@ -83,7 +83,8 @@ pub(super) fn start(
 ) -> Result<bool, StoreError> {
     let changed = transaction
         .prepare_cached(
-            "UPDATE turns SET state = 'running', started_at = ?3
+            "UPDATE turns SET state = 'running', started_at = ?3, first_event =
+                 1 + coalesce((SELECT max(seq) FROM events WHERE session = ?1), 0)
              WHERE session = ?1 AND number = ?2 AND state = 'queued'",
         )
         .and_then(|mut s| s.execute(params![id.as_str(), index, micros(now)]))
