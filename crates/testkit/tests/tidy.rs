@@ -93,6 +93,7 @@ fn only_one_crate_knows_each_thing() {
     let owners = [
         ("rusqlite", vec!["hob-store"]),
         ("rmcp", vec!["hob-mcp"]),
+        ("agent-client-protocol", vec!["hob-sessions"]),
         ("landlock", vec!["hob-child"]),
         ("crypto_box", vec!["hob-memory"]),
         ("axum", vec!["hob-gateway", "hob-testkit"]),
