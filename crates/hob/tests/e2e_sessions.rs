@@ -381,7 +381,6 @@ fn a_conversation_goes_on_over_turns_a_restart_and_a_kill() {
 
 /// An agent that takes its conversation up again goes on counting where it was.
 #[test]
-
 fn what_was_paid_before_a_restart_is_not_paid_again() {
     let mut setup = Setup::claude();
     let session = setup.session(json!({}));
@@ -396,7 +395,6 @@ fn what_was_paid_before_a_restart_is_not_paid_again() {
 /// A conversation that the agent had not yet written down when all was killed is lost. That may be said
 /// once, but the session must not be lost with it: there is nothing to take up.
 #[test]
-#[ignore = "every later turn is resume_failed: the name is kept before the agent keeps anything"]
 fn a_kill_at_the_very_first_words_does_not_cost_the_session() {
     let mut setup = Setup::claude();
     let session = setup.session(json!({}));

@@ -12,6 +12,7 @@ use super::choice::rejection;
 use super::entry::{Answered, Entry};
 use super::hub::{Inner, audit};
 use super::options::SessionsOptions;
+use super::reading::says_something;
 use crate::driver::{self, LiveAgent, Order, Said, Start, StartError};
 use crate::mcp_servers::{self, McpServer};
 
@@ -160,12 +161,13 @@ impl Actor {
         found.ok_or_else(|| StartError::Refused("the session is gone".to_owned()))
     }
 
-    /// Whether no turn has a message of the agent.
+    /// Whether the agent has neither said nor done anything in any turn.
     async fn nothing_was_said(&self) -> Result<bool, StartError> {
         for turn in 1..=self.session().await?.turn_count {
             let events = self.options().store.turn_events(&self.entry.id, turn).await;
             let events = events.map_err(|error| StartError::Internal(error.to_string()))?;
-            if events.iter().any(|event| event.event.kind == "message") {
+            let said = |event: &NewEvent| event.kind == "message" && says_something(&event.body);
+            if events.iter().any(|event| said(&event.event)) {
                 return Ok(false);
             }
         }

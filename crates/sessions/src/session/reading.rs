@@ -14,6 +14,22 @@ pub fn text_of(messages: &[String]) -> String {
     reading.text()
 }
 
+/// Whether a message is an agent's word or deed, and not only about its state.
+pub(super) fn says_something(line: &str) -> bool {
+    let message: Value = serde_json::from_str(line).unwrap_or_default();
+    let params = &message["params"];
+    let update = if params["update"].is_object() { &params["update"] } else { params };
+    let about_state = [
+        "usage_update",
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "user_message_chunk",
+    ];
+    !update["sessionUpdate"].as_str().is_some_and(|kind| about_state.contains(&kind))
+}
+
 /// A turn as far as it has been said.
 #[derive(Debug, Default)]
 pub(crate) struct TurnReading {
@@ -158,6 +174,14 @@ mod tests {
         assert_eq!(turn(&[0.125], &mut before).cost_usd, 0.125, "it began to count anew");
         assert_eq!(before, 0.125);
         assert_eq!(turn(&[0.125 - 1e-12], &mut before).cost_usd, 0.0, "it was rounded");
+    }
+
+    #[test]
+    fn words_and_deeds() {
+        assert!(says_something(&says("x")));
+        assert!(says_something(&update(json!({"sessionUpdate": "tool_call", "toolCallId": "x"}))));
+        assert!(says_something(&json!({"id": 1, "result": {}}).to_string()));
+        assert!(!says_something(&update(json!({"sessionUpdate": "usage_update", "used": 1}))));
     }
 
     proptest! {
