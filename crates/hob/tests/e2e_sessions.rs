@@ -49,6 +49,14 @@ impl Setup {
         Setup::new("claude-acp", command, env, entry, api)
     }
 
+    /// Claude Code itself, by the built-in entry, in this driver's way.
+    fn plain_claude(driver: &str) -> Setup {
+        let api = ModelApi::start();
+        let env = api.claude_environment();
+        let command = vec![installed("node_modules/.bin/claude")];
+        Setup::new("claude", command, env, &format!("driver = \"{driver}\"\n"), api)
+    }
+
     /// The built-in entry with a model of our own. By itself opencode asks for nothing.
     fn opencode() -> Setup {
         let api = ModelApi::start();
@@ -640,4 +648,80 @@ fn opencode_is_driven_like_any_other_agent() {
         ".local/state/opencode",
         ".cache/opencode",
     ]);
+}
+
+/// Claude Code in its terminal, and without one, serve the same sessions: turns with their history, a
+/// cancel that keeps the session, permissions, a restart and a kill.
+fn claude_serves_a_session(driver: &str) {
+    let mut setup = Setup::plain_claude(driver);
+    let session = setup.session(json!({}));
+    assert_eq!(setup.turn(&session, "one")["text"], "echo: one");
+    let turn = setup.turn(&session, "two");
+    assert_eq!((&turn["text"], &turn["stop_reason"]), (&json!("echo: two"), &json!("end_turn")));
+    let events = turn["events"].as_array().unwrap();
+    let update = &events[0]["params"]["update"];
+    assert_eq!(update["sessionUpdate"], "agent_message_chunk");
+    assert!(update["_meta"]["raw"].is_object(), "the native record: {update}");
+    assert_eq!(events.last().unwrap()["result"]["stopReason"], "end_turn");
+    assert_eq!(turn["usage"]["input_tokens"], 10);
+    let two = [("user", "one"), ("assistant", "echo: one"), ("user", "two")];
+    assert_eq!(setup.conversation(), words(&two));
+
+    // The turn goes on without what was not allowed.
+    let input = json!({"command": "touch made.txt"});
+    let denied = setup.turn(&session, &format!("[[tool Bash {input}]] [[say After.]]"));
+    assert_eq!(denied["text"], "After.");
+    assert_eq!(session.file("made.txt"), None);
+
+    setup.leave(&session, "[[say Working.]] [[hang]]");
+    if driver == "claude-stream" {
+        setup.wait_for_words(&session, "Working.");
+    } else {
+        patiently("the model is asked", || {
+            setup.conversation().last().filter(|(_, text)| text.contains("Working."))?;
+            Some(())
+        });
+    }
+    let (status, _) = setup.post(&session.at("/cancel"), &json!({}));
+    assert_eq!((status, &setup.ended(&session, 4)["stop_reason"]), (200, &json!("cancelled")));
+    assert_eq!(setup.turn(&session, "five")["text"], "echo: five");
+
+    setup.restart();
+    assert_eq!(setup.turn(&session, "six")["text"], "echo: six");
+    let said = setup.conversation();
+    assert_eq!(said[..3], words(&two));
+    assert!(said.contains(&("user".to_owned(), "five".to_owned())), "{said:?}");
+
+    setup.leave(&session, "[[hang]]");
+    patiently("it is asked again", || {
+        setup.conversation().last().filter(|(_, text)| text == "[[hang]]")?;
+        Some(())
+    });
+    setup.kill_and_start();
+    assert_eq!(setup.get(&session.at("/turns/7"))["state"], "interrupted");
+    assert_eq!(setup.turn(&session, "eight")["text"], "echo: eight");
+    let resumed = setup.audit(&session, "resume");
+    assert!(resumed.len() == 2 && resumed.iter().all(|event| event["ok"] == true), "{resumed:?}");
+
+    // What is asked is asked of the caller.
+    let asking = setup.session(json!({"permissions": "ask"}));
+    setup.leave(&asking, &format!("[[tool Bash {input}]] [[say After.]]"));
+    let question = setup.question(&asking, 0);
+    assert_eq!(setup.answer(&asking, &question, "allow_once"), 200);
+    assert_eq!(setup.ended(&asking, 1)["text"], "After.");
+    assert!(asking.file("made.txt").is_some());
+    let allowed = setup.session(json!({"permissions": "allow"}));
+    setup.turn(&allowed, &format!("[[tool Bash {input}]] [[say After.]]"));
+    assert!(allowed.file("made.txt").is_some());
+    setup.end(&[".claude", ".claude.json", ".npm", ".cache", ".local"]);
+}
+
+#[test]
+fn claude_in_its_terminal_serves_a_session() {
+    claude_serves_a_session("claude-tui");
+}
+
+#[test]
+fn claude_without_a_terminal_serves_a_session() {
+    claude_serves_a_session("claude-stream");
 }

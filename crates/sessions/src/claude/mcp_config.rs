@@ -50,8 +50,6 @@ impl McpConfigs {
         for (_, path) in self.files.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let _ = fs::remove_file(path);
         }
-        // Only where nothing else is in it.
-        let _ = fs::remove_dir(&self.folder);
     }
 }
 

@@ -22,7 +22,16 @@ pub(super) struct Prepared {
     /// Without those that say how it is driven.
     pub arguments: Vec<String>,
     /// Its `--mcp-config` file, removed with it.
-    pub mcp: McpConfigs,
+    mcp: McpConfigs,
+    /// Where that file lies, alone.
+    folder: PathBuf,
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.mcp.remove();
+        let _ = std::fs::remove_dir(&self.folder);
+    }
 }
 
 /// Sets the environment, the walls and the arguments up.
@@ -78,7 +87,7 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     }
     let file = file.map(|file| file.display().to_string());
     arguments.extend(profile.arguments(file.as_deref()));
-    Ok(Prepared { session, transcript, arguments, mcp })
+    Ok(Prepared { session, transcript, arguments, mcp, folder })
 }
 
 fn set(start: &mut Start, name: &str, value: &Path) {

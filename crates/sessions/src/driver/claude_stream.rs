@@ -119,7 +119,7 @@ impl Talk {
         drop(self.input);
         let _ = tokio::time::timeout(POLITE, self.child.exited()).await;
         let exit = self.child.stop(StopLadder::AT_ONCE).await;
-        drop(prepared.mcp);
+        drop(prepared);
         if is_gone {
             let stderr = self.child.output().tail_text();
             ends.gone(Gone { how: exit.to_string(), stderr, unasked: false }).await;

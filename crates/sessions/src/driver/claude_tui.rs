@@ -68,7 +68,7 @@ async fn talk(mut session: LiveSession, prepared: Prepared, limits: Limits, mut 
     };
     session.end().await;
     // Only now: the program reads the file while it starts.
-    drop(prepared.mcp);
+    drop(prepared);
     if let Some(how) = gone {
         ends.gone(Gone { how, stderr: String::new(), unasked: false }).await;
     }
