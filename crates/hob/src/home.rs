@@ -120,7 +120,11 @@ impl Home {
         match fs::read_to_string(self.lock()) {
             Ok(text) => text.trim().parse().is_ok_and(hob_child::tree::descends_from),
             // Nobody else is kept out of the user's own files.
-            Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+            Err(error) => {
+                let owner = fs::metadata(&self.root).map(|metadata| metadata.uid()).ok();
+                let ours = owner == Some(nix::unistd::getuid().as_raw());
+                error.kind() == io::ErrorKind::PermissionDenied && ours
+            }
         }
     }
 

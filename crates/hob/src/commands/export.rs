@@ -32,6 +32,9 @@ pub struct Args {
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let settings = &context.settings;
+    if settings.home.is_inside_agent() {
+        anyhow::bail!("inside an agent the memory is asked with `hob recall`");
+    }
     if !settings.home.memory().exists() {
         return Ok(Outcome::Done);
     }
