@@ -274,7 +274,7 @@ pub struct TurnEnding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     /// `message` for what an agent said, else the audit's word: `create`, `turn` (its end), `cancel`,
-    /// `permission`, `resume`, `close`, `sweep_close`, `stalled`.
+    /// `permission`, `resume`, `close`, `sweep_close`, `stalled`, `notice`.
     pub kind: String,
     pub turn: Option<u32>,
     /// JSON: an agent's line unchanged, or an object of the audit.

@@ -18,7 +18,9 @@ pub fn event(event: &Value) -> Option<String> {
             let option = event["option"].as_str().unwrap_or_default();
             format!("permission {} {status} {what}{option}", event["request_id"])
         }
-        "stalled" => format!("stalled: {}", event["message"].as_str().unwrap_or_default()),
+        kind @ ("stalled" | "notice") => {
+            format!("{kind}: {}", event["message"].as_str().unwrap_or_default())
+        }
         kind => kind.to_owned(),
     };
     Some(format!("{seq:>6}  {line}"))

@@ -88,6 +88,8 @@ pub(crate) enum StartError {
 pub(crate) struct LiveAgent {
     /// The agent's own name for the conversation, with all that is needed to go on with it.
     pub conversation: String,
+    /// What could not be done as it was asked, for whoever asked.
+    pub notice: Option<String>,
     orders: mpsc::UnboundedSender<Order>,
     said: mpsc::Receiver<Said>,
 }
@@ -192,7 +194,7 @@ impl LiveAgent {
         let (orders, orders_received) = mpsc::unbounded_channel();
         let (said_sender, said) = mpsc::channel(WORDS);
         (
-            LiveAgent { conversation, orders, said },
+            LiveAgent { conversation, notice: None, orders, said },
             Ends { orders: orders_received, said: said_sender },
         )
     }

@@ -121,6 +121,14 @@ impl Actor {
     /// Starts the agent, on its own conversation where there is one. Dropped before its end, nothing of
     /// it is left.
     pub async fn start_agent(&mut self) -> Result<(), StartError> {
+        self.start_or_resume().await?;
+        if let Some(notice) = self.agent.as_mut().and_then(|agent| agent.notice.take()) {
+            self.write_down("notice", json!({"message": notice})).await?;
+        }
+        Ok(())
+    }
+
+    async fn start_or_resume(&mut self) -> Result<(), StartError> {
         let driver = self.spec()?.driver;
         let Some(name) = self.entry.conversation() else {
             self.agent = Some(driver::start(driver, self.start_request(None)?).await?);
@@ -150,7 +158,11 @@ impl Actor {
     }
 
     async fn note_resume(&self, body: serde_json::Value) -> Result<(), StartError> {
-        let event = audit("resume", None, body);
+        self.write_down("resume", body).await
+    }
+
+    async fn write_down(&self, kind: &str, body: serde_json::Value) -> Result<(), StartError> {
+        let event = audit(kind, None, body);
         let stored = self.entry.append(self.options().store.as_ref(), vec![event]).await;
         stored.map_err(|error| StartError::Internal(error.to_string()))
     }

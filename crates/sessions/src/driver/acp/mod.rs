@@ -50,7 +50,8 @@ pub(crate) async fn start(start: Start) -> Result<LiveAgent, StartError> {
     match set_up {
         Ok(conversation) => {
             connection.listen();
-            let (agent, ends) = LiveAgent::new(conversation.name());
+            let (mut agent, ends) = LiveAgent::new(conversation.name());
+            agent.notice = conversation.notice.clone();
             let talk = Talk {
                 session: SessionId::new(conversation.id),
                 preamble: conversation.preamble,

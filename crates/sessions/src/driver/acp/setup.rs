@@ -21,6 +21,8 @@ pub(super) struct Conversation {
     pub id: String,
     /// What goes before the first prompt, for agents that take no system prompt.
     pub preamble: Option<String>,
+    /// What could not be done as it was asked.
+    pub notice: Option<String>,
 }
 
 impl Conversation {
@@ -102,32 +104,35 @@ impl Opening<'_> {
                 session.session_id
             }
         };
-        if let Some(model) = &self.start.model {
-            self.choose_model(&id, options.as_deref().unwrap_or_default(), model).await?;
-        }
+        let notice = match &self.start.model {
+            Some(model) => {
+                self.choose_model(&id, options.as_deref().unwrap_or_default(), model).await?
+            }
+            None => None,
+        };
         let fresh = self.start.resume.is_none();
         let preamble = self.start.system.clone().filter(|_| fresh && !self.takes_system());
-        Ok(Conversation { id: id.to_string(), preamble })
+        Ok(Conversation { id: id.to_string(), preamble, notice })
     }
 
     fn takes_system(&self) -> bool {
         self.capabilities().session_capabilities.system_prompt.is_some()
     }
 
-    /// Models are an option of the session, where the agent has one.
+    /// Models are an option of the session, where the agent has one; where not, that is said.
     async fn choose_model(
         &self,
         id: &SessionId,
         options: &[SessionConfigOption],
         model: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<String>, Error> {
         let Some(option) = options.iter().find(|option| option.id.0.as_ref() == "model") else {
-            let text = "the agent lets nobody choose its model; leave `model` out";
-            return Err(Error::new(ErrorCode::INVALID_PARAMS, text));
+            return Ok(Some("the agent lets nobody choose its model; it uses its own".to_owned()));
         };
         let value = SessionConfigOptionValue::value_id(model.to_owned());
         let request = SetSessionConfigOptionRequest::new(id.clone(), option.id.clone(), value);
-        self.wire.send_request(request).block_task().await.map(drop)
+        self.wire.send_request(request).block_task().await?;
+        Ok(None)
     }
 
     /// With a key from its environment an agent can log in by itself; anything else needs a person.
