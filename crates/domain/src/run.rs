@@ -25,9 +25,6 @@ pub enum RunError {
     /// The agent is not installed; the text says what to install.
     #[error("{0}")]
     NotInstalled(String),
-    /// Hob cannot drive this agent this way.
-    #[error("{0}")]
-    Unsupported(String),
     /// The agent ran and failed.
     #[error("{message}")]
     AgentFailed { message: String, stderr: String, stop_reason: String },
@@ -53,7 +50,6 @@ impl RunError {
     pub fn code(&self) -> &'static str {
         match self {
             RunError::NotInstalled(_) => "agent_not_installed",
-            RunError::Unsupported(_) => "agent_unsupported",
             RunError::AgentFailed { .. } => "agent_failed",
             RunError::TimedOut(_) => "timeout",
             RunError::PoolFull { .. } => "pool_full",

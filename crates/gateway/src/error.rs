@@ -177,7 +177,7 @@ fn plain(status: StatusCode, code: &'static str, error: String) -> Response {
 fn run_response(error: RunError, duration_ms: u64) -> Response {
     let (message, code) = (error.to_string(), error.code());
     let (stderr, stop_reason) = match error {
-        RunError::NotInstalled(_) | RunError::Unsupported(_) => (String::new(), "error".to_owned()),
+        RunError::NotInstalled(_) => (String::new(), "error".to_owned()),
         RunError::AgentFailed { stderr, stop_reason, .. } => (stderr, stop_reason),
         RunError::TimedOut(_) => return plain(StatusCode::GATEWAY_TIMEOUT, code, message),
         RunError::PoolFull { .. } | RunError::Stopping | RunError::Cancelled => {
