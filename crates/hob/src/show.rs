@@ -1,5 +1,6 @@
 //! Events of a session as a person reads them.
 
+use hob_sessions::session::update_of;
 use serde_json::Value;
 
 /// One line for an event of the log; `None` for what nobody needs to read.
@@ -34,7 +35,7 @@ fn message(message: &Value) -> Option<String> {
     if message.get("result").is_some() {
         return None;
     }
-    let update = update(message);
+    let update = update_of(message);
     let text = update["content"]["text"].as_str().unwrap_or_default();
     match update["sessionUpdate"].as_str() {
         Some("agent_message_chunk") => Some(text.to_owned()),
@@ -46,12 +47,6 @@ fn message(message: &Value) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// The update in a message; some agents leave the wrapper out.
-pub fn update(message: &Value) -> &Value {
-    let params = &message["params"];
-    if params["update"].is_object() { &params["update"] } else { params }
 }
 
 /// What a tool call is about.

@@ -125,7 +125,7 @@ impl Following {
 
     async fn answer(&self, turn: u32) -> Option<String> {
         let found = self.gateway.sessions.turn(&self.app, &self.id, turn).await.ok()?;
-        let answer = answer(&self.gateway, &self.app, &self.id, found).await.ok()?;
+        let answer = answer(&self.gateway, &self.id, found).await.ok()?;
         serde_json::to_string(&answer).ok()
     }
 }

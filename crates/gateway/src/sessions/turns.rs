@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::file::prompt_with_files;
+use hob_domain::secret;
 use hob_domain::session::{SessionId, SessionTurn};
-use hob_domain::{AppName, secret};
 use hob_sessions::session::TurnAsk;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -97,7 +97,7 @@ pub(crate) async fn turn(
         };
         match failure(&ended) {
             Some(error) => error.into_response(),
-            None => Json(answer(&gateway, &app.name, &id, ended).await?).into_response(),
+            None => Json(answer(&gateway, &id, ended).await?).into_response(),
         }
     };
     set(&mut response, header::CONTENT_LOCATION, &place);
@@ -122,13 +122,12 @@ pub(crate) async fn get(
     let none = || ApiError::NotFound("there is no such turn".to_owned());
     let index = index.parse().map_err(|_| none())?;
     let turn = gateway.sessions.turn(&app.name, &id, index).await?;
-    Ok(Json(answer(&gateway, &app.name, &id, turn).await?))
+    Ok(Json(answer(&gateway, &id, turn).await?))
 }
 
 /// Everything about a turn.
 pub(super) async fn answer(
     gateway: &Gateway,
-    _app: &AppName,
     id: &SessionId,
     turn: SessionTurn,
 ) -> Result<TurnAnswer, ApiError> {

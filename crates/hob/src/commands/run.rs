@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal, Read, Write};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use hob_gateway::client::{Client, Method, Reply, StreamEvent};
+use hob_sessions::session::update_of;
 use serde_json::{Value, json};
 
 use super::sessions::resolve;
@@ -181,7 +182,7 @@ impl Terminal {
     }
 
     fn show(&mut self, message: &Value) {
-        let update = show::update(message);
+        let update = update_of(message);
         match update["sessionUpdate"].as_str() {
             Some("agent_message_chunk") => {
                 self.write(update["content"]["text"].as_str().unwrap_or_default());

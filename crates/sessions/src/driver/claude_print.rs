@@ -120,7 +120,8 @@ fn find_result(stdout: &str) -> Option<ResultRecord> {
     stdout.lines().rev().filter_map(|line| serde_json::from_str(line).ok()).find(is_result)
 }
 
-fn last_line(text: &str) -> Option<String> {
+/// The last line that says something, cut short: for messages.
+pub(crate) fn last_line(text: &str) -> Option<String> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(line.trim().chars().take(300).collect())
 }

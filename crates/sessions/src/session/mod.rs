@@ -27,4 +27,4 @@ pub use follow::Follow;
 pub use hub::{CancelOutcome, Sessions, TurnAsk};
 pub use options::{NewSession, SessionLimits, SessionsOptions};
 pub(crate) use reading::TurnReading;
-pub use reading::text_of;
+pub use reading::{text_of, update_of};

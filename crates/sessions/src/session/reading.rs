@@ -17,8 +17,7 @@ pub fn text_of(messages: &[String]) -> String {
 /// Whether a message is an agent's word or deed, and not only about its state.
 pub(super) fn says_something(line: &str) -> bool {
     let message: Value = serde_json::from_str(line).unwrap_or_default();
-    let params = &message["params"];
-    let update = if params["update"].is_object() { &params["update"] } else { params };
+    let update = update_of(&message);
     let about_state = [
         "usage_update",
         "available_commands_update",
@@ -28,6 +27,12 @@ pub(super) fn says_something(line: &str) -> bool {
         "user_message_chunk",
     ];
     !update["sessionUpdate"].as_str().is_some_and(|kind| about_state.contains(&kind))
+}
+
+/// The update in a message; some agents leave the wrapper out.
+pub fn update_of(message: &Value) -> &Value {
+    let params = &message["params"];
+    if params["update"].is_object() { &params["update"] } else { params }
 }
 
 /// A turn as far as it has been said.
@@ -48,9 +53,7 @@ impl TurnReading {
         if let Some(result) = message.get("result") {
             self.take_usage(&result["usage"]);
         }
-        let params = &message["params"];
-        // Some agents leave the wrapper out.
-        let update = if params["update"].is_object() { &params["update"] } else { params };
+        let update = update_of(&message);
         match update["sessionUpdate"].as_str() {
             Some("agent_message_chunk") => {
                 if let Some(text) = update["content"]["text"].as_str() {

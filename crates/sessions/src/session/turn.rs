@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hob_domain::Timestamp;
-use hob_domain::session::{NewEvent, SessionTurn, TurnEnding, TurnState, TurnUsage, turn_event};
+use hob_domain::session::{NewEvent, SessionTurn, TurnEnding, TurnState, turn_event};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -12,6 +12,7 @@ use super::choice::{self, Choice};
 use super::entry::Running;
 use super::hub::audit;
 use super::talk::{End, Outcome, Talk, Unasked};
+use crate::driver::claude_print::last_line;
 use crate::driver::{Ask, Order, Said, StartError};
 
 /// An agent that was told to break off gets this long; then it is ended.
@@ -89,7 +90,7 @@ impl Actor {
             text: outcome.reading.text(),
             stop_reason: outcome.stop_reason,
             error: outcome.error,
-            usage: TurnUsage { ..usage },
+            usage,
             events,
             agent_session: None,
             outbox,
@@ -409,9 +410,4 @@ fn not_started(error: StartError) -> Outcome {
             Outcome::failed(TurnState::Failed, "the agent could not be started; the log says why")
         }
     }
-}
-
-fn last_line(text: &str) -> Option<String> {
-    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-    Some(line.trim().chars().take(300).collect())
 }
