@@ -13,7 +13,10 @@ pub(super) const LEDGER: &[&str] = &[
     include_str!("migrations/0003_usage.sql"),
     include_str!("migrations/0004_events.sql"),
 ];
-pub(super) const MEMORY: &[&str] = &[include_str!("migrations/memory/0001_turns.sql")];
+pub(super) const MEMORY: &[&str] = &[
+    include_str!("migrations/memory/0001_turns.sql"),
+    include_str!("migrations/memory/0002_postings.sql"),
+];
 
 pub(super) fn run(
     connection: &mut Connection,
