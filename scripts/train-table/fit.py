@@ -35,7 +35,7 @@ def matrix(lines, place):
         inside = sorted({place[term] for term in line if term in place})
         rows += [row] * len(inside)
         columns += inside
-        values += [len(inside) ** -0.5] * len(inside)
+        values += [max(len(inside), 1) ** -0.5] * len(inside)
     shape = (len(lines), len(place))
     return scipy.sparse.csr_matrix((numpy.array(values, numpy.float32), (rows, columns)), shape)
 
@@ -85,7 +85,7 @@ def main():
     table = None
     # Only the direction counts: in each round what was fitted sets the length that is asked for.
     length = numpy.ones(len(wanted), numpy.float32)
-    for steps in (12, 8, 8):
+    for steps in (8, 4):
         table = solve(given, wanted * length[:, None], arguments.ridge, steps, table)
         fitted = given @ table
         norms = numpy.linalg.norm(fitted, axis=1)

@@ -2,6 +2,8 @@
 """The teacher's vectors of sentences: mean-pooled MiniLM-L6, of length one, as float16.
 
     teach.py --model model.onnx --tokenizer tokenizer.json --sentences sentences.txt --out vectors.npy
+
+Writes those it took beside them, as `vectors.npy.txt`.
 """
 import argparse
 
@@ -9,7 +11,8 @@ import numpy
 import openvino
 from tokenizers import Tokenizer
 
-BATCH, LONGEST, WIDTH = 64, 64, 384
+# Sentences of more tokens are left out, here and in the terms.
+BATCH, LONGEST, WIDTH = 64, 34, 384
 
 
 def main():
@@ -19,7 +22,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     tokenizer = Tokenizer.from_file(arguments.tokenizer)
-    tokenizer.enable_truncation(LONGEST)
+    tokenizer.no_truncation()
     tokenizer.no_padding()
     settings = {"INFERENCE_NUM_THREADS": arguments.threads, "INFERENCE_PRECISION_HINT": "bf16"}
     core = openvino.Core()
@@ -28,6 +31,9 @@ def main():
     tokens = []
     for start in range(0, len(lines), 10000):
         tokens += [coded.ids for coded in tokenizer.encode_batch(lines[start : start + 10000])]
+    short = [index for index, ids in enumerate(tokens) if len(ids) <= LONGEST]
+    lines, tokens = [lines[index] for index in short], [tokens[index] for index in short]
+    open(arguments.out + ".txt", "w", encoding="utf-8").write("\n".join(lines) + "\n")
     order = sorted(range(len(lines)), key=lambda index: len(tokens[index]))
     vectors = numpy.zeros((len(lines), WIDTH), numpy.float16)
     for start in range(0, len(order), BATCH):

@@ -15,7 +15,7 @@ use crate::period::Period;
 
 /// BM25 of a turn and of a session: how soon more of the same term says nothing new, and how much
 /// longer texts pay for their length.
-const TURN: Saturation = Saturation { k1: 0.9, b: 0.3 };
+const TURN: Saturation = Saturation { k1: 0.8, b: 0.25 };
 const SESSION: Saturation = Saturation { k1: 1.2, b: 0.75 };
 /// What the two turns before and behind count, the nearest first, and the whole session.
 const BEFORE: [f64; 2] = [0.4, 0.2];
@@ -23,14 +23,16 @@ const BEHIND: [f64; 2] = [0.1, 0.05];
 const OF_SESSION: f64 = 0.7;
 /// The same for vectors; the session is told by its nearest turns.
 const DENSE_BEFORE: f64 = 0.2;
-const DENSE_SESSION: f64 = 0.3;
+const DENSE_SESSION: f64 = 0.2;
 const DENSE_NEAREST: usize = 3;
-/// What vectors count beside terms.
-const DENSE: f64 = 0.7;
+/// What vectors count beside terms: the second for all that no turn has of the question's terms. Where
+/// the very words are found, they are to be believed.
+const DENSE: f64 = 0.25;
+const DENSE_WITHOUT_TERMS: f64 = 0.75;
 /// What it counts that a turn is of the time asked for.
-const TIMELY: f64 = 2.0;
+const TIMELY: f64 = 4.0;
 /// What the best turn of its session lends to each.
-const BEST_OF_SESSION: f64 = 0.7;
+const BEST_OF_SESSION: f64 = 0.5;
 /// Cosines above this are said to be of like meaning.
 const LIKE: f64 = 0.35;
 
@@ -96,11 +98,12 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
             each.fold(0.0, f64::max)
         })
         .collect();
+    let weight = DENSE + DENSE_WITHOUT_TERMS * (1.0 - coverage(candidates, asked, &rarity));
     let mut total: Vec<f64> = normal(&lexical)
         .into_iter()
         .zip(normal(&dense))
         .zip(&timely)
-        .map(|((lexical, dense), timely)| lexical + DENSE * dense + TIMELY * timely)
+        .map(|((lexical, dense), timely)| lexical + weight * dense + TIMELY * timely)
         .collect();
     let best = around.best(&total);
     for (total, best) in total.iter_mut().zip(best) {
@@ -142,6 +145,21 @@ fn worth(asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
         f64::from(term.weight) * share
     };
     asked.terms.iter().zip(rarity).enumerate().map(one).collect()
+}
+
+/// How much of the question the turn has that has most of it: from 0 to 1, rare terms counting more.
+fn coverage(candidates: &[Candidate], asked: &Asked<'_>, rarity: &[f64]) -> f64 {
+    let own = asked.terms.len() - asked.stands_for.len();
+    // What is nowhere says nothing about where to look.
+    let known =
+        |term: usize| candidates.iter().any(|one| one.counts.iter().any(|c| c.term == term));
+    let all: f64 = (0..own).filter(|term| known(*term)).filter_map(|term| rarity.get(term)).sum();
+    let having = |candidate: &Candidate| -> f64 {
+        let terms = candidate.counts.iter().map(|count| count.term).filter(|term| *term < own);
+        terms.filter_map(|term| rarity.get(term)).sum()
+    };
+    let most = candidates.iter().map(having).fold(0.0, f64::max);
+    if all > 0.0 { (most / all).min(1.0) } else { 0.0 }
 }
 
 /// Who stands beside whom, by their places among the candidates.
@@ -260,3 +278,6 @@ fn normal(values: &[f64]) -> Vec<f64> {
     let one = |value: &f64| if spread > 1e-9 { (value - mean) / spread } else { 0.0 };
     values.iter().map(one).collect()
 }
+
+#[cfg(test)]
+mod tests;
