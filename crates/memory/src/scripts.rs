@@ -48,18 +48,32 @@ pub fn is_ideograph(c: char) -> bool {
         | 0x0E00..=0x0E7F | 0x20000..=0x3FFFF)
 }
 
-/// Whether a pair is of hiragana alone: endings and particles, which say as little as "of" and "the".
+/// Japanese words that only join others.
+const PARTICLES: &str = "はのをがにでともへやかな";
+
+/// Whether a term is made of hiragana alone, endings and particles, which say as little as "of" and
+/// "the", or is a word's edge with the particle behind or before it.
 pub fn is_particle(term: &str) -> bool {
-    !term.is_empty() && term.chars().all(|c| matches!(u32::from(c), 0x3040..=0x309F))
+    let hiragana = |c: char| matches!(u32::from(c), 0x3040..=0x309F);
+    let mut characters = term.chars();
+    match (characters.next(), characters.next(), characters.next()) {
+        (Some(one), None, _) => hiragana(one),
+        (Some(one), Some(two), None) => {
+            let joined = PARTICLES.contains(one) || PARTICLES.contains(two);
+            (hiragana(one) && hiragana(two)) || joined
+        }
+        _ => false,
+    }
 }
 
-/// The pairs of neighbouring characters of a run; a single one stays alone.
+/// The pairs of neighbouring characters of a run, and its ideographs one by one, which other words of
+/// like meaning share.
 pub fn pairs(run: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = run.chars().collect();
-    if characters.len() == 1 {
-        terms.push(run.to_owned());
-    }
     terms.extend(characters.windows(2).map(|pair| pair.iter().collect::<String>()));
+    let alone = characters.len() == 1;
+    let single = |c: &&char| alone || matches!(u32::from(**c), 0x3400..=0x4DBF | 0x4E00..=0x9FFF);
+    terms.extend(characters.iter().filter(single).map(char::to_string));
 }
 
 #[cfg(test)]
@@ -71,6 +85,7 @@ mod tests {
         assert_eq!(folded("Résumé"), "resume");
         assert_eq!(folded("ЁЖ"), "еж");
         assert_eq!(folded("ＡＢＣ１"), "abc1");
-        assert!(is_particle("です") && !is_particle("接続") && !is_particle(""));
+        assert!(is_particle("です") && is_particle("続は") && is_particle("と"));
+        assert!(!is_particle("接続") && !is_particle("換え") && !is_particle(""));
     }
 }

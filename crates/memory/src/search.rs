@@ -3,7 +3,7 @@
 use hob_domain::Timestamp;
 use hob_domain::memory::{Probe, ProbeTerm, Proposal};
 
-use crate::analyse::is_name;
+use crate::analyse::{is_name, is_single};
 use crate::batch::Preparer;
 use crate::pack::{Ranked, reason};
 use crate::period::{Period, periods};
@@ -15,6 +15,13 @@ const PROPOSED: usize = 100;
 const RELATED: f32 = 0.7;
 /// How many of those a question gets at most.
 const MOST_RELATED: usize = 40;
+
+/// A single ideograph counts so much beside the pairs it is in.
+const SINGLE: f32 = 0.4;
+
+fn weight(term: &str) -> f32 {
+    if is_single(term) { SINGLE } else { 1.0 }
+}
 
 /// What is looked for.
 pub struct Search {
@@ -30,7 +37,7 @@ impl Search {
     pub fn new(preparer: &Preparer, cue: &str, limit: usize, now: Timestamp) -> Search {
         let own = preparer.analyser.question(cue);
         let mut terms: Vec<ProbeTerm> =
-            own.iter().map(|term| ProbeTerm { term: term.clone(), weight: 1.0 }).collect();
+            own.iter().map(|term| ProbeTerm { term: term.clone(), weight: weight(term) }).collect();
         let mut stands_for = Vec::new();
         for (place, term) in own.iter().enumerate().filter(|(_, term)| !is_name(term)) {
             for (other, near) in preparer.embedder.like(term) {
