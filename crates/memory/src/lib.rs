@@ -4,6 +4,7 @@
 //! of them fits, is decided here, so that every store answers alike.
 
 pub mod analyse;
+mod answers;
 pub mod batch;
 pub mod deferral;
 pub mod drain;

@@ -22,13 +22,13 @@ const BEFORE: [f64; 2] = [0.4, 0.2];
 const BEHIND: [f64; 2] = [0.1, 0.05];
 const OF_SESSION: f64 = 0.7;
 /// The same for vectors; the session is told by its nearest turns.
-const DENSE_BEFORE: f64 = 0.2;
+const DENSE_BEFORE: f64 = 0.15;
 const DENSE_SESSION: f64 = 0.2;
 const DENSE_NEAREST: usize = 3;
 /// What vectors count beside terms: the second for all that no turn has of the question's terms. Where
 /// the very words are found, they are to be believed.
-const DENSE: f64 = 0.25;
-const DENSE_WITHOUT_TERMS: f64 = 0.75;
+const DENSE: f64 = 0.2;
+const DENSE_WITHOUT_TERMS: f64 = 0.65;
 /// What it counts that a turn is of the time asked for.
 const TIMELY: f64 = 4.0;
 /// What the best turn of its session lends to each.
@@ -54,8 +54,8 @@ impl Saturation {
 pub struct Asked<'a> {
     /// As the store was asked for them: the question's own terms, then others that mean the same.
     pub terms: &'a [ProbeTerm],
-    /// For each of those others the place of the one it stands for.
-    pub stands_for: &'a [usize],
+    /// For each of those others the place of the one it stands for, if it stands for one.
+    pub stands_for: &'a [Option<usize>],
     pub vector: &'a [i8],
     pub periods: &'a [Period],
 }
@@ -140,7 +140,8 @@ fn rare(all: u64, having: u64) -> f64 {
 fn worth(asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
     let own = asked.terms.len() - asked.stands_for.len();
     let one = |(place, (term, rare)): (usize, (&ProbeTerm, &f64))| {
-        let most = place.checked_sub(own).map(|other| rarity[asked.stands_for[other]]);
+        let most = place.checked_sub(own).and_then(|other| asked.stands_for[other]);
+        let most = most.and_then(|place| rarity.get(place));
         let share = most.map_or(1.0, |most| (most / rare.max(1e-9)).min(1.0));
         f64::from(term.weight) * share
     };

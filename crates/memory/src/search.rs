@@ -4,6 +4,7 @@ use hob_domain::Timestamp;
 use hob_domain::memory::{Probe, ProbeTerm, Proposal};
 
 use crate::analyse::{is_name, is_single};
+use crate::answers::answers;
 use crate::batch::Preparer;
 use crate::pack::{Ranked, reason};
 use crate::period::{Period, periods};
@@ -27,7 +28,7 @@ fn weight(term: &str) -> f32 {
 pub struct Search {
     cue: String,
     terms: Vec<ProbeTerm>,
-    stands_for: Vec<usize>,
+    stands_for: Vec<Option<usize>>,
     vector: Vec<i8>,
     periods: Vec<Period>,
     limit: usize,
@@ -44,8 +45,14 @@ impl Search {
                 if stands_for.len() < MOST_RELATED && !terms.iter().any(|known| known.term == other)
                 {
                     terms.push(ProbeTerm { term: other.to_owned(), weight: RELATED * near * near });
-                    stands_for.push(place);
+                    stands_for.push(Some(place));
                 }
+            }
+        }
+        for (other, weight) in answers(cue) {
+            if !terms.iter().any(|known| known.term == other) {
+                terms.push(ProbeTerm { term: other.to_owned(), weight });
+                stands_for.push(None);
             }
         }
         let worth: Vec<(&str, f32)> = own.iter().map(|term| (term.as_str(), 1.0)).collect();
