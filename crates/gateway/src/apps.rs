@@ -8,8 +8,10 @@ use hob_domain::memory::Speaker;
 use hob_domain::{App, AppName, Timestamp, Token};
 use hob_sessions::FileRoom;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
+use crate::audit;
 use crate::auth::Admin;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorBody};
@@ -76,7 +78,7 @@ pub(crate) async fn create(
     let token = Token::from_random(random);
     let app = App { name, created_at: Timestamp::now() };
     gateway.apps.create_app(&app, token.hash()).await?;
-    tracing::info!(app = %app.name, "an app was made");
+    audit::record(&gateway, "app_create", app.name.as_str(), json!({})).await;
     let token = token.expose().to_owned();
     Ok(Json(CreatedApp { ok: true, app: app.name.to_string(), token }))
 }
@@ -126,7 +128,7 @@ pub(crate) async fn remove(
     if !known {
         return Err(ApiError::NotFound(format!("there is no app named {name}")));
     }
-    tracing::info!(app = %name, "an app was removed");
+    audit::record(&gateway, "app_remove", name.as_str(), json!({})).await;
     Ok(Json(Done { ok: true }))
 }
 

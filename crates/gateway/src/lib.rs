@@ -4,6 +4,7 @@
 //! [`error`]; every call is documented in [`openapi`].
 
 mod apps;
+mod audit;
 mod auth;
 mod body;
 pub mod client;

@@ -5,7 +5,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use crate::sessions::{control, events, manage, owner, turns};
-use crate::{apps, files, health, metrics, run};
+use crate::{apps, audit, files, health, metrics, run};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -17,7 +17,7 @@ use crate::{apps, files, health, metrics, run};
     ),
     paths(health::healthz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
-        control::permit, apps::create, apps::list, apps::remove, owner::list, owner::get,
+        control::permit, apps::create, apps::list, apps::remove, audit::list, owner::list, owner::get,
         owner::events, owner::cancel, owner::close),
     modifiers(&BearerToken),
     tags(

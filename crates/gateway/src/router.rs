@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::error::ApiError;
 use crate::sessions::{control, events, manage, owner, turns};
 use crate::state::Gateway;
-use crate::{apps, files, health, mcp, metrics, openapi, run};
+use crate::{apps, audit, files, health, mcp, metrics, openapi, run};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -37,6 +37,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/admin/sessions/{id}/cancel", post(owner::cancel))
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
+        .route("/admin/audit", get(audit::list))
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::{AgentName, AgentSpec, AppName, AppStore, TokenHash};
+use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, TokenHash};
 use hob_mcp::Tools;
 use hob_sessions::session::Sessions;
 use hob_sessions::{FileRoom, Runner};
@@ -17,6 +17,7 @@ use crate::metrics::Requests;
 pub struct Gateway {
     pub version: &'static str,
     pub apps: Arc<dyn AppStore>,
+    pub audit: Arc<dyn AuditStore>,
     pub tools: Tools,
     pub runner: Runner,
     pub sessions: Sessions,

@@ -7,12 +7,14 @@ use axum::http::HeaderMap;
 use axum::response::{Json, Response};
 use hob_domain::AppName;
 use hob_domain::session::SessionId;
+use serde_json::json;
 
 use super::control::CancelAnswer;
 use super::events::{After, respond};
 use super::manage::Closed;
 use super::session_id;
 use super::shapes::{EventList, SessionAnswer, SessionList};
+use crate::audit;
 use crate::auth::{Admin, Caller};
 use crate::error::{ApiError, ErrorBody};
 use crate::parts::{ApiPath, ApiQuery};
@@ -86,6 +88,7 @@ pub(crate) async fn cancel(
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<CancelAnswer>, ApiError> {
     let (caller, id) = caller(&gateway, &id).await?;
+    audit::record(&gateway, "session_cancel", &id.0, json!({})).await;
     super::control::cancel(State(gateway), caller, id).await
 }
 
@@ -103,6 +106,7 @@ pub(crate) async fn close(
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<Closed>, ApiError> {
     let (caller, id) = caller(&gateway, &id).await?;
+    audit::record(&gateway, "session_close", &id.0, json!({})).await;
     super::manage::close(State(gateway), caller, id).await
 }
 

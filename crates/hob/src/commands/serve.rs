@@ -325,7 +325,8 @@ impl Workshop {
         Ok(Gateway {
             version: env!("CARGO_PKG_VERSION"),
             tools: tools.clone(),
-            apps: Arc::new(ledger),
+            apps: Arc::new(ledger.clone()),
+            audit: Arc::new(ledger),
             runner,
             sessions,
             files: FileRoom::new(home.files(), settings.max_file_bytes),

@@ -12,6 +12,7 @@ pub(super) const LEDGER: &[&str] = &[
     include_str!("migrations/0002_sessions.sql"),
     include_str!("migrations/0003_usage.sql"),
     include_str!("migrations/0004_events.sql"),
+    include_str!("migrations/0005_audit.sql"),
 ];
 pub(super) const MEMORY: &[&str] = &[include_str!("migrations/memory/0001_turns.sql")];
 

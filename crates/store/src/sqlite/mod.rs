@@ -1,6 +1,7 @@
 //! SQLite: one writer, several readers, write-ahead log, everything encrypted.
 
 mod apps;
+mod audit;
 mod memory;
 mod memory_rows;
 mod migrations;
