@@ -13,11 +13,14 @@ use uuid::Uuid;
 use crate::error::ApiError;
 use crate::sessions::{control, events, manage, owner, turns};
 use crate::state::Gateway;
-use crate::{apps, audit, files, health, mcp, metrics, openapi, run};
+use crate::{apps, audit, console, files, health, mcp, metrics, openapi, run, sign_in, walls};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
+        .route("/", get(console::page))
+        .route("/assets/{*file}", get(console::asset))
+        .route("/favicon.svg", get(console::icon))
         .route("/healthz", get(health::healthz))
         .route("/openapi.json", get(openapi::openapi_json))
         .route("/metrics", get(metrics::metrics))
@@ -31,6 +34,8 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/sessions/{id}/events", get(events::events))
         .route("/sessions/{id}/cancel", post(control::cancel))
         .route("/sessions/{id}/permissions/{request_id}", post(control::permit))
+        .route("/admin/login", post(sign_in::login))
+        .route("/admin/logout", post(sign_in::logout))
         .route("/admin/sessions", get(owner::list))
         .route("/admin/sessions/{id}", get(owner::get).delete(owner::close))
         .route("/admin/sessions/{id}/events", get(owner::events))
@@ -41,6 +46,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(middleware::from_fn_with_state(gateway.clone(), walls::guard))
         .layer(middleware::from_fn_with_state(gateway.clone(), trace))
         .with_state(gateway)
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
 use crate::metrics::Requests;
+use crate::sign_in::SignIn;
 
 /// Everything the handlers need, handed over by the composition root.
 pub struct Gateway {
@@ -26,6 +27,10 @@ pub struct Gateway {
     pub default_agent: AgentName,
     /// The hash of the token that opens `/admin`.
     pub admin: TokenHash,
+    /// Who is signed in to the console.
+    pub sign_in: SignIn,
+    /// Names beside `localhost` under which the console may be asked for.
+    pub hosts: Vec<String>,
     pub limits: GatewayLimits,
     pub requests: Requests,
     /// Cancelled when no new work may begin: streams without an end are ended.

@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::{AgentName, AgentSpec, Driver};
-use hob_gateway::{Connections, Gateway, GatewayLimits, Requests};
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver};
+use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
 use hob_sessions::mcp_servers::Way;
@@ -162,7 +162,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
-    let gateway = workshop.gateway(settings, ledger, sessions.clone(), &tools)?;
+    let gateway = workshop.gateway(settings, &key, ledger, sessions.clone(), &tools)?;
     let router = hob_gateway::router(Arc::new(gateway));
 
     let hello = Hello {
@@ -308,11 +308,13 @@ impl Workshop {
     fn gateway(
         &self,
         settings: &Resolved,
+        key: &DataKey,
         ledger: Ledger,
         sessions: Sessions,
         tools: &Tools,
     ) -> anyhow::Result<Gateway> {
         let home = &settings.home;
+        let admin = keys::admin_token(home, settings.admin_token.as_deref())?.hash();
         let runner = Runner::new(RunnerOptions {
             children: self.children.clone(),
             workspaces: home.workspaces(),
@@ -332,7 +334,9 @@ impl Workshop {
             files: FileRoom::new(home.files(), settings.max_file_bytes),
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),
-            admin: keys::admin_token(home, settings.admin_token.as_deref())?.hash(),
+            admin,
+            sign_in: SignIn::new(key, admin, settings.console_session),
+            hosts: settings.hosts.clone(),
             limits: GatewayLimits {
                 max_body_bytes: settings.max_body_bytes,
                 run_timeout: settings.turn_timeout,
