@@ -5,6 +5,7 @@ mod audit;
 mod memory;
 mod memory_rows;
 mod migrations;
+mod session_lists;
 mod session_rows;
 mod session_turns;
 mod sessions;
