@@ -3,6 +3,7 @@
 //! The routes are on one screen in [`router`]; every error becomes an answer in one place,
 //! [`error`]; every call is documented in [`openapi`].
 
+mod admin;
 mod apps;
 mod audit;
 mod auth;
@@ -25,6 +26,7 @@ mod sign_in;
 mod state;
 mod walls;
 
+pub use admin::{Check, Doctor, SettingRow, Verdict};
 pub use connections::Connections;
 pub use metrics::Requests;
 pub use openapi::document as openapi_document;

@@ -4,7 +4,8 @@ use axum::response::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use crate::sessions::{control, events, manage, owner, turns};
+use crate::admin::{health as doctor, memory, memory_change, overview, usage};
+use crate::sessions::{control, events, manage, owner, owner_turns, turns};
 use crate::{apps, audit, console, files, health, metrics, run, sign_in};
 
 #[derive(OpenApi)]
@@ -19,7 +20,10 @@ use crate::{apps, audit, console, files, health, metrics, run, sign_in};
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
         control::permit, apps::create, apps::list, apps::remove, audit::list, owner::list, owner::get,
         owner::events, owner::cancel, owner::close, console::page, console::asset, console::icon,
-        sign_in::login, sign_in::logout),
+        sign_in::login, sign_in::logout,
+        overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,
+        memory::timeline, memory::facets, memory::stats, memory_change::correct, memory_change::forget,
+        memory_change::unseal, owner_turns::create, owner_turns::turn, owner_turns::turns, owner_turns::permit),
     modifiers(&BearerToken),
     tags(
         (name = "service", description = "Open to all."),

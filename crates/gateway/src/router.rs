@@ -10,8 +10,9 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use uuid::Uuid;
 
+use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::error::ApiError;
-use crate::sessions::{control, events, manage, owner, turns};
+use crate::sessions::{control, events, manage, owner, owner_turns, turns};
 use crate::state::Gateway;
 use crate::{apps, audit, console, files, health, mcp, metrics, openapi, run, sign_in, walls};
 
@@ -36,10 +37,25 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/sessions/{id}/permissions/{request_id}", post(control::permit))
         .route("/admin/login", post(sign_in::login))
         .route("/admin/logout", post(sign_in::logout))
-        .route("/admin/sessions", get(owner::list))
+        .route("/admin/me", get(overview::me))
+        .route("/admin/overview", get(overview::overview))
+        .route("/admin/health", get(doctor::health))
+        .route("/admin/limits", get(doctor::limits))
+        .route("/admin/usage", get(usage::usage))
+        .route("/admin/memory/search", get(memory::search))
+        .route("/admin/memory/timeline", get(memory::timeline))
+        .route("/admin/memory/facets", get(memory::facets))
+        .route("/admin/memory/stats", get(memory::stats))
+        .route("/admin/memory/correct", post(memory_change::correct))
+        .route("/admin/memory/forget", post(memory_change::forget))
+        .route("/admin/memory/unseal", post(memory_change::unseal))
+        .route("/admin/sessions", get(owner::list).post(owner_turns::create))
         .route("/admin/sessions/{id}", get(owner::get).delete(owner::close))
         .route("/admin/sessions/{id}/events", get(owner::events))
         .route("/admin/sessions/{id}/cancel", post(owner::cancel))
+        .route("/admin/sessions/{id}/turn", post(owner_turns::turn))
+        .route("/admin/sessions/{id}/turns", get(owner_turns::turns))
+        .route("/admin/sessions/{id}/permissions/{request_id}", post(owner_turns::permit))
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
         .route("/admin/audit", get(audit::list))

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -37,7 +37,17 @@ pub(crate) async fn guard(
             return ApiError::BadOrigin.into_response();
         }
     }
-    next.run(request).await
+    let private = below("/admin", request.uri().path());
+    let mut response = next.run(request).await;
+    if private {
+        // What is said here is for this one caller, and never to be taken for a page.
+        let headers = response.headers_mut();
+        let no_store = HeaderValue::from_static("no-store");
+        headers.entry(header::CACHE_CONTROL).or_insert(no_store);
+        let no_guess = HeaderValue::from_static("nosniff");
+        headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(no_guess);
+    }
+    response
 }
 
 /// Whether a request with the console's cookie was made by the console: a browser says so wherever
@@ -58,8 +68,13 @@ pub(crate) fn came_from_console(parts: &Parts, gateway: &Gateway) -> Result<(), 
 }
 
 fn is_guarded(path: &str) -> bool {
-    let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    matches!(path, "/" | "/favicon.svg" | "/admin") || below("/admin") || below("/assets")
+    matches!(path, "/" | "/favicon.svg" | "/admin")
+        || below("/admin", path)
+        || below("/assets", path)
+}
+
+fn below(folder: &str, path: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn is_upgrade(headers: &HeaderMap) -> bool {

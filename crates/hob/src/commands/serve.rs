@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::{AgentName, AgentSpec, DataKey, Driver};
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver, Timestamp};
 use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::doctor_gateway::HomeDoctor;
 use super::{Context, Outcome};
 use crate::demo;
 use crate::keys;
@@ -307,7 +308,7 @@ impl Workshop {
 
     fn gateway(
         &self,
-        settings: &Resolved,
+        settings: &Arc<Resolved>,
         key: &DataKey,
         ledger: Ledger,
         sessions: Sessions,
@@ -326,6 +327,7 @@ impl Workshop {
         });
         Ok(Gateway {
             version: env!("CARGO_PKG_VERSION"),
+            started_at: Timestamp::now(),
             tools: tools.clone(),
             apps: Arc::new(ledger.clone()),
             audit: Arc::new(ledger),
@@ -335,6 +337,7 @@ impl Workshop {
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),
             admin,
+            doctor: Arc::new(HomeDoctor(settings.clone())),
             sign_in: SignIn::new(key, admin, settings.console_session),
             hosts: settings.hosts.clone(),
             limits: GatewayLimits {

@@ -3,6 +3,7 @@
 mod apps;
 mod audit;
 mod memory;
+mod memory_facets;
 mod memory_rows;
 mod migrations;
 mod session_lists;
