@@ -208,6 +208,14 @@ fn migrations_are_frozen() {
             "5558953144e3b060f7cc3d8b48c39b372b483118017a727c66baff3293b9f664",
         ),
         (
+            "crates/store/src/sqlite/migrations/0005_audit.sql",
+            "3fc58afe6067459a08ae07ca08d2e4a665eff28a3cd12b58681842b08fb074c7",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/0006_usage_turns.sql",
+            "c22b1066ca7943139b19e27dee8a222128b277079abae9337b2c6ddc60ca547e",
+        ),
+        (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",
             "720d52f322da7d114e4fb93ca3b59b51002775b3e2963452e9e1631989e85783",
         ),
