@@ -55,7 +55,7 @@ export function day(text: string): string {
 /** `950`, `12.4 k`, `3.1 M`. */
 export function count(number: number | null | undefined): string {
   const n = number ?? 0;
-  if (n < 10_000) return n.toLocaleString('en');
+  if (n < 10_000) return (Math.round(n * 10) / 10).toLocaleString('en');
   if (n < 1_000_000) return `${trim(n / 1000)} k`;
   if (n < 1_000_000_000) return `${trim(n / 1_000_000)} M`;
   return `${trim(n / 1_000_000_000)} G`;
@@ -80,6 +80,17 @@ export function shortPath(path: string | null | undefined): string {
   if (!path) return '';
   const parts = path.split('/').filter(Boolean);
   return parts.length <= 2 ? path : `…/${parts.slice(-2).join('/')}`;
+}
+
+/** Where a session works: a folder of its own has no name worth reading. */
+export function place(path: string | null | undefined): string {
+  return path && /\/workspaces\/[0-9a-f]{32}$/.test(path) ? 'own folder' : shortPath(path);
+}
+
+/** A session's own words for itself. */
+export function titleOf(meta: Record<string, unknown> | null | undefined): string {
+  const named = ['title', 'name', 'purpose', 'for'].map((key) => meta?.[key]).find((value) => typeof value === 'string');
+  return typeof named === 'string' ? named : '';
 }
 
 /** The beginning of an identifier. */

@@ -105,9 +105,9 @@ function Usage({ app, onAll }: { app: string; onAll: () => void }) {
         <Skeleton lines={4} tall />
       ) : (
         <div class="charts">
-          <Bars label="Turns" format={(n) => count(Math.round(n * 10) / 10)} bars={days.map((d) => ({ day: d.day, value: d.turns, bad: d.failed }))} />
-          <Bars label="Tokens" format={count} bars={days.map((d) => ({ day: d.day, value: d.tokens }))} />
-          <Bars label="Cost" format={dollars} bars={days.map((d) => ({ day: d.day, value: d.cost }))} />
+          <Bars label="Turns" least={4} format={count} bars={days.map((d) => ({ day: d.day, value: d.turns, bad: d.failed }))} />
+          <Bars label="Tokens" least={1000} format={count} bars={days.map((d) => ({ day: d.day, value: d.tokens }))} />
+          <Bars label="Cost" least={1} format={dollars} bars={days.map((d) => ({ day: d.day, value: d.cost }))} />
         </div>
       )}
     </Section>
@@ -120,12 +120,12 @@ function Limits({ value }: { value: Record<string, unknown> | null }) {
   const rows = flatten(value).filter(([key]) => key !== 'ok');
   if (!rows.length) return null;
   return (
-    <Section title="Limits" aside={<span>set in <code>config.toml</code>, 0 is none</span>}>
+    <Section title="Limits" aside={<span>set in <code>config.toml</code></span>}>
       <dl class="limits">
         {rows.map(([key, limit]) => (
           <div key={key}>
             <dt>{key}</dt>
-            <dd>{limit}</dd>
+            <dd>{key.startsWith('limits.') && limit === '0' ? 'none' : limit}</dd>
           </div>
         ))}
       </dl>

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { away, callText, get, standing } from '../api';
-import { count, dollars, many, shortPath, span } from '../format';
+import { age, count, dollars, many, place } from '../format';
 import { now } from '../clock';
 import type { Live, Overview } from '../shapes';
 import { follow } from '../stream';
@@ -76,7 +76,7 @@ export function Now() {
     <Page
       title="Now"
       wide
-      lead={value ? <>Hob has kept the fire for {span(now.value - Date.parse(value.started_at))}.</> : null}
+      lead={value ? <>Hob has kept the fire for {age(value.started_at, now.value) === 'now' ? 'a moment' : age(value.started_at, now.value)}.</> : null}
     >
       {overview.error ? <Problem error={overview.error} again={overview.again} /> : null}
       <Figures overview={value} />
@@ -118,8 +118,9 @@ function Figures({ overview }: { overview: Overview | null }) {
   const full = live.limit > 0 ? live.used / live.limit : 0;
   return (
     <div class="figures">
-      <Figure value={sessions.busy} label={sessions.busy === 1 ? 'turn runs' : 'turns run'} tone={sessions.busy ? 'ember' : ''} />
-      <Figure value={sessions.waiting} label={sessions.waiting === 1 ? 'turn waits' : 'turns wait'} tone={sessions.waiting ? 'gold' : ''} />
+      <Figure value={sessions.busy} label={sessions.busy === 1 ? 'session at work' : 'sessions at work'} tone={sessions.busy ? 'ember' : ''} />
+      <Figure value={sessions.waiting} label={sessions.waiting === 1 ? 'asks for permission' : 'ask for permission'} tone={sessions.waiting ? 'gold' : ''} />
+      <Figure value={turns?.['queued'] ?? 0} label={turns?.['queued'] === 1 ? 'turn waits' : 'turns wait'} tone={turns?.['queued'] ? 'gold' : ''} />
       <div class="figure">
         <span class="figure-value">
           {live.used}
@@ -163,7 +164,7 @@ function Tile({ live, screens }: { live: Live; screens: Screens }) {
             <State word={live.busy ? 'running' : 'idle'} />
           </div>
           <div class="tile-facts">
-            <span title={live.cwd}>{shortPath(live.cwd)}</span>
+            <span title={live.cwd}>{place(live.cwd)}</span>
             <span>{many(live.turns, 'turn')}</span>
             {live.cost_usd ? <span>{dollars(live.cost_usd)}</span> : live.tokens ? <span>{count(live.tokens)} tokens</span> : null}
             {live.viewers ? <span>{many(live.viewers, 'viewer')}</span> : null}

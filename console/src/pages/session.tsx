@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { ApiError, get, post, query, remove } from '../api';
 import { EventLog } from '../events/log';
-import { count, dollars, many, shortId, shortPath } from '../format';
+import { count, dollars, many, place, shortId, titleOf } from '../format';
 import { go } from '../router';
 import type { Live, Session, Turn } from '../shapes';
 import { attempt, confirm, say } from '../ui/dialog';
@@ -36,10 +36,16 @@ export function SessionPage({ id, tab, backend = false }: Props) {
     session.again();
     if (latest.event === 'turn' || latest.event === 'cancel') turns.refresh();
   }, [latest?.seq]);
-  const running = log ? log.turn : null;
+  const running = log && log.revision.value >= 0 ? log.turn : null;
   useEffect(() => {
     if (running !== null && !turns.byNumber.has(running)) turns.refresh();
   }, [running]);
+
+  // Who reads far back needs the prompts from there as well.
+  const first = log?.blocks.find((block) => block.turn !== null)?.turn ?? null;
+  useEffect(() => {
+    if (first !== null && turns.byNumber.size && !turns.byNumber.has(first)) turns.older(first);
+  }, [first]);
 
   useEffect(() => {
     document.title = session.value ? `${session.value.agent} · ${shortId(id)} · Hob` : 'Session · Hob';
@@ -82,11 +88,15 @@ export function SessionPage({ id, tab, backend = false }: Props) {
         {value || mine ? (
           <div class="session-name">
             <h1>
-              {value?.agent ?? mine?.agent} <span class="soft">{(value?.app ?? mine?.app) === '@owner' ? 'yours' : (value?.app ?? mine?.app)}</span>
+              {titleOf(value?.meta) || (value?.agent ?? mine?.agent)}{' '}
+              <span class="soft">
+                {titleOf(value?.meta) ? `${value?.agent}, ` : ''}
+                {(value?.app ?? mine?.app) === '@owner' ? 'yours' : (value?.app ?? mine?.app)}
+              </span>
             </h1>
             <div class="session-facts">
               <State word={value?.state ?? (mine?.busy ? 'running' : 'idle')} />
-              <span title={value?.cwd ?? mine?.cwd}>{shortPath(value?.cwd ?? mine?.cwd)}</span>
+              <span title={value?.cwd ?? mine?.cwd}>{place(value?.cwd ?? mine?.cwd)}</span>
               {value?.model ? <span>{value.model}</span> : null}
               <span>{many(value?.turn_count ?? mine?.turns ?? 0, 'turn')}</span>
               {value ? <Usage session={value} /> : null}
@@ -201,14 +211,18 @@ function useLog(path: string | null, session: Session | null): EventLog | null {
 }
 
 /** What was asked: the prompts are not in the log. */
-function useTurns(base: string | null): { byNumber: Map<number, Turn>; refresh: () => void } {
+function useTurns(base: string | null): { byNumber: Map<number, Turn>; refresh: () => void; older: (turn: number) => void } {
   const [byNumber, setByNumber] = useState<Map<number, Turn>>(new Map());
   const waiting = useRef<number | undefined>(undefined);
-  const load = async () => {
+  const load = async (before?: number) => {
     if (!base) return;
     try {
-      const answer = await get<{ turns: Turn[] }>(`${base}/turns${query({ limit: 200 })}`);
-      setByNumber(new Map(answer.turns.map((turn) => [turn.turn_index, turn])));
+      const answer = await get<{ turns: Turn[] }>(`${base}/turns${query({ before, limit: 100 })}`);
+      setByNumber((former) => {
+        const next = new Map(former);
+        for (const turn of answer.turns) next.set(turn.turn_index, turn);
+        return next;
+      });
     } catch {
       // Without them the log is still there.
     }
@@ -224,5 +238,5 @@ function useTurns(base: string | null): { byNumber: Map<number, Turn>; refresh: 
     void load();
     return () => clearTimeout(waiting.current);
   }, [base]);
-  return { byNumber, refresh };
+  return { byNumber, refresh, older: (turn) => void load(turn + 1) };
 }

@@ -2,7 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 
 import { get, post } from '../api';
-import { count, dollars, many, shortId, shortPath } from '../format';
+import { count, dollars, many, place, shortId, titleOf } from '../format';
 import { go, replace, route } from '../router';
 import type { Me, Session } from '../shapes';
 import { attempt, Dialog } from '../ui/dialog';
@@ -56,7 +56,7 @@ export function Sessions() {
                 <State word={session.state} />
                 <span class="list-main">
                   <strong>{session.agent}</strong> <span class="soft">{session.app === '@owner' ? 'yours' : session.app}</span>
-                  <small>{title(session)}</small>
+                  <small>{titleOf(session.meta) || place(session.cwd)}</small>
                 </span>
                 <span class="list-facts">
                   <span>{many(session.turn_count, 'turn')}</span>
@@ -74,12 +74,6 @@ export function Sessions() {
       {creating ? <NewSession /> : null}
     </Page>
   );
-}
-
-/** A session's own words for itself, or where it works. */
-function title(session: Session): string {
-  const named = ['title', 'name', 'purpose', 'for'].map((key) => session.meta?.[key]).find((value) => typeof value === 'string');
-  return typeof named === 'string' ? named : shortPath(session.cwd);
 }
 
 function NewSession() {

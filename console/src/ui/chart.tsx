@@ -10,14 +10,22 @@ export interface Bar {
   bad?: number;
 }
 
-const WIDTH = 640;
+const WIDTH = 380;
 const HEIGHT = 150;
 const BOTTOM = 20;
-const LEFT = 44;
+const LEFT = 40;
 
-export function Bars({ bars, format, label }: { bars: Bar[]; format: (value: number) => string; label: string }) {
+interface Props {
+  bars: Bar[];
+  format: (value: number) => string;
+  label: string;
+  /** What the scale reaches to at least. */
+  least?: number;
+}
+
+export function Bars({ bars, format, label, least = 0 }: Props) {
   const [at, setAt] = useState<number | null>(null);
-  const top = ceiling(Math.max(...bars.map((bar) => bar.value), 0));
+  const top = ceiling(Math.max(...bars.map((bar) => bar.value), least));
   const inner = HEIGHT - BOTTOM - 8;
   const step = (WIDTH - LEFT) / Math.max(1, bars.length);
   const width = Math.max(2, Math.min(22, step * 0.66));
@@ -47,7 +55,7 @@ export function Bars({ bars, format, label }: { bars: Bar[]; format: (value: num
               <rect class="touch" x={LEFT + index * step} y={0} width={step} height={HEIGHT - BOTTOM} />
               {bar.value > 0 ? <rect class="value" x={x} y={y(bar.value)} width={width} height={Math.max(1.500, y(0) - y(bar.value))} rx={2} /> : null}
               {bar.bad ? <rect class="bad" x={x} y={y(bar.bad)} width={width} height={Math.max(1.500, y(0) - y(bar.bad))} rx={2} /> : null}
-              {index % Math.ceil(bars.length / 6) === 0 ? (
+              {index % Math.ceil(bars.length / 4) === 0 ? (
                 <text class="axis" x={x + width / 2} y={HEIGHT - 5} text-anchor="middle">
                   {day(bar.day)}
                 </text>

@@ -65,7 +65,8 @@ export function Events({ log, turns, answer }: Props) {
           ) : null
         }
         footer={
-          waiting.length ? (
+          <>
+          {waiting.length ? (
             <div class="waiting">
               {waiting.map((turn) => (
                 <div key={turn.turn_index} class={turn.state === 'running' ? 'prompt asked' : 'prompt queued'}>
@@ -78,7 +79,9 @@ export function Events({ log, turns, answer }: Props) {
             <Empty icon="now" title="Nothing has been said yet">
               <p>The agent is warm. Ask it something below.</p>
             </Empty>
-          ) : null
+          ) : null}
+          <div class="events-end" />
+          </>
         }
       />
       {log.following ? null : (
