@@ -19,13 +19,17 @@ export function reasonTerms(reason: string | undefined): string[] {
   return match ? terms(match[1]!) : [];
 }
 
+const ENDING = /(?:ations?|ments?|ings?|ions?|ers?|ed|es|e|s|d|ly)$/;
+
+const isEnding = (rest: string) => rest.replace(ENDING, '') === '';
+
 /** Whether a word of the text is meant by a term: the same, or one grown from the other, as `fail` and `failed`. */
 export function meets(word: string, term: string): boolean {
   if (word === term) return true;
   if (term.length < 3 || word.length < 3) return false;
-  if (word.startsWith(term)) return word.length - term.length <= 6 || term.length >= 5;
-  const stem = term.replace(/(?:ations?|ings?|ions?|ers?|ed|es|e|s|ly)$/, '');
-  return stem.length >= 3 && word.startsWith(stem) && word.length - stem.length <= 5;
+  if (word.startsWith(term)) return term.length >= 5 || isEnding(word.slice(term.length));
+  const stem = term.replace(ENDING, '');
+  return stem.length >= 3 && word.startsWith(stem) && (word === stem || isEnding(word.slice(stem.length)));
 }
 
 /** The text in pieces, those that match marked; from just before the first match when it is long. */
