@@ -1,7 +1,7 @@
 // The console's build with the content policy of the real server, and everything else from a running Hob: for working on
 // the pages without building Hob each time.
 //
-//   npx vite build --watch &  node dev/serve.mjs http://127.0.0.1:7717 [PORT]
+//   npx vite build --watch &  node dev/serve.mjs http://127.0.0.1:7717 [PORT] [--mock-live]
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import http from 'node:http';
@@ -9,8 +9,11 @@ import net from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import * as mock from './live.mjs';
+
 const target = new URL(process.argv[2] ?? 'http://127.0.0.1:7717');
 const port = Number(process.argv[3] ?? 7718);
+const mocked = process.argv.includes('--mock-live');
 const dist = path.join(path.dirname(fileURLToPath(import.meta.url)), '../dist');
 const types = { html: 'text/html; charset=utf-8', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
 
@@ -34,6 +37,7 @@ const server = http.createServer(async (request, response) => {
     }
     return;
   }
+  if (mocked && mock.answer(request, response)) return;
   const options = { host: target.hostname, port: target.port, path: request.url, method: request.method, headers: request.headers };
   const onward = http.request(options, (answer) => {
     response.writeHead(answer.statusCode, answer.headers);
@@ -45,6 +49,7 @@ const server = http.createServer(async (request, response) => {
 });
 
 server.on('upgrade', (request, socket, head) => {
+  if (mocked && mock.attach(request, socket)) return;
   const onward = net.connect(Number(target.port), target.hostname, () => {
     const lines = [`${request.method} ${request.url} HTTP/1.1`];
     for (let at = 0; at < request.rawHeaders.length; at += 2) lines.push(`${request.rawHeaders[at]}: ${request.rawHeaders[at + 1]}`);

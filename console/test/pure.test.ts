@@ -53,7 +53,7 @@ test('numbers for people', () => {
 });
 
 test('scales end at round numbers, days have no gap', () => {
-  assert.deepEqual([ceiling(0), ceiling(7), ceiling(10), ceiling(23), ceiling(0.3)].map((n) => Math.round(n * 100) / 100), [0, 10, 10, 25, 0.5]);
+  assert.deepEqual([ceiling(0), ceiling(7), ceiling(10), ceiling(23), ceiling(0.3)].map((n) => Math.round(n * 100) / 100), [0, 8, 10, 40, 0.4]);
   const days = lastDays(31, new Date('2026-03-01T12:00:00Z'));
   assert.deepEqual([days.length, days[0], days.at(-1)], [31, '2026-01-30', '2026-03-01']);
 });

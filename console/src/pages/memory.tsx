@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { get, query } from '../api';
-import { count, many, moment, shortPath } from '../format';
+import { count, many, moment, place } from '../format';
 import { marked, reasonTerms, terms } from '../highlight';
 import { replace, route } from '../router';
 import type { Facets, Found, Hit, MemoryStats } from '../shapes';
@@ -87,7 +87,7 @@ export function Memory() {
               <option value="">all</option>
               {withChosen(facets.value?.projects ?? [], wanted.project).map((project) => (
                 <option key={project.name} value={project.name}>
-                  {shortPath(project.name)} ({count(project.turns)})
+                  {place(project.name)} ({count(project.turns)})
                 </option>
               ))}
             </select>
@@ -174,7 +174,7 @@ function HitRow({ hit, words, here, onChoose }: { hit: Hit; words: string[]; her
       <button type="button" data-item class={`hit${here ? ' here' : ''}${hit.superseded ? ' superseded' : ''}`} aria-current={here ? 'true' : undefined} onClick={onChoose}>
         <span class="hit-head">
           <span class={`who ${hit.role}`}>{hit.role === 'user' ? 'you' : hit.role}</span>
-          {hit.project ? <span title={hit.project}>{shortPath(hit.project)}</span> : null}
+          {hit.project ? <span title={hit.project}>{place(hit.project)}</span> : null}
           {hit.client ? <span class="soft">{hit.client}</span> : null}
           {hit.masked ? (
             <span class="chip" title="A secret in it is masked">

@@ -68,8 +68,11 @@ export class Mini {
     const theme: Theme = this.dark ? THEMES.dark : THEMES.light;
     const scale = Math.min(2, Math.max(1, window.devicePixelRatio || 1)) * 1.25;
     const width = terminal.cols * CELL_WIDTH;
-    const height = terminal.rows * CELL_HEIGHT;
+    const rows = usedRows(terminal);
+    const height = rows * CELL_HEIGHT;
     const canvas = this.canvas;
+    // Whether it is as flat as its place, so that it stands at the top.
+    canvas.toggleAttribute('data-short', height / width < 0.42);
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
     const context = canvas.getContext('2d', { alpha: false });
@@ -81,7 +84,7 @@ export class Mini {
     const font = `${CELL_WIDTH / 0.602}px ${FONT}`;
     const buffer = terminal.buffer.active;
     const cell = buffer.getNullCell();
-    for (let row = 0; row < terminal.rows; row += 1) {
+    for (let row = 0; row < rows; row += 1) {
       const line = buffer.getLine(buffer.viewportY + row);
       if (!line) continue;
       const y = row * CELL_HEIGHT;
@@ -104,13 +107,23 @@ export class Mini {
         context.globalAlpha = 1;
       }
     }
-    if (buffer.cursorY < terminal.rows) {
+    if (buffer.cursorY < rows) {
       context.fillStyle = theme.cursor;
       context.globalAlpha = 0.7;
       context.fillRect(buffer.cursorX * CELL_WIDTH, buffer.cursorY * CELL_HEIGHT, CELL_WIDTH, CELL_HEIGHT);
       context.globalAlpha = 1;
     }
   }
+}
+
+/** The rows down to the last one with something on it. */
+function usedRows(terminal: Terminal): number {
+  const buffer = terminal.buffer.active;
+  let last = Math.min(terminal.rows - 1, Math.max(7, buffer.cursorY));
+  for (let row = terminal.rows - 1; row > last; row -= 1) {
+    if (buffer.getLine(buffer.viewportY + row)?.translateToString(true)) last = row;
+  }
+  return last + 1;
 }
 
 const NAMES = [

@@ -1,32 +1,7 @@
 // An xterm.js that fits the content policy and on which an agent's bytes only draw.
 import { Terminal, type ITerminalInitOnlyOptions, type ITerminalOptions } from '@xterm/xterm';
 
-const nonce = () => document.querySelector<HTMLMetaElement>('meta[name="style-nonce"]')?.content ?? '';
-
-/**
- * The document as xterm.js sees it: its style elements carry the answer's nonce, and its `style` attributes go the
- * way the content policy allows.
- */
-function styledDocument(): Document {
-  return new Proxy(document, {
-    get(target, name) {
-      if (name === 'createElement') return (tag: string) => createElement(tag);
-      const value: unknown = Reflect.get(target, name, target);
-      return typeof value === 'function' ? (value as () => unknown).bind(target) : value;
-    },
-  });
-}
-
-function createElement(tag: string): HTMLElement {
-  const element = document.createElement(tag);
-  if (tag.toLowerCase() === 'style') element.setAttribute('nonce', nonce());
-  const setAttribute = element.setAttribute.bind(element);
-  element.setAttribute = (name: string, value: string) => {
-    if (name === 'style') element.style.cssText = value;
-    else setAttribute(name, value);
-  };
-  return element;
-}
+import { allowStyles } from './styles';
 
 export const THEMES = {
   dark: {
@@ -80,10 +55,10 @@ export const THEMES = {
 export const FONT = 'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
 
 export function safeTerminal(options: ITerminalOptions & ITerminalInitOnlyOptions): Terminal {
+  allowStyles();
   const terminal = new Terminal({
     allowProposedApi: false,
     fontFamily: FONT,
-    documentOverride: styledDocument(),
     // A link in an agent's output opens nothing.
     linkHandler: { activate: () => undefined, allowNonHttpProtocols: false },
     windowOptions: {},

@@ -72,7 +72,7 @@ export function Bars({ bars, format, label, least = 0 }: Props) {
 export function ceiling(value: number): number {
   if (value <= 0) return 0;
   const unit = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((n) => n * unit).find((n) => n >= value - 1e-9)!;
+  return [1, 2, 4, 6, 8, 10].map((n) => n * unit).find((n) => n >= value - 1e-9)!;
 }
 
 /** A bar for each of the last days, also for those on which nothing was. */

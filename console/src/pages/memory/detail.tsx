@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { get, post, query } from '../../api';
-import { many, shortId, shortPath } from '../../format';
+import { many, place, shortId } from '../../format';
 import { marked } from '../../highlight';
 import type { Hit } from '../../shapes';
 import { attempt, confirm, Dialog, say } from '../../ui/dialog';
@@ -53,7 +53,7 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
         <div>
           <span class={`who ${hit.role}`}>{hit.role === 'user' ? 'you' : hit.role}</span> <When at={hit.ts} />
           <p class="soft" title={hit.project ?? ''}>
-            {[shortPath(hit.project), hit.client, hit.session_id ? `session ${shortId(hit.session_id)}` : ''].filter(Boolean).join(' · ')}
+            {[place(hit.project), hit.client, hit.session_id ? `session ${shortId(hit.session_id)}` : ''].filter(Boolean).join(' · ')}
           </p>
         </div>
         <Button icon="close" look="quiet" aria-label="Close the detail" onClick={onClose} />

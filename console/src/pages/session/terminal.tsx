@@ -1,4 +1,3 @@
-import { FitAddon } from '@xterm/addon-fit';
 import type { Terminal } from '@xterm/xterm';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
@@ -42,13 +41,15 @@ export function TerminalTab({ live, loading, closed, backend }: Props) {
 
 /** Input counts as a person's for so long after they touched the keyboard; composed input comes a little later. */
 const TOUCH = 120;
+/** How large letters are where there is room. */
+const FONT_SIZE = 14;
 
 function Screen({ id }: { id: string }) {
   const place = useRef<HTMLDivElement>(null);
   const frame = useRef<HTMLDivElement>(null);
+  const around = useRef<HTMLDivElement>(null);
   const attachment = useRef<Attachment | null>(null);
   const terminal = useRef<Terminal | null>(null);
-  const fit = useRef<FitAddon | null>(null);
   const [writer, setWriter] = useState<Writer>('nobody');
   const [size, setSize] = useState({ cols: 80, rows: 24 });
   const [state, setState] = useState<'joining' | 'open' | 'cut' | 'over'>('joining');
@@ -61,7 +62,7 @@ function Screen({ id }: { id: string }) {
     const screen = safeTerminal({
       cols: 80,
       rows: 24,
-      fontSize: 13,
+      fontSize: FONT_SIZE,
       lineHeight: 1.15,
       scrollback: 5000,
       cursorBlink: false,
@@ -69,8 +70,6 @@ function Screen({ id }: { id: string }) {
       screenReaderMode: false,
     });
     terminal.current = screen;
-    fit.current = new FitAddon();
-    screen.loadAddon(fit.current);
     screen.open(element);
 
     // Only what a person does here goes out: a sequence in the output can never type.
@@ -91,7 +90,7 @@ function Screen({ id }: { id: string }) {
       const width = frame.current?.clientWidth ?? 0;
       if (!width) return;
       const wanted = (width - 34) / screen.cols / 0.602;
-      const next = Math.max(6, Math.min(14, Math.floor(wanted * 2) / 2));
+      const next = Math.max(6, Math.min(FONT_SIZE, Math.floor(wanted * 2) / 2));
       if (screen.options.fontSize !== next) screen.options.fontSize = next;
     };
     const watch = new ResizeObserver(scale);
@@ -147,8 +146,14 @@ function Screen({ id }: { id: string }) {
   }, [isDark]);
 
   const fitToWindow = () => {
-    const wanted = fit.current?.proposeDimensions();
-    if (wanted && Number.isFinite(wanted.cols) && Number.isFinite(wanted.rows)) attachment.current?.resize(wanted.cols, Math.max(wanted.rows, 10));
+    const screen = terminal.current;
+    const cells = place.current?.querySelector('.xterm-screen')?.getBoundingClientRect();
+    const room = around.current?.getBoundingClientRect();
+    if (!screen || !cells?.width || !room) return;
+    const zoom = FONT_SIZE / (screen.options.fontSize ?? FONT_SIZE);
+    const cols = Math.floor((room.width - 34) / ((cells.width / screen.cols) * zoom));
+    const rows = Math.floor((room.height - 32) / ((cells.height / screen.rows) * zoom));
+    attachment.current?.resize(Math.max(20, Math.min(cols, 300)), Math.max(8, Math.min(rows, 120)));
   };
 
   return (
@@ -173,8 +178,10 @@ function Screen({ id }: { id: string }) {
           </>
         ) : null}
       </div>
-      <div class="terminal-frame" ref={frame}>
-        <div class="terminal-place" ref={place} data-terminal />
+      <div class="terminal-room" ref={around}>
+        <div class="terminal-frame" ref={frame}>
+          <div class="terminal-place" ref={place} data-terminal />
+        </div>
       </div>
     </div>
   );
