@@ -65,6 +65,22 @@ pub(crate) async fn openapi_json() -> Json<utoipa::openapi::OpenApi> {
 mod tests {
     use super::*;
 
+    /// No route is forgotten: those of the router are those of the document.
+    #[test]
+    fn every_route_is_documented() {
+        let document = serde_json::to_value(document()).expect("a document");
+        let mut documented: Vec<&str> =
+            document["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
+        let source = include_str!("router.rs").replace("{*", "{");
+        let parts = source.split(".route(").skip(1);
+        let mut routed: Vec<&str> = parts
+            .filter_map(|part| part.trim_start().strip_prefix('"')?.split('"').next())
+            .collect();
+        documented.sort_unstable();
+        routed.sort_unstable();
+        assert_eq!(routed, documented);
+    }
+
     /// The reference holds every route with its answers, and nothing else.
     #[test]
     fn the_reference_is_true() {
