@@ -185,6 +185,11 @@ impl TurnState {
         !matches!(self, TurnState::Queued | TurnState::Running)
     }
 
+    /// Whether it is over and gave the caller no answer he could want.
+    pub fn is_failure(self) -> bool {
+        self.is_over() && !matches!(self, TurnState::Finished | TurnState::Cancelled)
+    }
+
     /// Whether a turn may go from here to there. What is over stays as it is.
     pub fn may_become(self, next: TurnState) -> bool {
         match (self, next) {
@@ -228,6 +233,18 @@ pub struct SessionTurn {
     pub queued_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
+    pub usage: TurnUsage,
+}
+
+/// What an app's turns of one day used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UsageDay {
+    pub app: AppName,
+    /// The day's beginning, UTC.
+    pub day: Timestamp,
+    /// Turns that ended, and those of them that failed.
+    pub turns: u64,
+    pub failed: u64,
     pub usage: TurnUsage,
 }
 
@@ -381,6 +398,26 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
+    /// The last events with a smaller number, at most so many, in order. `None` when there is no such
+    /// session.
+    async fn events_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
+
+    /// The last turns with a smaller number, at most so many, in order. `None` when there is no such
+    /// session.
+    async fn turns_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u32,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError>;
+
     /// The events of one turn in order.
     async fn turn_events(
         &self,
@@ -415,6 +452,13 @@ pub trait SessionStore: Send + Sync {
 
     /// What an app's turns that ended on this day (UTC) used.
     async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError>;
+
+    /// What was used from this day on, of one app or of all, oldest day first. It outlives the sessions.
+    async fn usage_since(
+        &self,
+        first: Timestamp,
+        app: Option<&AppName>,
+    ) -> Result<Vec<UsageDay>, StoreError>;
 
     /// The oldest things for the memory.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;

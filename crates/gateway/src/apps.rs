@@ -49,6 +49,12 @@ pub(crate) struct AppEntry {
     /// RFC 3339, UTC.
     #[schema(format = DateTime)]
     created_at: String,
+    /// Sessions it has open now.
+    sessions_open: usize,
+    /// Turns that ended today (UTC), and what they used.
+    turns_today: u64,
+    tokens_today: u64,
+    cost_today: f64,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -93,13 +99,20 @@ pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
 ) -> Result<Json<AppList>, ApiError> {
-    let apps: Vec<AppEntry> = gateway
-        .apps
-        .list_apps()
-        .await?
-        .into_iter()
-        .map(|app| AppEntry { app: app.name.to_string(), created_at: app.created_at.to_string() })
-        .collect();
+    let open = gateway.sessions.open_by_app();
+    let today = gateway.sessions.usage_since(Timestamp::now(), None).await?;
+    let entry = |app: App| {
+        let used = today.iter().find(|day| day.app == app.name);
+        AppEntry {
+            app: app.name.to_string(),
+            created_at: app.created_at.to_string(),
+            sessions_open: open.get(&app.name).copied().unwrap_or_default(),
+            turns_today: used.map_or(0, |day| day.turns),
+            tokens_today: used.map_or(0, |day| day.usage.tokens()),
+            cost_today: used.map_or(0.0, |day| day.usage.cost_usd),
+        }
+    };
+    let apps: Vec<AppEntry> = gateway.apps.list_apps().await?.into_iter().map(entry).collect();
     Ok(Json(AppList { ok: true, count: apps.len(), apps }))
 }
 

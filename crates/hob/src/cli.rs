@@ -1,6 +1,7 @@
 //! What was typed, and which command it means.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use nix::sys::stat::{Mode, umask};
@@ -92,7 +93,7 @@ fn is_hook() -> bool {
 }
 
 fn context(flags: Vec<(&'static str, String)>, umask: u32) -> anyhow::Result<Context> {
-    Ok(Context { settings: settings::load(flags)?, umask })
+    Ok(Context { settings: Arc::new(settings::load(flags)?), umask })
 }
 
 /// The whole command line, for completions and the reference.

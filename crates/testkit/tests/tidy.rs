@@ -212,6 +212,10 @@ fn migrations_are_frozen() {
             "3fc58afe6067459a08ae07ca08d2e4a665eff28a3cd12b58681842b08fb074c7",
         ),
         (
+            "crates/store/src/sqlite/migrations/0006_usage_turns.sql",
+            "c22b1066ca7943139b19e27dee8a222128b277079abae9337b2c6ddc60ca547e",
+        ),
+        (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",
             "720d52f322da7d114e4fb93ca3b59b51002775b3e2963452e9e1631989e85783",
         ),

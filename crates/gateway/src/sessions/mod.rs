@@ -4,6 +4,7 @@ pub(crate) mod control;
 pub(crate) mod events;
 pub(crate) mod manage;
 pub(crate) mod owner;
+pub(crate) mod owner_turns;
 mod shapes;
 mod stream;
 pub(crate) mod turns;

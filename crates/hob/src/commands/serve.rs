@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::{AgentName, AgentSpec, Driver};
-use hob_gateway::{Connections, Gateway, GatewayLimits, Requests};
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver, Timestamp};
+use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
 use hob_sessions::mcp_servers::Way;
@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::doctor_gateway::HomeDoctor;
 use super::{Context, Outcome};
 use crate::demo;
 use crate::keys;
@@ -162,7 +163,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
-    let gateway = workshop.gateway(settings, ledger, sessions.clone(), &tools)?;
+    let gateway = workshop.gateway(settings, &key, ledger, sessions.clone(), &tools)?;
     let router = hob_gateway::router(Arc::new(gateway));
 
     let hello = Hello {
@@ -307,12 +308,14 @@ impl Workshop {
 
     fn gateway(
         &self,
-        settings: &Resolved,
+        settings: &Arc<Resolved>,
+        key: &DataKey,
         ledger: Ledger,
         sessions: Sessions,
         tools: &Tools,
     ) -> anyhow::Result<Gateway> {
         let home = &settings.home;
+        let admin = keys::admin_token(home, settings.admin_token.as_deref())?.hash();
         let runner = Runner::new(RunnerOptions {
             children: self.children.clone(),
             workspaces: home.workspaces(),
@@ -324,6 +327,7 @@ impl Workshop {
         });
         Ok(Gateway {
             version: env!("CARGO_PKG_VERSION"),
+            started_at: Timestamp::now(),
             tools: tools.clone(),
             apps: Arc::new(ledger.clone()),
             audit: Arc::new(ledger),
@@ -332,7 +336,10 @@ impl Workshop {
             files: FileRoom::new(home.files(), settings.max_file_bytes),
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),
-            admin: keys::admin_token(home, settings.admin_token.as_deref())?.hash(),
+            admin,
+            doctor: Arc::new(HomeDoctor(settings.clone())),
+            sign_in: SignIn::new(key, admin, settings.console_session),
+            hosts: settings.hosts.clone(),
             limits: GatewayLimits {
                 max_body_bytes: settings.max_body_bytes,
                 run_timeout: settings.turn_timeout,

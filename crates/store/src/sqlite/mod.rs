@@ -3,8 +3,10 @@
 mod apps;
 mod audit;
 mod memory;
+mod memory_facets;
 mod memory_rows;
 mod migrations;
+mod session_lists;
 mod session_rows;
 mod session_turns;
 mod sessions;

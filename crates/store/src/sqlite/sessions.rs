@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
-    TurnEnding, TurnRequest, TurnUsage,
+    TurnEnding, TurnRequest, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
+use super::session_lists::{events_before, turns_before, usage_since};
 use super::session_rows::{
     SESSION, app_name, day, event, micros, session, session_id, turn, usage,
 };
@@ -185,6 +186,32 @@ impl SessionStore for Ledger {
             .await
     }
 
+    async fn events_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database
+            .read(move |connection| events_before(connection, &app, &id, before, limit))
+            .await
+    }
+
+    async fn turns_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u32,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database
+            .read(move |connection| turns_before(connection, &app, &id, before, limit))
+            .await
+    }
+
     async fn turn_events(
         &self,
         id: &SessionId,
@@ -304,6 +331,15 @@ impl SessionStore for Ledger {
             .await
     }
 
+    async fn usage_since(
+        &self,
+        first: Timestamp,
+        app: Option<&AppName>,
+    ) -> Result<Vec<UsageDay>, StoreError> {
+        let app = app.cloned();
+        self.database.read(move |connection| usage_since(connection, first, app.as_ref())).await
+    }
+
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
         self.database
             .read(move |connection| {
@@ -389,6 +425,7 @@ mod tests {
     use hob_domain::DataKey;
 
     use super::*;
+    use crate::sqlite::session_lists::EVENTS_BEFORE;
     use crate::sqlite::session_turns::{LAST_EVENT, QUEUED, RUNNING};
 
     /// What is asked thousands of times a second goes straight to its rows.
@@ -405,6 +442,7 @@ mod tests {
             QUEUED,
             RUNNING,
             EVENTS,
+            EVENTS_BEFORE,
             TURN_EVENTS,
         ];
         for sql in questions {
