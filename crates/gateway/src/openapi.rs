@@ -6,7 +6,7 @@ use utoipa::{Modify, OpenApi};
 
 use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::sessions::{control, events, manage, owner, owner_turns, turns};
-use crate::{apps, audit, console, files, health, metrics, run, sign_in};
+use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,7 +18,8 @@ use crate::{apps, audit, console, files, health, metrics, run, sign_in};
     ),
     paths(health::healthz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
-        control::permit, apps::create, apps::list, apps::remove, audit::list, owner::list, owner::get,
+        control::permit, apps::create, apps::list, apps::remove, audit::list, live::list, live::stream::stream,
+        live::screen::screen, live::attach::attach, owner::list, owner::get,
         owner::events, owner::cancel, owner::close, console::page, console::asset, console::icon,
         sign_in::login, sign_in::logout,
         overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,
@@ -64,6 +65,22 @@ pub(crate) async fn openapi_json() -> Json<utoipa::openapi::OpenApi> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No route is forgotten: those of the router are those of the document.
+    #[test]
+    fn every_route_is_documented() {
+        let document = serde_json::to_value(document()).expect("a document");
+        let mut documented: Vec<&str> =
+            document["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
+        let source = include_str!("router.rs").replace("{*", "{");
+        let parts = source.split(".route(").skip(1);
+        let mut routed: Vec<&str> = parts
+            .filter_map(|part| part.trim_start().strip_prefix('"')?.split('"').next())
+            .collect();
+        documented.sort_unstable();
+        routed.sort_unstable();
+        assert_eq!(routed, documented);
+    }
 
     /// The reference holds every route with its answers, and nothing else.
     #[test]

@@ -14,7 +14,9 @@ use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::error::ApiError;
 use crate::sessions::{control, events, manage, owner, owner_turns, turns};
 use crate::state::Gateway;
-use crate::{apps, audit, console, files, health, mcp, metrics, openapi, run, sign_in, walls};
+use crate::{
+    apps, audit, console, files, health, live, mcp, metrics, openapi, run, sign_in, walls,
+};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -59,6 +61,10 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
         .route("/admin/audit", get(audit::list))
+        .route("/admin/live", get(live::list))
+        .route("/admin/live/stream", get(live::stream::stream))
+        .route("/admin/live/{id}/screen", get(live::screen::screen))
+        .route("/admin/live/{id}/attach", get(live::attach::attach))
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)

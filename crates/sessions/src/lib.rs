@@ -11,6 +11,7 @@ pub mod mcp_servers;
 mod one_turn;
 mod runner;
 pub mod session;
+pub mod terminal;
 mod walls;
 mod workspace;
 

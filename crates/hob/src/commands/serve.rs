@@ -16,6 +16,7 @@ use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
 use hob_sessions::mcp_servers::Way;
 use hob_sessions::session::{Sessions, SessionsOptions};
+use hob_sessions::terminal::Terminals;
 use hob_sessions::{FileRoom, LiveLimit, Runner, RunnerOptions, Walls};
 use hob_store::Ledger;
 use listenfd::ListenFd;
@@ -146,6 +147,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let children = start_children(context)?;
     let workshop = Workshop {
         children: children.clone(),
+        terminals: Terminals::new(tasks.clone()),
         live: live.clone(),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
@@ -254,6 +256,7 @@ fn start_children(context: &Context) -> anyhow::Result<Children> {
 /// What everything that runs agents shares.
 struct Workshop {
     children: Children,
+    terminals: Terminals,
     live: LiveLimit,
     tasks: TaskTracker,
     stopping: CancellationToken,
@@ -298,6 +301,7 @@ impl Workshop {
             },
             claude: home.claude(),
             live: self.live.clone(),
+            terminals: self.terminals.clone(),
             limits: settings.sessions.clone(),
             tasks: self.tasks.clone(),
             stopping: self.stopping.clone(),
@@ -333,6 +337,7 @@ impl Workshop {
             audit: Arc::new(ledger),
             runner,
             sessions,
+            terminals: self.terminals.clone(),
             files: FileRoom::new(home.files(), settings.max_file_bytes),
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),

@@ -27,6 +27,7 @@ use super::pool::Pool;
 use super::request::Request;
 use super::seed::{self, SeedContext};
 use super::tail::Changes;
+use crate::terminal::{Entering, Kind};
 
 /// Claude Code behind a conversation-shaped call. Cloning shares it.
 ///
@@ -246,6 +247,9 @@ impl Inner {
     fn keep(&self, pooled: Pooled, keys: Vec<Fingerprint>) {
         let turns = pooled.session.turns();
         pooled.listed.change(|info| (info.busy, info.turns) = (false, turns));
+        // A person has typed into it: its conversation may be another by now. It stays for them, but
+        // nobody finds it.
+        let keys = if pooled.session.is_touched() { Vec::new() } else { keys };
         self.pool().put(pooled, keys, Instant::now());
         self.pooled.notify_one();
     }
@@ -256,6 +260,10 @@ impl Inner {
         while !request.history().is_empty() {
             let taken = self.pool().take(key);
             let Some(mut pooled) = taken else { break };
+            if pooled.session.is_touched() {
+                self.pool().put(pooled, Vec::new(), Instant::now());
+                continue;
+            }
             if pooled.session.healthy() {
                 pooled.listed.change(|info| info.busy = true);
                 return Ok((pooled, request.prompt.clone(), Origin::Warm));
@@ -324,6 +332,7 @@ impl Inner {
         if let ConfigFolder::Own(path) = &self.options.config {
             set("CLAUDE_CONFIG_DIR", path.into());
         }
+        let id = session_id.clone();
         let launch = Launch {
             command: self.options.command.clone(),
             arguments,
@@ -334,6 +343,12 @@ impl Inner {
             transcript,
             watch: self.changes.watch(&folder),
             confinement: None,
+            entering: Entering {
+                terminals: self.options.terminals.clone(),
+                id,
+                kind: Kind::Backend,
+                agent: "claude".to_owned(),
+            },
         };
         LiveSession::start(&self.children, launch, self.limits()).await
     }

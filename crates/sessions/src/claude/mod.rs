@@ -24,6 +24,7 @@ mod request;
 mod screen;
 mod seed;
 mod tail;
+mod tidy;
 mod turn;
 
 pub(crate) use live::{Launch, Limits, LiveSession, TurnEnd};

@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::config::ConfigFolder;
+use crate::terminal::Terminals;
 
 /// What all conversations of a backend share.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BackendOptions {
     /// The program and its first arguments.
     pub command: Vec<String>,
@@ -28,6 +29,8 @@ pub struct BackendOptions {
     pub turn_timeout: Duration,
     /// After so long without a sign the turn says what the screen shows.
     pub stall_after: Duration,
+    /// Where people find the terminals.
+    pub terminals: Terminals,
 }
 
 impl BackendOptions {
@@ -47,6 +50,7 @@ impl BackendOptions {
             ready_timeout: Duration::from_secs(60),
             turn_timeout: Duration::from_secs(1800),
             stall_after: Duration::from_secs(20),
+            terminals: Terminals::default(),
         }
     }
 }
