@@ -51,6 +51,13 @@ export function App() {
   useEffect(() => {
     void look();
   }, [since]);
+  // Who goes to another page with the keyboard is there, not still in the menu.
+  const [page, detail] = route.value.path;
+  useEffect(() => {
+    const active = document.activeElement;
+    if (active && active !== document.body && !active.closest('nav, .sidebar, .tile, .list')) return;
+    document.getElementById('main')?.focus({ preventScroll: true });
+  }, [page, detail]);
   useEffect(() => {
     window.addEventListener('keydown', onKey);
     return () => window.removeEventListener('keydown', onKey);

@@ -26,6 +26,10 @@ export function onKey(event: KeyboardEvent): void {
     (event.target as HTMLElement).blur();
     return;
   }
+  if (event.key === 'Escape' && !isTyping(event.target) && !document.querySelector('dialog[open]')) {
+    document.querySelector<HTMLElement>('[data-escape]')?.click();
+    return;
+  }
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isTyping(event.target) || document.querySelector('dialog[open]')) return;
   if (waitingForPlace && Date.now() - waitingForPlace < 1200) {

@@ -1,6 +1,9 @@
 // Server-sent events that come back by themselves.
 import { ApiError, away, get, lost, standing } from './api';
 
+/** How long a page in the background keeps its stream. */
+const HIDDEN = 20_000;
+
 export interface Stream {
   close(): void;
 }
@@ -25,6 +28,7 @@ export function follow(handlers: Handlers): Stream {
   let timer: number | undefined;
   let closed = false;
   let wait = 300;
+  let since = 0;
 
   const connect = () => {
     timer = undefined;
@@ -32,11 +36,14 @@ export function follow(handlers: Handlers): Stream {
     const current = new EventSource(handlers.url());
     source = current;
     current.onopen = () => {
-      wait = 300;
+      since = Date.now();
       handlers.open?.();
     };
     current.onerror = () => {
       current.close();
+      // One that ends as soon as it has begun is not asked for again and again.
+      if (since && Date.now() - since > 3000) wait = 300;
+      since = 0;
       if (source === current) source = null;
       void retry();
     };
@@ -66,15 +73,31 @@ export function follow(handlers: Handlers): Stream {
       return;
     }
     wait = away.value ? 1000 : Math.min(wait * 2, 8000);
+    if (document.hidden) return;
     timer = window.setTimeout(connect, wait);
   };
+
+  // A browser has few connections for one server: a page nobody looks at gives its own back.
+  let hiding: number | undefined;
+  const onVisibility = () => {
+    clearTimeout(hiding);
+    if (document.hidden) {
+      hiding = window.setTimeout(() => {
+        source?.close();
+        source = null;
+      }, HIDDEN);
+    } else if (!source && timer === undefined) connect();
+  };
+  document.addEventListener('visibilitychange', onVisibility);
 
   connect();
   return {
     close() {
       closed = true;
       source?.close();
-      if (timer !== undefined) clearTimeout(timer);
+      clearTimeout(timer);
+      clearTimeout(hiding);
+      document.removeEventListener('visibilitychange', onVisibility);
     },
   };
 }

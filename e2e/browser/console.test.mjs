@@ -121,7 +121,7 @@ it('what an agent says is text, whatever it says', async (hob) => {
   const id = await hob.session();
   const page = await visit(browser, hob, `/sessions/${id}`);
   await ask(page, '[[say <img src=x onerror=alert(1)><script>alert(2)</script> [link](javascript:alert(3)) \u001b]0;owned\u0007 `code`]]');
-  await log(page).getByText('<script>alert(2)</script>').waitFor();
+  await page.locator('.said').getByText('<script>alert(2)</script>').waitFor();
   assert.equal(await page.locator('.said img, .said script, .said a').count(), 0);
   await close(page);
 });

@@ -60,9 +60,10 @@ export class EventLog {
   }
 
   /** Loads the end of the log and follows it. */
-  async start(last: number): Promise<void> {
+  async start(last: number, open: boolean): Promise<void> {
     await this.loadEnd(last);
-    if (this.closed || this.failed.value) return;
+    // Nothing more will ever happen in a closed session.
+    if (this.closed || this.failed.value || !open) return;
     this.stream = follow({
       url: () => `${this.path}${query({ after: this.heard })}`,
       on: {
@@ -169,6 +170,7 @@ export class EventLog {
     if (kind === 'turn') delete event['events'];
     if (kind !== 'message') this.latest.value = { event: kind, seq };
     this.waiting.push(event);
+    if (kind === 'close' || kind === 'sweep_close') this.stream?.close();
     // A page in the background may get no frame for a long time.
     if (this.waiting.length > 1_000) this.take();
     this.tell();

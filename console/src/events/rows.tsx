@@ -68,17 +68,17 @@ export const Row = memo(
           </div>
         );
       case 'tool':
-        return <Tool block={block} context={context} />;
+        return <Tool version={block.version} block={block} context={context} />;
       case 'plan':
-        return <Plan block={block} />;
+        return <Plan version={block.version} block={block} />;
       case 'ask':
-        return <Ask block={block} context={context} />;
+        return <Ask version={block.version} block={block} context={context} />;
       case 'end':
-        return <End block={block} turn={turn} />;
+        return <End version={block.version} block={block} turn={turn} />;
       case 'note':
-        return <Note block={block} />;
+        return <Note version={block.version} block={block} />;
       case 'raw':
-        return <Raw block={block} context={context} />;
+        return <Raw version={block.version} block={block} context={context} />;
     }
   },
   (a, b) => a.block === b.block && a.version === b.version && a.turn === b.turn,
@@ -100,6 +100,12 @@ function TurnHead({ number, turn, at }: { number: number | null; turn: Turn | un
   );
 }
 
+/** A block changes in place: only its version tells that it is another. */
+interface Of<T> {
+  block: T;
+  version: number;
+}
+
 /** A row that opens. */
 function useOpen(context: RowContext, key: string): [boolean, () => void] {
   const [open, setOpen] = useState(context.open.has(key));
@@ -113,7 +119,7 @@ function useOpen(context: RowContext, key: string): [boolean, () => void] {
   ];
 }
 
-function Tool({ block, context }: { block: ToolBlock; context: RowContext }) {
+function Tool({ block, context }: Of<ToolBlock> & { context: RowContext }) {
   const [open, toggle] = useOpen(context, block.key);
   const hint = block.input.split('\n', 1)[0] ?? '';
   const more = block.title && hint && !block.title.includes(hint) ? hint : '';
@@ -139,7 +145,7 @@ function Tool({ block, context }: { block: ToolBlock; context: RowContext }) {
   );
 }
 
-function Plan({ block }: { block: PlanBlock }) {
+function Plan({ block }: Of<PlanBlock>) {
   return (
     <div class="plan">
       <h4>Plan</h4>
@@ -156,7 +162,7 @@ function Plan({ block }: { block: PlanBlock }) {
   );
 }
 
-function Ask({ block, context }: { block: AskBlock; context: RowContext }) {
+function Ask({ block, context }: Of<AskBlock> & { context: RowContext }) {
   const [sent, setSent] = useState(false);
   if (block.status !== 'asked') {
     // What the policy answered by itself was never a question to anyone.
@@ -201,7 +207,7 @@ function Ask({ block, context }: { block: AskBlock; context: RowContext }) {
   );
 }
 
-function End({ block, turn }: { block: EndBlock; turn: Turn | undefined }) {
+function End({ block, turn }: Of<EndBlock> & { turn: Turn | undefined }) {
   const duration = block.duration ?? (turn?.started_at && turn.ended_at ? Date.parse(turn.ended_at) - Date.parse(turn.started_at) : null);
   const usage = turn?.usage;
   const tokens = block.tokens ?? (usage ? usage.input_tokens + usage.output_tokens + usage.cached_read_tokens + usage.cached_write_tokens : null);
@@ -221,7 +227,7 @@ function End({ block, turn }: { block: EndBlock; turn: Turn | undefined }) {
   );
 }
 
-function Note({ block }: { block: NoteBlock }) {
+function Note({ block }: Of<NoteBlock>) {
   return (
     <div class={`note ${block.tone}`}>
       <span>{block.text}</span>
@@ -230,7 +236,7 @@ function Note({ block }: { block: NoteBlock }) {
   );
 }
 
-function Raw({ block, context }: { block: RawBlock; context: RowContext }) {
+function Raw({ block, context }: Of<RawBlock> & { context: RowContext }) {
   const [open, toggle] = useOpen(context, block.key);
   return (
     <div class={open ? 'tool raw open' : 'tool raw'}>

@@ -24,7 +24,7 @@ interface Props {
 export function SessionPage({ id, tab, backend = false }: Props) {
   const base = `/admin/sessions/${encodeURIComponent(id)}`;
   const session = useLoad(backend ? '' : base, (abort) => (backend ? Promise.resolve(null) : get<Session>(base, abort)), 5000);
-  const live = useLoad(`live ${id}`, (abort) => get<{ live: Live[] }>('/admin/live', abort), 5000);
+  const live = useLoad(`live ${id}`, (abort) => get<{ live: Live[] }>('/admin/live', abort), 3000);
   const mine = live.value?.live.find((one) => one.id === id || one.session_id === id) ?? null;
   const turns = useTurns(backend ? null : base);
   const log = useLog(backend ? null : `${base}/events`, session.value);
@@ -204,7 +204,7 @@ function useLog(path: string | null, session: Session | null): EventLog | null {
   useEffect(() => {
     if (!log || !session || started.current === log) return;
     started.current = log;
-    void log.start(session.last_event_id);
+    void log.start(session.last_event_id, session.state !== 'closed');
   }, [log, known]);
   useEffect(() => () => log?.stop(), [log]);
   return known ? log : null;

@@ -33,6 +33,7 @@ export function Virtual<T>(props: Props<T>) {
   const view = useRef({ top: 0, height: 800 });
   const anchor = useRef<{ key: string; offset: number } | null>(null);
   const settling = useRef(false);
+  const touched = useRef(0);
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const latest = useRef(props);
   latest.current = props;
@@ -109,7 +110,9 @@ export function Virtual<T>(props: Props<T>) {
     view.current.top = element.scrollTop;
     view.current.height = element.clientHeight;
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END;
-    if (!settling.current && atEnd !== now.following) now.onFollow(atEnd);
+    // Scrolling of our own says nothing about what a person wants.
+    const person = performance.now() - touched.current < 400;
+    if ((person || !settling.current) && atEnd !== now.following) now.onFollow(atEnd);
     settling.current = false;
     const inside = element.scrollTop - (inner.current?.offsetTop ?? 0);
     const index = Math.max(0, lowerBound(offsets, inside + 1) - 1);
@@ -117,6 +120,11 @@ export function Virtual<T>(props: Props<T>) {
     anchor.current = item ? { key: keyOf(item), offset: inside - offsets[index]! } : null;
     if (inside < 400) now.onTop?.();
     redraw(undefined);
+  };
+
+  const touch = (up: boolean) => {
+    touched.current = performance.now();
+    if (up && latest.current.following && scroller.current!.scrollTop > 0) latest.current.onFollow(false);
   };
 
   useEffect(() => {
@@ -150,7 +158,19 @@ export function Virtual<T>(props: Props<T>) {
   }
 
   return (
-    <div class="virtual" ref={scroller} onScroll={onScroll} tabIndex={0} role="log" aria-label={props.label} aria-live="off">
+    <div
+      class="virtual"
+      ref={scroller}
+      tabIndex={0}
+      role="log"
+      aria-label={props.label}
+      aria-live="off"
+      onScroll={onScroll}
+      onWheel={(event) => touch(event.deltaY < 0)}
+      onTouchMove={() => touch(false)}
+      onPointerMove={(event) => event.buttons && touch(false)}
+      onKeyDown={(event) => /^(PageUp|PageDown|ArrowUp|ArrowDown|Home|End| )$/.test(event.key) && touch(/^(PageUp|ArrowUp|Home)$/.test(event.key))}
+    >
       {props.header}
       <div class="virtual-inner" ref={inner} style={{ height: `${total}px` }}>
         {shown}

@@ -56,7 +56,7 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
             {[place(hit.project), hit.client, hit.session_id ? `session ${shortId(hit.session_id)}` : ''].filter(Boolean).join(' · ')}
           </p>
         </div>
-        <Button icon="close" look="quiet" aria-label="Close the detail" onClick={onClose} />
+        <Button icon="close" look="quiet" aria-label="Close the detail" data-escape onClick={onClose} />
       </header>
       <div class="detail-text">
         {original !== null ? original : marked(hit.text, words, 20_000).map((piece, at) => (piece.hit ? <mark key={at}>{piece.text}</mark> : piece.text))}

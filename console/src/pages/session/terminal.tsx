@@ -36,7 +36,7 @@ export function TerminalTab({ live, loading, closed, backend }: Props) {
       </Empty>
     );
   }
-  return <Screen key={target.id} id={target.id} />;
+  return <Screen key={`${target.id} ${target.terminal} ${target.pid}`} id={target.id} />;
 }
 
 /** Input counts as a person's for so long after they touched the keyboard; composed input comes a little later. */
