@@ -416,6 +416,16 @@ pub trait SessionStore: Send + Sync {
     /// What an app's turns that ended on this day (UTC) used.
     async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError>;
 
+    /// A turn outside any session has ended: what it used counts for its app's day, and what the memory
+    /// is to remember of it is drained once.
+    async fn note_turn(
+        &self,
+        app: &AppName,
+        usage: TurnUsage,
+        outbox: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+
     /// The oldest things for the memory.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
 

@@ -20,6 +20,7 @@ mod run;
 mod serve;
 mod sessions;
 mod state;
+mod v1;
 
 pub use connections::Connections;
 pub use metrics::Requests;

@@ -5,6 +5,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use crate::sessions::{control, events, manage, owner, turns};
+use crate::v1::{anthropic, models, openai};
 use crate::{apps, files, health, metrics, run};
 
 #[derive(OpenApi)]
@@ -18,12 +19,14 @@ use crate::{apps, files, health, metrics, run};
     paths(health::healthz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
         control::permit, apps::create, apps::list, apps::remove, owner::list, owner::get,
-        owner::events, owner::cancel, owner::close),
+        owner::events, owner::cancel, owner::close, anthropic::messages, openai::chat, models::list,
+        models::get),
     modifiers(&BearerToken),
     tags(
         (name = "service", description = "Open to all."),
         (name = "runs", description = "One-shot runs, with an app's token."),
         (name = "sessions", description = "Durable conversations, with an app's token."),
+        (name = "v1", description = "Claude Code in the words of other APIs, with an app's token."),
         (name = "admin", description = "With the admin's token."),
     ),
 )]

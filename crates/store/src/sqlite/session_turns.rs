@@ -286,6 +286,16 @@ fn add_usage(
             ],
             |row| row.get(0),
         )?;
+    add_to_day(transaction, &app, used, now)
+}
+
+/// Adds what a turn used to the sums of its app's day.
+pub(super) fn add_to_day(
+    transaction: &Transaction<'_>,
+    app: &str,
+    used: &Tally,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
             "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)

@@ -9,9 +9,11 @@ use hob_domain::{AppName, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::session_rows::{
-    SESSION, app_name, day, event, micros, session, session_id, turn, usage,
+    SESSION, Tally, app_name, day, event, micros, session, session_id, turn, usage,
 };
-use super::session_turns::{accept, append, cancel_queued, end, interrupt, queued, start};
+use super::session_turns::{
+    accept, add_to_day, append, cancel_queued, end, interrupt, queued, start,
+};
 use super::{Ledger, failed};
 
 const EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
@@ -300,6 +302,28 @@ impl SessionStore for Ledger {
                     })
                     .map_err(failed)?;
                 Ok(found.unwrap_or_default())
+            })
+            .await
+    }
+
+    async fn note_turn(
+        &self,
+        app: &AppName,
+        usage: TurnUsage,
+        outbox: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let app = app.clone();
+        self.database
+            .write(move |transaction| {
+                add_to_day(transaction, app.as_str(), &Tally::of(&usage), now)
+                    .and_then(|()| {
+                        transaction
+                            .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?
+                            .execute(params![app.as_str(), outbox])
+                    })
+                    .map(drop)
+                    .map_err(failed)
             })
             .await
     }
