@@ -24,6 +24,7 @@ mod serve;
 mod sessions;
 mod sign_in;
 mod state;
+mod v1;
 mod walls;
 
 pub use admin::{Check, Doctor, SettingRow, Verdict};

@@ -14,7 +14,8 @@ use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::error::ApiError;
 use crate::sessions::{control, events, manage, owner, owner_turns, turns};
 use crate::state::Gateway;
-use crate::{apps, audit, console, files, health, mcp, metrics, openapi, run, sign_in, walls};
+use crate::v1::{anthropic, models, openai};
+use crate::{apps, audit, console, files, health, mcp, metrics, openapi, run, sign_in, v1, walls};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -59,12 +60,24 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
         .route("/admin/audit", get(audit::list))
+        .nest("/v1", v1_routes())
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .layer(middleware::from_fn_with_state(gateway.clone(), walls::guard))
         .layer(middleware::from_fn_with_state(gateway.clone(), trace))
         .with_state(gateway)
+}
+
+/// The words of other APIs; errors in their own shapes.
+fn v1_routes() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/messages", post(anthropic::messages))
+        .route("/chat/completions", post(openai::chat))
+        .route("/models", get(models::list))
+        .route("/models/{model}", get(models::get))
+        .fallback(v1::nowhere)
+        .method_not_allowed_fallback(v1::wrong_method)
 }
 
 /// Gives every request an id and a line in the log. Queries and headers stay out of it.

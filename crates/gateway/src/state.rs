@@ -7,7 +7,7 @@ use std::time::Duration;
 use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp, TokenHash};
 use hob_mcp::Tools;
 use hob_sessions::session::Sessions;
-use hob_sessions::{FileRoom, Runner};
+use hob_sessions::{Completions, FileRoom, Runner};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Doctor;
@@ -24,6 +24,8 @@ pub struct Gateway {
     pub tools: Tools,
     pub runner: Runner,
     pub sessions: Sessions,
+    /// Claude Code behind `/v1`.
+    pub completions: Completions,
     pub files: FileRoom,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     pub default_agent: AgentName,
