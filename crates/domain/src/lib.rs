@@ -15,6 +15,7 @@ pub mod message;
 pub mod run;
 pub mod secret;
 pub mod session;
+mod usage;
 
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};

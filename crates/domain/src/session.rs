@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::agent::AgentName;
 use crate::app::{AppName, StoreError};
+pub use crate::usage::{TurnUsage, UsageDay};
 
 /// A session's name: random, so that it can't be guessed, and safe in paths and URLs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -202,23 +203,6 @@ impl TurnState {
     }
 }
 
-/// What a turn used. Agents count from the beginning of their process; these are the turn's own.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct TurnUsage {
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    pub cached_read_tokens: u64,
-    pub cached_write_tokens: u64,
-    pub cost_usd: f64,
-}
-
-impl TurnUsage {
-    /// Tokens of every kind.
-    pub fn tokens(&self) -> u64 {
-        self.input_tokens + self.output_tokens + self.cached_read_tokens + self.cached_write_tokens
-    }
-}
-
 /// A turn as the ledger knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionTurn {
@@ -233,18 +217,6 @@ pub struct SessionTurn {
     pub queued_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
-    pub usage: TurnUsage,
-}
-
-/// What an app's turns of one day used.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UsageDay {
-    pub app: AppName,
-    /// The day's beginning, UTC.
-    pub day: Timestamp,
-    /// Turns that ended, and those of them that failed.
-    pub turns: u64,
-    pub failed: u64,
     pub usage: TurnUsage,
 }
 
@@ -459,6 +431,16 @@ pub trait SessionStore: Send + Sync {
         first: Timestamp,
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError>;
+
+    /// A turn outside any session has ended: what it used counts for its app's day, and what the memory
+    /// is to remember of it is drained once.
+    async fn note_turn(
+        &self,
+        app: &AppName,
+        usage: TurnUsage,
+        outbox: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// The oldest things for the memory.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;

@@ -147,6 +147,7 @@ pub(crate) async fn remove(
 
 /// Removes all that an app has: whoever has its name next is another app.
 async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
+    gateway.completions.forget_app(name).await;
     gateway.sessions.forget_app(name).await?;
     FileRoom::remove_app(gateway.files.root(), name)
         .map_err(|error| ApiError::Internal(error.to_string()))?;

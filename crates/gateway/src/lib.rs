@@ -25,6 +25,7 @@ mod serve;
 mod sessions;
 mod sign_in;
 mod state;
+mod v1;
 mod walls;
 pub mod web_socket;
 

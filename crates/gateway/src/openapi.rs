@@ -6,6 +6,7 @@ use utoipa::{Modify, OpenApi};
 
 use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::sessions::{control, events, manage, owner, owner_turns, turns};
+use crate::v1::{anthropic, models, openai};
 use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
 
 #[derive(OpenApi)]
@@ -24,7 +25,8 @@ use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
         sign_in::login, sign_in::logout,
         overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,
         memory::timeline, memory::facets, memory::stats, memory_change::correct, memory_change::forget,
-        memory_change::unseal, owner_turns::create, owner_turns::turn, owner_turns::turns, owner_turns::permit),
+        memory_change::unseal, owner_turns::create, owner_turns::turn, owner_turns::turns, owner_turns::permit,
+        anthropic::messages, openai::chat, models::list, models::get),
     modifiers(&BearerToken),
     tags(
         (name = "service", description = "Open to all."),
@@ -32,6 +34,7 @@ use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
         (name = "sessions", description = "Durable conversations, with an app's token."),
         (name = "admin", description = "With the admin's token, or the console's cookie."),
         (name = "console", description = "The console's page, and signing in to it."),
+        (name = "v1", description = "Claude Code in the words of other APIs, with an app's token."),
     ),
 )]
 struct Document;
@@ -73,10 +76,14 @@ mod tests {
         let mut documented: Vec<&str> =
             document["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
         let source = include_str!("router.rs").replace("{*", "{");
-        let parts = source.split(".route(").skip(1);
-        let mut routed: Vec<&str> = parts
-            .filter_map(|part| part.trim_start().strip_prefix('"')?.split('"').next())
-            .collect();
+        let (plain, nested) = source.split_once("fn v1_routes").expect("the routes below /v1");
+        let routes = |source: &str, above: &str| -> Vec<String> {
+            let parts = source.split(".route(").skip(1);
+            let paths =
+                parts.filter_map(|part| part.trim_start().strip_prefix('"')?.split('"').next());
+            paths.map(|path| format!("{above}{path}")).collect()
+        };
+        let mut routed = [routes(plain, ""), routes(nested, "/v1")].concat();
         documented.sort_unstable();
         routed.sort_unstable();
         assert_eq!(routed, documented);

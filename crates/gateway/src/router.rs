@@ -14,8 +14,9 @@ use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::error::ApiError;
 use crate::sessions::{control, events, manage, owner, owner_turns, turns};
 use crate::state::Gateway;
+use crate::v1::{anthropic, models, openai};
 use crate::{
-    apps, audit, console, files, health, live, mcp, metrics, openapi, run, sign_in, walls,
+    apps, audit, console, files, health, live, mcp, metrics, openapi, run, sign_in, v1, walls,
 };
 
 /// The whole HTTP surface.
@@ -65,12 +66,24 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/admin/live/stream", get(live::stream::stream))
         .route("/admin/live/{id}/screen", get(live::screen::screen))
         .route("/admin/live/{id}/attach", get(live::attach::attach))
+        .nest("/v1", v1_routes())
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .layer(middleware::from_fn_with_state(gateway.clone(), walls::guard))
         .layer(middleware::from_fn_with_state(gateway.clone(), trace))
         .with_state(gateway)
+}
+
+/// The words of other APIs; errors in their own shapes.
+fn v1_routes() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/messages", post(anthropic::messages))
+        .route("/chat/completions", post(openai::chat))
+        .route("/models", get(models::list))
+        .route("/models/{model}", get(models::get))
+        .fallback(v1::nowhere)
+        .method_not_allowed_fallback(v1::wrong_method)
 }
 
 /// Gives every request an id and a line in the log. Queries and headers stay out of it.

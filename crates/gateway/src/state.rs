@@ -8,7 +8,7 @@ use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp,
 use hob_mcp::Tools;
 use hob_sessions::session::Sessions;
 use hob_sessions::terminal::Terminals;
-use hob_sessions::{FileRoom, Runner};
+use hob_sessions::{Completions, FileRoom, Runner};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Doctor;
@@ -26,6 +26,8 @@ pub struct Gateway {
     pub runner: Runner,
     pub sessions: Sessions,
     pub terminals: Terminals,
+    /// Claude Code behind `/v1`.
+    pub completions: Completions,
     pub files: FileRoom,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     pub default_agent: AgentName,

@@ -4,6 +4,7 @@
 //! ([`claude`]) and the drivers they need. It never sees a database or HTTP; it is handed what it needs.
 
 pub mod claude;
+mod completions;
 mod driver;
 mod files;
 mod live;
@@ -15,7 +16,10 @@ pub mod terminal;
 mod walls;
 mod workspace;
 
+pub use completions::{
+    Answering, AskError, Completions, CompletionsOptions, Conversation, ConversationSetup,
+};
 pub use files::{FileRoom, StoredFile, Upload, UploadError};
-pub use live::{LiveLimit, LivePermit};
+pub use live::{LiveLimit, LivePermit, Spare};
 pub use runner::{Runner, RunnerOptions};
 pub use walls::Walls;

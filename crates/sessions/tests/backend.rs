@@ -9,9 +9,10 @@ use futures_util::StreamExt;
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
+use hob_sessions::LiveLimit;
 use hob_sessions::claude::{
     BackendError, BackendOptions, ClaudeBackend, Completion, ConfigFolder, Event, HistoryMode,
-    Origin, Profile, paths,
+    Origin, Outfit, Profile, Way, paths,
 };
 use hob_testkit::leak::processes_with;
 use hob_testkit::{program, wait_until};
@@ -29,6 +30,14 @@ fn setup() -> Setup {
 }
 
 fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) -> Setup {
+    setup_of(vec![program("hob-scripted-agent").display().to_string()], env, adjust)
+}
+
+fn setup_of(
+    command: Vec<String>,
+    env: &[(&str, &str)],
+    adjust: impl FnOnce(&mut BackendOptions),
+) -> Setup {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir_all(path("work")).unwrap();
@@ -39,14 +48,11 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
         umask: 0o022,
     })
     .unwrap();
-    let command = vec![program("hob-scripted-agent").display().to_string()];
-    let mut options =
-        BackendOptions::new(command, ConfigFolder::Own(path("config")), path("runtime"));
-    options.environment = vec![
-        ("PATH".into(), std::env::var_os("PATH").unwrap_or_default()),
-        ("HOME".into(), folder.path().into()),
-    ];
-    options.environment.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+    let mut outfit = Outfit::new(command, ConfigFolder::Own(path("config")));
+    outfit.set("PATH", std::env::var_os("PATH").unwrap_or_default());
+    outfit.set("HOME", folder.path());
+    env.iter().for_each(|(name, value)| outfit.set(name, value));
+    let mut options = BackendOptions::new(outfit, path("runtime"));
     options.turn_timeout = Duration::from_secs(20);
     adjust(&mut options);
     let profile = Profile::new(path("work"));
@@ -352,7 +358,7 @@ async fn the_pool_never_crosses_what_must_differ() {
 
 #[tokio::test]
 async fn the_longest_idle_makes_way_and_a_busy_pool_is_full() {
-    let setup = setup_with(&[], |options| options.max_live = 2);
+    let setup = setup_with(&[], |options| options.live = LiveLimit::new(2));
     for name in ["a", "b", "c"] {
         setup.ask(&[user(name)]).await;
     }
@@ -479,7 +485,7 @@ async fn silence_is_reported_and_limited() {
 
 #[tokio::test]
 async fn a_missing_program_says_so() {
-    let setup = setup_with(&[], |options| options.command = vec!["claude-is-not-here".into()]);
+    let setup = setup_of(vec!["claude-is-not-here".into()], &[], |_| {});
     assert!(matches!(setup.fail(&[user("hi")]).await, BackendError::NotInstalled(_)));
     assert_eq!(setup.live(), 0);
 }
@@ -505,7 +511,7 @@ async fn mcp_servers_become_one_private_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_live_sessions_work_at_once() {
-    let setup = setup_with(&[], |options| options.max_live = 50);
+    let setup = setup_with(&[], |options| options.live = LiveLimit::new(50));
     let turns = (0..50).map(|number| {
         let messages = [user(&format!("[[sleep 100]] number {number}"))];
         collect(setup.backend.complete(&setup.profile, &messages))

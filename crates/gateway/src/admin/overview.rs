@@ -56,7 +56,7 @@ pub(crate) struct Overview {
     /// Process trees of agents.
     agents: usize,
     /// The pool of the Claude backend.
-    pool: Option<PoolFigures>,
+    pool: PoolFigures,
     /// Turns that ended since the start, by how; and `queued`, those that wait now.
     #[schema(value_type = Object)]
     turns: BTreeMap<&'static str, u64>,
@@ -81,11 +81,11 @@ pub(crate) struct LiveFigures {
 /// Processes of the Claude backend, and how its conversations were taken up since the start.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PoolFigures {
-    pub busy: usize,
-    pub idle: usize,
-    pub warm: u64,
-    pub seeded: u64,
-    pub fresh: u64,
+    busy: usize,
+    idle: usize,
+    warm: u64,
+    seeded: u64,
+    fresh: u64,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -139,6 +139,7 @@ pub(crate) async fn overview(
     _: Admin,
 ) -> Result<Json<Overview>, ApiError> {
     let figures = gateway.sessions.figures();
+    let pool = gateway.completions.figures();
     let (waiting, queued) = gateway.sessions.waiting();
     let ended = figures.turns.iter().filter(|(state, _)| state.is_over());
     let mut turns: BTreeMap<_, _> = ended.map(|(state, count)| (state.as_str(), *count)).collect();
@@ -159,15 +160,14 @@ pub(crate) async fn overview(
         sessions: SessionFigures { open: figures.open, busy: figures.busy, waiting },
         live: LiveFigures { used: figures.live, limit: figures.live_limit },
         agents: figures.agents,
-        pool: gateway.pool_figures(),
+        pool: PoolFigures {
+            busy: pool.busy,
+            idle: pool.idle,
+            warm: pool.warm,
+            seeded: pool.seeded,
+            fresh: pool.fresh,
+        },
         turns,
         memory: MemoryFigures { turns: remembered, backlog_files, backlog_events },
     }))
-}
-
-impl Gateway {
-    /// How the Claude backend's pool stands; `None` without one.
-    fn pool_figures(&self) -> Option<PoolFigures> {
-        None
-    }
 }

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::response::Json;
 use hob_domain::AppName;
 use hob_domain::session::{Session, SessionId};
+use hob_sessions::claude::LiveInfo;
 use hob_sessions::terminal::{Kind, Terminal};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -82,10 +83,12 @@ async fn views(gateway: &Gateway) -> Result<Vec<LiveView>, ApiError> {
         let terminal = terminals.remove(session.id.as_str());
         live.push(LiveView::of_session(&session, terminal.as_deref()));
     }
-    let mut processes: Vec<&Arc<Terminal>> =
-        terminals.values().filter(|one| one.about.kind == Kind::Backend).collect();
-    processes.sort_by_key(|one| one.about.since);
-    live.extend(processes.into_iter().map(|one| LiveView::of_terminal(one)));
+    for process in gateway.completions.live_processes() {
+        live.push(match terminals.get(&process.session_id) {
+            Some(terminal) => LiveView::of_terminal(terminal),
+            None => LiveView::of_process(&process),
+        });
+    }
     Ok(live)
 }
 
@@ -115,6 +118,30 @@ impl LiveView {
             tokens: None,
             viewers: now.viewers,
             writer: now.has_writer,
+        }
+    }
+
+    /// One that is talked to without a terminal, or is just being started.
+    fn of_process(process: &LiveInfo) -> LiveView {
+        LiveView {
+            id: process.session_id.clone(),
+            kind: "backend",
+            session_id: None,
+            app: process.app.clone(),
+            agent: "claude".to_owned(),
+            cwd: process.cwd.display().to_string(),
+            pid: process.pid,
+            terminal: false,
+            cols: screen::PAGE.cols,
+            rows: screen::PAGE.rows,
+            busy: process.busy,
+            turns: process.turns,
+            since: process.since.to_string(),
+            last_at: None,
+            cost_usd: None,
+            tokens: None,
+            viewers: 0,
+            writer: false,
         }
     }
 
@@ -155,6 +182,9 @@ enum Found {
 async fn find(gateway: &Gateway, id: &str) -> Result<Found, ApiError> {
     if let Some(terminal) = gateway.terminals.get(id) {
         return Ok(Found::Terminal(terminal));
+    }
+    if gateway.completions.live_processes().iter().any(|process| process.session_id == id) {
+        return Err(ApiError::NotFound("this process has no terminal to look at".to_owned()));
     }
     let none = || ApiError::NotFound("there is nothing alive of that id".to_owned());
     let id = session_id(id).map_err(|_| none())?;

@@ -14,10 +14,13 @@ use hob_domain::{AgentName, AgentSpec, DataKey, Driver, Timestamp};
 use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
-use hob_sessions::mcp_servers::Way;
+use hob_sessions::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
+use hob_sessions::mcp_servers;
 use hob_sessions::session::{Sessions, SessionsOptions};
 use hob_sessions::terminal::Terminals;
-use hob_sessions::{FileRoom, LiveLimit, Runner, RunnerOptions, Walls};
+use hob_sessions::{
+    Completions, CompletionsOptions, FileRoom, LiveLimit, Runner, RunnerOptions, Walls,
+};
 use hob_store::Ledger;
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
@@ -165,7 +168,9 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
-    let gateway = workshop.gateway(settings, &key, ledger, sessions.clone(), &tools)?;
+    let completions = workshop.completions(settings, &ledger, &sessions)?;
+    let gateway =
+        workshop.gateway(settings, &key, ledger, sessions.clone(), completions.clone(), &tools)?;
     let router = hob_gateway::router(Arc::new(gateway));
 
     let hello = Hello {
@@ -220,6 +225,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     }
     ending.cancel();
     let ended = async {
+        completions.close().await;
         if tokio::time::timeout(TELLING, tasks.wait()).await.is_err() {
             cutting.cancel();
             tasks.wait().await;
@@ -294,7 +300,7 @@ impl Workshop {
             agents: Workshop::agents(settings)?,
             workspaces: home.workspaces().canonicalize()?,
             roots: settings.roots.clone(),
-            memory: Way::Stdio {
+            memory: mcp_servers::Way::Stdio {
                 command: this_executable()?,
                 args: vec!["mcp".to_owned()],
                 env: vec![("HOB_SOCKET".to_owned(), socket)],
@@ -310,12 +316,57 @@ impl Workshop {
         Ok(Sessions::restore(options).await?)
     }
 
+    /// Claude Code behind `/v1`.
+    fn completions(
+        &self,
+        settings: &Resolved,
+        ledger: &Ledger,
+        sessions: &Sessions,
+    ) -> anyhow::Result<Completions> {
+        let (home, claude) = (&settings.home, &settings.claude);
+        let agents = Workshop::agents(settings)?;
+        let agent = agents.get(&claude.agent).context("the agent of claude.agent")?;
+        let outfitter = BehindWalls {
+            walls: Workshop::walls(settings),
+            agent: agent.clone(),
+            claude: home.claude(),
+        };
+        let backend = ClaudeBackend::new(
+            BackendOptions {
+                outfitter: Arc::new(outfitter),
+                history: claude.history,
+                runtime_folder: home.claude().join("v1"),
+                live: self.live.clone(),
+                idle_timeout: claude.idle,
+                ready_timeout: settings.sessions.start_timeout,
+                turn_timeout: settings.turn_timeout,
+                stall_after: Duration::MAX,
+                terminals: self.terminals.clone(),
+            },
+            self.children.clone(),
+        );
+        Ok(Completions::new(CompletionsOptions {
+            backend,
+            sessions: sessions.clone(),
+            store: Arc::new(ledger.clone()),
+            walls: Workshop::walls(settings),
+            workspaces: home.workspaces().canonicalize()?,
+            agent: claude.agent.to_string(),
+            install: agent.install.clone(),
+            way: Way::of(agent.driver),
+            setups: claude.apps.clone(),
+            tasks: self.tasks.clone(),
+            stopping: self.stopping.clone(),
+        }))
+    }
+
     fn gateway(
         &self,
         settings: &Arc<Resolved>,
         key: &DataKey,
         ledger: Ledger,
         sessions: Sessions,
+        completions: Completions,
         tools: &Tools,
     ) -> anyhow::Result<Gateway> {
         let home = &settings.home;
@@ -338,6 +389,7 @@ impl Workshop {
             runner,
             sessions,
             terminals: self.terminals.clone(),
+            completions,
             files: FileRoom::new(home.files(), settings.max_file_bytes),
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),

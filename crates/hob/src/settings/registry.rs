@@ -22,6 +22,8 @@ pub enum Kind {
         least: i64,
     },
     Text,
+    /// One of these texts.
+    Choice(&'static [&'static str]),
     /// A number that is not negative.
     Amount,
     /// Absolute paths.
@@ -172,6 +174,28 @@ pub const SETTINGS: &[Setting] = &[
         earlier: None,
     },
     Setting {
+        key: "claude.agent",
+        kind: Kind::Text,
+        default: "claude",
+        help: "The agent behind `/v1`; it must have a Claude driver.",
+        earlier: None,
+    },
+    Setting {
+        key: "claude.history",
+        kind: Kind::Choice(&["native_jsonl", "concat_message"]),
+        default: "native_jsonl",
+        help: "How a new process behind `/v1` gets a history: as a transcript it resumes, or as words \
+               before the first prompt.",
+        earlier: None,
+    },
+    Setting {
+        key: "claude.idle_secs",
+        kind: Kind::Count { least: 1 },
+        default: "900",
+        help: "A process behind `/v1` that waits for its conversation to go on is ended after so long.",
+        earlier: None,
+    },
+    Setting {
         key: "limits.app_sessions",
         kind: Kind::Count { least: 0 },
         default: "0",
@@ -232,7 +256,7 @@ impl Kind {
     /// Reads a flag, a variable or a default.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {
-            Kind::Text => Ok(Value::String(text.to_owned())),
+            Kind::Text | Kind::Choice(_) => Ok(Value::String(text.to_owned())),
             Kind::Amount => match text.trim().parse::<f64>() {
                 Ok(number) => Ok(Value::Float(number)),
                 Err(_) => Err(format!("{text:?} is not a number")),
@@ -292,6 +316,10 @@ impl Kind {
                 }
             }
             (Kind::Names, _) => Err("it must be a list of names".to_owned()),
+            (Kind::Choice(known), Value::String(text)) if known.contains(&text.as_str()) => {
+                Ok(value)
+            }
+            (Kind::Choice(known), _) => Err(format!("it must be one of {}", known.join(", "))),
             (Kind::Amount, _) => Err("it must be a number that is not negative".to_owned()),
             (Kind::Folders, _) => Err("it must be a list of paths".to_owned()),
             (Kind::Bool, _) => Err("it must be true or false".to_owned()),

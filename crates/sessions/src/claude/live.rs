@@ -55,7 +55,7 @@ pub struct Launch {
 }
 
 /// How a turn came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum TurnEnd {
     Finished(TurnResult),
     /// It was interrupted, and the session is proven clean: the prompt is there and the box is empty.
@@ -103,6 +103,17 @@ impl Reading {
     }
 }
 
+/// A child, or why there is none in the words of the backend.
+pub fn spawned(child: Result<Child, SpawnError>) -> Result<Child, BackendError> {
+    child.map_err(|error| match error {
+        SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {
+            BackendError::NotInstalled(error.to_string())
+        }
+        SpawnError::Closing => BackendError::Closed,
+        error => BackendError::Internal(error.to_string()),
+    })
+}
+
 impl LiveSession {
     /// Starts the process and waits until it shows its prompt.
     pub async fn start(
@@ -122,12 +133,7 @@ impl LiveSession {
             owner: Some(launch.app.clone()),
             confinement: launch.confinement,
         };
-        let child = children.spawn(spec).await.map_err(|error| match error {
-            SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {
-                BackendError::NotInstalled(error.to_string())
-            }
-            error => BackendError::Internal(error.to_string()),
-        })?;
+        let child = spawned(children.spawn(spec).await)?;
         let terminal = launch.entering.enter(&child, SIZE, launch.app, launch.cwd);
         let screen = Screen::new(terminal.clone());
         let mut session = LiveSession {
@@ -282,6 +288,7 @@ impl LiveSession {
                     session_id: self.session_id.clone(),
                     stop_reason,
                     usage,
+                    cost_usd: 0.0,
                 }))
             }
             End::ApiError { kind, status, message } => {

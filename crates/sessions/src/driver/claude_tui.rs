@@ -148,7 +148,7 @@ fn said(session: &str, event: Event, raw: &Value) -> Option<Said> {
     let block = match event {
         Event::Assistant { block, .. } | Event::ToolResult { block } => block,
         Event::Stalled { screen } => return Some(Said::Stalled(screen)),
-        Event::User { .. } | Event::Result(_) => return None,
+        Event::User { .. } | Event::Piece { .. } | Event::Result(_) => return None,
     };
     let update = claude::block_update(&block)?;
     Some(Said::Line(claude::update(session, update, raw)))

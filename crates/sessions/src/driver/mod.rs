@@ -4,7 +4,7 @@
 pub(crate) mod acp;
 mod claude;
 pub(crate) mod claude_print;
-mod claude_stream;
+pub(crate) mod claude_stream;
 mod claude_tui;
 
 use std::path::PathBuf;

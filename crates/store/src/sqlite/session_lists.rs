@@ -1,4 +1,4 @@
-//! What the owner looks at: pages of a session's past, and what was used by day.
+//! Pages of a session's past, and what was used by day.
 
 use hob_domain::session::{SessionEvent, SessionId, SessionTurn, UsageDay};
 use hob_domain::{AppName, StoreError, Timestamp};
@@ -7,6 +7,8 @@ use rusqlite::{Connection, params};
 use super::failed;
 use super::session_rows::{app_name, day, event, turn, usage};
 
+pub(super) const EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
+     WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 pub(super) const EVENTS_BEFORE: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
 
@@ -14,6 +16,25 @@ fn is_known(connection: &Connection, app: &AppName, id: &SessionId) -> Result<bo
     connection
         .prepare_cached("SELECT 1 FROM sessions WHERE app = ?1 AND id = ?2")
         .and_then(|mut s| s.exists([app.as_str(), id.as_str()]))
+        .map_err(failed)
+}
+
+/// The first events above a number, in order. `None` when there is no such session.
+pub(super) fn events_after(
+    connection: &Connection,
+    app: &AppName,
+    id: &SessionId,
+    after: u64,
+    limit: usize,
+) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+    if !is_known(connection, app, id)? {
+        return Ok(None);
+    }
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached(EVENTS)
+        .and_then(|mut s| s.query_map(params![id.as_str(), after, limit as i64], event)?.collect())
+        .map(Some)
         .map_err(failed)
 }
 

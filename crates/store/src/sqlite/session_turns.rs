@@ -288,19 +288,33 @@ fn add_usage(
         ])
 }
 
-/// Counts a turn that ended among those of its app's day.
+/// Counts a turn of a session that ended among those of its app's day.
 fn count_turn(
     transaction: &Transaction<'_>,
     id: &SessionId,
     state: TurnState,
     used: &Tally,
     now: Timestamp,
-) -> rusqlite::Result<usize> {
+) -> rusqlite::Result<()> {
+    let app: String = transaction
+        .prepare_cached("SELECT app FROM sessions WHERE id = ?1")?
+        .query_row([id.as_str()], |row| row.get(0))?;
+    add_to_day(transaction, &app, state, used, now)
+}
+
+/// Counts a turn that ended, and what it used, among those of its app's day.
+pub(super) fn add_to_day(
+    transaction: &Transaction<'_>,
+    app: &str,
+    state: TurnState,
+    used: &Tally,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
             "INSERT INTO usage (app, day, input_tokens, output_tokens, cached_read_tokens,
                  cached_write_tokens, cost_usd, turns, failed)
-             SELECT app, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8 FROM sessions WHERE id = ?1
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)
              ON CONFLICT (app, day) DO UPDATE SET input_tokens = input_tokens + ?3,
                  output_tokens = output_tokens + ?4,
                  cached_read_tokens = cached_read_tokens + ?5,
@@ -308,7 +322,7 @@ fn count_turn(
                  turns = turns + 1, failed = failed + ?8",
         )?
         .execute(params![
-            id.as_str(),
+            app,
             day(now),
             used.input,
             used.output,
@@ -316,5 +330,6 @@ fn count_turn(
             used.cached_write,
             used.cost,
             state.is_failure()
-        ])
+        ])?;
+    Ok(())
 }
