@@ -36,7 +36,7 @@ const quoted = (text) => JSON.stringify(text);
 /** The part of `config.toml` that makes a scripted agent. */
 export function scripted(name, driver, args = [], env = {}) {
   const lines = [`[agents.${name}]`, `driver = "${driver}"`, `command = [${[agent, ...args].map(quoted).join(', ')}]`];
-  lines.push('writable = ["~/.hob-scripted"]');
+  lines.push('writable = ["~/.hob-scripted", "~/.claude"]');
   lines.push(`env = { ${Object.entries(env).map(([key, value]) => `${key} = ${quoted(value)}`).join(', ')} }`);
   return `${lines.join('\n')}\n`;
 }
