@@ -89,7 +89,18 @@ export class Hob {
       return match;
     });
     this.url = `http://127.0.0.1:${this.port}`;
+    if (process.env.HOB_TEST_FRONT) await this.standInFront();
     return this;
+  }
+
+  /** With HOB_TEST_FRONT the last `vite build` is tested, without building Hob again. */
+  async standInFront() {
+    if (!this.front) {
+      const program = path.join(root, 'console/dev/serve.mjs');
+      this.front = spawn(process.execPath, [program, this.url, '0'], { stdio: ['ignore', 'pipe', 'inherit'] });
+      this.frontUrl = await new Promise((resolve) => this.front.stdout.once('data', (line) => resolve(String(line).trim())));
+    }
+    this.url = this.frontUrl;
   }
 
   /** Ends it in order, or by force. */
@@ -101,6 +112,7 @@ export class Hob {
 
   /** Ends it and looks whether anything of it is left. */
   async stop() {
+    this.front?.kill();
     await this.end();
     try {
       await until('no process of this home is left', () => processesOf(this.user).length === 0, 8000);
@@ -196,6 +208,7 @@ export async function launch() {
       '--disable-component-update',
       '--disable-sync',
       '--enable-precise-memory-info',
+      '--disable-lcd-text',
     ],
   });
 }

@@ -86,7 +86,7 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
     await hob.ask(refund, 'The refund of order 1043 is one cent too low. Find out why, fix it, and run the tests.');
     await hob.idle(review);
 
-    const page = await open(browser, hob, { colorScheme: 'dark', reducedMotion: 'reduce' });
+    const page = await open(browser, hob, { colorScheme: 'dark', reducedMotion: 'reduce', viewport: { width: 1160, height: 760 } });
     const picture = async (name) => {
       await page.evaluate(() => document.fonts.ready);
       await page.mouse.move(0, 0);
@@ -99,7 +99,6 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
     };
     const go = (where) => page.evaluate((hash) => { location.hash = hash; }, where);
     await page.getByLabel('Admin token').waitFor();
-    await picture('console-sign-in');
     await signIn(page, hob);
 
     await until('all tiles are there', async () => (await page.locator('.tile').count()) === 4);
