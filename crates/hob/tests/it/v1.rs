@@ -38,6 +38,9 @@ impl Api {
     }
 }
 
+/// How a client sends an answer back.
+type Echo = fn(&Value) -> Value;
+
 fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
@@ -78,7 +81,7 @@ fn as_string(content: &Value) -> Value {
 #[test]
 fn ten_turns_are_one_process() {
     let api = api("[apps.tests]\npermissions = \"allow\"\n");
-    let echoes: [(&str, fn(&Value) -> Value); 3] = [
+    let echoes: [(&str, Echo); 3] = [
         ("as blocks", Value::clone),
         ("as a string", as_string),
         ("the last text alone", |content| json!([content.as_array().unwrap().last().unwrap()])),
