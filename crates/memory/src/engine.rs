@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hob_domain::memory::{
-    CareEvent, Counts, Forget, Identity, ImportMark, MemoryStore, Place, Probe, Record, RecordId,
-    Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
+    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, Place, Probe, Record,
+    RecordId, Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 
@@ -243,6 +243,10 @@ impl Engine {
 
     pub async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {
         self.inner.store.counts(speaker).await
+    }
+
+    pub async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError> {
+        self.inner.store.facets(speaker).await
     }
 
     pub async fn projects_named(

@@ -161,8 +161,10 @@ impl From<ApiError> for Problem {
                 Problem::new(Kind::Overloaded, message).after(Duration::from_secs(1))
             }
             ApiError::Internal(inside) => Problem::internal(&inside),
-            // Of sessions and runs alone.
+            // Of sessions, runs and the console alone.
             other @ (ApiError::Conflict(_)
+            | ApiError::BadHost
+            | ApiError::BadOrigin
             | ApiError::Gone
             | ApiError::Turn { .. }
             | ApiError::Run(..)) => Problem::internal(&format!("{other:?}")),

@@ -10,13 +10,14 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::{AgentName, AgentSpec, Driver};
-use hob_gateway::{Connections, Gateway, GatewayLimits, Requests};
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver, Timestamp};
+use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
 use hob_sessions::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
 use hob_sessions::mcp_servers;
 use hob_sessions::session::{Sessions, SessionsOptions};
+use hob_sessions::terminal::Terminals;
 use hob_sessions::{
     Completions, CompletionsOptions, FileRoom, LiveLimit, Runner, RunnerOptions, Walls,
 };
@@ -27,6 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::doctor_gateway::HomeDoctor;
 use super::{Context, Outcome};
 use crate::demo;
 use crate::keys;
@@ -148,6 +150,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let children = start_children(context)?;
     let workshop = Workshop {
         children: children.clone(),
+        terminals: Terminals::new(tasks.clone()),
         live: live.clone(),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
@@ -167,7 +170,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
     let completions = workshop.completions(settings, &ledger, &sessions)?;
     let gateway =
-        workshop.gateway(settings, ledger, sessions.clone(), completions.clone(), &tools)?;
+        workshop.gateway(settings, &key, ledger, sessions.clone(), completions.clone(), &tools)?;
     let router = hob_gateway::router(Arc::new(gateway));
 
     let hello = Hello {
@@ -259,6 +262,7 @@ fn start_children(context: &Context) -> anyhow::Result<Children> {
 /// What everything that runs agents shares.
 struct Workshop {
     children: Children,
+    terminals: Terminals,
     live: LiveLimit,
     tasks: TaskTracker,
     stopping: CancellationToken,
@@ -303,6 +307,7 @@ impl Workshop {
             },
             claude: home.claude(),
             live: self.live.clone(),
+            terminals: self.terminals.clone(),
             limits: settings.sessions.clone(),
             tasks: self.tasks.clone(),
             stopping: self.stopping.clone(),
@@ -336,6 +341,7 @@ impl Workshop {
                 ready_timeout: settings.sessions.start_timeout,
                 turn_timeout: settings.turn_timeout,
                 stall_after: Duration::MAX,
+                terminals: self.terminals.clone(),
             },
             self.children.clone(),
         );
@@ -356,13 +362,15 @@ impl Workshop {
 
     fn gateway(
         &self,
-        settings: &Resolved,
+        settings: &Arc<Resolved>,
+        key: &DataKey,
         ledger: Ledger,
         sessions: Sessions,
         completions: Completions,
         tools: &Tools,
     ) -> anyhow::Result<Gateway> {
         let home = &settings.home;
+        let admin = keys::admin_token(home, settings.admin_token.as_deref())?.hash();
         let runner = Runner::new(RunnerOptions {
             children: self.children.clone(),
             workspaces: home.workspaces(),
@@ -374,15 +382,21 @@ impl Workshop {
         });
         Ok(Gateway {
             version: env!("CARGO_PKG_VERSION"),
+            started_at: Timestamp::now(),
             tools: tools.clone(),
-            apps: Arc::new(ledger),
+            apps: Arc::new(ledger.clone()),
+            audit: Arc::new(ledger),
             runner,
             sessions,
+            terminals: self.terminals.clone(),
             completions,
             files: FileRoom::new(home.files(), settings.max_file_bytes),
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),
-            admin: keys::admin_token(home, settings.admin_token.as_deref())?.hash(),
+            admin,
+            doctor: Arc::new(HomeDoctor(settings.clone())),
+            sign_in: SignIn::new(key, admin, settings.console_session),
+            hosts: settings.hosts.clone(),
             limits: GatewayLimits {
                 max_body_bytes: settings.max_body_bytes,
                 run_timeout: settings.turn_timeout,

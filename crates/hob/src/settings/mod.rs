@@ -28,6 +28,9 @@ pub struct Resolved {
     pub admin_token: Option<String>,
     pub http: bool,
     pub listen: String,
+    pub hosts: Vec<String>,
+    /// How long one stays signed in to the console.
+    pub console_session: Duration,
     pub idle_shutdown: Duration,
     pub shutdown_grace: Duration,
     pub max_body_bytes: usize,
@@ -230,6 +233,10 @@ fn resolve(
         let listed = values[key].as_array().into_iter().flatten().filter_map(Value::as_str);
         listed.map(|folder| expand(folder, environment)).collect()
     };
+    let names = |key| -> Vec<String> {
+        let listed = values[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+        listed.map(str::to_owned).collect()
+    };
     let text = |key| values[key].as_str().unwrap_or_default().to_owned();
     let agent = |key: &'static str| {
         let name = text(key);
@@ -257,6 +264,8 @@ fn resolve(
         admin_token,
         http: values["http"].as_bool().unwrap_or(true),
         listen: text("listen"),
+        hosts: names("hosts"),
+        console_session: seconds("console.session_secs"),
         idle_shutdown: Duration::from_secs(count("idle_shutdown_secs")),
         shutdown_grace: Duration::from_secs(count("shutdown_grace_secs")),
         max_body_bytes: count("max_body_bytes") as usize,

@@ -28,6 +28,8 @@ pub enum Kind {
     Amount,
     /// Absolute paths.
     Folders,
+    /// Names of hosts.
+    Names,
 }
 
 pub const SETTINGS: &[Setting] = &[
@@ -43,6 +45,20 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: "127.0.0.1:7717",
         help: "Where HTTP is served; port 0 takes a free one.",
+        earlier: None,
+    },
+    Setting {
+        key: "hosts",
+        kind: Kind::Names,
+        default: "",
+        help: "Names beside `localhost` under which the console and `/admin` may be asked for (in a variable, separated by commas).",
+        earlier: None,
+    },
+    Setting {
+        key: "console.session_secs",
+        kind: Kind::Count { least: 1 },
+        default: "43200",
+        help: "How long one stays signed in to the console.",
         earlier: None,
     },
     Setting {
@@ -249,6 +265,10 @@ impl Kind {
                 let folders = text.split(':').filter(|folder| !folder.is_empty());
                 Ok(Value::Array(folders.map(|folder| Value::String(folder.to_owned())).collect()))
             }
+            Kind::Names => {
+                let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+                Ok(Value::Array(names.map(|name| Value::String(name.to_owned())).collect()))
+            }
             Kind::Bool => match text {
                 "true" | "1" => Ok(Value::Boolean(true)),
                 "false" | "0" => Ok(Value::Boolean(false)),
@@ -284,6 +304,18 @@ impl Kind {
                     false => Err("it must be a list of absolute paths".to_owned()),
                 }
             }
+            (Kind::Names, Value::Array(names)) => {
+                let plain = |name: &Value| {
+                    let allowed =
+                        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+                    name.as_str().is_some_and(|name| !name.is_empty() && name.chars().all(allowed))
+                };
+                match names.iter().all(plain) {
+                    true => Ok(value),
+                    false => Err("it must be a list of names, without ports".to_owned()),
+                }
+            }
+            (Kind::Names, _) => Err("it must be a list of names".to_owned()),
             (Kind::Choice(known), Value::String(text)) if known.contains(&text.as_str()) => {
                 Ok(value)
             }

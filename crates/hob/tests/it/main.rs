@@ -1,7 +1,9 @@
 //! Hob from outside: the real executable on temporary homes, with scripted agents.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
+mod admin;
 mod cli;
+mod console;
 mod files;
 mod http;
 mod memory_apps;

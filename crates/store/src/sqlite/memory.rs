@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    Candidate, CareEvent, Counts, Forget, ImportMark, MemoryStore, NewTurn, Probe, Record,
+    Candidate, CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Probe, Record,
     RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
 
+use super::memory_facets::facets;
 use super::memory_rows::{
     COLUMNS, TABLES, candidates, latest_sessions, record, rows, time, timeline,
 };
@@ -253,6 +254,13 @@ impl MemoryStore for Memory {
                     })
                     .map_err(failed)
             })
+            .await
+    }
+
+    async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError> {
+        let speaker = speaker.clone();
+        self.database
+            .read(move |connection| facets(connection, speaker.as_str()).map_err(failed))
             .await
     }
 

@@ -1,9 +1,12 @@
 //! SQLite: one writer, several readers, write-ahead log, everything encrypted.
 
 mod apps;
+mod audit;
 mod memory;
+mod memory_facets;
 mod memory_rows;
 mod migrations;
+mod session_lists;
 mod session_rows;
 mod session_turns;
 mod sessions;
