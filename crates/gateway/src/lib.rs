@@ -14,6 +14,7 @@ mod console;
 mod error;
 mod files;
 mod health;
+mod live;
 mod mcp;
 mod metrics;
 mod openapi;
@@ -26,6 +27,7 @@ mod sign_in;
 mod state;
 mod v1;
 mod walls;
+pub mod web_socket;
 
 pub use admin::{Check, Doctor, SettingRow, Verdict};
 pub use connections::Connections;

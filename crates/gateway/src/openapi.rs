@@ -7,7 +7,7 @@ use utoipa::{Modify, OpenApi};
 use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::sessions::{control, events, manage, owner, owner_turns, turns};
 use crate::v1::{anthropic, models, openai};
-use crate::{apps, audit, console, files, health, metrics, run, sign_in};
+use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -19,7 +19,8 @@ use crate::{apps, audit, console, files, health, metrics, run, sign_in};
     ),
     paths(health::healthz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
-        control::permit, apps::create, apps::list, apps::remove, audit::list, owner::list, owner::get,
+        control::permit, apps::create, apps::list, apps::remove, audit::list, live::list, live::stream::stream,
+        live::screen::screen, live::attach::attach, owner::list, owner::get,
         owner::events, owner::cancel, owner::close, console::page, console::asset, console::icon,
         sign_in::login, sign_in::logout,
         overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,

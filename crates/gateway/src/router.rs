@@ -15,7 +15,9 @@ use crate::error::ApiError;
 use crate::sessions::{control, events, manage, owner, owner_turns, turns};
 use crate::state::Gateway;
 use crate::v1::{anthropic, models, openai};
-use crate::{apps, audit, console, files, health, mcp, metrics, openapi, run, sign_in, v1, walls};
+use crate::{
+    apps, audit, console, files, health, live, mcp, metrics, openapi, run, sign_in, v1, walls,
+};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -60,6 +62,10 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
         .route("/admin/audit", get(audit::list))
+        .route("/admin/live", get(live::list))
+        .route("/admin/live/stream", get(live::stream::stream))
+        .route("/admin/live/{id}/screen", get(live::screen::screen))
+        .route("/admin/live/{id}/attach", get(live::attach::attach))
         .nest("/v1", v1_routes())
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp, TokenHash};
 use hob_mcp::Tools;
 use hob_sessions::session::Sessions;
+use hob_sessions::terminal::Terminals;
 use hob_sessions::{Completions, FileRoom, Runner};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,7 @@ pub struct Gateway {
     pub tools: Tools,
     pub runner: Runner,
     pub sessions: Sessions,
+    pub terminals: Terminals,
     /// Claude Code behind `/v1`.
     pub completions: Completions,
     pub files: FileRoom,

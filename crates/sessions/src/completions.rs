@@ -16,8 +16,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::claude::{
-    BackendError, BackendFigures, ClaudeBackend, Completion, Event, Origin, Profile, TurnResult,
-    Way, temporary_scope,
+    BackendError, BackendFigures, ClaudeBackend, Completion, Event, LiveInfo, Origin, Profile,
+    TurnResult, Way, temporary_scope,
 };
 use crate::session::{SessionError, Sessions};
 use crate::walls::Walls;
@@ -105,6 +105,11 @@ impl Stream for Answering {
 impl Completions {
     pub fn new(options: CompletionsOptions) -> Completions {
         Completions { inner: Arc::new(Inner { options, apps: Mutex::default() }) }
+    }
+
+    /// Every live process, in a turn or idle.
+    pub fn live_processes(&self) -> Vec<LiveInfo> {
+        self.inner.options.backend.live_sessions()
     }
 
     /// Asks, and returns once the agent has taken the prompt. Dropping the future cancels the turn.

@@ -12,6 +12,7 @@ pub mod mcp_servers;
 mod one_turn;
 mod runner;
 pub mod session;
+pub mod terminal;
 mod walls;
 mod workspace;
 

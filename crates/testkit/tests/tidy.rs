@@ -98,6 +98,8 @@ fn only_one_crate_knows_each_thing() {
         ("crypto_box", vec!["hob-memory"]),
         ("axum", vec!["hob-gateway", "hob-testkit"]),
         ("hyper", vec!["hob-gateway"]),
+        ("tokio-tungstenite", vec!["hob-gateway", "hob-testkit"]),
+        ("vt100", vec!["hob-sessions"]),
         (
             "tokio",
             vec![

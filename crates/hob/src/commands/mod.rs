@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod app;
+pub mod attach;
 pub mod capture_transcript;
 pub mod capture_turn;
 pub mod claude;

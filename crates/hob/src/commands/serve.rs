@@ -17,6 +17,7 @@ use hob_memory::{Drain, Engine, backlog};
 use hob_sessions::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
 use hob_sessions::mcp_servers;
 use hob_sessions::session::{Sessions, SessionsOptions};
+use hob_sessions::terminal::Terminals;
 use hob_sessions::{
     Completions, CompletionsOptions, FileRoom, LiveLimit, Runner, RunnerOptions, Walls,
 };
@@ -149,6 +150,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let children = start_children(context)?;
     let workshop = Workshop {
         children: children.clone(),
+        terminals: Terminals::new(tasks.clone()),
         live: live.clone(),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
@@ -260,6 +262,7 @@ fn start_children(context: &Context) -> anyhow::Result<Children> {
 /// What everything that runs agents shares.
 struct Workshop {
     children: Children,
+    terminals: Terminals,
     live: LiveLimit,
     tasks: TaskTracker,
     stopping: CancellationToken,
@@ -304,6 +307,7 @@ impl Workshop {
             },
             claude: home.claude(),
             live: self.live.clone(),
+            terminals: self.terminals.clone(),
             limits: settings.sessions.clone(),
             tasks: self.tasks.clone(),
             stopping: self.stopping.clone(),
@@ -337,6 +341,7 @@ impl Workshop {
                 ready_timeout: settings.sessions.start_timeout,
                 turn_timeout: settings.turn_timeout,
                 stall_after: Duration::MAX,
+                terminals: self.terminals.clone(),
             },
             self.children.clone(),
         );
@@ -383,6 +388,7 @@ impl Workshop {
             audit: Arc::new(ledger),
             runner,
             sessions,
+            terminals: self.terminals.clone(),
             completions,
             files: FileRoom::new(home.files(), settings.max_file_bytes),
             agents: Workshop::agents(settings)?,

@@ -31,6 +31,7 @@ use super::seed::{self, SeedContext};
 use super::stream::StreamSession;
 use super::tail::Changes;
 use crate::live::Spare;
+use crate::terminal::{Entering, Kind};
 
 /// Claude Code behind a conversation-shaped call. Cloning shares it.
 ///
@@ -307,6 +308,9 @@ impl Inner {
     fn keep(&self, pooled: Pooled, keys: Vec<Fingerprint>) {
         let turns = pooled.process.turns();
         pooled.listed.change(|info| (info.busy, info.turns) = (false, turns));
+        // A person has typed into it: its conversation may be another by now. It stays for them, but
+        // nobody finds it.
+        let keys = if pooled.process.is_touched() { Vec::new() } else { keys };
         self.pool().put(pooled, keys, Instant::now());
         self.pooled.notify_one();
     }
@@ -317,6 +321,10 @@ impl Inner {
         while !request.history().is_empty() {
             let taken = self.pool().take(key);
             let Some(mut pooled) = taken else { break };
+            if pooled.process.is_touched() {
+                self.pool().put(pooled, Vec::new(), Instant::now());
+                continue;
+            }
             if pooled.process.healthy() {
                 pooled.listed.change(|info| info.busy = true);
                 return Ok((pooled, request.prompt.clone(), Origin::Warm));
@@ -387,6 +395,7 @@ impl Inner {
         if profile.way == Way::Terminal {
             outfit.set("TERM", "xterm-256color");
         }
+        let id = session_id.clone();
         let launch = Launch {
             command: outfit.command,
             arguments,
@@ -397,6 +406,12 @@ impl Inner {
             transcript,
             watch: self.changes.watch(&folder),
             confinement: outfit.confinement,
+            entering: Entering {
+                terminals: self.options.terminals.clone(),
+                id,
+                kind: Kind::Backend,
+                agent: "claude".to_owned(),
+            },
         };
         let children = &self.children;
         Ok(match profile.way {

@@ -28,6 +28,7 @@ mod screen;
 mod seed;
 mod stream;
 mod tail;
+mod tidy;
 mod turn;
 
 pub(crate) use live::{Launch, Limits, LiveSession, TurnEnd};

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::outfit::{Outfit, Outfitter};
 use crate::live::LiveLimit;
+use crate::terminal::Terminals;
 
 /// What all conversations of a backend share.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct BackendOptions {
     pub turn_timeout: Duration,
     /// After so long without a sign the turn says what the screen shows.
     pub stall_after: Duration,
+    /// Where people find the terminals.
+    pub terminals: Terminals,
 }
 
 impl BackendOptions {
@@ -41,6 +44,7 @@ impl BackendOptions {
             ready_timeout: Duration::from_secs(60),
             turn_timeout: Duration::from_secs(1800),
             stall_after: Duration::from_secs(20),
+            terminals: Terminals::default(),
         }
     }
 }

@@ -35,6 +35,14 @@ impl Process {
         }
     }
 
+    /// Whether a person has typed into it, so that its conversation may be another.
+    pub fn is_touched(&self) -> bool {
+        match self {
+            Process::Terminal(session) => session.is_touched(),
+            Process::Stream(_) => false,
+        }
+    }
+
     /// Whether it can be asked again.
     pub fn healthy(&mut self) -> bool {
         match self {

@@ -35,6 +35,7 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
         transcript: prepared.transcript.clone(),
         watch: start.changes.watch(&folder),
         confinement: start.child.confinement.clone(),
+        entering: start.entering.clone(),
     };
     let limits = Limits { ready: start.patience, turn: FOR_EVER, stall: STALL };
     let session = LiveSession::start(&start.children, launch, limits).await;

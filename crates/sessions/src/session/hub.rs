@@ -104,6 +104,11 @@ impl Sessions {
         Ok(self.store().all_sessions().await?)
     }
 
+    /// Those of all apps that are open: for the owner.
+    pub async fn list_open(&self) -> Result<Vec<Session>, SessionError> {
+        Ok(self.store().open_sessions().await?)
+    }
+
     /// Whose session it is: for the owner.
     pub async fn app_of(&self, id: &SessionId) -> Result<AppName, SessionError> {
         self.store().app_of(id).await?.ok_or(SessionError::NotFound)

@@ -85,10 +85,15 @@ impl Face {
                 match step {
                     Step::Say(said) => {
                         text = said.clone();
-                        if self.partial {
-                            let delta = json!({"type": "text_delta", "text": said});
-                            self.output.send(&json!({"type": "stream_event", "session_id": self.session,
-                                "event": {"type": "content_block_delta", "index": 0, "delta": delta}}));
+                        // In pieces, as a model writes, but no flood of them.
+                        let words: Vec<char> = said.chars().collect();
+                        for piece in words.chunks(words.len().div_ceil(8).max(4)) {
+                            let piece: String = piece.iter().collect();
+                            let delta = json!({"type": "text_delta", "text": piece});
+                            if self.partial {
+                                self.output.send(&json!({"type": "stream_event", "session_id": self.session,
+                                    "event": {"type": "content_block_delta", "index": 0, "delta": delta}}));
+                            }
                         }
                         self.assistant(&id, json!({"type": "text", "text": said}));
                     }
