@@ -6,6 +6,8 @@ mod cli;
 mod console;
 mod files;
 mod http;
+mod live;
+mod live_attach;
 mod memory_apps;
 mod memory_capture;
 mod memory_care;
