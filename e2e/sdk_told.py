@@ -99,6 +99,17 @@ def path_in(text):
     return paths[0]
 
 
+def timed(case):
+    """Says how long a case took."""
+    def run(*arguments):
+        start = time.monotonic()
+        result = case(*arguments)
+        print(f"{case.__name__} {arguments[:1]}: {time.monotonic() - start:.1f} s", flush=True)
+        return result
+
+    return run
+
+
 def restart(**more):
     TOLD["url"] = ask("restart", **more)
 
