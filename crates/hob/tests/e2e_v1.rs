@@ -279,11 +279,11 @@ fn the_typescript_sdks_on_the_real_claude() {
     all_cases(Agent::Real, ["sdk_anthropic.mjs", "sdk_openai.mjs"]);
 }
 
-/// One place for an agent, and few turns in a minute.
+/// One place for an agent, and six turns of an app in a minute.
 #[test]
 fn what_an_app_may_not_have_is_said_in_each_sdks_own_exceptions() {
     let sdks = ["sdk_anthropic.py", "sdk_openai.py", "sdk_anthropic.mjs", "sdk_openai.mjs"];
-    let narrow = "sessions.max_live = 1\nlimits.app_turns_per_minute = 4";
+    let narrow = "sessions.max_live = 1\nlimits.app_turns_per_minute = 6";
     let mut setup = Setup::new(Agent::Scripted, &sdks, narrow);
     for sdk in sdks {
         setup.run(sdk, "limits");
