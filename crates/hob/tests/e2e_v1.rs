@@ -174,7 +174,8 @@ impl Setup {
         match text("ask") {
             "agents" => json!(self.agents(text("app"))),
             "gone" => {
-                let pids = asked["pids"].as_array().unwrap().iter().map(|pid| pid.as_i64().unwrap());
+                let pids =
+                    asked["pids"].as_array().unwrap().iter().map(|pid| pid.as_i64().unwrap());
                 wait_until("the processes are gone", || {
                     let lives = |pid: i64| Path::new(&format!("/proc/{pid}")).exists();
                     (!pids.clone().any(lives)).then_some(())
@@ -239,7 +240,8 @@ impl Setup {
                 content => content.as_array().cloned().unwrap_or_default(),
             };
             for block in blocks.iter().filter(|_| message["role"] != "system") {
-                let text = block["text"].as_str().map(|text| without_reminders(text).trim().to_owned());
+                let text =
+                    block["text"].as_str().map(|text| without_reminders(text).trim().to_owned());
                 let text = text.unwrap_or_else(|| format!("({})", block["type"].as_str().unwrap()));
                 if !text.is_empty() {
                     said.push(json!([message["role"], text]));
@@ -288,5 +290,40 @@ fn what_an_app_may_not_have_is_said_in_each_sdks_own_exceptions() {
     for sdk in sdks {
         setup.run(sdk, "limits");
     }
+    setup.stop();
+}
+
+/// What `docs/v1.md` shows works as it stands there, but for the address.
+#[test]
+fn the_snippets_of_the_docs_run() {
+    let sdk = "docs";
+    let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
+    let docs = fs::read_to_string(installed("../docs/v1.md")).unwrap();
+    let mut run = Vec::new();
+    for block in docs.split("```").skip(1).step_by(2) {
+        let (kind, code) = block.split_once('\n').unwrap();
+        let (program, arguments) = match kind {
+            "sh" => (PathBuf::from("sh"), vec!["-ec"]),
+            "python" => (installed(".venv/bin/python"), vec!["-c"]),
+            "ts" => (PathBuf::from("node"), vec!["--input-type=module", "-e"]),
+            "toml" => continue,
+            other => panic!("nobody runs {other:?}"),
+        };
+        if code.starts_with("hob ") {
+            continue;
+        }
+        let code = code.replace("http://127.0.0.1:7717", setup.server().url());
+        let app = &setup.apps[2 * (run.len() % 2)];
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        // Node finds packages from where it is.
+        command.current_dir(installed("package.json").parent().unwrap());
+        let output =
+            command.args(arguments).arg(code).env("HOB_TOKEN", &app.token).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("echo: "), "{block}\n{output:?}");
+        run.push(kind);
+    }
+    assert_eq!(run, ["sh", "sh", "sh", "python", "python", "ts", "ts"]);
     setup.stop();
 }
