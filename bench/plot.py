@@ -84,7 +84,9 @@ def lines(plot):
         colour, points = COLOURS[i % len(COLOURS)], [(*place(x, y), y) for x, y in zip(plot["x"], row) if y]
         body.append(f'<polyline class="line" stroke="{colour}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)}"/>')
         for x, y, value in points:
-            body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>', text(x, y + (20 if i % 2 else -9), f"{number(value)} {plot.get('unit', '')}".strip(), "middle", "small")]
+            # The highest of a column is labelled above its point and the others below theirs, so that two don't meet.
+            rivals = [v for other in plot["series"].values() for at, v in zip(plot["x"], other) if v and place(at, v)[0] == x]
+            body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>', text(x, y + (-9 if value == max(rivals) else 20), f"{number(value)} {plot.get('unit', '')}".strip(), "middle", "small")]
     return frame(plot, height, body)
 
 
