@@ -30,3 +30,4 @@ mod sessions_turn_failures;
 mod sessions_turns;
 mod sessions_walls;
 mod setup;
+mod v1;
