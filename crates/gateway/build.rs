@@ -45,9 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=console-missing.html");
     for source in SOURCES {
-        // A file that is not there would count as changed every time.
+        // A file that is not there counts as changed every time: right for the one without which there is
+        // no console, so that it is noticed when it comes.
         let source = console.join(source);
-        if source.exists() {
+        if source.exists() || source.ends_with("package.json") {
             println!("cargo::rerun-if-changed={}", source.display());
         }
     }

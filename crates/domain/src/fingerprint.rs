@@ -35,6 +35,8 @@ fn content(blocks: &[Block]) -> Value {
     for block in blocks {
         let value = match block {
             Block::Thinking { .. } => continue,
+            // Nobody sends an empty text back.
+            Block::Text(next) if next.is_empty() => continue,
             Block::Text(next) => {
                 text = Some(match text.take() {
                     Some(before) => format!("{before}\n\n{next}"),
@@ -117,6 +119,9 @@ mod tests {
         let thinking = json!([{"role": "assistant", "content": [
             {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "x"}]}]);
         check(true, thinking, json!([{"role": "assistant", "content": "x"}]));
+        let empty = json!([{"role": "assistant", "content": [
+            {"type": "text", "text": "x"}, {"type": "text", "text": ""}]}]);
+        check(true, empty, json!([{"role": "assistant", "content": "x"}]));
     }
 
     #[test]

@@ -65,8 +65,8 @@ pub(crate) async fn record(gateway: &Gateway, action: &'static str, target: &str
 
 /// What was done with the admin's rights, newest first.
 #[utoipa::path(get, path = "/admin/audit", tag = "admin", operation_id = "list_audit", security(("token" = [])),
-    params(("limit" = Option<u64>, Query, description = "How many at most: 100 unless said, never more than 1,000."),
-        ("before" = Option<u64>, Query, description = "Only entries with a smaller number.")), responses(
+    params(("limit" = Option<usize>, Query, description = "How many at most: 100 unless said, never more than 1,000."),
+        ("before" = Option<usize>, Query, description = "Only entries with a smaller number.")), responses(
     (status = 200, description = "The entries.", body = AuditList),
     (status = 400, description = "The query is wrong.", body = ErrorBody),
     (status = 401, description = "Not the admin's token.", body = ErrorBody),

@@ -12,8 +12,9 @@ use hob_domain::Block;
 use hob_sessions::LiveLimit;
 use hob_sessions::claude::{
     BackendError, BackendOptions, ClaudeBackend, Completion, ConfigFolder, Event, HistoryMode,
-    Origin, Outfit, Profile, Way, paths,
+    Origin, Outfit, Profile, paths,
 };
+use hob_sessions::terminal::{Kind, Terminals};
 use hob_testkit::leak::processes_with;
 use hob_testkit::{program, wait_until};
 use serde_json::{Value, json};
@@ -524,4 +525,47 @@ async fn fifty_live_sessions_work_at_once() {
     assert_eq!(setup.live(), 50);
     setup.backend.close().await;
     assert_eq!(setup.processes(), [0; 0]);
+}
+
+#[tokio::test]
+async fn a_process_somebody_typed_into_is_nobodys_warm_one() {
+    let terminals = Terminals::default();
+    let setup = setup_with(&[], |options| options.terminals = terminals.clone());
+    let mut messages = vec![user("[[say one]]")];
+    setup.ask(&messages).await;
+    messages.extend([assistant("one"), user("[[say two]]")]);
+    assert_eq!(setup.origin(&messages).await, Origin::Warm);
+    messages.extend([assistant("two"), user("[[say three]]")]);
+
+    let touched = setup.backend.live_sessions()[0].session_id.clone();
+    let terminal = terminals.get(&touched).expect("its terminal is found by its own name");
+    assert_eq!((terminal.about.kind, terminal.glance().turns), (Kind::Backend, 2));
+    let mut viewer = terminal.watch(0);
+    // Watching alone changes nothing, nor does what a terminal says by itself.
+    viewer.write(b"\x1b[?62;c").await.unwrap();
+    assert!(terminal.touched().is_none());
+    viewer.write(b"x").await.unwrap();
+    assert_eq!(setup.origin(&messages).await, Origin::Seeded);
+    assert_eq!(setup.live(), 2, "it stays for who typed");
+    messages.extend([assistant("three"), user("[[say four]]")]);
+    assert_eq!(setup.origin(&messages).await, Origin::Warm, "on the other one");
+
+    // Typing in the middle of a turn counts as well.
+    messages.extend([assistant("four"), user("[[sleep 400]] [[say five]]")]);
+    let other = setup.backend.live_sessions()[1].session_id.clone();
+    let asking = collect(setup.backend.complete(&setup.profile, &messages));
+    let typing = async {
+        let mut viewer = terminals.get(&other).unwrap().watch(0);
+        while !terminals.get(&other).unwrap().glance().busy {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        viewer.write(b"y").await.unwrap();
+    };
+    let (events, ()) = futures_util::join!(asking, typing);
+    assert_eq!(texts(&events.unwrap()), ["five"]);
+    messages.extend([assistant("five"), user("[[say six]]")]);
+    assert_eq!(setup.origin(&messages).await, Origin::Seeded);
+    setup.backend.close().await;
+    assert!(terminals.all().is_empty());
+    setup.wait_until_gone().await;
 }

@@ -128,8 +128,8 @@ fn show(id: &str, model: &Model, format: Format) -> Response {
 /// The screen's lines without blanks at their ends.
 fn text(model: &Model) -> String {
     let text = model.text();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    lines.join("\n").trim_end().to_owned()
+    let lines: Vec<&str> = text.lines().map(|line| line.trim_end_matches(' ')).collect();
+    lines.join("\n").trim_end_matches('\n').to_owned()
 }
 
 pub(super) fn ansi(model: &Model) -> String {

@@ -136,20 +136,25 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
     let may_resize = has_terminal && !args.read_only;
     if may_resize {
         server.send(own_size()).await?;
-    } else {
-        warn_if_small(&terminal, &hello)?;
     }
+    // Said once the screen is drawn: that would draw over it.
+    let mut notice = too_small(&hello).filter(|_| !may_resize);
     loop {
         tokio::select! {
             frame = server.next() => match frame {
-                Ok(Some(Frame::Binary(bytes))) => terminal.write(&shown.pass(&bytes))?,
+                Ok(Some(Frame::Binary(bytes))) => {
+                    terminal.write(&shown.pass(&bytes))?;
+                    if let Some(notice) = notice.take() {
+                        terminal.say(&notice)?;
+                    }
+                }
                 Ok(Some(Frame::Text(text))) => {
                     let message: Value = serde_json::from_str(&text).unwrap_or_default();
                     let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
                     match message["type"].as_str() {
                         Some("end") => return Ok(Left::Ended(text("reason"))),
                         Some("refused") => terminal.say(&text("reason"))?,
-                        Some("size") => warn_if_small(&terminal, &message)?,
+                        Some("size") => notice = too_small(&message),
                         _ => {}
                     }
                 }
@@ -182,14 +187,13 @@ fn own_size() -> Frame {
     Frame::Text(json!({"type": "resize", "cols": size.cols, "rows": size.rows}).to_string())
 }
 
-fn warn_if_small(terminal: &OwnTerminal, theirs: &Value) -> io::Result<()> {
-    let (own, wanted) =
-        (own_terminal::size(), |key: &str| theirs[key].as_u64().unwrap_or_default());
-    let (cols, rows) = (wanted("cols"), wanted("rows"));
-    if u64::from(own.cols) < cols || u64::from(own.rows) < rows {
-        terminal.say(&format!("the agent's screen is {cols}x{rows}, larger than yours"))?;
-    }
-    Ok(())
+/// What to say when a screen of this size does not fit.
+fn too_small(theirs: &Value) -> Option<String> {
+    let own = own_terminal::size();
+    let cells = |key: &str| theirs[key].as_u64().unwrap_or_default();
+    let (cols, rows) = (cells("cols"), cells("rows"));
+    let fits = u64::from(own.cols) >= cols && u64::from(own.rows) >= rows;
+    (!fits).then(|| format!("the agent's screen is {cols}x{rows}, larger than yours"))
 }
 
 /// Keys as they are pressed. A thread waits for them: nothing else can, without changing the terminal for

@@ -57,12 +57,13 @@ impl Outfit {
         }
     }
 
-    /// What a program without a person before it needs: its configuration is known to it, and it does
-    /// not ask the model for suggestions after turns, with the whole history, for nobody.
+    /// What a program without a person before it needs: it knows its configuration folder and can write
+    /// there, since transcripts lie in it, and it does not ask the model for suggestions after turns, with the whole history, for nobody.
     pub fn unattended(&mut self) {
-        if let ConfigFolder::Own(path) = self.config.clone() {
-            self.set("CLAUDE_CONFIG_DIR", &path);
-            self.open(&path);
+        let config = self.config.clone();
+        self.open(config.path());
+        if let ConfigFolder::Own(path) = &config {
+            self.set("CLAUDE_CONFIG_DIR", path);
         }
         self.set_default(SUGGESTIONS, "false");
     }

@@ -219,7 +219,8 @@ fn end(record: &Value) -> Result<End, BackendError> {
         if record["stop_reason"] == "refusal" {
             return Ok(finished(record, "refusal"));
         }
-        let status = status_in(&message);
+        let told = record["api_error_status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        let status = told.or_else(|| status_in(&message));
         let kind = record["subtype"].as_str().unwrap_or_default().to_owned();
         return Err(BackendError::Api { status, kind, message });
     }
@@ -240,7 +241,7 @@ fn finished(record: &Value, stop_reason: &str) -> End {
     }
 }
 
-/// The status in `API Error: 529 …`, which is all this mode says of it.
+/// The status in `API Error: 529 …`, where the result itself does not say it.
 fn status_in(message: &str) -> Option<u16> {
     let rest = message.split("API Error: ").nth(1)?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -290,6 +291,9 @@ mod tests {
         let failed = json!({"type": "result", "subtype": "success", "is_error": true,
             "result": "API Error: 529 Overloaded"});
         assert!(matches!(of(failed), Err(BackendError::Api { status: Some(529), .. })));
+        let said = json!({"type": "result", "is_error": true, "api_error_status": 429,
+            "result": "API Error: Request rejected (429) · slow down"});
+        assert!(matches!(of(said), Err(BackendError::Api { status: Some(429), .. })));
         let refused = json!({"type": "result", "is_error": true, "result": "API Error: no", "stop_reason": "refusal"});
         assert_eq!(of(refused).unwrap().0, "refusal");
         assert_eq!(status_in("API Error: Connection refused"), None);

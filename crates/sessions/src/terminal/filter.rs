@@ -258,11 +258,11 @@ impl Filter {
                 self.marks.push((out.len(), Mark::Region(numbers[0], bottom)));
             }
             (None, b"", b'H' | b'f', Some([_] | [_, _])) => out.extend_from_slice(sequence),
+            // A person's own scrollback is theirs.
+            (None, b"", b'J', Some([3])) if self.policy == Policy::OwnTerminal => {}
             (None, b"", b'J', Some([3])) => {
-                if self.policy == Policy::Output {
-                    out.extend_from_slice(sequence);
-                    self.marks.push((out.len(), Mark::Erased));
-                }
+                out.extend_from_slice(sequence);
+                self.marks.push((out.len(), Mark::Erased));
             }
             // What a terminal knows under two names, and the model under one.
             (None, b"", b'a', Some([n])) => out.extend_from_slice(format!("\x1b[{n}C").as_bytes()),

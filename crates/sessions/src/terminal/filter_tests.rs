@@ -210,11 +210,9 @@ impl vt100::Callbacks for Heard {
     ) {
         // Synchronised drawing is for viewers; styles may be unknown to it.
         let drawing = prefix == Some(b'?') && parameters.iter().all(|p| *p == [2026]);
-        if !drawing
-            && !(prefix.is_none() && matches!(last, 'm' | 'J' | 'K'))
-            && last != 'J'
-            && last != 'K'
-        {
+        let erasing = matches!(last, 'J' | 'K');
+        let style = prefix.is_none() && last == 'm';
+        if !(drawing || erasing || style) {
             self.bad.push(format!("{prefix:?} {parameters:?} {last}"));
         }
     }
