@@ -129,14 +129,14 @@ function Figures({ overview }: { overview: Overview | null }) {
         <span class="figure-label">places taken</span>
         <meter class={full >= 1 ? 'full' : ''} min={0} max={1} value={full} aria-label={`${live.used} of ${live.limit} places taken`} />
       </div>
-      {pool ? (
-        <div class="figure">
+      {pool && pool.busy + pool.idle + pool.warm + pool.seeded + pool.fresh > 0 ? (
+        <div class="figure" title={`${pool.busy} at work, ${pool.idle} kept warm`}>
           <span class="figure-value">
             {pool.busy + pool.idle}
-            <small> {pool.idle} warm</small>
+            <small> / {count(pool.warm)} warm hits</small>
           </span>
           <span class="figure-label">
-            in the pool · {count(pool.warm)} warm, {count(pool.seeded)} seeded, {count(pool.fresh)} fresh
+            in the pool; {count(pool.seeded)} seeded, {count(pool.fresh)} fresh
           </span>
         </div>
       ) : null}
