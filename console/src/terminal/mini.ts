@@ -79,7 +79,7 @@ export class Mini {
     if (!context) return;
     context.scale(scale, scale);
     context.fillStyle = theme.background;
-    context.fillRect(0, 0, width, height);
+    context.fillRect(0, 0, width + 2, height + 2);
     context.textBaseline = 'middle';
     const font = `${CELL_WIDTH / 0.602}px ${FONT}`;
     const buffer = terminal.buffer.active;
