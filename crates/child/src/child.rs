@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
@@ -154,9 +154,31 @@ impl Child {
 
     /// Writes all bytes to the child's terminal.
     pub async fn write_terminal(&self, bytes: &[u8]) -> io::Result<()> {
-        let terminal = self.terminal()?;
+        self.terminal().write(bytes).await
+    }
+
+    /// Resizes the child's terminal.
+    pub fn resize(&self, size: Size) -> io::Result<()> {
+        self.terminal().resize(size)
+    }
+
+    /// The owner's end of the child's terminal, for others who write to it.
+    pub fn terminal(&self) -> ChildTerminal {
+        ChildTerminal(self.terminal.as_ref().map(Arc::downgrade).unwrap_or_default())
+    }
+}
+
+/// The owner's end of a child's terminal. It keeps nothing alive: once the child's handle is gone, so is
+/// the terminal.
+#[derive(Debug, Clone)]
+pub struct ChildTerminal(Weak<AsyncFd<OwnedFd>>);
+
+impl ChildTerminal {
+    /// Writes all bytes. Waits while the child reads nothing.
+    pub async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let mut left = bytes;
         while !left.is_empty() {
+            let terminal = self.open()?;
             let mut ready = terminal.writable().await?;
             let written = ready.try_io(|fd| Ok(nix::unistd::write(fd.get_ref(), left)?));
             match written {
@@ -168,13 +190,13 @@ impl Child {
         Ok(())
     }
 
-    /// Resizes the child's terminal.
+    /// Changes the size; the child is told.
     pub fn resize(&self, size: Size) -> io::Result<()> {
-        pty::resize(self.terminal()?.get_ref(), size)
+        pty::resize(self.open()?.get_ref(), size)
     }
 
-    fn terminal(&self) -> io::Result<&AsyncFd<OwnedFd>> {
-        self.terminal.as_deref().ok_or_else(|| io::Error::other("the child has no terminal"))
+    fn open(&self) -> io::Result<Arc<AsyncFd<OwnedFd>>> {
+        self.0.upgrade().ok_or_else(|| io::Error::other("the child has no terminal"))
     }
 }
 
@@ -225,6 +247,14 @@ impl Output {
         let _ = position.wait_for(|p| p.written > from || p.ended).await;
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         (ring.written() > from).then(|| ring.since(from))
+    }
+
+    /// Waits for bytes past stream position `from`; `false` once the stream has ended and there are
+    /// none.
+    pub async fn grows_past(&self, from: u64) -> bool {
+        let mut position = self.position.clone();
+        let seen = position.wait_for(|p| p.written > from || p.ended).await;
+        seen.is_ok_and(|position| position.written > from)
     }
 
     /// Waits until the stream has ended.

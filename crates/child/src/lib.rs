@@ -29,11 +29,11 @@ pub mod sweep;
 pub mod tree;
 mod wire;
 
-pub use child::{Child, Exit, Output, StopLadder};
+pub use child::{Child, ChildTerminal, Exit, Output, StopLadder};
 pub use children::{Children, ChildrenOptions, Placed, SpawnError};
 pub use confine::{Confinement, landlock_version, opens};
 pub use environment::{cleaned_environment, name_matches};
-pub use pty::Size;
+pub use pty::{Size, size_of};
 pub use ring::Ring;
 pub use spec::{ChildSpec, Stdin, Streams};
 

@@ -37,6 +37,7 @@ pub(crate) fn open(size: Size) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((master, slave.into()))
 }
 
+nix::ioctl_read_bad!(get_window_size, nix::libc::TIOCGWINSZ, Winsize);
 nix::ioctl_write_ptr_bad!(set_window_size, nix::libc::TIOCSWINSZ, Winsize);
 
 /// Sets the size; the child's foreground group gets SIGWINCH when it changed.
@@ -46,4 +47,13 @@ pub(crate) fn resize(master: &impl AsFd, size: Size) -> io::Result<()> {
     // of the type TIOCSWINSZ reads.
     unsafe { set_window_size(master.as_fd().as_raw_fd(), &winsize) }?;
     Ok(())
+}
+
+/// The size of a terminal; an error for what is none.
+pub fn size_of(terminal: &impl AsFd) -> io::Result<Size> {
+    let mut winsize = Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the descriptor is open for the whole call and `winsize` is a live struct of the type
+    // TIOCGWINSZ writes.
+    unsafe { get_window_size(terminal.as_fd().as_raw_fd(), &mut winsize) }?;
+    Ok(Size { rows: winsize.ws_row, cols: winsize.ws_col })
 }

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod app;
+pub mod audit;
 pub mod file;
 pub mod fingerprint;
 mod identity;
@@ -15,9 +16,11 @@ mod recall;
 pub mod run;
 pub mod secret;
 pub mod session;
+mod usage;
 
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};
+pub use audit::{AuditEntry, AuditStore};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use jiff::Timestamp;
 pub use message::{BadMessage, Block, Message, Role};

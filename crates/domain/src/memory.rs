@@ -164,6 +164,22 @@ pub struct Counts {
     pub last_ts: Option<Timestamp>,
 }
 
+/// What one may choose from to look at a part of the memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facets {
+    /// Those with the latest turns first.
+    pub projects: Vec<ProjectFacet>,
+    /// Programs the turns were said in, those with the most turns first.
+    pub clients: Vec<(String, u64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectFacet {
+    pub root: String,
+    pub turns: u64,
+    pub last: Option<Timestamp>,
+}
+
 /// Something that happened to the memory and that its owner should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CareEvent {
@@ -311,6 +327,9 @@ pub trait MemoryStore: Send + Sync {
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError>;
 
     async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError>;
+
+    /// All projects and clients there are turns of.
+    async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError>;
 
     /// Which of these imports are already done.
     async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError>;

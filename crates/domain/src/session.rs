@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::agent::AgentName;
 use crate::app::{AppName, StoreError};
+pub use crate::usage::{TurnUsage, UsageDay};
 
 /// A session's name: random, so that it can't be guessed, and safe in paths and URLs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -185,6 +186,11 @@ impl TurnState {
         !matches!(self, TurnState::Queued | TurnState::Running)
     }
 
+    /// Whether it is over and gave the caller no answer he could want.
+    pub fn is_failure(self) -> bool {
+        self.is_over() && !matches!(self, TurnState::Finished | TurnState::Cancelled)
+    }
+
     /// Whether a turn may go from here to there. What is over stays as it is.
     pub fn may_become(self, next: TurnState) -> bool {
         match (self, next) {
@@ -194,23 +200,6 @@ impl TurnState {
             (TurnState::Running, next) => next.is_over(),
             _ => false,
         }
-    }
-}
-
-/// What a turn used. Agents count from the beginning of their process; these are the turn's own.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct TurnUsage {
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    pub cached_read_tokens: u64,
-    pub cached_write_tokens: u64,
-    pub cost_usd: f64,
-}
-
-impl TurnUsage {
-    /// Tokens of every kind.
-    pub fn tokens(&self) -> u64 {
-        self.input_tokens + self.output_tokens + self.cached_read_tokens + self.cached_write_tokens
     }
 }
 
@@ -381,6 +370,26 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
+    /// The last events with a smaller number, at most so many, in order. `None` when there is no such
+    /// session.
+    async fn events_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
+
+    /// The last turns with a smaller number, at most so many, in order. `None` when there is no such
+    /// session.
+    async fn turns_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u32,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError>;
+
     /// The events of one turn in order.
     async fn turn_events(
         &self,
@@ -415,6 +424,23 @@ pub trait SessionStore: Send + Sync {
 
     /// What an app's turns that ended on this day (UTC) used.
     async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError>;
+
+    /// What was used from this day on, of one app or of all, oldest day first. It outlives the sessions.
+    async fn usage_since(
+        &self,
+        first: Timestamp,
+        app: Option<&AppName>,
+    ) -> Result<Vec<UsageDay>, StoreError>;
+
+    /// A turn outside any session has ended: what it used counts for its app's day, and what the memory
+    /// is to remember of it is drained once.
+    async fn note_turn(
+        &self,
+        app: &AppName,
+        usage: TurnUsage,
+        outbox: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// The oldest things for the memory.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;

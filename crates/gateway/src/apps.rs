@@ -8,8 +8,10 @@ use hob_domain::memory::Speaker;
 use hob_domain::{App, AppName, Timestamp, Token};
 use hob_sessions::FileRoom;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
+use crate::audit;
 use crate::auth::Admin;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorBody};
@@ -47,6 +49,12 @@ pub(crate) struct AppEntry {
     /// RFC 3339, UTC.
     #[schema(format = DateTime)]
     created_at: String,
+    /// Sessions it has open now.
+    sessions_open: usize,
+    /// Turns that ended today (UTC), and what they used.
+    turns_today: u64,
+    tokens_today: u64,
+    cost_today: f64,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -76,7 +84,7 @@ pub(crate) async fn create(
     let token = Token::from_random(random);
     let app = App { name, created_at: Timestamp::now() };
     gateway.apps.create_app(&app, token.hash()).await?;
-    tracing::info!(app = %app.name, "an app was made");
+    audit::record(&gateway, "app_create", app.name.as_str(), json!({})).await;
     let token = token.expose().to_owned();
     Ok(Json(CreatedApp { ok: true, app: app.name.to_string(), token }))
 }
@@ -91,13 +99,20 @@ pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
 ) -> Result<Json<AppList>, ApiError> {
-    let apps: Vec<AppEntry> = gateway
-        .apps
-        .list_apps()
-        .await?
-        .into_iter()
-        .map(|app| AppEntry { app: app.name.to_string(), created_at: app.created_at.to_string() })
-        .collect();
+    let open = gateway.sessions.open_by_app();
+    let today = gateway.sessions.usage_since(Timestamp::now(), None).await?;
+    let entry = |app: App| {
+        let used = today.iter().find(|day| day.app == app.name);
+        AppEntry {
+            app: app.name.to_string(),
+            created_at: app.created_at.to_string(),
+            sessions_open: open.get(&app.name).copied().unwrap_or_default(),
+            turns_today: used.map_or(0, |day| day.turns),
+            tokens_today: used.map_or(0, |day| day.usage.tokens()),
+            cost_today: used.map_or(0.0, |day| day.usage.cost_usd),
+        }
+    };
+    let apps: Vec<AppEntry> = gateway.apps.list_apps().await?.into_iter().map(entry).collect();
     Ok(Json(AppList { ok: true, count: apps.len(), apps }))
 }
 
@@ -126,12 +141,13 @@ pub(crate) async fn remove(
     if !known {
         return Err(ApiError::NotFound(format!("there is no app named {name}")));
     }
-    tracing::info!(app = %name, "an app was removed");
+    audit::record(&gateway, "app_remove", name.as_str(), json!({})).await;
     Ok(Json(Done { ok: true }))
 }
 
 /// Removes all that an app has: whoever has its name next is another app.
 async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
+    gateway.completions.forget_app(name).await;
     gateway.sessions.forget_app(name).await?;
     FileRoom::remove_app(gateway.files.root(), name)
         .map_err(|error| ApiError::Internal(error.to_string()))?;

@@ -9,6 +9,7 @@ use hob_domain::{App, AppName, Timestamp, Token};
 
 use crate::error::ApiError;
 use crate::state::Gateway;
+use crate::walls;
 
 /// The app whose token came with the request.
 pub(crate) struct Caller(pub App);
@@ -40,8 +41,11 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
     }
 }
 
-/// Proof that the admin token came with the request.
-pub(crate) struct Admin;
+/// Proof that the request may do what the admin may: it has his token, or the console's cookie.
+pub(crate) struct Admin {
+    /// Until when the cookie is good, where it was one.
+    pub until: Option<Timestamp>,
+}
 
 impl FromRequestParts<Arc<Gateway>> for Admin {
     type Rejection = ApiError;
@@ -51,11 +55,22 @@ impl FromRequestParts<Arc<Gateway>> for Admin {
         gateway: &Arc<Gateway>,
     ) -> Result<Admin, ApiError> {
         if parts.extensions.get::<Owner>().is_some() {
-            return Ok(Admin);
+            return Ok(Admin { until: None });
         }
-        let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
-        if token.hash() == gateway.admin { Ok(Admin) } else { Err(ApiError::Unauthorized) }
+        if is_token_presented(&parts.headers) {
+            let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
+            let is_admins = token.hash() == gateway.admin;
+            return if is_admins { Ok(Admin { until: None }) } else { Err(ApiError::Unauthorized) };
+        }
+        let until = gateway.sign_in.signed_in_until(&parts.headers, Timestamp::now());
+        let until = until.ok_or(ApiError::Unauthorized)?;
+        walls::came_from_console(parts, gateway)?;
+        Ok(Admin { until: Some(until) })
     }
+}
+
+fn is_token_presented(headers: &HeaderMap) -> bool {
+    headers.contains_key("authorization") || headers.contains_key("x-api-key")
 }
 
 /// The token of `Authorization: Bearer …` or, without that header, of `x-api-key`.

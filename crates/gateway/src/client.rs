@@ -76,12 +76,21 @@ impl Client {
 
 impl Reply<'_> {
     /// The whole body as JSON.
-    pub async fn json(mut self) -> io::Result<Value> {
+    pub async fn json(self) -> io::Result<Value> {
+        serde_json::from_slice(&self.bytes().await?).map_err(io::Error::other)
+    }
+
+    /// The whole body as text.
+    pub async fn text(self) -> io::Result<String> {
+        String::from_utf8(self.bytes().await?).map_err(io::Error::other)
+    }
+
+    async fn bytes(mut self) -> io::Result<Vec<u8>> {
         let mut bytes = std::mem::take(&mut self.pending);
         while let Some(more) = self.more().await? {
             bytes.extend_from_slice(&more);
         }
-        serde_json::from_slice(&bytes).map_err(io::Error::other)
+        Ok(bytes)
     }
 
     /// The next event of a stream; `None` at its end. Nothing is lost when the caller stops waiting.

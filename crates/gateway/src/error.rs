@@ -42,6 +42,10 @@ pub(crate) enum ApiError {
     BadRequest { code: &'static str, message: String },
     /// 401.
     Unauthorized,
+    /// 403. The request came under a name that is none of ours.
+    BadHost,
+    /// 403. Another origin's page asks.
+    BadOrigin,
     /// 404.
     NotFound(String),
     /// 405.
@@ -130,6 +134,18 @@ impl IntoResponse for ApiError {
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
                 return response;
             }
+            ApiError::BadHost => (
+                StatusCode::FORBIDDEN,
+                "bad_host",
+                "this name is not one of this server's: use an address or localhost, or add the name to the \
+                 setting `hosts`"
+                    .to_owned(),
+            ),
+            ApiError::BadOrigin => (
+                StatusCode::FORBIDDEN,
+                "bad_origin",
+                "the request comes from a page of another origin".to_owned(),
+            ),
             ApiError::NotFound(message) => (StatusCode::NOT_FOUND, "not_found", message),
             ApiError::MethodNotAllowed => (
                 StatusCode::METHOD_NOT_ALLOWED,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use hob_sessions::claude::BackendFigures;
 use hob_sessions::session::Figures;
 
 use crate::auth::Admin;
@@ -35,11 +36,12 @@ impl Requests {
     (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
 ))]
 pub(crate) async fn metrics(State(gateway): State<Arc<Gateway>>, _: Admin) -> impl IntoResponse {
-    let text = render(&gateway.sessions.figures(), &gateway.requests, gateway.version);
+    let pool = gateway.completions.figures();
+    let text = render(&gateway.sessions.figures(), &pool, &gateway.requests, gateway.version);
     ([(CONTENT_TYPE, FORMAT)], text)
 }
 
-fn render(figures: &Figures, requests: &Requests, version: &str) -> String {
+fn render(figures: &Figures, pool: &BackendFigures, requests: &Requests, version: &str) -> String {
     let mut text = String::new();
     let mut head = |name: &str, kind: &str, help: &str, rows: &[(String, u64)]| {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -66,6 +68,18 @@ fn render(figures: &Figures, requests: &Requests, version: &str) -> String {
     head("hob_turns_total", "counter", "Turns that ended since the start.", &turns);
     let messages = [(String::new(), figures.messages)];
     head("hob_agent_messages_total", "counter", "Messages of agents in turns.", &messages);
+    let labelled = |label: &str, value: u64| (format!("{{{label}}}"), value);
+    let processes = [
+        labelled("state=\"busy\"", pool.busy as u64),
+        labelled("state=\"idle\"", pool.idle as u64),
+    ];
+    head("hob_v1_processes", "gauge", "Processes of conversations behind /v1.", &processes);
+    let origins = [
+        labelled("session=\"warm\"", pool.warm),
+        labelled("session=\"seeded\"", pool.seeded),
+        labelled("session=\"fresh\"", pool.fresh),
+    ];
+    head("hob_v1_turns_total", "counter", "Turns behind /v1 by their process.", &origins);
     let requests: Vec<(String, u64)> = requests
         .by_class
         .iter()
@@ -97,7 +111,9 @@ mod tests {
         let requests = Requests::default();
         requests.count(200);
         requests.count(404);
-        let text = render(&figures, &requests, "1.2.3");
+        let pool = BackendFigures { busy: 1, idle: 2, warm: 9, seeded: 1, fresh: 1 };
+        let text = render(&figures, &pool, &requests, "1.2.3");
+        assert!(text.contains("\nhob_v1_turns_total{session=\"warm\"} 9\n"), "{text}");
         assert!(text.contains("\nhob_turns_total{state=\"finished\"} 7\n"), "{text}");
         assert!(text.contains("\nhob_http_requests_total{status=\"4xx\"} 1\n"));
         assert!(!text.contains("queued"), "only what is over has ended");

@@ -4,8 +4,10 @@ use axum::response::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use crate::sessions::{control, events, manage, owner, turns};
-use crate::{apps, files, health, metrics, run};
+use crate::admin::{health as doctor, memory, memory_change, overview, usage};
+use crate::sessions::{control, events, manage, owner, owner_turns, turns};
+use crate::v1::{anthropic, models, openai};
+use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -17,14 +19,22 @@ use crate::{apps, files, health, metrics, run};
     ),
     paths(health::healthz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
-        control::permit, apps::create, apps::list, apps::remove, owner::list, owner::get,
-        owner::events, owner::cancel, owner::close),
+        control::permit, apps::create, apps::list, apps::remove, audit::list, live::list, live::stream::stream,
+        live::screen::screen, live::attach::attach, owner::list, owner::get,
+        owner::events, owner::cancel, owner::close, console::page, console::asset, console::icon,
+        sign_in::login, sign_in::logout,
+        overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,
+        memory::timeline, memory::facets, memory::stats, memory_change::correct, memory_change::forget,
+        memory_change::unseal, owner_turns::create, owner_turns::turn, owner_turns::turns, owner_turns::permit,
+        anthropic::messages, openai::chat, models::list, models::get),
     modifiers(&BearerToken),
     tags(
         (name = "service", description = "Open to all."),
         (name = "runs", description = "One-shot runs, with an app's token."),
         (name = "sessions", description = "Durable conversations, with an app's token."),
-        (name = "admin", description = "With the admin's token."),
+        (name = "admin", description = "With the admin's token, or the console's cookie."),
+        (name = "console", description = "The console's page, and signing in to it."),
+        (name = "v1", description = "Claude Code in the words of other APIs, with an app's token."),
     ),
 )]
 struct Document;
@@ -58,6 +68,26 @@ pub(crate) async fn openapi_json() -> Json<utoipa::openapi::OpenApi> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No route is forgotten: those of the router are those of the document.
+    #[test]
+    fn every_route_is_documented() {
+        let document = serde_json::to_value(document()).expect("a document");
+        let mut documented: Vec<&str> =
+            document["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
+        let source = include_str!("router.rs").replace("{*", "{");
+        let (plain, nested) = source.split_once("fn v1_routes").expect("the routes below /v1");
+        let routes = |source: &str, above: &str| -> Vec<String> {
+            let parts = source.split(".route(").skip(1);
+            let paths =
+                parts.filter_map(|part| part.trim_start().strip_prefix('"')?.split('"').next());
+            paths.map(|path| format!("{above}{path}")).collect()
+        };
+        let mut routed = [routes(plain, ""), routes(nested, "/v1")].concat();
+        documented.sort_unstable();
+        routed.sort_unstable();
+        assert_eq!(routed, documented);
+    }
 
     /// The reference holds every route with its answers, and nothing else.
     #[test]

@@ -10,14 +10,21 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use uuid::Uuid;
 
+use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::error::ApiError;
-use crate::sessions::{control, events, manage, owner, turns};
+use crate::sessions::{control, events, manage, owner, owner_turns, turns};
 use crate::state::Gateway;
-use crate::{apps, files, health, mcp, metrics, openapi, run};
+use crate::v1::{anthropic, models, openai};
+use crate::{
+    apps, audit, console, files, health, live, mcp, metrics, openapi, run, sign_in, v1, walls,
+};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
+        .route("/", get(console::page))
+        .route("/assets/{*file}", get(console::asset))
+        .route("/favicon.svg", get(console::icon))
         .route("/healthz", get(health::healthz))
         .route("/openapi.json", get(openapi::openapi_json))
         .route("/metrics", get(metrics::metrics))
@@ -31,17 +38,52 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/sessions/{id}/events", get(events::events))
         .route("/sessions/{id}/cancel", post(control::cancel))
         .route("/sessions/{id}/permissions/{request_id}", post(control::permit))
-        .route("/admin/sessions", get(owner::list))
+        .route("/admin/login", post(sign_in::login))
+        .route("/admin/logout", post(sign_in::logout))
+        .route("/admin/me", get(overview::me))
+        .route("/admin/overview", get(overview::overview))
+        .route("/admin/health", get(doctor::health))
+        .route("/admin/limits", get(doctor::limits))
+        .route("/admin/usage", get(usage::usage))
+        .route("/admin/memory/search", get(memory::search))
+        .route("/admin/memory/timeline", get(memory::timeline))
+        .route("/admin/memory/facets", get(memory::facets))
+        .route("/admin/memory/stats", get(memory::stats))
+        .route("/admin/memory/correct", post(memory_change::correct))
+        .route("/admin/memory/forget", post(memory_change::forget))
+        .route("/admin/memory/unseal", post(memory_change::unseal))
+        .route("/admin/sessions", get(owner::list).post(owner_turns::create))
         .route("/admin/sessions/{id}", get(owner::get).delete(owner::close))
         .route("/admin/sessions/{id}/events", get(owner::events))
         .route("/admin/sessions/{id}/cancel", post(owner::cancel))
+        .route("/admin/sessions/{id}/turn", post(owner_turns::turn))
+        .route("/admin/sessions/{id}/turns", get(owner_turns::turns))
+        .route("/admin/sessions/{id}/permissions/{request_id}", post(owner_turns::permit))
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
+        .route("/admin/audit", get(audit::list))
+        .route("/admin/live", get(live::list))
+        .route("/admin/live/stream", get(live::stream::stream))
+        .route("/admin/live/{id}/screen", get(live::screen::screen))
+        .route("/admin/live/{id}/attach", get(live::attach::attach))
+        .nest("/v1", v1_routes())
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(middleware::from_fn_with_state(gateway.clone(), walls::guard))
         .layer(middleware::from_fn_with_state(gateway.clone(), trace))
         .with_state(gateway)
+}
+
+/// The words of other APIs; errors in their own shapes.
+fn v1_routes() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/messages", post(anthropic::messages))
+        .route("/chat/completions", post(openai::chat))
+        .route("/models", get(models::list))
+        .route("/models/{model}", get(models::get))
+        .fallback(v1::nowhere)
+        .method_not_allowed_fallback(v1::wrong_method)
 }
 
 /// Gives every request an id and a line in the log. Queries and headers stay out of it.

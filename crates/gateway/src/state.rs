@@ -4,27 +4,41 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::{AgentName, AgentSpec, AppName, AppStore, TokenHash};
+use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp, TokenHash};
 use hob_mcp::Tools;
 use hob_sessions::session::Sessions;
-use hob_sessions::{FileRoom, Runner};
+use hob_sessions::terminal::Terminals;
+use hob_sessions::{Completions, FileRoom, Runner};
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::Doctor;
 use crate::error::ApiError;
 use crate::metrics::Requests;
+use crate::sign_in::SignIn;
 
 /// Everything the handlers need, handed over by the composition root.
 pub struct Gateway {
     pub version: &'static str,
+    pub started_at: Timestamp,
     pub apps: Arc<dyn AppStore>,
+    pub audit: Arc<dyn AuditStore>,
     pub tools: Tools,
     pub runner: Runner,
     pub sessions: Sessions,
+    pub terminals: Terminals,
+    /// Claude Code behind `/v1`.
+    pub completions: Completions,
     pub files: FileRoom,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     pub default_agent: AgentName,
     /// The hash of the token that opens `/admin`.
     pub admin: TokenHash,
+    /// Looks at the home and the machine.
+    pub doctor: Arc<dyn Doctor>,
+    /// Who is signed in to the console.
+    pub sign_in: SignIn,
+    /// Names beside `localhost` under which the console may be asked for.
+    pub hosts: Vec<String>,
     pub limits: GatewayLimits,
     pub requests: Requests,
     /// Cancelled when no new work may begin: streams without an end are ended.

@@ -1,6 +1,7 @@
 //! What was typed, and which command it means.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use nix::sys::stat::{Mode, umask};
@@ -27,6 +28,7 @@ enum Command {
     Status(commands::status::Args),
     Run(commands::run::Args),
     Sessions(commands::sessions::Args),
+    Attach(commands::attach::Args),
     Doctor(commands::doctor::Args),
     Recall(commands::recall::Args),
     Forget(commands::forget::Args),
@@ -68,6 +70,7 @@ pub fn run() -> ExitCode {
         Command::Status(args) => plain(&|context| commands::status::run(context, &args)),
         Command::Run(args) => plain(&|context| commands::run::run(context, &args)),
         Command::Sessions(args) => plain(&|context| commands::sessions::run(context, &args)),
+        Command::Attach(args) => plain(&|context| commands::attach::run(context, &args)),
         Command::Doctor(args) => plain(&|context| commands::doctor::run(context, &args)),
         Command::App(args) => plain(&|context| commands::app::run(context, &args)),
         Command::Recall(args) => plain(&|context| commands::recall::run(context, &args)),
@@ -92,7 +95,7 @@ fn is_hook() -> bool {
 }
 
 fn context(flags: Vec<(&'static str, String)>, umask: u32) -> anyhow::Result<Context> {
-    Ok(Context { settings: settings::load(flags)?, umask })
+    Ok(Context { settings: Arc::new(settings::load(flags)?), umask })
 }
 
 /// The whole command line, for completions and the reference.

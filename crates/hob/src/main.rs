@@ -11,9 +11,9 @@ mod keys;
 mod logging;
 mod memory;
 mod outbox;
+mod own_terminal;
 mod owner;
 mod settings;
-mod show;
 mod socket;
 
 use std::process::ExitCode;

@@ -22,9 +22,14 @@ pub struct NotRunning {
 
 /// Connects as the owner.
 pub async fn connect(socket: &Path) -> anyhow::Result<Client> {
+    Ok(Client::new(stream(socket)?).await?)
+}
+
+/// A connection that carries HTTP as the owner. Must be called within a runtime.
+pub fn stream(socket: &Path) -> anyhow::Result<UnixStream> {
     let stream = open(socket)?;
     stream.set_nonblocking(true)?;
-    Ok(Client::new(UnixStream::from_std(stream)?).await?)
+    Ok(UnixStream::from_std(stream)?)
 }
 
 fn open(socket: &Path) -> anyhow::Result<StdStream> {

@@ -4,6 +4,9 @@
 //! stream ([`serve_stream`]) or over HTTP ([`http_service`]). A bridge only passes lines on; what it
 //! says where there is nobody to pass them to is in [`alone`].
 
+// What the owner's own pages ask the memory with, beside the tools.
+pub use hob_memory::{Backlog, Found, Question};
+
 mod run;
 mod server;
 mod shapes;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use hob_domain::memory::{Around, Forget, Place, RecordId, Scope, Speaker, Window};
 use hob_domain::{StoreError, Timestamp};
 use hob_memory::project::place_of;
-use hob_memory::{Engine, Note, Question, backlog};
+use hob_memory::{Backlog, Engine, Note, Question, backlog, waiting_turns};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -63,6 +63,16 @@ impl Tools {
             }
             other => Err(ToolError::NoSuchTool(other.to_owned())),
         }
+    }
+
+    /// What is captured and not stored yet. Blocking, but short.
+    pub fn backlog(&self) -> Backlog {
+        backlog(&self.deferred)
+    }
+
+    /// About how many turns that are. Blocking: it reads the files.
+    pub fn waiting_turns(&self) -> usize {
+        waiting_turns(&self.deferred)
     }
 
     /// Looks for what a cue is about.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -49,6 +49,26 @@ pub fn backlog(folder: &Path) -> Backlog {
         }
     }
     backlog
+}
+
+/// About how many turns wait: the lines of the files, of very many bytes only the first.
+pub fn waiting_turns(folder: &Path) -> usize {
+    let mut left: u64 = 16 << 20;
+    let mut turns = 0;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(SET_ASIDE) || !name.ends_with(".jsonl") || left == 0 {
+            continue;
+        }
+        let Ok(file) = fs::File::open(entry.path()) else { continue };
+        let mut text = Vec::new();
+        let read = file.take(left).read_to_end(&mut text).unwrap_or_default();
+        left = left.saturating_sub(read as u64);
+        // The first line is about the file.
+        turns += text.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1);
+    }
+    turns
 }
 
 /// Drains one folder.

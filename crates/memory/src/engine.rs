@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hob_domain::memory::{
-    CareEvent, Counts, Forget, Identity, ImportMark, MemoryStore, Place, Record, RecordId, Remask,
-    Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
+    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, Place, Record, RecordId,
+    Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 
@@ -268,6 +268,10 @@ impl Engine {
 
     pub async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {
         self.inner.store.counts(speaker).await
+    }
+
+    pub async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError> {
+        self.inner.store.facets(speaker).await
     }
 
     pub async fn projects_named(

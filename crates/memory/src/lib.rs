@@ -25,6 +25,6 @@ mod table;
 pub mod transcript;
 
 pub use batch::{Batch, RawTurn};
-pub use drain::{Backlog, Drain, backlog};
+pub use drain::{Backlog, Drain, backlog, waiting_turns};
 pub use engine::{Engine, Found, Note, Question, Recall};
 pub use seal::{OpeningKey, OpeningKeys, SealingKey};

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use hob_child::sweep::Marker;
 use hob_child::{Child, ChildSpec, Children, ChildrenOptions, Size, Streams};
+use hob_sessions::LiveLimit;
 use hob_sessions::claude::{
-    BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Profile, paths, prepare_own_folder,
+    BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile, paths,
+    prepare_own_folder,
 };
 use hob_testkit::{ModelApi, program};
 use serde_json::{Value, json};
@@ -57,13 +59,11 @@ async fn run(rounds: usize) {
     let command = command.display().to_string();
     let place = Place { folder, config, environment, command, children };
 
-    let mut options = BackendOptions::new(
-        vec![place.command.clone()],
-        ConfigFolder::Own(place.config.clone()),
-        place.folder.path().join("runtime"),
-    );
-    options.environment = place.environment.clone();
-    options.max_live = 2;
+    let mut outfit =
+        Outfit::new(vec![place.command.clone()], ConfigFolder::Own(place.config.clone()));
+    outfit.environment = place.environment.clone();
+    let mut options = BackendOptions::new(outfit, place.folder.path().join("runtime"));
+    options.live = LiveLimit::new(2);
     let backend = ClaudeBackend::new(options, place.children.clone());
     let profile = Profile::new(place.folder.path().join("work"));
 
@@ -215,13 +215,11 @@ impl Bare {
 /// What idle sessions of the scripted agent cost this process and their shims.
 async fn memory(place: &Place) {
     let agent = program("hob-scripted-agent").display().to_string();
-    let mut options = BackendOptions::new(
-        vec![agent],
-        ConfigFolder::Own(place.folder.path().join("scripted")),
-        place.folder.path().join("runtime"),
-    );
-    options.environment = place.environment.clone();
-    options.max_live = 60;
+    let mut outfit =
+        Outfit::new(vec![agent], ConfigFolder::Own(place.folder.path().join("scripted")));
+    outfit.environment = place.environment.clone();
+    let mut options = BackendOptions::new(outfit, place.folder.path().join("runtime"));
+    options.live = LiveLimit::new(60);
     let backend = ClaudeBackend::new(options, place.children.clone());
     let profile = Profile::new(place.folder.path().join("work"));
     let turn = async |number: usize| {

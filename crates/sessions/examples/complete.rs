@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
-use hob_sessions::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Profile};
+use hob_sessions::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Outfit, Profile};
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,8 +31,9 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
     })?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let config = ConfigFolder::for_environment(&environment, &temporary.join("config"))?;
-    let mut options = BackendOptions::new(vec!["claude".into()], config, temporary.join("files"));
-    options.environment = environment;
+    let mut outfit = Outfit::new(vec!["claude".into()], config);
+    outfit.environment = environment;
+    let options = BackendOptions::new(outfit, temporary.join("files"));
     let backend = ClaudeBackend::new(options, children);
     let profile = Profile::new(std::env::current_dir()?);
 

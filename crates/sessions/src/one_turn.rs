@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::claude::Changes;
 use crate::driver::{self, LiveAgent, Order, Said, Start, StartError};
 use crate::session::{TurnReading, rejection};
+use crate::terminal::Entering;
 
 pub(crate) struct OneTurn {
     pub driver: Driver,
@@ -44,6 +45,7 @@ impl OneTurn {
             mcp_servers: Vec::new(),
             files: self.files.clone(),
             patience,
+            entering: Entering::nowhere(),
         }
     }
 

@@ -60,8 +60,8 @@ impl Runner {
         if options.stopping.is_cancelled() {
             return Err(RunError::Stopping);
         }
-        let permit =
-            options.live.try_take().ok_or(RunError::PoolFull { live: options.live.live() })?;
+        let permit = options.live.take().await;
+        let permit = permit.ok_or(RunError::PoolFull { live: options.live.live() })?;
         let run = Run {
             permit,
             app: app.clone(),

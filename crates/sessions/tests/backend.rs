@@ -9,10 +9,12 @@ use futures_util::StreamExt;
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
+use hob_sessions::LiveLimit;
 use hob_sessions::claude::{
     BackendError, BackendOptions, ClaudeBackend, Completion, ConfigFolder, Event, HistoryMode,
-    Origin, Profile, paths,
+    Origin, Outfit, Profile, paths,
 };
+use hob_sessions::terminal::{Kind, Terminals};
 use hob_testkit::leak::processes_with;
 use hob_testkit::{program, wait_until};
 use serde_json::{Value, json};
@@ -29,6 +31,14 @@ fn setup() -> Setup {
 }
 
 fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) -> Setup {
+    setup_of(vec![program("hob-scripted-agent").display().to_string()], env, adjust)
+}
+
+fn setup_of(
+    command: Vec<String>,
+    env: &[(&str, &str)],
+    adjust: impl FnOnce(&mut BackendOptions),
+) -> Setup {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir_all(path("work")).unwrap();
@@ -39,14 +49,11 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
         umask: 0o022,
     })
     .unwrap();
-    let command = vec![program("hob-scripted-agent").display().to_string()];
-    let mut options =
-        BackendOptions::new(command, ConfigFolder::Own(path("config")), path("runtime"));
-    options.environment = vec![
-        ("PATH".into(), std::env::var_os("PATH").unwrap_or_default()),
-        ("HOME".into(), folder.path().into()),
-    ];
-    options.environment.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+    let mut outfit = Outfit::new(command, ConfigFolder::Own(path("config")));
+    outfit.set("PATH", std::env::var_os("PATH").unwrap_or_default());
+    outfit.set("HOME", folder.path());
+    env.iter().for_each(|(name, value)| outfit.set(name, value));
+    let mut options = BackendOptions::new(outfit, path("runtime"));
     options.turn_timeout = Duration::from_secs(20);
     adjust(&mut options);
     let profile = Profile::new(path("work"));
@@ -352,7 +359,7 @@ async fn the_pool_never_crosses_what_must_differ() {
 
 #[tokio::test]
 async fn the_longest_idle_makes_way_and_a_busy_pool_is_full() {
-    let setup = setup_with(&[], |options| options.max_live = 2);
+    let setup = setup_with(&[], |options| options.live = LiveLimit::new(2));
     for name in ["a", "b", "c"] {
         setup.ask(&[user(name)]).await;
     }
@@ -479,7 +486,7 @@ async fn silence_is_reported_and_limited() {
 
 #[tokio::test]
 async fn a_missing_program_says_so() {
-    let setup = setup_with(&[], |options| options.command = vec!["claude-is-not-here".into()]);
+    let setup = setup_of(vec!["claude-is-not-here".into()], &[], |_| {});
     assert!(matches!(setup.fail(&[user("hi")]).await, BackendError::NotInstalled(_)));
     assert_eq!(setup.live(), 0);
 }
@@ -505,7 +512,7 @@ async fn mcp_servers_become_one_private_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_live_sessions_work_at_once() {
-    let setup = setup_with(&[], |options| options.max_live = 50);
+    let setup = setup_with(&[], |options| options.live = LiveLimit::new(50));
     let turns = (0..50).map(|number| {
         let messages = [user(&format!("[[sleep 100]] number {number}"))];
         collect(setup.backend.complete(&setup.profile, &messages))
@@ -518,4 +525,47 @@ async fn fifty_live_sessions_work_at_once() {
     assert_eq!(setup.live(), 50);
     setup.backend.close().await;
     assert_eq!(setup.processes(), [0; 0]);
+}
+
+#[tokio::test]
+async fn a_process_somebody_typed_into_is_nobodys_warm_one() {
+    let terminals = Terminals::default();
+    let setup = setup_with(&[], |options| options.terminals = terminals.clone());
+    let mut messages = vec![user("[[say one]]")];
+    setup.ask(&messages).await;
+    messages.extend([assistant("one"), user("[[say two]]")]);
+    assert_eq!(setup.origin(&messages).await, Origin::Warm);
+    messages.extend([assistant("two"), user("[[say three]]")]);
+
+    let touched = setup.backend.live_sessions()[0].session_id.clone();
+    let terminal = terminals.get(&touched).expect("its terminal is found by its own name");
+    assert_eq!((terminal.about.kind, terminal.glance().turns), (Kind::Backend, 2));
+    let mut viewer = terminal.watch(0);
+    // Watching alone changes nothing, nor does what a terminal says by itself.
+    viewer.write(b"\x1b[?62;c").await.unwrap();
+    assert!(terminal.touched().is_none());
+    viewer.write(b"x").await.unwrap();
+    assert_eq!(setup.origin(&messages).await, Origin::Seeded);
+    assert_eq!(setup.live(), 2, "it stays for who typed");
+    messages.extend([assistant("three"), user("[[say four]]")]);
+    assert_eq!(setup.origin(&messages).await, Origin::Warm, "on the other one");
+
+    // Typing in the middle of a turn counts as well.
+    messages.extend([assistant("four"), user("[[sleep 400]] [[say five]]")]);
+    let other = setup.backend.live_sessions()[1].session_id.clone();
+    let asking = collect(setup.backend.complete(&setup.profile, &messages));
+    let typing = async {
+        let mut viewer = terminals.get(&other).unwrap().watch(0);
+        while !terminals.get(&other).unwrap().glance().busy {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        viewer.write(b"y").await.unwrap();
+    };
+    let (events, ()) = futures_util::join!(asking, typing);
+    assert_eq!(texts(&events.unwrap()), ["five"]);
+    messages.extend([assistant("five"), user("[[say six]]")]);
+    assert_eq!(setup.origin(&messages).await, Origin::Seeded);
+    setup.backend.close().await;
+    assert!(terminals.all().is_empty());
+    setup.wait_until_gone().await;
 }

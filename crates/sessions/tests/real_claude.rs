@@ -12,9 +12,10 @@ use futures_util::StreamExt;
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
+use hob_sessions::LiveLimit;
 use hob_sessions::claude::{
-    BackendError, BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Profile, paths,
-    prepare_own_folder,
+    BackendError, BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile,
+    paths, prepare_own_folder,
 };
 use hob_testkit::leak::processes_with;
 use hob_testkit::model_api::without_reminders;
@@ -71,11 +72,12 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
     environment.push(("HOME".to_owned(), folder.path().display().to_string()));
     environment.extend(env.iter().map(|(name, value)| (name.to_string(), value.to_string())));
     let command = vec![real("claude").display().to_string()];
-    let mut options = BackendOptions::new(command, ConfigFolder::Own(config), path("runtime"));
-    options.environment =
+    let mut outfit = Outfit::new(command, ConfigFolder::Own(config));
+    outfit.environment =
         environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let mut options = BackendOptions::new(outfit, path("runtime"));
     options.turn_timeout = Duration::from_secs(60);
-    options.max_live = 8;
+    options.live = LiveLimit::new(8);
     adjust(&mut options);
     let mut profile = Profile::new(path("work"));
     profile.permission_mode = Some("bypassPermissions".to_owned());
@@ -215,7 +217,7 @@ async fn smoke_cancellation_kills_pty_no_zombie() {
 #[tokio::test]
 async fn fresh_turns_in_a_row() {
     let count = if campaign() { 300 } else { 15 };
-    let setup = setup_with(&[], |options| options.max_live = 1);
+    let setup = setup_with(&[], |options| options.live = LiveLimit::new(1));
     let mut times = Vec::new();
     for number in 0..count {
         let started = Instant::now();

@@ -319,6 +319,64 @@ async fn usage_is_summed_by_session_and_by_day() {
     ledger.close_session(&id(1), event("close", None), at(6)).await.unwrap();
     ledger.delete_closed(at(7)).await.unwrap();
     assert_eq!(ledger.usage_on(&app("a"), at(0)).await.unwrap(), usage());
+    let days = ledger.usage_since(at(DAY + 100), None).await.unwrap();
+    let days: Vec<_> = days.iter().map(|d| (d.day, d.turns, d.failed, d.usage)).collect();
+    assert_eq!(days, [(at(DAY), 2, 0, twice), (at(2 * DAY), 1, 0, usage())]);
+    assert_eq!(ledger.usage_since(at(0), Some(&app("b"))).await.unwrap(), []);
+}
+
+/// Turns that failed are counted, those that were cancelled are not failures, and each counts once.
+#[tokio::test]
+async fn turns_are_counted_by_how_they_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder);
+    ledger.create_session(&session("a", 1, 5), event("create", None)).await.unwrap();
+    for (index, state) in
+        [(1, TurnState::Died), (2, TurnState::Cancelled), (3, TurnState::Finished)]
+    {
+        ledger.accept_turn(&app("a"), &id(1), &request("p"), at(10)).await.unwrap();
+        ledger.start_turn(&id(1), index, at(11)).await.unwrap();
+        let ended = ledger.end_turn(&id(1), index, ending(index, state), at(12)).await.unwrap();
+        assert!(ended.is_some());
+        let again = ledger.end_turn(&id(1), index, ending(index, state), at(12)).await.unwrap();
+        assert!(again.is_none());
+    }
+    // One that waits when its session is closed, and one that runs when Hob ends.
+    ledger.accept_turn(&app("a"), &id(1), &request("p"), at(13)).await.unwrap();
+    ledger.close_session(&id(1), event("close", None), at(14)).await.unwrap();
+    ledger.create_session(&session("a", 2, 5), event("create", None)).await.unwrap();
+    ledger.accept_turn(&app("a"), &id(2), &request("p"), at(15)).await.unwrap();
+    ledger.start_turn(&id(2), 1, at(15)).await.unwrap();
+    ledger.interrupt_turns(at(16)).await.unwrap();
+    let days = ledger.usage_since(at(0), Some(&app("a"))).await.unwrap();
+    assert_eq!(days.len(), 1);
+    assert_eq!((days[0].turns, days[0].failed), (5, 2));
+}
+
+/// The past is read backwards, a page at a time, and each page stands in order.
+#[tokio::test]
+async fn the_past_in_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder);
+    ledger.create_session(&session("a", 1, 5), event("create", None)).await.unwrap();
+    for _ in 0..3 {
+        turn(&ledger, 1, 20).await;
+    }
+    let all = ledger.events(&app("a"), &id(1), 0, 1000).await.unwrap().unwrap();
+    let last = all.len() as u64;
+    let (a, one) = (app("a"), id(1));
+    let page = |before| ledger.events_before(&a, &one, before, 2);
+    let seqs = |events: Option<Vec<hob_domain::session::SessionEvent>>| -> Vec<u64> {
+        events.unwrap().iter().map(|event| event.seq).collect()
+    };
+    assert_eq!(seqs(page(u64::MAX).await.unwrap()), [last - 1, last]);
+    assert_eq!(seqs(page(last - 1).await.unwrap()), [last - 3, last - 2]);
+    assert_eq!(seqs(page(2).await.unwrap()), [1]);
+    assert_eq!(seqs(page(1).await.unwrap()), [0; 0]);
+    assert!(ledger.events_before(&app("b"), &id(1), 9, 2).await.unwrap().is_none());
+    let turns = ledger.turns_before(&app("a"), &id(1), u32::MAX, 2).await.unwrap().unwrap();
+    assert_eq!(turns.iter().map(|turn| turn.index).collect::<Vec<_>>(), [2, 3]);
+    assert!(ledger.turns_before(&app("b"), &id(1), 9, 2).await.unwrap().is_none());
 }
 
 /// Usage is what an agent says. Whatever that is, its turn ends.

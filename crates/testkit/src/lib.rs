@@ -12,6 +12,7 @@ pub mod random;
 pub mod script;
 pub mod server;
 pub mod wait;
+pub mod web_socket;
 pub mod wire;
 
 pub use leak::LeakCheck;
@@ -20,4 +21,5 @@ pub use programs::program;
 pub use random::Random;
 pub use server::{HobServer, TestHome};
 pub use wait::wait_until;
+pub use web_socket::WebSocket;
 pub use wire::Wire;

@@ -29,7 +29,7 @@
 //! | `[[stamps N MS]]` | over ACP: N chunks of text, one every MS milliseconds, each with the time of its writing |
 //! | `[[env NAME]]` | a block of text with that variable's value |
 //!
-//! On the terminal and over ACP `{history}` in a text stands for everything said before.
+//! On the terminal, in stream-json and over ACP `{history}` in a text stands for everything said before.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

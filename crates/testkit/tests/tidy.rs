@@ -98,6 +98,8 @@ fn only_one_crate_knows_each_thing() {
         ("crypto_box", vec!["hob-memory"]),
         ("axum", vec!["hob-gateway", "hob-testkit"]),
         ("hyper", vec!["hob-gateway"]),
+        ("tokio-tungstenite", vec!["hob-gateway", "hob-testkit"]),
+        ("vt100", vec!["hob-sessions"]),
         (
             "tokio",
             vec![
@@ -206,6 +208,14 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/0004_events.sql",
             "5558953144e3b060f7cc3d8b48c39b372b483118017a727c66baff3293b9f664",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/0005_audit.sql",
+            "3fc58afe6067459a08ae07ca08d2e4a665eff28a3cd12b58681842b08fb074c7",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/0006_usage_turns.sql",
+            "c22b1066ca7943139b19e27dee8a222128b277079abae9337b2c6ddc60ca547e",
         ),
         (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",

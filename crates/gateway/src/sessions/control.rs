@@ -33,14 +33,14 @@ pub(crate) struct PermissionBody {
     /// One of the options the agent offered: its id, or its kind (`allow_once`, `allow_always`,
     /// `reject_once`, `reject_always`).
     #[schema(min_length = 1)]
-    option: String,
+    pub(super) option: String,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ok": true}))]
 pub(crate) struct PermissionAnswer {
     /// Always `true`.
-    ok: bool,
+    pub(super) ok: bool,
 }
 
 /// Ends the running turn and keeps the session. Also when nothing runs.

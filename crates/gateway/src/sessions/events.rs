@@ -22,7 +22,22 @@ const PAGE: usize = 10_000;
 
 #[derive(Deserialize)]
 pub(crate) struct After {
-    after: Option<String>,
+    pub(super) after: Option<String>,
+}
+
+/// Which part of a log the owner looks at.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    pub(super) after: Option<String>,
+    pub(super) before: Option<u64>,
+    limit: Option<usize>,
+}
+
+impl Page {
+    pub(super) fn limit(&self) -> usize {
+        self.limit.unwrap_or(PAGE).clamp(1, PAGE)
+    }
 }
 
 /// The session's log: what its agent said, and what was done with it.
@@ -47,7 +62,7 @@ pub(crate) async fn events(
     ApiQuery(query): ApiQuery<After>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    respond(gateway, app.name, session_id(&id)?, &query, &headers).await
+    respond(gateway, app.name, session_id(&id)?, &query, PAGE, &headers).await
 }
 
 /// The log of any session.
@@ -56,6 +71,7 @@ pub(super) async fn respond(
     app: AppName,
     id: SessionId,
     query: &After,
+    limit: usize,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     let after = match &query.after {
@@ -67,9 +83,25 @@ pub(super) async fn respond(
     if stream::is_wanted(headers) {
         return Ok(stream::session(gateway, app, id, after).await?.into_response());
     }
-    let mut events = gateway.sessions.events(&app, &id, after, PAGE + 1).await?;
-    let more = events.len() > PAGE;
-    events.truncate(PAGE);
+    let mut events = gateway.sessions.events(&app, &id, after, limit + 1).await?;
+    let more = events.len() > limit;
+    events.truncate(limit);
+    let last_event = gateway.sessions.get(&app, &id).await?.last_event;
     let events = events.iter().map(EventView::from).collect();
-    Ok(Json(EventList { ok: true, events, more }).into_response())
+    Ok(Json(EventList { ok: true, events, more, last_event }).into_response())
+}
+
+/// The last events of any session below a number.
+pub(super) async fn respond_before(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &SessionId,
+    before: u64,
+    limit: usize,
+) -> Result<Response, ApiError> {
+    let last_event = gateway.sessions.get(app, id).await?.last_event;
+    let events = gateway.sessions.events_before(app, id, before, limit).await?;
+    let more = events.last().is_some_and(|event| event.seq < last_event);
+    let events = events.iter().map(EventView::from).collect();
+    Ok(Json(EventList { ok: true, events, more, last_event }).into_response())
 }

@@ -4,7 +4,8 @@ pub(crate) mod control;
 pub(crate) mod events;
 pub(crate) mod manage;
 pub(crate) mod owner;
-mod shapes;
+pub(crate) mod owner_turns;
+pub(crate) mod shapes;
 mod stream;
 pub(crate) mod turns;
 
@@ -13,7 +14,7 @@ use hob_domain::session::SessionId;
 use crate::error::ApiError;
 
 /// A session's name from a path. What can't be one does not exist.
-fn session_id(text: &str) -> Result<SessionId, ApiError> {
+pub(crate) fn session_id(text: &str) -> Result<SessionId, ApiError> {
     SessionId::presented(text).ok_or_else(no_session)
 }
 

@@ -7,12 +7,14 @@ use axum::http::HeaderMap;
 use axum::response::{Json, Response};
 use hob_domain::AppName;
 use hob_domain::session::SessionId;
+use serde_json::json;
 
 use super::control::CancelAnswer;
-use super::events::{After, respond};
+use super::events::{After, Page, respond, respond_before};
 use super::manage::Closed;
 use super::session_id;
 use super::shapes::{EventList, SessionAnswer, SessionList};
+use crate::audit;
 use crate::auth::{Admin, Caller};
 use crate::error::{ApiError, ErrorBody};
 use crate::parts::{ApiPath, ApiQuery};
@@ -53,6 +55,8 @@ pub(crate) async fn get(
 #[utoipa::path(get, path = "/admin/sessions/{id}/events", tag = "admin", operation_id = "list_any_events", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
         ("after" = Option<u64>, Query, description = "Only events with a greater number."),
+        ("before" = Option<u64>, Query, description = "The last events with a smaller number; `after` is not looked at."),
+        ("limit" = Option<usize>, Query, description = "How many at most: 10,000 unless said, never more."),
         ("Last-Event-ID" = Option<u64>, Header, description = "The same, as browsers send it.")), responses(
     (status = 200, description = "The events.",
         content((EventList = "application/json"), (String = "text/event-stream"))),
@@ -65,11 +69,17 @@ pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
     ApiPath(id): ApiPath<String>,
-    ApiQuery(query): ApiQuery<After>,
+    ApiQuery(page): ApiQuery<Page>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (app, id) = whose(&gateway, &id).await?;
-    respond(gateway, app, id, &query, &headers).await
+    match page.before {
+        Some(before) => respond_before(&gateway, &app, &id, before, page.limit()).await,
+        None => {
+            let limit = page.limit();
+            respond(gateway, app, id, &After { after: page.after }, limit, &headers).await
+        }
+    }
 }
 
 /// Ends the running turn of any session.
@@ -86,6 +96,7 @@ pub(crate) async fn cancel(
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<CancelAnswer>, ApiError> {
     let (caller, id) = caller(&gateway, &id).await?;
+    audit::record(&gateway, "session_cancel", &id.0, json!({})).await;
     super::control::cancel(State(gateway), caller, id).await
 }
 
@@ -103,10 +114,11 @@ pub(crate) async fn close(
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<Closed>, ApiError> {
     let (caller, id) = caller(&gateway, &id).await?;
+    audit::record(&gateway, "session_close", &id.0, json!({})).await;
     super::manage::close(State(gateway), caller, id).await
 }
 
-async fn whose(gateway: &Gateway, id: &str) -> Result<(AppName, SessionId), ApiError> {
+pub(super) async fn whose(gateway: &Gateway, id: &str) -> Result<(AppName, SessionId), ApiError> {
     let id = session_id(id)?;
     Ok((gateway.sessions.app_of(&id).await?, id))
 }

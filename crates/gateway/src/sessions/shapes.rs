@@ -242,7 +242,7 @@ pub(crate) struct TurnTaken {
 
 /// The log of a session.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({"ok": true, "more": false, "events": [
+#[schema(example = json!({"ok": true, "more": false, "last_event": 2, "events": [
     {"seq": 1, "at": "2026-11-15T09:00:00Z", "event": "create", "turn_index": null, "agent": "demo"},
     {"seq": 2, "at": "2026-11-15T09:00:03Z", "event": "message", "turn_index": 1, "message": {}}]}))]
 pub(crate) struct EventList {
@@ -253,6 +253,8 @@ pub(crate) struct EventList {
     pub events: Vec<EventView>,
     /// Whether there are more after these.
     pub more: bool,
+    /// The number of the session's last event.
+    pub last_event: u64,
 }
 
 /// An event as it stands in the log.

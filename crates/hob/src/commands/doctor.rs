@@ -33,12 +33,12 @@ pub(super) enum Verdict {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
-    name: &'static str,
-    verdict: Verdict,
-    says: String,
+    pub(super) name: &'static str,
+    pub(super) verdict: Verdict,
+    pub(super) says: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fix: Option<String>,
+    pub(super) fix: Option<String>,
 }
 
 impl Check {
@@ -65,13 +65,7 @@ impl Check {
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let settings = &context.settings;
-    let mut checks = vec![home(settings), server(settings)];
-    checks.extend(settings.warnings.iter().map(|warning| {
-        Check::warning("settings", warning.clone(), "correct or remove it in config.toml")
-    }));
-    checks.extend(doctor_memory::checks(settings));
-    checks.push(walls(settings));
-    checks.extend(agents(settings));
+    let checks = checks(settings);
     if args.json {
         let rows: Vec<_> = settings
             .rows
@@ -88,6 +82,18 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     }
     let failed = checks.iter().any(|check| check.verdict == Verdict::Failed);
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
+}
+
+/// Everything that is looked at.
+pub(super) fn checks(settings: &Resolved) -> Vec<Check> {
+    let mut checks = vec![home(settings), server(settings)];
+    checks.extend(settings.warnings.iter().map(|warning| {
+        Check::warning("settings", warning.clone(), "correct or remove it in config.toml")
+    }));
+    checks.extend(doctor_memory::checks(settings));
+    checks.push(walls(settings));
+    checks.extend(agents(settings));
+    checks
 }
 
 fn print(settings: &Resolved, checks: &[Check]) {
@@ -214,7 +220,7 @@ fn agents(settings: &Resolved) -> Vec<Check> {
 }
 
 /// Where a program would be found, as the operating system looks for it.
-fn find_program(program: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
+pub(super) fn find_program(program: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
     let runnable = |path: &Path| {
         fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
     };

@@ -1,11 +1,13 @@
 //! One file per command.
 
 pub mod app;
+pub mod attach;
 pub mod capture_transcript;
 pub mod capture_turn;
 pub mod claude;
 pub mod completions;
 pub mod doctor;
+mod doctor_gateway;
 mod doctor_memory;
 pub mod export;
 pub mod forget;
@@ -21,6 +23,7 @@ pub mod sessions;
 pub mod status;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use crate::settings::Resolved;
 
@@ -45,6 +48,6 @@ impl From<Outcome> for ExitCode {
 
 /// What every command starts from: settings, and the umask that agents get back.
 pub struct Context {
-    pub settings: Resolved,
+    pub settings: Arc<Resolved>,
     pub umask: u32,
 }

@@ -4,14 +4,13 @@ use std::io::{BufRead, IsTerminal, Read, Write};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use hob_gateway::client::{Client, Method, Reply, StreamEvent};
-use hob_sessions::session::update_of;
+use hob_sessions::session::{show, update_of};
 use serde_json::{Value, json};
 
 use super::sessions::resolve;
 use super::{Context, Outcome};
 use crate::memory;
 use crate::owner::{self, NotRunning};
-use crate::show;
 
 /// Ask an agent from the terminal, with live output
 #[derive(ClapArgs)]

@@ -10,13 +10,17 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::{AgentName, AgentSpec, Driver};
-use hob_gateway::{Connections, Gateway, GatewayLimits, Requests};
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver, Timestamp};
+use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
-use hob_sessions::mcp_servers::Way;
+use hob_sessions::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
+use hob_sessions::mcp_servers;
 use hob_sessions::session::{Sessions, SessionsOptions};
-use hob_sessions::{FileRoom, LiveLimit, Runner, RunnerOptions, Walls};
+use hob_sessions::terminal::Terminals;
+use hob_sessions::{
+    Completions, CompletionsOptions, FileRoom, LiveLimit, Runner, RunnerOptions, Walls,
+};
 use hob_store::Ledger;
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
@@ -24,6 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::doctor_gateway::HomeDoctor;
 use super::{Context, Outcome};
 use crate::demo;
 use crate::keys;
@@ -145,6 +150,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let children = start_children(context)?;
     let workshop = Workshop {
         children: children.clone(),
+        terminals: Terminals::new(tasks.clone()),
         live: live.clone(),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
@@ -162,7 +168,9 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
-    let gateway = workshop.gateway(settings, ledger, sessions.clone(), &tools)?;
+    let completions = workshop.completions(settings, &ledger, &sessions)?;
+    let gateway =
+        workshop.gateway(settings, &key, ledger, sessions.clone(), completions.clone(), &tools)?;
     let router = hob_gateway::router(Arc::new(gateway));
 
     let hello = Hello {
@@ -217,6 +225,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     }
     ending.cancel();
     let ended = async {
+        completions.close().await;
         if tokio::time::timeout(TELLING, tasks.wait()).await.is_err() {
             cutting.cancel();
             tasks.wait().await;
@@ -253,6 +262,7 @@ fn start_children(context: &Context) -> anyhow::Result<Children> {
 /// What everything that runs agents shares.
 struct Workshop {
     children: Children,
+    terminals: Terminals,
     live: LiveLimit,
     tasks: TaskTracker,
     stopping: CancellationToken,
@@ -290,13 +300,14 @@ impl Workshop {
             agents: Workshop::agents(settings)?,
             workspaces: home.workspaces().canonicalize()?,
             roots: settings.roots.clone(),
-            memory: Way::Stdio {
+            memory: mcp_servers::Way::Stdio {
                 command: this_executable()?,
                 args: vec!["mcp".to_owned()],
                 env: vec![("HOB_SOCKET".to_owned(), socket)],
             },
             claude: home.claude(),
             live: self.live.clone(),
+            terminals: self.terminals.clone(),
             limits: settings.sessions.clone(),
             tasks: self.tasks.clone(),
             stopping: self.stopping.clone(),
@@ -305,14 +316,61 @@ impl Workshop {
         Ok(Sessions::restore(options).await?)
     }
 
-    fn gateway(
+    /// Claude Code behind `/v1`.
+    fn completions(
         &self,
         settings: &Resolved,
+        ledger: &Ledger,
+        sessions: &Sessions,
+    ) -> anyhow::Result<Completions> {
+        let (home, claude) = (&settings.home, &settings.claude);
+        let agents = Workshop::agents(settings)?;
+        let agent = agents.get(&claude.agent).context("the agent of claude.agent")?;
+        let outfitter = BehindWalls {
+            walls: Workshop::walls(settings),
+            agent: agent.clone(),
+            claude: home.claude(),
+        };
+        let backend = ClaudeBackend::new(
+            BackendOptions {
+                outfitter: Arc::new(outfitter),
+                history: claude.history,
+                runtime_folder: home.claude().join("v1"),
+                live: self.live.clone(),
+                idle_timeout: claude.idle,
+                ready_timeout: settings.sessions.start_timeout,
+                turn_timeout: settings.turn_timeout,
+                stall_after: Duration::MAX,
+                terminals: self.terminals.clone(),
+            },
+            self.children.clone(),
+        );
+        Ok(Completions::new(CompletionsOptions {
+            backend,
+            sessions: sessions.clone(),
+            store: Arc::new(ledger.clone()),
+            walls: Workshop::walls(settings),
+            workspaces: home.workspaces().canonicalize()?,
+            agent: claude.agent.to_string(),
+            install: agent.install.clone(),
+            way: Way::of(agent.driver),
+            setups: claude.apps.clone(),
+            tasks: self.tasks.clone(),
+            stopping: self.stopping.clone(),
+        }))
+    }
+
+    fn gateway(
+        &self,
+        settings: &Arc<Resolved>,
+        key: &DataKey,
         ledger: Ledger,
         sessions: Sessions,
+        completions: Completions,
         tools: &Tools,
     ) -> anyhow::Result<Gateway> {
         let home = &settings.home;
+        let admin = keys::admin_token(home, settings.admin_token.as_deref())?.hash();
         let runner = Runner::new(RunnerOptions {
             children: self.children.clone(),
             workspaces: home.workspaces(),
@@ -324,14 +382,21 @@ impl Workshop {
         });
         Ok(Gateway {
             version: env!("CARGO_PKG_VERSION"),
+            started_at: Timestamp::now(),
             tools: tools.clone(),
-            apps: Arc::new(ledger),
+            apps: Arc::new(ledger.clone()),
+            audit: Arc::new(ledger),
             runner,
             sessions,
+            terminals: self.terminals.clone(),
+            completions,
             files: FileRoom::new(home.files(), settings.max_file_bytes),
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),
-            admin: keys::admin_token(home, settings.admin_token.as_deref())?.hash(),
+            admin,
+            doctor: Arc::new(HomeDoctor(settings.clone())),
+            sign_in: SignIn::new(key, admin, settings.console_session),
+            hosts: settings.hosts.clone(),
             limits: GatewayLimits {
                 max_body_bytes: settings.max_body_bytes,
                 run_timeout: settings.turn_timeout,

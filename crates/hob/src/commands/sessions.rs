@@ -2,12 +2,12 @@
 
 use clap::{Args as ClapArgs, Subcommand};
 use hob_gateway::client::{Client, Method};
+use hob_sessions::session::show;
 use serde_json::{Value, json};
 
 use super::{Context, Outcome};
 use crate::memory;
 use crate::owner::{self, NotRunning};
-use crate::show;
 
 /// Look at sessions of all apps, follow them, and end them
 #[derive(ClapArgs)]

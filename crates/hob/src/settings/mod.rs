@@ -2,6 +2,7 @@
 //! plain struct with each value's source.
 
 mod agents;
+mod apps;
 pub mod registry;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hob_domain::{AgentName, AgentSpec};
+use hob_domain::{AgentName, AgentSpec, AppName};
+use hob_sessions::ConversationSetup;
+use hob_sessions::claude::HistoryMode;
 use hob_sessions::session::SessionLimits;
 use toml::{Table, Value};
 
@@ -25,6 +28,9 @@ pub struct Resolved {
     pub admin_token: Option<String>,
     pub http: bool,
     pub listen: String,
+    pub hosts: Vec<String>,
+    /// How long one stays signed in to the console.
+    pub console_session: Duration,
     pub idle_shutdown: Duration,
     pub shutdown_grace: Duration,
     pub max_body_bytes: usize,
@@ -36,10 +42,21 @@ pub struct Resolved {
     pub roots: Vec<PathBuf>,
     pub default_agent: AgentName,
     pub agents: BTreeMap<AgentName, AgentSpec>,
+    pub claude: ClaudeSettings,
     /// Every setting with its value and source, secrets hidden.
     pub rows: Vec<Row>,
     /// What was written but is not understood. Nothing fails for it.
     pub warnings: Vec<String>,
+}
+
+/// Claude Code behind `/v1`.
+#[derive(Debug)]
+pub struct ClaudeSettings {
+    pub agent: AgentName,
+    pub history: HistoryMode,
+    /// How long a process may wait for its conversation to go on.
+    pub idle: Duration,
+    pub apps: BTreeMap<AppName, ConversationSetup>,
 }
 
 /// One setting as `hob doctor` prints it.
@@ -194,19 +211,19 @@ fn resolve(
         row(setting.key, value.to_string(), &source);
         values.insert(setting.key, value);
     }
-    let written = match table.remove("agents") {
-        Some(Value::Table(agents)) => agents,
-        None => Table::new(),
-        Some(_) => {
-            return Err(SettingsError::BadValue {
-                key: "agents".to_owned(),
-                origin: Source::File,
-                problem: "it must be a table of agents".to_owned(),
-            });
-        }
+    let mut tables = |key: &str| match table.remove(key) {
+        Some(Value::Table(entries)) => Ok(entries),
+        None => Ok(Table::new()),
+        Some(_) => Err(SettingsError::BadValue {
+            key: key.to_owned(),
+            origin: Source::File,
+            problem: format!("it must be a table of {key}"),
+        }),
     };
+    let (written_agents, written_apps) = (tables("agents")?, tables("apps")?);
     let mut warnings = Vec::new();
-    let agents = agents::resolve(written, environment, &mut rows, &mut warnings)?;
+    let agents = agents::resolve(written_agents, environment, &mut rows, &mut warnings)?;
+    let apps = apps::resolve(written_apps, environment, &mut rows, &mut warnings)?;
     warnings.extend(left_over("", &table));
 
     let count = |key| values[key].as_integer().unwrap_or_default().max(0) as u64;
@@ -216,18 +233,30 @@ fn resolve(
         let listed = values[key].as_array().into_iter().flatten().filter_map(Value::as_str);
         listed.map(|folder| expand(folder, environment)).collect()
     };
+    let names = |key| -> Vec<String> {
+        let listed = values[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+        listed.map(str::to_owned).collect()
+    };
     let text = |key| values[key].as_str().unwrap_or_default().to_owned();
-    let default_agent = text("sessions.default_agent");
-    let default_agent = AgentName::new(default_agent.as_str())
-        .filter(|name| agents.contains_key(name))
-        .ok_or_else(|| SettingsError::BadValue {
-            key: "sessions.default_agent".to_owned(),
+    let agent = |key: &'static str| {
+        let name = text(key);
+        let known = AgentName::new(name.as_str()).filter(|name| agents.contains_key(name));
+        known.ok_or_else(|| SettingsError::BadValue {
+            key: key.to_owned(),
             origin: rows
                 .iter()
-                .find(|row| row.key == "sessions.default_agent")
+                .find(|row| row.key == key)
                 .map_or(Source::Default, |row| row.source.clone()),
-            problem: format!("there is no agent {default_agent:?}"),
-        })?;
+            problem: format!("there is no agent {name:?}"),
+        })
+    };
+    let default_agent = agent("sessions.default_agent")?;
+    let claude = ClaudeSettings {
+        agent: agent("claude.agent")?,
+        history: HistoryMode::parse(&text("claude.history")).unwrap_or(HistoryMode::NativeJsonl),
+        idle: seconds("claude.idle_secs"),
+        apps,
+    };
     Ok(Resolved {
         home,
         socket,
@@ -235,6 +264,8 @@ fn resolve(
         admin_token,
         http: values["http"].as_bool().unwrap_or(true),
         listen: text("listen"),
+        hosts: names("hosts"),
+        console_session: seconds("console.session_secs"),
         idle_shutdown: Duration::from_secs(count("idle_shutdown_secs")),
         shutdown_grace: Duration::from_secs(count("shutdown_grace_secs")),
         max_body_bytes: count("max_body_bytes") as usize,
@@ -261,6 +292,7 @@ fn resolve(
         roots: folders("sessions.roots"),
         default_agent,
         agents,
+        claude,
         rows,
         warnings,
     })

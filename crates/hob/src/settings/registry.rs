@@ -22,10 +22,14 @@ pub enum Kind {
         least: i64,
     },
     Text,
+    /// One of these texts.
+    Choice(&'static [&'static str]),
     /// A number that is not negative.
     Amount,
     /// Absolute paths.
     Folders,
+    /// Names of hosts.
+    Names,
 }
 
 pub const SETTINGS: &[Setting] = &[
@@ -41,6 +45,20 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: "127.0.0.1:7717",
         help: "Where HTTP is served; port 0 takes a free one.",
+        earlier: None,
+    },
+    Setting {
+        key: "hosts",
+        kind: Kind::Names,
+        default: "",
+        help: "Names beside `localhost` under which the console and `/admin` may be asked for (in a variable, separated by commas).",
+        earlier: None,
+    },
+    Setting {
+        key: "console.session_secs",
+        kind: Kind::Count { least: 1 },
+        default: "43200",
+        help: "How long one stays signed in to the console.",
         earlier: None,
     },
     Setting {
@@ -156,6 +174,28 @@ pub const SETTINGS: &[Setting] = &[
         earlier: None,
     },
     Setting {
+        key: "claude.agent",
+        kind: Kind::Text,
+        default: "claude",
+        help: "The agent behind `/v1`; it must have a Claude driver.",
+        earlier: None,
+    },
+    Setting {
+        key: "claude.history",
+        kind: Kind::Choice(&["native_jsonl", "concat_message"]),
+        default: "native_jsonl",
+        help: "How a new process behind `/v1` gets a history: as a transcript it resumes, or as words \
+               before the first prompt.",
+        earlier: None,
+    },
+    Setting {
+        key: "claude.idle_secs",
+        kind: Kind::Count { least: 1 },
+        default: "900",
+        help: "A process behind `/v1` that waits for its conversation to go on is ended after so long.",
+        earlier: None,
+    },
+    Setting {
         key: "limits.app_sessions",
         kind: Kind::Count { least: 0 },
         default: "0",
@@ -216,7 +256,7 @@ impl Kind {
     /// Reads a flag, a variable or a default.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {
-            Kind::Text => Ok(Value::String(text.to_owned())),
+            Kind::Text | Kind::Choice(_) => Ok(Value::String(text.to_owned())),
             Kind::Amount => match text.trim().parse::<f64>() {
                 Ok(number) => Ok(Value::Float(number)),
                 Err(_) => Err(format!("{text:?} is not a number")),
@@ -224,6 +264,10 @@ impl Kind {
             Kind::Folders => {
                 let folders = text.split(':').filter(|folder| !folder.is_empty());
                 Ok(Value::Array(folders.map(|folder| Value::String(folder.to_owned())).collect()))
+            }
+            Kind::Names => {
+                let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+                Ok(Value::Array(names.map(|name| Value::String(name.to_owned())).collect()))
             }
             Kind::Bool => match text {
                 "true" | "1" => Ok(Value::Boolean(true)),
@@ -260,6 +304,22 @@ impl Kind {
                     false => Err("it must be a list of absolute paths".to_owned()),
                 }
             }
+            (Kind::Names, Value::Array(names)) => {
+                let plain = |name: &Value| {
+                    let allowed =
+                        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+                    name.as_str().is_some_and(|name| !name.is_empty() && name.chars().all(allowed))
+                };
+                match names.iter().all(plain) {
+                    true => Ok(value),
+                    false => Err("it must be a list of names, without ports".to_owned()),
+                }
+            }
+            (Kind::Names, _) => Err("it must be a list of names".to_owned()),
+            (Kind::Choice(known), Value::String(text)) if known.contains(&text.as_str()) => {
+                Ok(value)
+            }
+            (Kind::Choice(known), _) => Err(format!("it must be one of {}", known.join(", "))),
             (Kind::Amount, _) => Err("it must be a number that is not negative".to_owned()),
             (Kind::Folders, _) => Err("it must be a list of paths".to_owned()),
             (Kind::Bool, _) => Err("it must be true or false".to_owned()),

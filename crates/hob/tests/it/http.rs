@@ -153,30 +153,11 @@ fn the_document_names_every_route_and_its_answers() {
     let home = TestHome::new();
     let server = home.serve();
     let document = server.get("/openapi.json", None).json();
-    let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
-    assert_eq!(
-        paths,
-        [
-            "/admin/apps",
-            "/admin/apps/{app}",
-            "/admin/sessions",
-            "/admin/sessions/{id}",
-            "/admin/sessions/{id}/cancel",
-            "/admin/sessions/{id}/events",
-            "/files",
-            "/healthz",
-            "/metrics",
-            "/openapi.json",
-            "/run",
-            "/sessions",
-            "/sessions/{id}",
-            "/sessions/{id}/cancel",
-            "/sessions/{id}/events",
-            "/sessions/{id}/permissions/{request_id}",
-            "/sessions/{id}/turn",
-            "/sessions/{id}/turns/{n}",
-        ]
-    );
+    // That the document and the router are the same is tested beside them.
+    let paths = document["paths"].as_object().unwrap();
+    for path in ["/", "/run", "/sessions/{id}/turn", "/files", "/admin/apps", "/admin/login"] {
+        assert!(paths.contains_key(path), "{path}");
+    }
     let answers = document["paths"]["/run"]["post"]["responses"].as_object().unwrap();
     let codes: Vec<&String> = answers.keys().collect();
     assert_eq!(codes, ["200", "400", "401", "408", "413", "500", "502", "503", "504"]);

@@ -1,9 +1,13 @@
 //! Hob from outside: the real executable on temporary homes, with scripted agents.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
+mod admin;
 mod cli;
+mod console;
 mod files;
 mod http;
+mod live;
+mod live_attach;
 mod memory_apps;
 mod memory_capture;
 mod memory_care;
@@ -26,3 +30,4 @@ mod sessions_turn_failures;
 mod sessions_turns;
 mod sessions_walls;
 mod setup;
+mod v1;

@@ -33,7 +33,7 @@ impl Api {
         answer["result"]["structuredContent"].clone()
     }
 
-    fn recalled(&self, token: &str, cue: &str) -> Vec<String> {
+    pub fn recalled(&self, token: &str, cue: &str) -> Vec<String> {
         let found = self.tool(token, "memory_recall", json!({"cue": cue, "project": "*"}));
         let mut found = texts(found["hits"].as_array().unwrap());
         found.sort();

@@ -295,7 +295,7 @@ impl Sse {
         // The body of HTTP/1.0 is what comes until the end, in no pieces.
         write!(
             stream,
-            "{method} {path} HTTP/1.0\r\nhost: x\r\nauthorization: Bearer {token}\r\n{headers}\
+            "{method} {path} HTTP/1.0\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n{headers}\
              content-length: {}\r\n\r\n{body}",
             body.len()
         )
@@ -307,6 +307,34 @@ impl Sse {
         }
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Sse { reader, status, head: head.to_lowercase() }
+    }
+
+    /// A stream of the admin's, whose events have no numbers.
+    pub fn open_as(address: &str, token: &str, path: &str) -> Sse {
+        let stream = Sse::open(address, token, "GET", path, &[STREAM], &Value::Null);
+        assert_eq!(stream.status, 200, "{}", stream.head);
+        stream
+    }
+
+    /// The next event of one.
+    pub fn next_named(&mut self) -> (String, Value) {
+        let (mut event, mut data) = (String::new(), String::new());
+        let since = Instant::now();
+        loop {
+            assert!(since.elapsed() < PATIENCE, "the stream says nothing and does not end");
+            let mut line = String::new();
+            let count = self.reader.read_line(&mut line).expect("the stream goes on");
+            assert_ne!(count, 0, "the stream ended");
+            let line = line.trim_end_matches(['\r', '\n']);
+            if line.is_empty() && !data.is_empty() {
+                return (event, serde_json::from_str(&data).expect("JSON"));
+            }
+            match line.split_once(':') {
+                Some(("event", value)) => event = value.trim_start().to_owned(),
+                Some(("data", value)) => data.push_str(value.trim_start()),
+                _ => {}
+            }
+        }
     }
 
     /// All events until this one, which is the last.

@@ -1,14 +1,16 @@
 //! The backend: conversations in, turns out, processes kept warm between them.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use async_trait::async_trait;
 use futures_util::Stream;
 use hob_child::Children;
+use hob_domain::session::Permissions;
 use hob_domain::{Fingerprint, Timestamp, fingerprint};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
@@ -16,26 +18,30 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::config::ConfigFolder;
 use super::event::{BackendError, Event, TurnResult};
 use super::list::{Listed, LiveInfo, LiveList};
-use super::live::{Launch, Limits, LiveSession, TurnEnd};
+use super::live::{Launch, Limits, LiveSession};
 use super::mcp_config::McpConfigs;
-use super::options::{BackendOptions, HistoryMode, Profile};
+use super::options::{BackendOptions, HistoryMode, Profile, Way};
 use super::paths;
 use super::pool::Pool;
+use super::process::Process;
 use super::request::Request;
 use super::seed::{self, SeedContext};
+use super::stream::StreamSession;
 use super::tail::Changes;
+use crate::live::Spare;
+use crate::terminal::{Entering, Kind};
 
 /// Claude Code behind a conversation-shaped call. Cloning shares it.
 ///
 /// ```no_run
 /// use futures_util::StreamExt;
-/// use hob_sessions::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Profile};
+/// use hob_sessions::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Outfit, Profile};
 /// # async fn example(children: hob_child::Children) -> Result<(), Box<dyn std::error::Error>> {
 /// let config = ConfigFolder::Users("/home/me/.claude".into());
-/// let options = BackendOptions::new(vec!["claude".into()], config, "/tmp/claude-run".into());
+/// let outfit = Outfit::new(vec!["claude".into()], config);
+/// let options = BackendOptions::new(outfit, "/tmp/claude-run".into());
 /// let backend = ClaudeBackend::new(options, children);
 /// let messages = [serde_json::json!({"role": "user", "content": "Say hello."})];
 /// let mut events = backend.complete(&Profile::new("/home/me/project"), &messages);
@@ -64,11 +70,33 @@ struct Inner {
     live: LiveList,
     /// Wakes the task that ends what has been idle for too long.
     pooled: Notify,
+    counts: Counts,
+}
+
+/// Turns by how their process was come by.
+#[derive(Debug, Default)]
+struct Counts {
+    warm: AtomicU64,
+    seeded: AtomicU64,
+    fresh: AtomicU64,
+}
+
+/// What the backend does, in figures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BackendFigures {
+    /// Processes in a turn.
+    pub busy: usize,
+    /// Processes that wait for their conversation to go on.
+    pub idle: usize,
+    /// Turns since the start, by their origin.
+    pub warm: u64,
+    pub seeded: u64,
+    pub fresh: u64,
 }
 
 /// A live process with its place in the list. Dropping it ends the process and leaves the list.
 struct Pooled {
-    session: LiveSession,
+    process: Process,
     listed: Listed,
 }
 
@@ -130,24 +158,27 @@ impl ClaudeBackend {
             pool: Mutex::default(),
             live: LiveList::default(),
             pooled: Notify::new(),
+            counts: Counts::default(),
         });
         inner.tasks.spawn(expire(inner.clone()));
+        let spare: Arc<dyn Spare> = inner.clone();
+        inner.options.live.spare(Arc::downgrade(&spare));
         ClaudeBackend { inner }
     }
 
     /// Continues a conversation by one turn. `messages` is all of it, in Anthropic's shape; the last
     /// message is the user's.
     pub fn complete(&self, profile: &Profile, messages: &[Value]) -> Completion {
+        self.begin(Request::new(profile, messages, None))
+    }
+
+    pub(crate) fn begin(&self, request: Result<Request, BackendError>) -> Completion {
         let (sender, events) = mpsc::unbounded_channel();
         let (origin_sender, origin) = watch::channel(None);
         let cancel = self.inner.closing.child_token();
         let guard = cancel.clone().drop_guard();
-        let request = if self.inner.closing.is_cancelled() {
-            Err(BackendError::Closed)
-        } else {
-            Request::new(profile, messages)
-        };
-        match request {
+        let open = !self.inner.closing.is_cancelled();
+        match if open { request } else { Err(BackendError::Closed) } {
             Err(error) => drop(sender.send(Err(error))),
             Ok(request) => {
                 let inner = self.inner.clone();
@@ -166,15 +197,36 @@ impl ClaudeBackend {
         self.inner.live.entries()
     }
 
+    /// What it does, in figures.
+    pub fn figures(&self) -> BackendFigures {
+        let counts = &self.inner.counts;
+        let live = self.inner.live.entries();
+        let busy = live.iter().filter(|info| info.busy).count();
+        BackendFigures {
+            busy,
+            idle: live.len() - busy,
+            warm: counts.warm.load(Ordering::Relaxed),
+            seeded: counts.seeded.load(Ordering::Relaxed),
+            fresh: counts.fresh.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Ends the idle processes of an app.
+    pub async fn forget_app(&self, app: &str) {
+        let idle = self.inner.pool().take_where(|pooled| pooled.listed.app() == app);
+        for pooled in idle {
+            pooled.end().await;
+        }
+    }
+
     /// Ends every process and removes every temporary file. Later calls are refused.
     pub async fn close(&self) {
         self.inner.closing.cancel();
         self.inner.tasks.close();
+        // Idle ones first: they have tasks too. Then those whose turn was just over.
+        self.inner.end_idle().await;
         self.inner.tasks.wait().await;
-        let idle = self.inner.pool().take_all();
-        for pooled in idle {
-            pooled.end().await;
-        }
+        self.inner.end_idle().await;
         self.inner.mcp.remove();
     }
 }
@@ -182,6 +234,13 @@ impl ClaudeBackend {
 impl Inner {
     fn pool(&self) -> MutexGuard<'_, Pool<Pooled>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn end_idle(&self) {
+        let idle = self.pool().take_all();
+        for pooled in idle {
+            pooled.end().await;
+        }
     }
 
     fn limits(&self) -> Limits {
@@ -208,21 +267,19 @@ impl Inner {
                 () = cancel.cancelled() => return Err(BackendError::Cancelled),
             };
             let mut events = Vec::new();
-            // Interrupting and keeping is the sessions' way; here a cancelled turn ends its process.
-            let never = CancellationToken::new();
-            let turn = pooled.session.turn(&prompt, self.limits(), &never, |event, _| {
-                announced.send_replace(Some(origin));
-                events.push(event.clone());
+            let turn = pooled.process.turn(&prompt, self.limits(), |event| {
+                if announced.send_replace(Some(origin)).is_none() {
+                    self.counts.add(origin);
+                }
+                if !matches!(event, Event::Piece { .. }) {
+                    events.push(event.clone());
+                }
                 emit(event);
             });
             let result = tokio::select! {
                 result = turn => result,
                 () = cancel.cancelled() => Err(BackendError::Cancelled),
             };
-            let result = result.and_then(|end| match end {
-                TurnEnd::Finished(result) => Ok(result),
-                TurnEnd::Interrupted => Err(BackendError::Interrupted),
-            });
             match result {
                 Ok(result) => {
                     // Found again before the caller hears of the end.
@@ -244,8 +301,11 @@ impl Inner {
 
     /// Makes an idle process findable.
     fn keep(&self, pooled: Pooled, keys: Vec<Fingerprint>) {
-        let turns = pooled.session.turns();
+        let turns = pooled.process.turns();
         pooled.listed.change(|info| (info.busy, info.turns) = (false, turns));
+        // A person has typed into it: its conversation may be another by now. It stays for them, but
+        // nobody finds it.
+        let keys = if pooled.process.is_touched() { Vec::new() } else { keys };
         self.pool().put(pooled, keys, Instant::now());
         self.pooled.notify_one();
     }
@@ -256,7 +316,11 @@ impl Inner {
         while !request.history().is_empty() {
             let taken = self.pool().take(key);
             let Some(mut pooled) = taken else { break };
-            if pooled.session.healthy() {
+            if pooled.process.is_touched() {
+                self.pool().put(pooled, Vec::new(), Instant::now());
+                continue;
+            }
+            if pooled.process.healthy() {
                 pooled.listed.change(|info| info.busy = true);
                 return Ok((pooled, request.prompt.clone(), Origin::Warm));
             }
@@ -277,22 +341,24 @@ impl Inner {
     async fn start(&self, request: &Request) -> Result<Pooled, BackendError> {
         let session_id = Uuid::new_v4().to_string();
         let listed = self.make_room(request, &session_id).await?;
-        let session = self.start_session(request, session_id).await?;
+        let process = self.start_process(request, session_id).await?;
         listed.change(|info| {
-            info.pid = Some(session.pid());
-            info.output = Some(session.output().clone());
+            info.pid = Some(process.pid());
+            info.output = Some(process.output().clone());
         });
-        Ok(Pooled { session, listed })
+        Ok(Pooled { process, listed })
     }
 
-    async fn start_session(
+    async fn start_process(
         &self,
         request: &Request,
         session_id: String,
-    ) -> Result<LiveSession, BackendError> {
+    ) -> Result<Process, BackendError> {
         let internal = |error: std::io::Error| BackendError::Internal(error.to_string());
         let profile = &request.profile;
-        let config = self.options.config.path();
+        let mut outfit = self.options.outfitter.outfit(profile).map_err(internal)?;
+        outfit.unattended();
+        let config = outfit.config.path();
         let transcript = paths::transcript(config, &profile.cwd, &session_id);
         let folder = transcript.parent().map(PathBuf::from).unwrap_or_default();
         std::fs::create_dir_all(&folder).map_err(internal)?;
@@ -313,53 +379,86 @@ impl Inner {
             vec!["--session-id".to_owned(), session_id.clone()]
         };
         let mcp = self.mcp.path(&profile.mcp_servers).map_err(internal)?;
-        let mcp = mcp.map(|path| path.to_string_lossy().into_owned());
-        arguments.extend(profile.arguments(mcp.as_deref()));
-        let mut environment = self.options.environment.clone();
-        let mut set = |name: &str, value: OsString| {
-            environment.retain(|(known, _)| known != name);
-            environment.push((name.into(), value));
-        };
-        set("TERM", "xterm-256color".into());
-        if let ConfigFolder::Own(path) = &self.options.config {
-            set("CLAUDE_CONFIG_DIR", path.into());
+        if let Some(path) = &mcp {
+            outfit.open(path);
         }
+        let mcp = mcp.map(|path| path.to_string_lossy().into_owned());
+        if profile.permission_mode.as_deref() == Some("bypassPermissions") {
+            arguments.extend(outfit.permit(Permissions::Allow).1);
+        }
+        arguments.extend(profile.arguments(mcp.as_deref()));
+        if profile.way == Way::Terminal {
+            outfit.set("TERM", "xterm-256color");
+        }
+        let id = session_id.clone();
         let launch = Launch {
-            command: self.options.command.clone(),
+            command: outfit.command,
             arguments,
-            environment,
+            environment: outfit.environment,
             cwd: profile.cwd.clone(),
             app: profile.app.clone(),
             session_id,
             transcript,
             watch: self.changes.watch(&folder),
-            confinement: None,
+            confinement: outfit.confinement,
+            entering: Entering {
+                terminals: self.options.terminals.clone(),
+                id,
+                kind: Kind::Backend,
+                agent: "claude".to_owned(),
+            },
         };
-        LiveSession::start(&self.children, launch, self.limits()).await
+        let children = &self.children;
+        Ok(match profile.way {
+            Way::Terminal => {
+                let session = LiveSession::start(children, launch, self.limits()).await?;
+                Process::Terminal(Box::new(session))
+            }
+            Way::Stream => {
+                Process::Stream(StreamSession::start(children, &self.tasks, launch).await?)
+            }
+        })
     }
 
     /// Enters the new process into the list; where that is full, the one that has been idle for
     /// longest makes way.
     async fn make_room(&self, request: &Request, session_id: &str) -> Result<Listed, BackendError> {
-        let max = self.options.max_live;
-        loop {
-            if let Some(listed) = self.live.enter(max, &request.profile, session_id) {
-                return Ok(listed);
+        let live = &self.options.live;
+        let permit = live.take().await.ok_or(BackendError::PoolFull(live.limit()))?;
+        Ok(self.live.enter(permit, &request.profile, session_id))
+    }
+}
+
+#[async_trait]
+impl Spare for Inner {
+    async fn give_one_up(&self) -> bool {
+        let oldest = self.pool().take_oldest();
+        match oldest {
+            Some(pooled) => {
+                pooled.end().await;
+                true
             }
-            let oldest = self.pool().take_oldest();
-            match oldest {
-                Some(pooled) => pooled.end().await,
-                None => return Err(BackendError::PoolFull(max)),
-            }
+            None => false,
         }
+    }
+}
+
+impl Counts {
+    fn add(&self, origin: Origin) {
+        let count = match origin {
+            Origin::Warm => &self.warm,
+            Origin::Seeded => &self.seeded,
+            Origin::Fresh => &self.fresh,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Pooled {
     /// Ends the process; it is on the list until its tree is gone.
     async fn end(self) {
-        let Pooled { session, listed } = self;
-        session.end().await;
+        let Pooled { process, listed } = self;
+        process.end().await;
         drop(listed);
     }
 }

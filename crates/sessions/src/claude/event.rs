@@ -44,6 +44,10 @@ pub enum Event {
     ToolResult {
         block: Block,
     },
+    /// A piece of a text that will come whole as a block of an assistant's message.
+    Piece {
+        text: String,
+    },
     /// Nothing has come for a while; what the screen says about it. The turn goes on.
     Stalled {
         screen: String,
@@ -52,7 +56,7 @@ pub enum Event {
 }
 
 /// How a turn ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TurnResult {
     /// `success`.
     pub subtype: String,
@@ -62,6 +66,8 @@ pub struct TurnResult {
     pub session_id: String,
     pub stop_reason: String,
     pub usage: Usage,
+    /// As far as the program says it: the interactive one does not.
+    pub cost_usd: f64,
 }
 
 /// Why a turn gave no result. After any of these the process is closed.
@@ -129,7 +135,8 @@ pub fn synthesize_turn_messages(events: &[Event]) -> Vec<Message> {
                 Some(message) if message.role == Role::User => message.content.push(block.clone()),
                 _ => messages.push(Message { role: Role::User, content: vec![block.clone()] }),
             },
-            Event::User { .. } | Event::Stalled { .. } | Event::Result(_) => {}
+            Event::User { .. } | Event::Piece { .. } | Event::Stalled { .. } | Event::Result(_) => {
+            }
         }
     }
     messages

@@ -8,6 +8,7 @@ use hob_child::Output;
 use hob_domain::Timestamp;
 
 use super::options::Profile;
+use crate::live::LivePermit;
 
 /// A live process, as a person would want to see it.
 #[derive(Debug, Clone)]
@@ -39,12 +40,10 @@ struct Entries {
 }
 
 impl LiveList {
-    /// Enters a process that is about to be started; `None` when `max` are on the list.
-    pub fn enter(&self, max: usize, profile: &Profile, session_id: &str) -> Option<Listed> {
+    /// Enters a process that is about to be started. Its place in the limit is given back with its
+    /// entry.
+    pub fn enter(&self, permit: LivePermit, profile: &Profile, session_id: &str) -> Listed {
         let mut list = self.lock();
-        if list.entries.len() >= max {
-            return None;
-        }
         list.last += 1;
         let number = list.last;
         let info = LiveInfo {
@@ -59,7 +58,7 @@ impl LiveList {
             output: None,
         };
         list.entries.insert(number, info);
-        Some(Listed { list: self.clone(), number })
+        Listed { list: self.clone(), number, _permit: permit }
     }
 
     pub fn entries(&self) -> Vec<LiveInfo> {
@@ -77,9 +76,15 @@ impl LiveList {
 pub struct Listed {
     list: LiveList,
     number: u64,
+    _permit: LivePermit,
 }
 
 impl Listed {
+    /// Whose process it is.
+    pub fn app(&self) -> String {
+        self.list.lock().entries.get(&self.number).map(|info| info.app.clone()).unwrap_or_default()
+    }
+
     pub fn change(&self, change: impl FnOnce(&mut LiveInfo)) {
         if let Some(info) = self.list.lock().entries.get_mut(&self.number) {
             change(info);
@@ -96,17 +101,19 @@ impl Drop for Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::LiveLimit;
 
     #[test]
     fn a_place_is_given_up_with_its_owner() {
         let list = LiveList::default();
         let profile = Profile::new("/w");
-        let first = list.enter(1, &profile, "a").unwrap();
-        assert!(list.enter(1, &profile, "b").is_none());
+        let limit = LiveLimit::new(1);
+        let first = list.enter(limit.try_take().unwrap(), &profile, "a");
+        assert!(limit.try_take().is_none());
         first.change(|info| info.turns = 3);
         assert_eq!(list.entries()[0].turns, 3);
         drop(first);
         assert!(list.entries().is_empty());
-        assert!(list.enter(1, &profile, "b").is_some());
+        assert!(limit.try_take().is_some());
     }
 }

@@ -1,7 +1,6 @@
 //! One live `claude` in its terminal: started, asked, interrupted, ended.
 
 use std::ffi::OsString;
-use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::event::{BackendError, Event, TurnResult};
 use super::input;
-use super::screen::{self, View};
+use super::screen::{self, Screen, View};
 use super::tail::{Tail, Watch};
 use super::turn::{End, TurnReader};
+use crate::terminal::{Entered, Entering, Typing};
 
 /// The terminal's size. The transcript does not depend on it.
-const SIZE: Size = Size { rows: 40, cols: 120 };
+pub(super) const SIZE: Size = Size { rows: 40, cols: 120 };
 /// How long the box may take to show a paste before Enter is pressed all the same.
 const PASTE_SHOWN: Duration = Duration::from_secs(3);
 /// Enter is pressed again when the box still holds the text after this.
@@ -25,16 +25,16 @@ const ENTER_AGAIN: Duration = Duration::from_millis(1500);
 /// A prompt whose record has not come by then was not taken.
 const TAKEN: Duration = Duration::from_secs(20);
 /// Without notifications, how often the transcript is looked at.
-const POLL: Duration = Duration::from_millis(100);
+pub(super) const POLL: Duration = Duration::from_millis(100);
 /// A dialog that is still there after this is one.
 const DIALOG_STAYS: Duration = Duration::from_millis(200);
 /// An interrupt that is not seen through by then has failed.
 const INTERRUPTED: Duration = Duration::from_secs(8);
 /// The prompt must be back in the box for so long: a key pressed earlier meets a turn that is still
 /// being broken off.
-const SETTLED: Duration = Duration::from_millis(300);
+pub(super) const SETTLED: Duration = Duration::from_millis(300);
 /// A key that had no effect by then is pressed again.
-const ESCAPE_AGAIN: Duration = Duration::from_millis(1500);
+pub(super) const ESCAPE_AGAIN: Duration = Duration::from_millis(1500);
 /// After the last word, how long the record of the turn's end may take.
 const LAST_WORD: Duration = Duration::from_secs(3);
 
@@ -50,10 +50,12 @@ pub struct Launch {
     pub transcript: PathBuf,
     pub watch: Watch,
     pub confinement: Option<Confinement>,
+    /// As what people find its terminal.
+    pub entering: Entering,
 }
 
 /// How a turn came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum TurnEnd {
     Finished(TurnResult),
     /// It was interrupted, and the session is proven clean: the prompt is there and the box is empty.
@@ -70,8 +72,9 @@ pub struct Limits {
 
 /// A live process between or in turns. Dropping it ends its tree.
 pub struct LiveSession {
-    child: Child,
-    screen: Screen,
+    pub(super) child: Child,
+    pub(super) terminal: Entered,
+    pub(super) screen: Screen,
     watch: Watch,
     transcript: PathBuf,
     session_id: String,
@@ -100,39 +103,15 @@ impl Reading {
     }
 }
 
-/// The emulator and how far it has read.
-struct Screen {
-    parser: vt100::Parser,
-    position: u64,
-    output: Output,
-    dialog_since: Option<Instant>,
-}
-
-impl Screen {
-    fn new(output: Output) -> Screen {
-        let cells = |n: u16| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
-        let parser = vt100::Parser::new(cells(SIZE.rows), cells(SIZE.cols), 0);
-        Screen { parser, position: 0, output, dialog_since: None }
-    }
-
-    /// Reads what the terminal has written so far.
-    fn update(&mut self) {
-        let (start, bytes) = self.output.since(self.position);
-        self.position = start + bytes.len() as u64;
-        self.parser.process(&bytes);
-    }
-
-    fn contents(&self) -> String {
-        self.parser.screen().contents()
-    }
-
-    fn view(&self) -> View {
-        screen::view(&self.contents())
-    }
-
-    fn summary(&self) -> String {
-        screen::summary(&self.contents())
-    }
+/// A child, or why there is none in the words of the backend.
+pub fn spawned(child: Result<Child, SpawnError>) -> Result<Child, BackendError> {
+    child.map_err(|error| match error {
+        SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {
+            BackendError::NotInstalled(error.to_string())
+        }
+        SpawnError::Closing => BackendError::Closed,
+        error => BackendError::Internal(error.to_string()),
+    })
 }
 
 impl LiveSession {
@@ -149,20 +128,17 @@ impl LiveSession {
             program: program.into(),
             args,
             env: launch.environment,
-            cwd: launch.cwd,
+            cwd: launch.cwd.clone(),
             streams: Streams::Terminal { size: SIZE },
-            owner: Some(launch.app),
+            owner: Some(launch.app.clone()),
             confinement: launch.confinement,
         };
-        let child = children.spawn(spec).await.map_err(|error| match error {
-            SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {
-                BackendError::NotInstalled(error.to_string())
-            }
-            error => BackendError::Internal(error.to_string()),
-        })?;
-        let screen = Screen::new(child.output().clone());
+        let child = spawned(children.spawn(spec).await)?;
+        let terminal = launch.entering.enter(&child, SIZE, launch.app, launch.cwd);
+        let screen = Screen::new(terminal.clone());
         let mut session = LiveSession {
             child,
+            terminal,
             screen,
             watch: launch.watch,
             transcript: launch.transcript,
@@ -188,6 +164,11 @@ impl LiveSession {
 
     pub fn output(&self) -> &Output {
         self.child.output()
+    }
+
+    /// Whether a person has typed into it, so that its conversation may be another.
+    pub fn is_touched(&self) -> bool {
+        self.terminal.touched().is_some()
     }
 
     /// Whether it can be asked again: it runs, and no dialog is in the way.
@@ -216,9 +197,27 @@ impl LiveSession {
         interrupt: &CancellationToken,
         mut emit: impl FnMut(Event, &str),
     ) -> Result<TurnEnd, BackendError> {
+        self.terminal.set_busy(true, self.turns);
+        let end = self.whole_turn(prompt, limits, interrupt, &mut emit).await;
+        self.terminal.set_busy(false, self.turns);
+        end
+    }
+
+    async fn whole_turn(
+        &mut self,
+        prompt: &str,
+        limits: Limits,
+        interrupt: &CancellationToken,
+        mut emit: impl FnMut(Event, &str),
+    ) -> Result<TurnEnd, BackendError> {
         let typed = input::typed(prompt)
             .ok_or_else(|| BackendError::Invalid("the prompt is empty".to_owned()))?;
         let started = Instant::now();
+        // Somebody may have made it small, and watches, or has left it so.
+        self.terminal.make_room(SIZE);
+        if self.is_touched() && !self.tidy_up(limits.turn, interrupt).await? {
+            return Ok(TurnEnd::Interrupted);
+        }
         self.wait_for_prompt(limits.ready).await?;
         let mut reading = Reading::begin(self.transcript.clone());
         self.type_prompt(&typed).await?;
@@ -289,6 +288,7 @@ impl LiveSession {
                     session_id: self.session_id.clone(),
                     stop_reason,
                     usage,
+                    cost_usd: 0.0,
                 }))
             }
             End::ApiError { kind, status, message } => {
@@ -320,9 +320,9 @@ impl LiveSession {
                 break end.clone();
             }
             self.screen.update();
-            let contents = self.screen.contents();
-            let view = screen::view(&contents);
-            if !screen::box_shows(&view, typed) || screen::is_busy(&contents) {
+            let view = self.screen.view();
+            let busy = screen::is_busy(self.screen.contents());
+            if !screen::box_shows(&view, typed) || busy {
                 restored = Instant::now();
             } else if restored.elapsed() > SETTLED {
                 break End::Interrupted;
@@ -333,8 +333,7 @@ impl LiveSession {
             if Instant::now() > until {
                 return Err(BackendError::NotClean(self.screen.summary()));
             }
-            if escaped.elapsed() > ESCAPE_AGAIN && (screen::is_busy(&contents) || view.is_dialog())
-            {
+            if escaped.elapsed() > ESCAPE_AGAIN && (busy || view.is_dialog()) {
                 escaped = Instant::now();
                 self.write(b"\x1b").await?;
             }
@@ -344,10 +343,10 @@ impl LiveSession {
         let mut cleared = None;
         loop {
             self.screen.update();
-            let contents = self.screen.contents();
-            let view = screen::view(&contents);
+            let view = self.screen.view();
+            let busy = screen::is_busy(self.screen.contents());
             let shows = screen::box_shows(&view, typed);
-            if matches!(view, View::Prompt { .. }) && !shows && !screen::is_busy(&contents) {
+            if matches!(view, View::Prompt { .. }) && !shows && !busy {
                 return Ok(end);
             }
             if Instant::now() > until {
@@ -362,9 +361,11 @@ impl LiveSession {
     }
 
     /// Pastes, waits until the box shows it, presses Enter: together they would be one paste, and
-    /// Enter would be lost.
+    /// Enter would be lost. Nobody else types meanwhile.
     async fn type_prompt(&mut self, typed: &str) -> Result<(), BackendError> {
-        self.write(&input::paste(typed)).await?;
+        let terminal = self.screen.terminal.clone();
+        let typing = terminal.typing().await;
+        self.write_with(&typing, &input::paste(typed)).await?;
         // A long paste takes its time.
         let patience = PASTE_SHOWN + Duration::from_millis(typed.len() as u64 / 50);
         let until = Instant::now() + patience;
@@ -380,7 +381,7 @@ impl LiveSession {
             }
             self.screen_changes(until).await;
         }
-        self.write(b"\r").await
+        self.write_with(&typing, b"\r").await
     }
 
     async fn wait_for_prompt(&mut self, limit: Duration) -> Result<(), BackendError> {
@@ -419,7 +420,7 @@ impl LiveSession {
     async fn screen_changes(&self, until: Instant) {
         let output = self.child.output().clone();
         tokio::select! {
-            _ = output.read_from(self.screen.position) => {}
+            _ = output.grows_past(self.screen.position) => {}
             _ = self.child.exited() => {}
             () = tokio::time::sleep_until(until.into()) => {}
             // A dialog writes nothing more; it counts once it has stayed.
@@ -427,15 +428,20 @@ impl LiveSession {
         }
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        match self.child.write_terminal(bytes).await {
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
+        let terminal = self.screen.terminal.clone();
+        self.write_with(&terminal.typing().await, bytes).await
+    }
+
+    async fn write_with(&mut self, typing: &Typing<'_>, bytes: &[u8]) -> Result<(), BackendError> {
+        match typing.write(bytes).await {
             Ok(()) => Ok(()),
             Err(_) => Err(self.died().await),
         }
     }
 
     /// The process has ended: how, and what it said last.
-    async fn died(&mut self) -> BackendError {
+    pub(super) async fn died(&mut self) -> BackendError {
         let exit = self.child.gone().await;
         self.screen.update();
         BackendError::Died { how: exit.to_string(), said: self.screen.summary() }

@@ -1,6 +1,7 @@
 //! Interrupt-and-keep, on the scripted terminal and on the real one.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hob_child::sweep::Marker;
@@ -11,6 +12,7 @@ use super::super::config::prepare_own_folder;
 use super::super::paths;
 use super::super::tail::Changes;
 use super::*;
+use crate::terminal::{Kind, Terminal, Terminals};
 
 const ID: &str = "5b9d3b1e-0000-4000-8000-00000000aaaa";
 const LIMITS: Limits = Limits {
@@ -21,6 +23,7 @@ const LIMITS: Limits = Limits {
 
 struct Place {
     session: LiveSession,
+    terminal: Arc<Terminal>,
     _children: Children,
     _folder: tempfile::TempDir,
 }
@@ -48,6 +51,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
         ("TERM".into(), "xterm-256color".into()),
     ];
     variables.extend(environment.iter().map(|(name, value)| (name.into(), value.into())));
+    let terminals = Terminals::default();
     let launch = Launch {
         command: vec![command.display().to_string()],
         arguments: [&["--session-id", ID], arguments]
@@ -62,9 +66,16 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
         watch: Changes::new().watch(transcript.parent().unwrap()),
         transcript,
         confinement: None,
+        entering: Entering {
+            terminals: terminals.clone(),
+            id: ID.to_owned(),
+            kind: Kind::Session,
+            agent: "claude".to_owned(),
+        },
     };
     let session = LiveSession::start(&children, launch, LIMITS).await.unwrap();
-    Place { session, _children: children, _folder: folder }
+    let terminal = terminals.get(ID).unwrap();
+    Place { session, terminal, _children: children, _folder: folder }
 }
 
 /// Interrupts different turns at different moments; each time the next prompt arrives alone.
@@ -100,6 +111,74 @@ async fn interrupt_and_go_on(session: &mut LiveSession) {
         assert!(matches!(end, Ok(TurnEnd::Finished(_))), "after {words}: {end:?}");
         assert_eq!(prompt.as_deref(), Some(next.as_str()), "after {words}");
     }
+}
+
+/// A person types between turns; the next prompt arrives alone all the same.
+async fn type_and_go_on(place: &mut Place) {
+    for (number, (keys, rows)) in [
+        ("left in the box", 40),
+        ("two\nlines", 40),
+        ("asked [[say for a person]]\r", 40),
+        ("x", 5),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut viewer = place.terminal.watch(0);
+        // As a person does it: a paste, and Enter by itself.
+        let (text, enter) = keys.strip_suffix('\r').map_or((keys, false), |text| (text, true));
+        viewer.write(&input::paste(text)).await.unwrap();
+        if enter {
+            wait_for(&place.terminal, "[[say for a person]]").await;
+            viewer.write(b"\r").await.unwrap();
+        }
+        viewer.resize(Size { rows, cols: 90 }).unwrap();
+        drop(viewer);
+        let prompt = format!("[[say answer {number}]]");
+        let (mut heard, mut said) = (None, String::new());
+        let go_on = CancellationToken::new();
+        let end = place
+            .session
+            .turn(&prompt, LIMITS, &go_on, |event, _| match event {
+                Event::User { text } => heard = Some(text),
+                Event::Assistant { block: hob_domain::Block::Text(text), .. } => {
+                    said.push_str(&text)
+                }
+                _ => {}
+            })
+            .await;
+        assert!(matches!(end, Ok(TurnEnd::Finished(_))), "after {keys:?}: {end:?}");
+        assert_eq!(heard.as_deref(), Some(prompt.as_str()), "after {keys:?}");
+        assert_eq!(said, format!("answer {number}"), "after {keys:?}");
+    }
+}
+
+async fn wait_for(terminal: &Terminal, text: &str) {
+    for _ in 0..500 {
+        if terminal.look().1.contains(text) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{text} is not on {}", terminal.look().1);
+}
+
+#[tokio::test]
+async fn a_person_may_type_between_turns() {
+    let mut place = start(&program("hob-scripted-agent"), &[], &[]).await;
+    type_and_go_on(&mut place).await;
+    place.session.end().await;
+}
+
+#[tokio::test]
+async fn a_person_may_type_into_the_real_one() {
+    let api = ModelApi::start();
+    let claude =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");
+    assert!(claude.exists(), "claude is not installed: run scripts/setup-e2e agents");
+    let mut place = start(&claude, &api.claude_environment(), &[]).await;
+    type_and_go_on(&mut place).await;
+    place.session.end().await;
 }
 
 #[tokio::test]

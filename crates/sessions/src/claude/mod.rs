@@ -7,7 +7,8 @@
 //! - Transcript side, pure: [`record`] reads lines, [`turn`] puts a turn together along its parent
 //!   links, [`seed`] writes a history for `--resume`, [`paths`] knows where files lie.
 //! - Terminal side: [`input`] makes a prompt safe to type, [`screen`] reads what is shown.
-//! - [`live`] is one process, [`list`] all of them, [`pool`] the idle ones, [`backend`] the whole.
+//! - [`live`] is one process in a terminal, [`stream`] one without, [`list`] all of them, [`pool`] the
+//!   idle ones, [`backend`] the whole.
 
 mod backend;
 mod config;
@@ -17,21 +18,28 @@ mod list;
 mod live;
 mod mcp_config;
 mod options;
+mod outfit;
 pub mod paths;
 mod pool;
+mod process;
 mod record;
 mod request;
 mod screen;
 mod seed;
+mod stream;
 mod tail;
+mod tidy;
 mod turn;
 
 pub(crate) use live::{Launch, Limits, LiveSession, TurnEnd};
 pub(crate) use mcp_config::McpConfigs;
+pub(crate) use request::Request;
 pub(crate) use tail::Changes;
 
-pub use backend::{ClaudeBackend, Completion, Origin};
+pub use backend::{BackendFigures, ClaudeBackend, Completion, Origin};
 pub use config::{ConfigFolder, prepare_own_folder};
 pub use event::{BackendError, Event, TurnResult, Usage, synthesize_turn_messages};
 pub use list::LiveInfo;
-pub use options::{BackendOptions, HistoryMode, Profile};
+pub use options::{BackendOptions, HistoryMode, Profile, Way};
+pub(crate) use outfit::temporary_scope;
+pub use outfit::{BehindWalls, Outfit, Outfitter};

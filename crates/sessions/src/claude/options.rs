@@ -1,26 +1,26 @@
 //! How the backend runs, and what may differ from one conversation to the next.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use hob_domain::Driver;
 use serde_json::{Map, Value, json};
 
-use super::config::ConfigFolder;
+use super::outfit::{Outfit, Outfitter};
+use crate::live::LiveLimit;
+use crate::terminal::Terminals;
 
 /// What all conversations of a backend share.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BackendOptions {
-    /// The program and its first arguments.
-    pub command: Vec<String>,
-    /// The agent's whole environment.
-    pub environment: Vec<(OsString, OsString)>,
-    pub config: ConfigFolder,
+    /// What a process starts from.
+    pub outfitter: Arc<dyn Outfitter>,
     pub history: HistoryMode,
     /// Where temporary files of this backend go; removed at close.
     pub runtime_folder: PathBuf,
-    /// How many processes may be live; idle ones make way.
-    pub max_live: usize,
+    /// How many processes may be live, with whatever else shares the limit; idle ones make way.
+    pub live: LiveLimit,
     /// An idle process is ended after so long.
     pub idle_timeout: Duration,
     /// How long the prompt may take to appear.
@@ -28,25 +28,23 @@ pub struct BackendOptions {
     pub turn_timeout: Duration,
     /// After so long without a sign the turn says what the screen shows.
     pub stall_after: Duration,
+    /// Where people find the terminals.
+    pub terminals: Terminals,
 }
 
 impl BackendOptions {
-    pub fn new(
-        command: Vec<String>,
-        config: ConfigFolder,
-        runtime_folder: PathBuf,
-    ) -> BackendOptions {
+    /// Every conversation starts from the same.
+    pub fn new(outfit: Outfit, runtime_folder: PathBuf) -> BackendOptions {
         BackendOptions {
-            command,
-            environment: Vec::new(),
-            config,
+            outfitter: Arc::new(outfit),
             history: HistoryMode::NativeJsonl,
             runtime_folder,
-            max_live: 16,
+            live: LiveLimit::new(16),
             idle_timeout: Duration::from_secs(900),
             ready_timeout: Duration::from_secs(60),
             turn_timeout: Duration::from_secs(1800),
             stall_after: Duration::from_secs(20),
+            terminals: Terminals::default(),
         }
     }
 }
@@ -70,6 +68,33 @@ impl HistoryMode {
     }
 }
 
+/// How a process is talked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The interactive program in a terminal: an answer comes block by block.
+    Terminal,
+    /// Without a terminal, JSON lines both ways: an answer comes as it is written.
+    Stream,
+}
+
+impl Way {
+    /// The way of a driver of Claude Code; `None` for other drivers.
+    pub fn of(driver: Driver) -> Option<Way> {
+        match driver {
+            Driver::ClaudeTui => Some(Way::Terminal),
+            Driver::ClaudeStream => Some(Way::Stream),
+            Driver::Acp | Driver::Demo => None,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Way::Terminal => "terminal",
+            Way::Stream => "stream",
+        }
+    }
+}
+
 /// What a conversation runs with. Two conversations share a live process only if all of it is equal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
@@ -77,6 +102,7 @@ pub struct Profile {
     pub app: String,
     /// The working folder; it must exist.
     pub cwd: PathBuf,
+    pub way: Way,
     pub model: Option<String>,
     /// Replaces the system prompt.
     pub system_prompt: Option<String>,
@@ -95,6 +121,7 @@ impl Profile {
         Profile {
             app: String::new(),
             cwd: cwd.into(),
+            way: Way::Terminal,
             model: None,
             system_prompt: None,
             append_system_prompt: None,
@@ -109,6 +136,7 @@ impl Profile {
     pub(crate) fn scope(&self) -> Value {
         json!({
             "app": self.app, "cwd": self.cwd.to_string_lossy(), "model": self.model,
+            "way": self.way.as_str(),
             "system": self.system_prompt, "append": self.append_system_prompt,
             "permissions": self.permission_mode, "tools": self.allowed_tools,
             "mcp": self.mcp_servers, "args": self.extra_args,

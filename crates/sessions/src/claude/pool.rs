@@ -62,6 +62,13 @@ impl<S> Pool<S> {
         expired.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
+    /// All sessions of which this is true.
+    pub fn take_where(&mut self, wanted: impl Fn(&S) -> bool) -> Vec<S> {
+        let found = self.idle.iter().filter(|(_, idle)| wanted(&idle.session));
+        let found: Vec<u64> = found.map(|(number, _)| *number).collect();
+        found.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
     pub fn take_all(&mut self) -> Vec<S> {
         self.by_key.clear();
         self.idle.drain().map(|(_, idle)| idle.session).collect()

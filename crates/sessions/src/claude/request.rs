@@ -4,6 +4,7 @@ use hob_domain::{Block, Fingerprint, Message, Role, fingerprint};
 use serde_json::Value;
 
 use super::event::{BackendError, Event, echoes};
+use super::input;
 use super::options::Profile;
 
 /// A checked request.
@@ -16,7 +17,12 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn new(profile: &Profile, messages: &[Value]) -> Result<Request, BackendError> {
+    /// Without a `prompt` the last message's text is it.
+    pub fn new(
+        profile: &Profile,
+        messages: &[Value],
+        prompt: Option<&str>,
+    ) -> Result<Request, BackendError> {
         let invalid = |text: String| BackendError::Invalid(text);
         let messages: Vec<Message> = messages
             .iter()
@@ -29,7 +35,8 @@ impl Request {
         if last.role != Role::User {
             return Err(invalid("messages: the last message must be the user's".to_owned()));
         }
-        if last.content.iter().any(|block| !matches!(block, Block::Text(_))) {
+        let only_text = last.content.iter().all(|block| matches!(block, Block::Text(_)));
+        if prompt.is_none() && !only_text {
             let text = "messages: the last message must hold text only";
             return Err(invalid(text.to_owned()));
         }
@@ -37,7 +44,11 @@ impl Request {
         profile.cwd = profile.cwd.canonicalize().map_err(|_| {
             invalid(format!("the working folder {} does not exist", profile.cwd.display()))
         })?;
-        let (prompt, scope) = (last.text(), profile.scope());
+        let prompt = prompt.map_or_else(|| last.text(), str::to_owned);
+        if input::typed(&prompt).is_none() {
+            return Err(invalid("messages: the last message is empty".to_owned()));
+        }
+        let scope = profile.scope();
         Ok(Request { profile, messages, prompt, scope })
     }
 

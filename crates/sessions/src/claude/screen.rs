@@ -1,9 +1,45 @@
 //! Reads what the terminal shows: the prompt, a dialog, or neither yet.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use super::input::gist;
+use crate::terminal::Terminal;
 
 /// The prompt: `❯` and a no-break space. Menus and dialogs have an ordinary one.
 const PROMPT: &str = "❯\u{a0}";
+
+/// What the terminal shows, as it was last looked at.
+pub struct Screen {
+    pub terminal: Arc<Terminal>,
+    contents: String,
+    /// How far the output was read for it.
+    pub position: u64,
+    pub dialog_since: Option<Instant>,
+}
+
+impl Screen {
+    pub fn new(terminal: Arc<Terminal>) -> Screen {
+        Screen { terminal, contents: String::new(), position: 0, dialog_since: None }
+    }
+
+    /// Looks at what the terminal has written so far.
+    pub fn update(&mut self) {
+        (self.position, self.contents) = self.terminal.look();
+    }
+
+    pub fn contents(&self) -> &str {
+        &self.contents
+    }
+
+    pub fn view(&self) -> View {
+        view(&self.contents)
+    }
+
+    pub fn summary(&self) -> String {
+        summary(&self.contents)
+    }
+}
 
 /// What the screen shows.
 #[derive(Debug, Clone, PartialEq, Eq)]

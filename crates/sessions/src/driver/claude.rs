@@ -1,18 +1,15 @@
 //! What both ways of driving Claude Code in a session share: its arguments, its configuration folder,
 //! and its records in the words of the Agent Client Protocol.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use hob_domain::session::Permissions;
 use hob_domain::{Block, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Start, StartError};
-use crate::claude::{ConfigFolder, McpConfigs, Profile, paths};
+use crate::claude::{ConfigFolder, McpConfigs, Outfit, Profile, paths};
 use crate::mcp_servers;
-
-const SUGGESTIONS: &str = "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION";
 
 /// A conversation that is about to be started or taken up again.
 pub(super) struct Prepared {
@@ -41,16 +38,14 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     let owner = start.child.owner.clone().unwrap_or_default();
     let parent = start.claude.join("apps").join(owner);
     let config = ConfigFolder::for_environment(&start.child.env, &parent).map_err(internal)?;
-    if let ConfigFolder::Own(path) = &config {
-        set(start, "CLAUDE_CONFIG_DIR", path);
-        if let Some(confinement) = &mut start.child.confinement {
-            confinement.writable.push(path.clone());
-        }
-    }
-    // After turns it would ask the model for suggestions, with the whole history, for nobody.
-    if !start.child.env.iter().any(|(name, _)| name == SUGGESTIONS) {
-        set(start, SUGGESTIONS, Path::new("false"));
-    }
+    let mut outfit = Outfit {
+        command: Vec::new(),
+        environment: std::mem::take(&mut start.child.env),
+        config: config.clone(),
+        confinement: start.child.confinement.take(),
+    };
+    outfit.unattended();
+    let (mode, more) = outfit.permit(start.permissions);
     let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let transcript = paths::transcript(config.path(), &start.child.cwd, &session);
     let mut arguments = match &start.resume {
@@ -64,35 +59,20 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     let mut profile = Profile::new(start.child.cwd.clone());
     profile.model = start.model.clone();
     profile.append_system_prompt = start.system.clone();
-    profile.permission_mode = match start.permissions {
-        Permissions::Deny => Some("dontAsk".to_owned()),
-        Permissions::Ask => Some("default".to_owned()),
-        Permissions::Allow => {
-            // It refuses to allow everything as root unless it is told that somebody keeps it in.
-            if start.child.confinement.is_some() {
-                set(start, "IS_SANDBOX", Path::new("1"));
-            }
-            let settings = json!({"skipDangerousModePermissionPrompt": true});
-            arguments.push(format!("--settings={settings}"));
-            Some("bypassPermissions".to_owned())
-        }
-    };
+    profile.permission_mode = Some(mode.to_owned());
+    arguments.extend(more);
     let folder = start.claude.join("mcp").join(&session);
     let mcp = McpConfigs::new(folder.clone());
     let servers = mcp_servers::for_claude(&start.mcp_servers);
     let file = mcp.path(&servers).map_err(internal)?;
-    if let (Some(file), Some(confinement)) = (&file, &mut start.child.confinement) {
+    if let Some(file) = &file {
         // It lies in the home, which is hidden.
-        confinement.writable.push(file.clone());
+        outfit.open(file);
     }
+    (start.child.env, start.child.confinement) = (outfit.environment, outfit.confinement);
     let file = file.map(|file| file.display().to_string());
     arguments.extend(profile.arguments(file.as_deref()));
     Ok(Prepared { session, transcript, arguments, mcp, folder })
-}
-
-fn set(start: &mut Start, name: &str, value: &Path) {
-    start.child.env.retain(|(known, _)| known != name);
-    start.child.env.push((name.into(), value.into()));
 }
 
 /// A message of the protocol with the native record beside it.

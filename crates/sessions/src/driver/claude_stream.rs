@@ -23,7 +23,7 @@ use super::{Ask, Ends, Gone, LiveAgent, Offer, OfferKind, Order, Said, Start, St
 use crate::claude::input;
 
 /// Records that wait to be said; then the program itself waits.
-const RECORDS: usize = 256;
+pub(crate) const RECORDS: usize = 256;
 /// How long it may take to end when its input does.
 const POLITE: Duration = Duration::from_millis(1500);
 
@@ -63,7 +63,7 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
 }
 
 /// Reads records to the end; half a line is never given up for something else.
-async fn read(output: pipe::Receiver, records: mpsc::Sender<Value>) {
+pub(crate) async fn read(output: pipe::Receiver, records: mpsc::Sender<Value>) {
     let mut output = BufReader::with_capacity(16 << 10, output);
     while let Some(line) = lines::next(&mut output).await {
         let record = serde_json::from_str(&line.text).unwrap_or_default();
@@ -74,7 +74,7 @@ async fn read(output: pipe::Receiver, records: mpsc::Sender<Value>) {
 }
 
 /// Writes messages until there are no more: whoever waits for the program to read them is not held up.
-async fn write(mut input: pipe::Sender, mut messages: mpsc::UnboundedReceiver<Value>) {
+pub(crate) async fn write(mut input: pipe::Sender, mut messages: mpsc::UnboundedReceiver<Value>) {
     while let Some(message) = messages.recv().await {
         let line = format!("{message}\n");
         // One that does not read any more ends, and says so by that.
@@ -154,10 +154,8 @@ impl Translator {
     /// What to tell the program.
     fn order(&mut self, order: Order) -> Option<Value> {
         match order {
-            Order::Prompt(mut text) => {
-                if text.trim_start().starts_with('/') {
-                    text.insert(0, input::NEUTRAL);
-                }
+            Order::Prompt(text) => {
+                let text = input::plain(&text);
                 self.prompt = claude::prompt_name();
                 self.interrupted = false;
                 Some(json!({"type": "user", "message": {"role": "user", "content": text}}))

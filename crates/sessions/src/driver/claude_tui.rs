@@ -35,6 +35,7 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
         transcript: prepared.transcript.clone(),
         watch: start.changes.watch(&folder),
         confinement: start.child.confinement.clone(),
+        entering: start.entering.clone(),
     };
     let limits = Limits { ready: start.patience, turn: FOR_EVER, stall: STALL };
     let session = LiveSession::start(&start.children, launch, limits).await;
@@ -147,7 +148,7 @@ fn said(session: &str, event: Event, raw: &Value) -> Option<Said> {
     let block = match event {
         Event::Assistant { block, .. } | Event::ToolResult { block } => block,
         Event::Stalled { screen } => return Some(Said::Stalled(screen)),
-        Event::User { .. } | Event::Result(_) => return None,
+        Event::User { .. } | Event::Piece { .. } | Event::Result(_) => return None,
     };
     let update = claude::block_update(&block)?;
     Some(Said::Line(claude::update(session, update, raw)))

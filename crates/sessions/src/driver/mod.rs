@@ -4,7 +4,7 @@
 pub(crate) mod acp;
 mod claude;
 pub(crate) mod claude_print;
-mod claude_stream;
+pub(crate) mod claude_stream;
 mod claude_tui;
 
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::claude::Changes;
 use crate::mcp_servers::McpServer;
+use crate::terminal::Entering;
 
 /// An agent's words wait here until they are stored; then the agent itself waits.
 const WORDS: usize = 256;
@@ -44,6 +45,8 @@ pub(crate) struct Start {
     pub files: PathBuf,
     /// How long it may take until it can be asked.
     pub patience: Duration,
+    /// As what people find its terminal, where it has one.
+    pub entering: Entering,
 }
 
 /// Starts an agent in its driver's way.

@@ -15,6 +15,7 @@ use super::options::SessionsOptions;
 use super::reading::says_something;
 use crate::driver::{self, LiveAgent, Order, Said, Start, StartError};
 use crate::mcp_servers::{self, McpServer};
+use crate::terminal::{Entering, Kind};
 
 pub(super) struct Actor {
     pub inner: Arc<Inner>,
@@ -228,6 +229,12 @@ impl Actor {
             mcp_servers: mcp_servers::with_memory(servers, &options.memory),
             files: options.walls.files_of(&entry.app),
             patience: options.limits.start_timeout,
+            entering: Entering {
+                terminals: options.terminals.clone(),
+                id: entry.id.to_string(),
+                kind: Kind::Session,
+                agent: setup.agent.to_string(),
+            },
         })
     }
 }

@@ -117,16 +117,29 @@ impl Sessions {
 
     async fn check_limits(&self, app: &AppName, id: &SessionId) -> Result<(), SessionError> {
         let limits = &self.inner.options.limits;
+        let session = match limits.session_tokens > 0 || limits.session_cost > 0.0 {
+            true => self.get(app, id).await?.usage,
+            false => TurnUsage::default(),
+        };
+        self.check_all(app, &session).await
+    }
+
+    /// Whether an app may have one more turn now, outside any session; it counts as one.
+    pub(crate) async fn check_app(&self, app: &AppName) -> Result<(), SessionError> {
+        self.check_all(app, &TurnUsage::default()).await
+    }
+
+    async fn check_all(&self, app: &AppName, session: &TurnUsage) -> Result<(), SessionError> {
+        let limits = &self.inner.options.limits;
         let now = Timestamp::now();
-        if limits.has_daily_budget() || limits.session_tokens > 0 || limits.session_cost > 0.0 {
-            let session = self.get(app, id).await?.usage;
+        if limits.has_daily_budget() || *session != TurnUsage::default() {
             let today = match limits.has_daily_budget() {
                 true => Some(self.store().usage_on(app, now).await?),
                 false => None,
             };
             let second = now.as_second().rem_euclid(86_400) as u64;
             let until_tomorrow = Duration::from_secs(86_400 - second);
-            check_budgets(limits, &session, today.as_ref(), until_tomorrow)?;
+            check_budgets(limits, session, today.as_ref(), until_tomorrow)?;
         }
         let most = limits.app_turns_per_minute;
         self.inner.pace.take(app, most, Instant::now()).map_err(|retry_after| {

@@ -48,8 +48,8 @@ impl Sessions {
                 retry_after: Duration::from_secs(1),
             });
         }
-        let permit =
-            options.live.try_take().ok_or(SessionError::PoolFull { live: options.live.live() })?;
+        let permit = options.live.take().await;
+        let permit = permit.ok_or(SessionError::PoolFull { live: options.live.live() })?;
         let cwd = if asked.cwd.is_none() { own_folder(&cwd)? } else { cwd };
         let session = Session {
             id,

@@ -154,6 +154,12 @@ impl Entry {
         state.running.is_none() && state.queue.is_empty()
     }
 
+    /// Whether a question waits for its answer, and how many turns wait.
+    pub fn waiting(&self) -> (bool, usize) {
+        let state = self.state();
+        (!state.asks.is_empty(), state.queue.len())
+    }
+
     /// Cancels what runs, else what waits first.
     pub fn cancel(&self) -> Cancelled {
         let mut state = self.state();

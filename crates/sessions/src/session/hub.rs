@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hob_domain::session::{
-    NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState,
+    NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use serde_json::Value;
@@ -102,6 +102,11 @@ impl Sessions {
     /// Those of all apps: for the owner.
     pub async fn list_all(&self) -> Result<Vec<Session>, SessionError> {
         Ok(self.store().all_sessions().await?)
+    }
+
+    /// Those of all apps that are open: for the owner.
+    pub async fn list_open(&self) -> Result<Vec<Session>, SessionError> {
+        Ok(self.store().open_sessions().await?)
     }
 
     /// Whose session it is: for the owner.
@@ -213,6 +218,56 @@ impl Sessions {
         limit: usize,
     ) -> Result<Vec<SessionEvent>, SessionError> {
         self.store().events(app, id, after, limit).await?.ok_or(SessionError::NotFound)
+    }
+
+    /// The last events below this number, at most so many, in order.
+    pub async fn events_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<SessionEvent>, SessionError> {
+        let events = self.store().events_before(app, id, before, limit).await?;
+        events.ok_or(SessionError::NotFound)
+    }
+
+    /// The last turns below this number, at most so many, in order.
+    pub async fn turns_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u32,
+        limit: usize,
+    ) -> Result<Vec<SessionTurn>, SessionError> {
+        let turns = self.store().turns_before(app, id, before, limit).await?;
+        turns.ok_or(SessionError::NotFound)
+    }
+
+    /// What was used from this day on, by day and app: for the owner.
+    pub async fn usage_since(
+        &self,
+        first: Timestamp,
+        app: Option<&AppName>,
+    ) -> Result<Vec<UsageDay>, SessionError> {
+        Ok(self.store().usage_since(first, app).await?)
+    }
+
+    /// How many sessions wait for an answer to their agent's question, and how many turns wait for
+    /// their agent.
+    pub fn waiting(&self) -> (usize, usize) {
+        let open = self.open();
+        let waiting = open.values().map(|entry| entry.waiting());
+        waiting.fold((0, 0), |sum, (asks, queued)| (sum.0 + usize::from(asks), sum.1 + queued))
+    }
+
+    /// How many sessions each app has open.
+    pub fn open_by_app(&self) -> HashMap<AppName, usize> {
+        let mut counts = HashMap::new();
+        for entry in self.open().values() {
+            *counts.entry(entry.app.clone()).or_default() += 1;
+        }
+        counts
     }
 
     /// Answers an agent's question with one of its options, by id or by kind.

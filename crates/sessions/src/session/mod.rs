@@ -16,6 +16,7 @@ mod hub;
 mod limits;
 mod options;
 mod reading;
+pub mod show;
 mod sweep;
 mod talk;
 mod turn;

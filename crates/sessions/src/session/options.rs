@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::live::LiveLimit;
 use crate::mcp_servers::Way;
+use crate::terminal::Terminals;
 use crate::walls::Walls;
 
 pub struct SessionsOptions {
@@ -30,6 +31,8 @@ pub struct SessionsOptions {
     /// Where configuration folders of our own and temporary files for Claude Code lie.
     pub claude: PathBuf,
     pub live: LiveLimit,
+    /// Where people find the terminals of agents that have one.
+    pub terminals: Terminals,
     pub limits: SessionLimits,
     /// Every task belongs to this tracker.
     pub tasks: TaskTracker,

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CareEvent, Counts, Forget, ImportMark, MemoryStore, NewTurn, Probe, Proposal, Record, RecordId,
-    Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
+    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Probe, Proposal, Record,
+    RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
 
 use super::codes::Codes;
+use super::memory_facets::facets;
 use super::memory_rows::{
     COLUMNS, TABLES, latest_sessions, numbered, record, rows, time, timeline,
 };
@@ -262,6 +263,13 @@ impl MemoryStore for Memory {
                     })
                     .map_err(failed)
             })
+            .await
+    }
+
+    async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError> {
+        let speaker = speaker.clone();
+        self.database
+            .read(move |connection| facets(connection, speaker.as_str()).map_err(failed))
             .await
     }
 

@@ -12,6 +12,8 @@ pub(super) const LEDGER: &[&str] = &[
     include_str!("migrations/0002_sessions.sql"),
     include_str!("migrations/0003_usage.sql"),
     include_str!("migrations/0004_events.sql"),
+    include_str!("migrations/0005_audit.sql"),
+    include_str!("migrations/0006_usage_turns.sql"),
 ];
 pub(super) const MEMORY: &[&str] = &[
     include_str!("migrations/memory/0001_turns.sql"),
@@ -87,6 +89,10 @@ mod tests {
         assert_eq!(
             numbers("SELECT cached_write_tokens, cost_usd FROM usage WHERE app = 'a' ORDER BY day"),
             [(4, 0.5), (40, 0.25)]
+        );
+        assert_eq!(
+            numbers("SELECT turns, CAST(failed AS REAL) FROM usage WHERE app = 'a' ORDER BY day"),
+            [(1, 0.0), (1, 0.0)]
         );
         assert_eq!(
             numbers("SELECT seq, CAST(at AS REAL) FROM events WHERE session = 's' ORDER BY seq"),

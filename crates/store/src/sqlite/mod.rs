@@ -1,14 +1,17 @@
 //! SQLite: one writer, several readers, write-ahead log, everything encrypted.
 
 mod apps;
+mod audit;
 mod codes;
 mod earlier_index;
 mod memory;
+mod memory_facets;
 mod memory_index;
 mod memory_rows;
 mod migrations;
 mod postings;
 mod propose;
+mod session_lists;
 mod session_rows;
 mod session_turns;
 mod sessions;

@@ -172,8 +172,9 @@ pub(super) fn end(
         })
         .map_err(failed)?;
     if ending.usage != TurnUsage::default() {
-        add_usage(transaction, id, &used, now).map_err(failed)?;
+        add_usage(transaction, id, &used).map_err(failed)?;
     }
+    count_turn(transaction, id, ending.state, &used, now).map_err(failed)?;
     if let Some(body) = ending.outbox {
         transaction
             .prepare_cached(
@@ -255,44 +256,70 @@ impl Unanswered {
                     .prepare_cached("UPDATE sessions SET last_turn_at = ?2 WHERE id = ?1")?
                     .execute(params![id.as_str(), at])
             })
+            .and_then(|_| {
+                count_turn(transaction, id, self.state, &Tally::of(&TurnUsage::default()), now)
+            })
             .map_err(failed)?;
         Ok(turn_event(index, self.state, self.stop_reason))
     }
 }
 
-/// Adds what a turn used to the sums of its session and of its app's day.
+/// Adds what a turn used to the sums of its session.
 fn add_usage(
     transaction: &Transaction<'_>,
     id: &SessionId,
     used: &Tally,
-    now: Timestamp,
-) -> rusqlite::Result<()> {
-    let app: String = transaction
+) -> rusqlite::Result<usize> {
+    transaction
         .prepare_cached(
             "UPDATE sessions SET input_tokens = input_tokens + ?2,
                  output_tokens = output_tokens + ?3,
                  cached_read_tokens = cached_read_tokens + ?4,
                  cached_write_tokens = cached_write_tokens + ?5, cost_usd = cost_usd + ?6
-             WHERE id = ?1 RETURNING app",
+             WHERE id = ?1",
         )?
-        .query_row(
-            params![
-                id.as_str(),
-                used.input,
-                used.output,
-                used.cached_read,
-                used.cached_write,
-                used.cost
-            ],
-            |row| row.get(0),
-        )?;
+        .execute(params![
+            id.as_str(),
+            used.input,
+            used.output,
+            used.cached_read,
+            used.cached_write,
+            used.cost
+        ])
+}
+
+/// Counts a turn of a session that ended among those of its app's day.
+fn count_turn(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    state: TurnState,
+    used: &Tally,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let app: String = transaction
+        .prepare_cached("SELECT app FROM sessions WHERE id = ?1")?
+        .query_row([id.as_str()], |row| row.get(0))?;
+    add_to_day(transaction, &app, state, used, now)
+}
+
+/// Counts a turn that ended, and what it used, among those of its app's day.
+pub(super) fn add_to_day(
+    transaction: &Transaction<'_>,
+    app: &str,
+    state: TurnState,
+    used: &Tally,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            "INSERT INTO usage (app, day, input_tokens, output_tokens, cached_read_tokens,
+                 cached_write_tokens, cost_usd, turns, failed)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)
              ON CONFLICT (app, day) DO UPDATE SET input_tokens = input_tokens + ?3,
                  output_tokens = output_tokens + ?4,
                  cached_read_tokens = cached_read_tokens + ?5,
-                 cached_write_tokens = cached_write_tokens + ?6, cost_usd = cost_usd + ?7",
+                 cached_write_tokens = cached_write_tokens + ?6, cost_usd = cost_usd + ?7,
+                 turns = turns + 1, failed = failed + ?8",
         )?
         .execute(params![
             app,
@@ -301,7 +328,8 @@ fn add_usage(
             used.output,
             used.cached_read,
             used.cached_write,
-            used.cost
+            used.cost,
+            state.is_failure()
         ])?;
     Ok(())
 }

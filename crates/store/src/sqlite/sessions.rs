@@ -3,19 +3,20 @@
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
-    TurnEnding, TurnRequest, TurnUsage,
+    TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
+use super::session_lists::{events_after, events_before, turns_before, usage_since};
 use super::session_rows::{
-    SESSION, app_name, day, event, micros, session, session_id, turn, usage,
+    SESSION, Tally, app_name, day, event, micros, session, session_id, turn, usage,
 };
-use super::session_turns::{accept, append, cancel_queued, end, interrupt, queued, start};
+use super::session_turns::{
+    accept, add_to_day, append, cancel_queued, end, interrupt, queued, start,
+};
 use super::{Ledger, failed};
 
-const EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
-     WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND turn = ?2
      AND seq >= coalesce(
@@ -165,23 +166,33 @@ impl SessionStore for Ledger {
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let (app, id) = (app.clone(), id.clone());
         self.database
-            .read(move |connection| {
-                let known = connection
-                    .prepare_cached("SELECT 1 FROM sessions WHERE app = ?1 AND id = ?2")
-                    .and_then(|mut s| s.exists([app.as_str(), id.as_str()]))
-                    .map_err(failed)?;
-                if !known {
-                    return Ok(None);
-                }
-                let after = i64::try_from(after).unwrap_or(i64::MAX);
-                connection
-                    .prepare_cached(EVENTS)
-                    .and_then(|mut s| {
-                        s.query_map(params![id.as_str(), after, limit as i64], event)?.collect()
-                    })
-                    .map(Some)
-                    .map_err(failed)
-            })
+            .read(move |connection| events_after(connection, &app, &id, after, limit))
+            .await
+    }
+
+    async fn events_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database
+            .read(move |connection| events_before(connection, &app, &id, before, limit))
+            .await
+    }
+
+    async fn turns_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u32,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database
+            .read(move |connection| turns_before(connection, &app, &id, before, limit))
             .await
     }
 
@@ -304,6 +315,37 @@ impl SessionStore for Ledger {
             .await
     }
 
+    async fn usage_since(
+        &self,
+        first: Timestamp,
+        app: Option<&AppName>,
+    ) -> Result<Vec<UsageDay>, StoreError> {
+        let app = app.cloned();
+        self.database.read(move |connection| usage_since(connection, first, app.as_ref())).await
+    }
+
+    async fn note_turn(
+        &self,
+        app: &AppName,
+        usage: TurnUsage,
+        outbox: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let app = app.clone();
+        self.database
+            .write(move |transaction| {
+                add_to_day(transaction, app.as_str(), TurnState::Finished, &Tally::of(&usage), now)
+                    .and_then(|()| {
+                        transaction
+                            .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?
+                            .execute(params![app.as_str(), outbox])
+                    })
+                    .map(drop)
+                    .map_err(failed)
+            })
+            .await
+    }
+
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
         self.database
             .read(move |connection| {
@@ -389,6 +431,7 @@ mod tests {
     use hob_domain::DataKey;
 
     use super::*;
+    use crate::sqlite::session_lists::{EVENTS, EVENTS_BEFORE};
     use crate::sqlite::session_turns::{LAST_EVENT, QUEUED, RUNNING};
 
     /// What is asked thousands of times a second goes straight to its rows.
@@ -405,6 +448,7 @@ mod tests {
             QUEUED,
             RUNNING,
             EVENTS,
+            EVENTS_BEFORE,
             TURN_EVENTS,
         ];
         for sql in questions {

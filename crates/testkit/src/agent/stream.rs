@@ -3,23 +3,29 @@
 
 use std::io::BufRead;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::effects::{self, Interrupt, Lines};
 use super::flag;
+use super::terminal::Transcript;
 use crate::script::{self, Step};
 
 pub fn run(arguments: &[String]) -> ExitCode {
-    let session = flag(arguments, "--resume").or(flag(arguments, "--session-id"));
+    let resumed = flag(arguments, "--resume");
+    let session = resumed.or(flag(arguments, "--session-id"));
+    // It keeps no transcript, but one that was written for it is taken up.
+    let before = resumed.and_then(|id| Transcript::open(None, Some(id)).ok());
+    let before = before.map(|transcript| transcript.history());
     let face = Arc::new(Face {
         session: session.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned),
         partial: arguments.iter().any(|argument| argument == "--include-partial-messages"),
         interrupt: Interrupt::default(),
         output: Lines::default(),
+        said: Mutex::new(before.into_iter().collect()),
     });
     // Prompts queue; each gets a result of its own.
     let (prompts, queue) = channel::<String>();
@@ -53,6 +59,8 @@ struct Face {
     partial: bool,
     interrupt: Interrupt,
     output: Lines,
+    /// Everything said before.
+    said: Mutex<Vec<String>>,
 }
 
 impl Face {
@@ -68,7 +76,7 @@ impl Face {
     /// Plays one turn. `true` when it failed.
     fn turn(&self, prompt: &str, number: usize) -> bool {
         self.interrupt.clear();
-        let steps = script::turn(prompt, number);
+        let steps = self.steps(prompt, number);
         self.output.send(&json!({"type": "system", "subtype": "init", "session_id": self.session,
             "tools": ["Bash", "Read"], "model": "claude-scripted"}));
         let mut text = String::new();
@@ -86,10 +94,9 @@ impl Face {
                     Step::Say(said) => {
                         text = said.clone();
                         if self.partial {
-                            let delta = json!({"type": "text_delta", "text": said});
-                            self.output.send(&json!({"type": "stream_event", "session_id": self.session,
-                                "event": {"type": "content_block_delta", "index": 0, "delta": delta}}));
+                            self.pieces(said);
                         }
+                        self.note(said);
                         self.assistant(&id, json!({"type": "text", "text": said}));
                     }
                     Step::Think(thought) => self.assistant(
@@ -135,6 +142,31 @@ impl Face {
             "api_error_status": failure.map(|(status, _)| status),
             "usage": {"input_tokens": 10, "output_tokens": 5}}));
         failed
+    }
+
+    /// What the prompt asks for, with the history in its place.
+    fn steps(&self, prompt: &str, number: usize) -> Vec<Step> {
+        let history = self.said.lock().unwrap_or_else(PoisonError::into_inner).join(" | ");
+        self.note(prompt);
+        let steps = script::turn(prompt, number).into_iter().map(|step| match step {
+            Step::Say(text) => Step::Say(text.replace("{history}", &history)),
+            step => step,
+        });
+        steps.collect()
+    }
+
+    fn note(&self, said: &str) {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).push(said.to_owned());
+    }
+
+    /// A text as it is written: some letters at a time.
+    fn pieces(&self, text: &str) {
+        let letters: Vec<char> = text.chars().collect();
+        for piece in letters.chunks((letters.len() / 16).max(4)) {
+            let delta = json!({"type": "text_delta", "text": piece.iter().collect::<String>()});
+            self.output.send(&json!({"type": "stream_event", "session_id": self.session,
+                "event": {"type": "content_block_delta", "index": 0, "delta": delta}}));
+        }
     }
 
     fn assistant(&self, id: &str, block: Value) {

@@ -1,0 +1,8 @@
+// The time, told once a second to whoever shows an age.
+import { signal } from '@preact/signals';
+
+export const now = signal(Date.now());
+
+window.setInterval(() => {
+  if (!document.hidden) now.value = Date.now();
+}, 1000);

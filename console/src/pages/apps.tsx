@@ -1,0 +1,202 @@
+// Who may ask: apps, their tokens, what they use.
+import { useMemo, useState } from 'preact/hooks';
+
+import { get, post, query, remove } from '../api';
+import { count, dollars, many, span } from '../format';
+import { go, replace, route } from '../router';
+import type { App, UsageDay } from '../shapes';
+import { Bars, lastDays } from '../ui/chart';
+import { attempt, confirm, Dialog, say } from '../ui/dialog';
+import { useLoad } from '../ui/load';
+import { Button, Copy, Empty, Page, Problem, Section, Skeleton, When } from '../ui/parts';
+
+const DAYS = 30;
+
+export function Apps() {
+  const apps = useLoad('apps', (abort) => get<{ apps: App[] }>('/admin/apps', abort), 10_000);
+  const limits = useLoad('limits', (abort) => get<Record<string, unknown>>('/admin/limits', abort));
+  const chosen = route.value.values.get('app') ?? '';
+  const creating = route.value.values.get('new') !== null;
+  const choose = (app: string) => replace(app ? `/apps?app=${encodeURIComponent(app)}` : '/apps');
+  return (
+    <Page
+      title="Apps"
+      lead="Each caller is an app with a token of its own, and sees only what is its own."
+      actions={
+        <Button icon="plus" look="primary" onClick={() => go('/apps?new=1')}>
+          New app
+        </Button>
+      }
+    >
+      {apps.error ? <Problem error={apps.error} again={apps.again} /> : null}
+      {!apps.value && !apps.error ? <Skeleton lines={4} tall /> : null}
+      {apps.value && !apps.value.apps.length ? (
+        <Empty icon="apps" title="No app yet" action={<Button look="primary" onClick={() => go('/apps?new=1')}>Make the first one</Button>}>
+          <p>An app’s token is what a program sends along; from a shell it is <code>hob app create NAME</code>.</p>
+        </Empty>
+      ) : null}
+      {apps.value?.apps.length ? (
+        <ul class="list" aria-label="Apps">
+          {apps.value.apps.map((app) => (
+            <li key={app.app} class="list-row app-row">
+              <button type="button" data-item class="list-main as-link" onClick={() => choose(chosen === app.app ? '' : app.app)} aria-pressed={chosen === app.app}>
+                <strong>{app.app}</strong>
+                <small>
+                  since <When at={app.created_at} />
+                </small>
+              </button>
+              <span class="list-facts">
+                <span>{many(app.sessions_open ?? 0, 'open session')}</span>
+                <span>{many(app.turns_today ?? 0, 'turn')} today</span>
+                <span>{count(app.tokens_today)} tokens</span>
+                <span>{dollars(app.cost_today)}</span>
+              </span>
+              <Button
+                look="quiet"
+                onClick={() =>
+                  confirm({
+                    title: `Revoke ${app.app}?`,
+                    words: <p>Its token is worthless at once; its sessions, its files and what it remembers are removed. <strong>This can’t be undone.</strong></p>,
+                    yes: 'Revoke',
+                    danger: true,
+                    act: async () => {
+                      await remove(`/admin/apps/${encodeURIComponent(app.app)}`);
+                      say(`${app.app} is revoked.`);
+                      if (chosen === app.app) choose('');
+                      apps.again();
+                    },
+                  })
+                }
+              >
+                Revoke
+              </Button>
+            </li>
+          ))}
+        </ul>
+      ) : null}
+      <Usage app={chosen} onAll={() => choose('')} />
+      <Limits value={limits.value} />
+      {creating ? <NewApp onMade={apps.again} /> : null}
+    </Page>
+  );
+}
+
+function Usage({ app, onAll }: { app: string; onAll: () => void }) {
+  const path = `/admin/usage${query({ days: DAYS, app })}`;
+  const usage = useLoad(path, (abort) => get<{ days: UsageDay[] }>(path, abort), 30_000);
+  const days = useMemo(() => {
+    const all = lastDays(DAYS, new Date());
+    const sums = new Map(all.map((one) => [one, { turns: 0, failed: 0, tokens: 0, cost: 0 }]));
+    for (const entry of usage.value?.days ?? []) {
+      const sum = sums.get(entry.day);
+      if (!sum) continue;
+      sum.turns += entry.turns;
+      sum.failed += entry.failed;
+      sum.tokens += entry.input_tokens + entry.output_tokens;
+      sum.cost += entry.cost_usd;
+    }
+    return all.map((one) => ({ day: one, ...sums.get(one)! }));
+  }, [usage.value]);
+  return (
+    <Section title={app ? `Usage of ${app}` : 'Usage'} aside={app ? <Button look="quiet" onClick={onAll}>All apps</Button> : 'of all apps, the last 30 days'}>
+      {usage.error ? (
+        <Problem error={usage.error} again={usage.again} />
+      ) : !usage.value ? (
+        <Skeleton lines={4} tall />
+      ) : (
+        <div class="charts">
+          <Bars label="Turns" least={4} format={count} bars={days.map((d) => ({ day: d.day, value: d.turns, bad: d.failed }))} />
+          <Bars label="Tokens" least={1000} format={count} bars={days.map((d) => ({ day: d.day, value: d.tokens }))} />
+          <Bars label="Cost" least={1} format={dollars} bars={days.map((d) => ({ day: d.day, value: d.cost }))} />
+        </div>
+      )}
+    </Section>
+  );
+}
+
+/** The limits, whatever the server calls them, in a table. */
+function Limits({ value }: { value: Record<string, unknown> | null }) {
+  if (!value) return null;
+  const rows = flatten(value).filter(([key]) => key !== 'ok');
+  if (!rows.length) return null;
+  return (
+    <Section title="Limits" aside={<span>set in <code>config.toml</code></span>}>
+      <dl class="limits">
+        {rows.map(([key, limit]) => (
+          <div key={key}>
+            <dt>{key}</dt>
+            <dd>{inWords(key, limit)}</dd>
+          </div>
+        ))}
+      </dl>
+    </Section>
+  );
+}
+
+function inWords(key: string, limit: string): string {
+  const number = Number(limit);
+  if (key.startsWith('limits.') && number === 0) return 'none';
+  if (key.endsWith('_secs') && number > 0) return span(number * 1000);
+  if (key.includes('cost_usd')) return dollars(number);
+  return Number.isFinite(number) && number > 999 ? count(number) : limit;
+}
+
+function flatten(value: unknown, prefix = ''): [string, string][] {
+  if (Array.isArray(value)) return [[prefix, value.length ? value.join(', ') : 'none']];
+  if (typeof value === 'object' && value !== null) {
+    return Object.entries(value).flatMap(([key, inner]) => flatten(inner, prefix ? `${prefix}.${key}` : key));
+  }
+  return [[prefix, value === null ? 'none' : String(value)]];
+}
+
+/** The token is in this dialog alone, and gone with it. */
+function NewApp({ onMade }: { onMade: () => void }) {
+  const [name, setName] = useState('');
+  const [token, setToken] = useState<string | null>(null);
+  const close = () => replace('/apps');
+  if (token !== null) {
+    return (
+      <Dialog title={`${name} is made`} onClose={close} wide>
+        <p>This is its token. It is shown this once; only a hash of it is kept.</p>
+        <div class="token">
+          <code data-token>{token}</code>
+          <Copy text={token} />
+        </div>
+        <pre class="example">{`curl -s ${location.origin}/run \\\n  -H "Authorization: Bearer $TOKEN" \\\n  -d '{"prompt": "say hello"}'`}</pre>
+        <div class="dialog-actions">
+          <Button look="primary" onClick={close}>
+            I have it
+          </Button>
+        </div>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="New app" onClose={close}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void attempt(async () => {
+            const made = await post<{ token: string }>('/admin/apps', { app: name });
+            setToken(made.token);
+            onMade();
+          });
+        }}
+      >
+        <label>
+          Name <small>letters, digits, dots and dashes</small>
+          <input autofocus type="text" required pattern="[A-Za-z0-9][A-Za-z0-9._\-]{0,63}" spellcheck={false} value={name} onInput={(event) => setName(event.currentTarget.value)} />
+        </label>
+        <div class="dialog-actions">
+          <Button look="quiet" onClick={close}>
+            Leave it
+          </Button>
+          <button type="submit" class="button primary" disabled={!name}>
+            Make it
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

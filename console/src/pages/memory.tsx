@@ -1,0 +1,222 @@
+// What was said: search, look around, correct, forget.
+import { useEffect, useRef, useState } from 'preact/hooks';
+
+import { get, query } from '../api';
+import { count, many, moment, place } from '../format';
+import { marked, reasonTerms, terms } from '../highlight';
+import { replace, route } from '../router';
+import type { Facets, Found, Hit, MemoryStats } from '../shapes';
+import { useLoad } from '../ui/load';
+import { Empty, Page, Problem, Skeleton, When } from '../ui/parts';
+import { Icon } from '../ui/icons';
+import { now } from '../clock';
+import { Detail } from './memory/detail';
+
+const FILTERS = ['q', 'project', 'client', 'since', 'until'] as const;
+
+export function Memory() {
+  const values = route.value.values;
+  const wanted = Object.fromEntries(FILTERS.map((name) => [name, values.get(name) ?? ''])) as Record<(typeof FILTERS)[number], string>;
+  const [text, setText] = useState(wanted.q);
+  const typed = useRef(wanted.q);
+  const timer = useRef<number | undefined>(undefined);
+  const chosen = values.get('record');
+  const [round, setRound] = useState(0);
+
+  const change = (changes: Record<string, string | null>) => {
+    const next = new URLSearchParams(route.value.values);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value) next.set(name, value);
+      else next.delete(name);
+    }
+    const rest = next.toString();
+    replace(`/memory${rest ? `?${rest}` : ''}`);
+  };
+  // The address changes with what is typed, a moment later, so that it can be shared and gone back to.
+  const type = (value: string) => {
+    setText(value);
+    typed.current = value;
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => change({ q: value, record: null }), 110);
+  };
+  useEffect(() => {
+    if (document.activeElement?.id === 'memory-q') return;
+    setText(wanted.q);
+    typed.current = wanted.q;
+  }, [wanted.q]);
+
+  const parameters = {
+    q: wanted.q,
+    project: wanted.project,
+    client: wanted.client,
+    since: wanted.since ? `${wanted.since}T00:00:00Z` : '',
+    until: wanted.until ? `${wanted.until}T23:59:59Z` : '',
+    limit: 30,
+  };
+  const asked = `/admin/memory/search${query(parameters)}`;
+  const found = useLoad(`${asked} ${round}`, (abort) => get<Found>(asked, abort));
+  const facets = useLoad(`facets ${round}`, (abort) => get<Facets>('/admin/memory/facets', abort));
+  const stats = useLoad(`stats ${round}`, (abort) => get<MemoryStats>('/admin/memory/stats', abort), 10_000);
+
+  const words = terms(wanted.q);
+  const hits = found.value?.hits ?? [];
+  // What was chosen stays open, also when what is typed next no longer finds it.
+  const last = useRef<Hit | null>(null);
+  const hit = hits.find((one) => one.record_id === chosen) ?? (last.current?.record_id === chosen ? last.current : null);
+  last.current = hit;
+  const choose = (one: Hit) => {
+    clearTimeout(timer.current);
+    last.current = one;
+    change({ q: typed.current, record: one.record_id });
+  };
+  return (
+    <Page title="Memory" wide lead={<StatsLine stats={stats.value} />}>
+      <div class="memory-search">
+        <label class="searchbox">
+          <Icon name="search" />
+          <input
+            id="memory-q"
+            data-search
+            type="search"
+            value={text}
+            placeholder="What was said about…"
+            aria-label="Search the memory"
+            spellcheck={false}
+            onInput={(event) => type(event.currentTarget.value)}
+            onKeyDown={(event) => {
+              if (event.key === 'ArrowDown') {
+                event.preventDefault();
+                document.querySelector<HTMLElement>('[data-item]')?.focus();
+              }
+            }}
+          />
+          {found.value && wanted.q ? <small aria-hidden="true">{Math.max(1, Math.round(found.value.took_ms))} ms</small> : null}
+        </label>
+        <div class="filters">
+          <label>
+            <span>Project</span>
+            <select value={wanted.project} onChange={(e) => change({ project: e.currentTarget.value })}>
+              <option value="">all</option>
+              {withChosen(facets.value?.projects ?? [], wanted.project).map((project) => (
+                <option key={project.name} value={project.name}>
+                  {place(project.name)} ({count(project.turns)})
+                </option>
+              ))}
+            </select>
+          </label>
+          <label>
+            <span>Client</span>
+            <select value={wanted.client} onChange={(e) => change({ client: e.currentTarget.value })}>
+              <option value="">all</option>
+              {withChosen(facets.value?.clients ?? [], wanted.client).map((client) => (
+                <option key={client.name} value={client.name}>
+                  {client.name} ({count(client.turns)})
+                </option>
+              ))}
+            </select>
+          </label>
+          <label>
+            <span>From</span>
+            <input type="date" value={wanted.since} max={wanted.until || undefined} onChange={(e) => change({ since: e.currentTarget.value })} />
+          </label>
+          <label>
+            <span>Until</span>
+            <input type="date" value={wanted.until} min={wanted.since || undefined} onChange={(e) => change({ until: e.currentTarget.value })} />
+          </label>
+          {wanted.project || wanted.client || wanted.since || wanted.until ? (
+            <button type="button" class="button quiet" onClick={() => change({ project: null, client: null, since: null, until: null })}>
+              Clear
+            </button>
+          ) : null}
+        </div>
+      </div>
+      <div class={hit ? 'memory-columns chosen' : 'memory-columns'}>
+        <div class="hits" aria-busy={found.loading}>
+          {found.error ? <Problem error={found.error} again={found.again} /> : null}
+          {!found.value && !found.error ? <Skeleton lines={7} tall /> : null}
+          {found.value && !hits.length ? (
+            <Empty icon="memory" title={wanted.q ? 'Nothing was said about that' : 'Nothing is remembered yet'}>
+              {wanted.q ? (
+                <p>Try fewer or other words, or another project.</p>
+              ) : (
+                <p>
+                  <code>hob hooks install</code> remembers the sessions of Claude Code and Codex, <code>hob import</code> those of the past.
+                </p>
+              )}
+            </Empty>
+          ) : null}
+          {found.value && hits.length ? (
+            <p class="hits-head">
+              {wanted.q ? many(hits.length, 'hit') : 'The newest turns'}
+              {found.value.omitted ? `, ${count(found.value.omitted)} more left out` : ''}
+              {found.value.partial ? ' · the index is still being built' : ''}
+            </p>
+          ) : null}
+          <ul class={found.loading ? 'hit-list stale' : 'hit-list'}>
+            {hits.map((one) => (
+              <HitRow key={one.record_id} hit={one} words={words} here={one.record_id === chosen} onChoose={() => choose(one)} />
+            ))}
+          </ul>
+        </div>
+        {hit ? (
+          <Detail
+            key={hit.record_id}
+            hit={hit}
+            words={words}
+            onClose={() => change({ record: null })}
+            onChanged={() => {
+              change({ record: null });
+              setRound((n) => n + 1);
+            }}
+          />
+        ) : null}
+      </div>
+    </Page>
+  );
+}
+
+function withChosen<T extends { name: string; turns: number }>(list: T[], chosen: string): { name: string; turns: number }[] {
+  return !chosen || list.some((one) => one.name === chosen) ? list : [...list, { name: chosen, turns: 0 }];
+}
+
+function HitRow({ hit, words, here, onChoose }: { hit: Hit; words: string[]; here: boolean; onChoose: () => void }) {
+  const wanted = [...new Set([...words, ...(words.length ? reasonTerms(hit.reason) : [])])];
+  return (
+    <li>
+      <button type="button" data-item class={`hit${here ? ' here' : ''}${hit.superseded ? ' superseded' : ''}`} aria-current={here ? 'true' : undefined} onClick={onChoose}>
+        <span class="hit-head">
+          <span class={`who ${hit.role}`}>{hit.role === 'user' ? 'you' : hit.role}</span>
+          {hit.project ? <span title={hit.project}>{place(hit.project)}</span> : null}
+          {hit.client ? <span class="soft">{hit.client}</span> : null}
+          {hit.masked ? (
+            <span class="chip" title="A secret in it is masked">
+              <Icon name="lock" size={12} /> sealed
+            </span>
+          ) : null}
+          {hit.superseded ? <span class="chip">corrected</span> : null}
+          <span class="push soft">
+            <When at={hit.ts} />
+          </span>
+        </span>
+        <span class="hit-text">
+          {marked(hit.text, wanted).map((piece, at) => (piece.hit ? <mark key={at}>{piece.text}</mark> : piece.text))}
+        </span>
+        {words.length && hit.reason ? <span class="hit-why">{hit.reason}</span> : null}
+      </button>
+    </li>
+  );
+}
+
+function StatsLine({ stats }: { stats: MemoryStats | null }) {
+  if (!stats) return <> </>;
+  const backlog = stats.backlog;
+  return (
+    <>
+      {many(stats.turns, 'turn')} of {many(stats.sessions, 'session')} in {many(stats.projects, 'project')}
+      {stats.last_ts ? `, the latest ${moment(stats.last_ts, now.value)}` : ''}.
+      {backlog.files ? <span class="chip gold">{many(backlog.files, 'file')} wait to be stored</span> : null}
+      {backlog.failed ? <span class="chip brick">{many(backlog.failed, 'file')} set aside</span> : null}
+      {stats.health !== 'ok' ? <span class="chip brick">{stats.health}</span> : <span class="chip moss">healthy</span>}
+    </>
+  );
+}

@@ -1,0 +1,157 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+
+import { get, post, query } from '../../api';
+import { many, place, shortId } from '../../format';
+import { marked } from '../../highlight';
+import type { Hit } from '../../shapes';
+import { attempt, confirm, Dialog, say } from '../../ui/dialog';
+import { useLoad } from '../../ui/load';
+import { Button, Copy, Problem, Skeleton, When } from '../../ui/parts';
+
+interface Props {
+  hit: Hit;
+  words: string[];
+  onClose: () => void;
+  /** Something was corrected or forgotten. */
+  onChanged: () => void;
+}
+
+/** One hit and what was said around it. */
+export function Detail({ hit, words, onClose, onChanged }: Props) {
+  const [original, setOriginal] = useState<string | null>(null);
+  const [correcting, setCorrecting] = useState(false);
+  const around = `/admin/memory/timeline${query({ session_id: hit.session_id, project: hit.session_id ? '' : hit.project, around: hit.record_id, limit: 20 })}`;
+  const timeline = useLoad(around, (abort) => get<{ turns: Hit[] }>(around, abort));
+  const here = useRef<HTMLLIElement>(null);
+  const list = useRef<HTMLOListElement>(null);
+  useEffect(() => {
+    if (!here.current || !list.current) return;
+    list.current.scrollTop = here.current.offsetTop - list.current.offsetTop - 40;
+  }, [timeline.value]);
+
+  const forget = (what: 'record' | 'session') =>
+    confirm({
+      title: what === 'record' ? 'Forget this turn?' : 'Forget the whole session?',
+      words: (
+        <p>
+          It goes from the store and the index, and neither a hook nor an import brings it back. <strong>This can’t be undone.</strong>
+        </p>
+      ),
+      yes: 'Forget',
+      danger: true,
+      act: async () => {
+        const body = what === 'record' ? { record_id: hit.record_id } : { session_id: hit.session_id };
+        const { forgotten } = await post<{ forgotten: number }>('/admin/memory/forget', body);
+        say(`${many(forgotten, 'turn')} forgotten.`);
+        onChanged();
+      },
+    });
+
+  return (
+    <aside class="detail" aria-label="The chosen turn">
+      <header>
+        <div>
+          <span class={`who ${hit.role}`}>{hit.role === 'user' ? 'you' : hit.role}</span> <When at={hit.ts} />
+          <p class="soft" title={hit.project ?? ''}>
+            {[place(hit.project), hit.client, hit.session_id ? `session ${shortId(hit.session_id)}` : ''].filter(Boolean).join(' · ')}
+          </p>
+        </div>
+        <Button icon="close" look="quiet" aria-label="Close the detail" data-escape onClick={onClose} />
+      </header>
+      <div class="detail-text">
+        {original !== null ? original : marked(hit.text, words, 20_000).map((piece, at) => (piece.hit ? <mark key={at}>{piece.text}</mark> : piece.text))}
+      </div>
+      <div class="detail-actions">
+        <Button icon="pen" onClick={() => setCorrecting(true)}>
+          Correct
+        </Button>
+        {hit.masked ? (
+          original === null ? (
+            <Button
+              icon="eye"
+              onClick={() =>
+                attempt(async () => {
+                  setOriginal((await post<{ text: string }>('/admin/memory/unseal', { record_id: hit.record_id })).text);
+                })
+              }
+            >
+              Unseal
+            </Button>
+          ) : (
+            <Button icon="lock" onClick={() => setOriginal(null)}>
+              Seal again
+            </Button>
+          )
+        ) : null}
+        <Copy text={original ?? hit.text} />
+        <Button icon="trash" look="danger" onClick={() => forget('record')}>
+          Forget
+        </Button>
+        {hit.session_id ? (
+          <Button look="quiet" onClick={() => forget('session')}>
+            Forget the session
+          </Button>
+        ) : null}
+      </div>
+      <h3>Around it</h3>
+      {timeline.error ? <Problem error={timeline.error} again={timeline.again} /> : null}
+      {!timeline.value && !timeline.error ? <Skeleton lines={4} /> : null}
+      <ol class="timeline" ref={list}>
+        {(timeline.value?.turns ?? []).map((turn) => {
+          const self = turn.record_id === hit.record_id;
+          return (
+            <li key={turn.record_id} ref={self ? here : null} class={self ? 'here' : ''} aria-current={self ? 'true' : undefined}>
+              <span class={`who ${turn.role}`}>{turn.role === 'user' ? 'you' : turn.role}</span>
+              <p>{turn.text.length > 600 ? `${turn.text.slice(0, 600)} …` : turn.text}</p>
+              <small>
+                <When at={turn.ts} />
+              </small>
+            </li>
+          );
+        })}
+      </ol>
+      {correcting ? (
+        <Correct
+          hit={hit}
+          onClose={() => setCorrecting(false)}
+          onDone={() => {
+            setCorrecting(false);
+            onChanged();
+          }}
+        />
+      ) : null}
+    </aside>
+  );
+}
+
+function Correct({ hit, onClose, onDone }: { hit: Hit; onClose: () => void; onDone: () => void }) {
+  const [text, setText] = useState(hit.text);
+  return (
+    <Dialog title="Correct" onClose={onClose} wide>
+      <form
+        class="form"
+        onSubmit={async (event) => {
+          event.preventDefault();
+          const done = await attempt(() => post('/admin/memory/correct', { record_id: hit.record_id, text }));
+          if (done) {
+            say('Corrected. The old words stay, ranked below.');
+            onDone();
+          }
+        }}
+      >
+        <label>
+          As it should be remembered
+          <textarea rows={9} value={text} autofocus onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+        <div class="dialog-actions">
+          <Button look="quiet" onClick={onClose}>
+            Leave it
+          </Button>
+          <button type="submit" class="button primary" disabled={!text.trim() || text === hit.text}>
+            Correct
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,220 @@
+// What happens this moment.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+
+import { away, callText, get, standing } from '../api';
+import { age, count, dollars, many, place, titleOf } from '../format';
+import { now } from '../clock';
+import type { Live, Overview, Session } from '../shapes';
+import { follow } from '../stream';
+import { Mini } from '../terminal/mini';
+import { dark } from '../theme';
+import { useLoad } from '../ui/load';
+import { Age, Empty, Figure, Page, Problem, Section, Skeleton, State } from '../ui/parts';
+
+interface Screen {
+  id: string;
+  cols: number;
+  rows: number;
+  ansi: string;
+}
+
+type Watcher = (screen: Screen) => void;
+
+/** The screens as they come, told to the tiles that show them. */
+class Screens {
+  private readonly watchers = new Map<string, Set<Watcher>>();
+  private readonly last = new Map<string, Screen>();
+
+  tell(screen: Screen): void {
+    this.last.set(screen.id, screen);
+    for (const watcher of this.watchers.get(screen.id) ?? []) watcher(screen);
+  }
+
+  keepOnly(ids: Set<string>): void {
+    for (const id of this.last.keys()) if (!ids.has(id)) this.last.delete(id);
+  }
+
+  watch(id: string, watcher: Watcher): () => void {
+    const set = this.watchers.get(id) ?? new Set();
+    set.add(watcher);
+    this.watchers.set(id, set);
+    const last = this.last.get(id);
+    if (last) watcher(last);
+    return () => {
+      set.delete(watcher);
+      if (!set.size) this.watchers.delete(id);
+    };
+  }
+}
+
+export function Now() {
+  const [live, setLive] = useState<Live[] | null>(null);
+  const screens = useRef(new Screens());
+  const overview = useLoad('overview', (abort) => get<Overview>('/admin/overview', abort), 4000);
+  const sessions = useLoad('titles', (abort) => get<{ sessions: Session[] }>('/admin/sessions', abort), 8000);
+  const titles = useMemo(
+    () => new Map((sessions.value?.sessions ?? []).map((session) => [session.session_id, titleOf(session.meta)])),
+    [sessions.value],
+  );
+  const signedIn = standing.value === 'signed-in';
+  // What is new has a title as well.
+  const unknown = live?.some((one) => one.session_id && !titles.has(one.session_id)) ?? false;
+  useEffect(() => {
+    if (unknown && sessions.value) sessions.again();
+  }, [live?.length]);
+
+  useEffect(() => {
+    if (!signedIn) return;
+    const stream = follow({
+      url: () => '/admin/live/stream',
+      on: {
+        live: (data) => {
+          const value = JSON.parse(data) as { live?: Live[] } | Live[];
+          const list = Array.isArray(value) ? value : (value.live ?? []);
+          screens.current.keepOnly(new Set(list.map((one) => one.id)));
+          setLive(list);
+        },
+        screen: (data) => screens.current.tell(JSON.parse(data) as Screen),
+      },
+    });
+    return () => stream.close();
+  }, [signedIn]);
+
+  const value = overview.value;
+  const sorted = live?.toSorted((a, b) => Number(b.busy) - Number(a.busy) || (a.since < b.since ? 1 : -1));
+  return (
+    <Page
+      title="Now"
+      wide
+      lead={value ? <>Hob has kept the fire for {age(value.started_at, now.value) === 'now' ? 'a moment' : age(value.started_at, now.value)}.</> : null}
+    >
+      {overview.error ? <Problem error={overview.error} again={overview.again} /> : null}
+      <Figures overview={value} />
+      <Section title="Live" aside={live?.length ? many(live.length, 'session') : null}>
+        {sorted === undefined ? (
+          away.value ? null : (
+            <div class="tiles">
+              <Skeleton lines={6} tall />
+              <Skeleton lines={6} tall />
+            </div>
+          )
+        ) : sorted.length === 0 ? (
+          <Empty icon="now" title="Nothing runs" action={<a class="button primary" href="#/sessions?new=1">Start a session</a>}>
+            <p>
+              Sessions that apps or you begin appear here, each as a small living terminal. From a shell: <code>hob run "why does the build fail?"</code>
+            </p>
+          </Empty>
+        ) : (
+          <ul class="tiles">
+            {sorted.map((one) => (
+              <Tile key={one.id} live={one} title={titles.get(one.session_id ?? '') ?? ''} screens={screens.current} />
+            ))}
+          </ul>
+        )}
+      </Section>
+    </Page>
+  );
+}
+
+function Figures({ overview }: { overview: Overview | null }) {
+  if (!overview) {
+    return (
+      <div class="figures">
+        <Skeleton lines={1} />
+      </div>
+    );
+  }
+  const { sessions, live, pool, turns, memory } = overview;
+  const full = live.limit > 0 ? live.used / live.limit : 0;
+  return (
+    <div class="figures">
+      <Figure value={sessions.busy} label={sessions.busy === 1 ? 'session at work' : 'sessions at work'} tone={sessions.busy ? 'ember' : ''} />
+      <Figure value={sessions.waiting} label={sessions.waiting === 1 ? 'asks for permission' : 'ask for permission'} tone={sessions.waiting ? 'gold' : ''} />
+      <Figure value={turns?.['queued'] ?? 0} label={turns?.['queued'] === 1 ? 'turn waits' : 'turns wait'} tone={turns?.['queued'] ? 'gold' : ''} />
+      <div class="figure">
+        <span class="figure-value">
+          {live.used}
+          <small> / {live.limit}</small>
+        </span>
+        <span class="figure-label">places taken</span>
+        <meter class={full >= 1 ? 'full' : ''} min={0} max={1} value={full} aria-label={`${live.used} of ${live.limit} places taken`} />
+      </div>
+      {pool && pool.busy + pool.idle + pool.warm + pool.seeded + pool.fresh > 0 ? (
+        <div class="figure" title={`${pool.busy} at work, ${pool.idle} kept warm`}>
+          <span class="figure-value">
+            {pool.busy + pool.idle}
+            <small> / {count(pool.warm)} warm hits</small>
+          </span>
+          <span class="figure-label">
+            in the pool; {count(pool.seeded)} seeded, {count(pool.fresh)} fresh
+          </span>
+        </div>
+      ) : null}
+      {turns ? <Figure value={count(turns['finished'])} label="turns finished" /> : null}
+      {memory ? (
+        <Figure
+          value={count(memory.turns)}
+          label={memory.backlog_files ? `remembered · ${many(memory.backlog_files, 'file')} wait` : 'turns remembered'}
+        />
+      ) : null}
+    </div>
+  );
+}
+
+function Tile({ live, title, screens }: { live: Live; title: string; screens: Screens }) {
+  const href = live.session_id ? `#/sessions/${live.session_id}${live.terminal ? '/terminal' : ''}` : `#/live/${live.id}`;
+  return (
+    <li class={live.busy ? 'tile busy' : 'tile'}>
+      <a href={href} data-item aria-label={`${live.agent} of ${live.app}, ${live.busy ? 'running' : 'idle'}`}>
+        <div class="tile-screen">{live.terminal ? <Picture live={live} screens={screens} /> : <Tail live={live} />}</div>
+        <div class="tile-foot">
+          <div class="tile-name">
+            <strong>{live.agent}</strong>
+            <span>{live.app === '@owner' ? 'yours' : live.app}</span>
+            <State word={live.busy ? 'running' : 'idle'} />
+          </div>
+          <div class="tile-facts">
+            <span title={live.cwd}>{title || place(live.cwd)}</span>
+            <span>{many(live.turns, 'turn')}</span>
+            {live.cost_usd ? <span>{dollars(live.cost_usd)}</span> : live.tokens ? <span>{count(live.tokens)} tokens</span> : null}
+            {live.viewers ? <span>{many(live.viewers, 'viewer')}</span> : null}
+            <span class="push">
+              <Age at={live.since} />
+            </span>
+          </div>
+        </div>
+      </a>
+    </li>
+  );
+}
+
+function Picture({ live, screens }: { live: Live; screens: Screens }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const mini = useRef<Mini | null>(null);
+  const isDark = dark.value;
+  useEffect(() => {
+    const picture = new Mini(canvas.current!);
+    mini.current = picture;
+    const stop = screens.watch(live.id, (screen) => picture.show(screen.cols, screen.rows, screen.ansi, dark.peek()));
+    return () => {
+      stop();
+      picture.dispose();
+    };
+  }, [live.id]);
+  useEffect(() => mini.current?.recolour(isDark), [isDark]);
+  return <canvas ref={canvas} role="img" aria-label={`The screen of ${live.agent}`} />;
+}
+
+/** What an agent without a terminal did last. */
+function Tail({ live }: { live: Live }) {
+  const beat = live.busy ? Math.floor(now.value / 2000) : 0;
+  const { value } = useLoad(`${live.id} ${live.last_at} ${live.busy} ${beat}`, (abort) =>
+    callText(`/admin/live/${live.id}/screen?format=text`, { signal: abort }),
+  );
+  const lines = (value ?? '').trimEnd().split('\n').slice(-18);
+  return (
+    <div class="tail" aria-label={`The last events of ${live.agent}`}>
+      {value === null ? <Skeleton lines={4} /> : value.trim() ? lines.map((line, at) => <div key={at}>{line || ' '}</div>) : <em>Nothing has been said yet.</em>}
+    </div>
+  );
+}

@@ -1,0 +1,126 @@
+// Go anywhere and do anything, by typing.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+
+import { get } from '../api';
+import { shortId } from '../format';
+import { paletteOpen, helpOpen } from '../keys';
+import { go } from '../router';
+import type { Session } from '../shapes';
+import { toggle } from '../theme';
+import { Dialog } from './dialog';
+import { Icon } from './icons';
+
+interface Command {
+  icon: string;
+  title: string;
+  more?: string;
+  act: () => void;
+}
+
+const FIXED: Command[] = [
+  { icon: 'now', title: 'Now', more: 'what runs', act: () => go('/now') },
+  { icon: 'sessions', title: 'Sessions', more: 'all of them', act: () => go('/sessions') },
+  { icon: 'plus', title: 'New session', more: 'with an agent', act: () => go('/sessions?new=1') },
+  { icon: 'memory', title: 'Memory', more: 'search what was said', act: () => go('/memory') },
+  { icon: 'apps', title: 'Apps', more: 'tokens, limits, usage', act: () => go('/apps') },
+  { icon: 'plus', title: 'New app', more: 'and its token', act: () => go('/apps?new=1') },
+  { icon: 'health', title: 'Health', more: 'checks, settings, audit', act: () => go('/health') },
+  { icon: 'sun', title: 'Switch colours', more: 'dark, light', act: toggle },
+  { icon: 'help', title: 'Keys', more: 'help', act: () => { helpOpen.value = true; } },
+];
+
+export function Palette() {
+  const [text, setText] = useState('');
+  const [at, setAt] = useState(0);
+  const [sessions, setSessions] = useState<Session[]>([]);
+  const list = useRef<HTMLUListElement>(null);
+  useEffect(() => {
+    get<{ sessions: Session[] }>('/admin/sessions').then(
+      (answer) => setSessions(answer.sessions.toReversed().slice(0, 200)),
+      () => undefined,
+    );
+  }, []);
+  const shown = useMemo(() => {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const matches = (command: Command) =>
+      words.every((word) => `${command.title} ${command.more ?? ''}`.toLowerCase().includes(word));
+    const open = sessions.map((session): Command => ({
+      icon: 'sessions',
+      title: `${session.agent} · ${session.app}`,
+      more: `${shortId(session.session_id)} · ${session.state}`,
+      act: () => go(`/sessions/${session.session_id}`),
+    }));
+    const found = [...FIXED, ...open].filter(matches).slice(0, 12);
+    if (text.trim()) {
+      found.push({
+        icon: 'search',
+        title: `Search the memory for “${text.trim()}”`,
+        act: () => go(`/memory?q=${encodeURIComponent(text.trim())}`),
+      });
+    }
+    return found;
+  }, [text, sessions]);
+  const chosen = Math.min(at, shown.length - 1);
+  const close = () => {
+    paletteOpen.value = false;
+  };
+  const run = (command: Command | undefined) => {
+    if (!command) return;
+    close();
+    command.act();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
+      event.preventDefault();
+      const next = (chosen + (event.key === 'ArrowDown' ? 1 : shown.length - 1)) % Math.max(1, shown.length);
+      setAt(next);
+      list.current?.children[next]?.scrollIntoView({ block: 'nearest' });
+    } else if (event.key === 'Enter') {
+      event.preventDefault();
+      run(shown[chosen]);
+    }
+  };
+  return (
+    <Dialog title="Find" onClose={close} bare>
+      <div class="palette">
+        <label class="palette-field">
+          <Icon name="search" />
+          <input
+            autofocus
+            type="text"
+            role="combobox"
+            aria-expanded="true"
+            aria-controls="palette-list"
+            aria-activedescendant={shown.length ? `palette-${chosen}` : undefined}
+            aria-label="Go to a page, a session, or search the memory"
+            placeholder="A page, a session, something to do, or words to remember…"
+            value={text}
+            spellcheck={false}
+            onInput={(event) => {
+              setText(event.currentTarget.value);
+              setAt(0);
+            }}
+            onKeyDown={onKeyDown}
+          />
+        </label>
+        <ul id="palette-list" role="listbox" aria-label="Found" ref={list}>
+          {shown.map((command, index) => (
+            <li
+              key={command.title + (command.more ?? '')}
+              id={`palette-${index}`}
+              role="option"
+              aria-selected={index === chosen}
+              class={index === chosen ? 'chosen' : ''}
+              onMouseMove={() => setAt(index)}
+              onClick={() => run(command)}
+            >
+              <Icon name={command.icon} />
+              <span>{command.title}</span>
+              <small>{command.more}</small>
+            </li>
+          ))}
+        </ul>
+      </div>
+    </Dialog>
+  );
+}

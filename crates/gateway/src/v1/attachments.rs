@@ -1,0 +1,152 @@
+//! What a message holds besides text. Images and documents become files of the app, and the agent is told
+//! where they lie; everything else is refused.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hob_domain::AppName;
+use hob_domain::file::prompt_with_files;
+use serde_json::{Value, json};
+
+use super::dialect::Problem;
+use crate::state::Gateway;
+
+/// The messages with neighbours of one role made one, as the APIs take them.
+pub(super) fn merged(messages: Vec<Value>) -> Vec<Value> {
+    let mut merged: Vec<Value> = Vec::new();
+    for message in messages {
+        match merged.last_mut() {
+            Some(last) if last["role"].is_string() && last["role"] == message["role"] => {
+                let mut blocks = blocks_of(last);
+                blocks.extend(blocks_of(&message));
+                last["content"] = Value::Array(blocks);
+            }
+            _ => merged.push(message),
+        }
+    }
+    merged
+}
+
+fn blocks_of(message: &Value) -> Vec<Value> {
+    match &message["content"] {
+        Value::String(text) => vec![json!({"type": "text", "text": text})],
+        Value::Array(blocks) => blocks.clone(),
+        Value::Null => Vec::new(),
+        // Not a message, which is said where messages are read.
+        other => vec![other.clone()],
+    }
+}
+
+/// What is typed for the last message, where that is more than its text.
+pub(super) async fn prompt(
+    gateway: &Arc<Gateway>,
+    app: &AppName,
+    messages: &[Value],
+) -> Result<Option<String>, Problem> {
+    let Some(last) = messages.last().filter(|last| last["role"] == "user") else {
+        return Ok(None);
+    };
+    let blocks = blocks_of(last);
+    if blocks.iter().all(|block| block["type"] == "text") {
+        return Ok(None);
+    }
+    let (mut texts, mut paths) = (Vec::new(), Vec::new());
+    for (index, block) in blocks.iter().enumerate() {
+        let place = format!("messages[{}].content[{index}]", messages.len() - 1);
+        match block["type"].as_str() {
+            Some("text") => texts.push(block["text"].as_str().unwrap_or_default().to_owned()),
+            Some(kind @ ("image" | "document")) => match file(&block["source"], kind, &place)? {
+                Attached::Text(text) => texts.push(text),
+                Attached::File { name, bytes } => {
+                    let mut upload = gateway.files.begin(app, &name).await?;
+                    upload.write(&bytes).await?;
+                    let stored = upload.finish().await?;
+                    paths.push(stored.path.display().to_string());
+                }
+            },
+            Some("tool_result") => {
+                return Err(Problem::invalid(format!(
+                    "{place}: results of a client's own tools can't be taken; Claude Code uses its own tools"
+                )));
+            }
+            Some(other) => {
+                return Err(Problem::invalid(format!(
+                    "{place}: a block of type {other:?} can't be passed on; send text, images or documents"
+                )));
+            }
+            None => {
+                return Err(Problem::invalid(format!("{place}: it is not a content block")));
+            }
+        }
+    }
+    Ok(Some(prompt_with_files(&texts.join("\n\n"), &paths)))
+}
+
+#[derive(Debug, PartialEq)]
+enum Attached {
+    Text(String),
+    File { name: String, bytes: Vec<u8> },
+}
+
+fn file(source: &Value, kind: &str, place: &str) -> Result<Attached, Problem> {
+    let data = source["data"].as_str();
+    match (source["type"].as_str(), data) {
+        (Some("base64"), Some(data)) => {
+            let bytes = STANDARD.decode(data.trim()).map_err(|_| {
+                Problem::invalid(format!("{place}.source.data: it is not valid base64"))
+            })?;
+            let media = source["media_type"].as_str().unwrap_or_default();
+            let ending = match media {
+                "image/png" => "png",
+                "image/jpeg" => "jpg",
+                "image/gif" => "gif",
+                "image/webp" => "webp",
+                "application/pdf" => "pdf",
+                "text/plain" => "txt",
+                _ => {
+                    return Err(Problem::invalid(format!(
+                        "{place}.source.media_type: {media:?} can't be passed on; send PNG, JPEG, GIF, \
+                         WebP, PDF or plain text"
+                    )));
+                }
+            };
+            Ok(Attached::File { name: format!("{kind}.{ending}"), bytes })
+        }
+        (Some("text"), Some(data)) => Ok(Attached::Text(data.to_owned())),
+        _ => Err(Problem::invalid(format!(
+            "{place}.source: only base64 data can be passed on; Hob fetches nothing for its callers"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_role_are_one() {
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let said = json!({"role": "assistant", "content": [{"type": "text", "text": "x"}]});
+        let out = merged(vec![user("a"), user("b"), said.clone(), user("c")]);
+        assert_eq!(out.len(), 3);
+        let blocks = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        assert_eq!(out[0]["content"], blocks);
+        assert_eq!((&out[1], &out[2]), (&said, &user("c")));
+    }
+
+    #[test]
+    fn files_are_named_by_their_kind() {
+        let source = json!({"type": "base64", "media_type": "image/png", "data": "aGk="});
+        let expect = Attached::File { name: "image.png".into(), bytes: b"hi".to_vec() };
+        assert_eq!(file(&source, "image", "x").unwrap(), expect);
+        for bad in [
+            json!({"type": "url", "url": "http://x/y.png"}),
+            json!({"type": "base64", "media_type": "image/png", "data": "%%"}),
+            json!({"type": "base64", "media_type": "audio/wav", "data": "aGk="}),
+            json!({}),
+        ] {
+            assert!(file(&bad, "image", "x").is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A reply as both dialects need it: texts, as they come or all together.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use hob_domain::{AppName, Block};
+use hob_sessions::claude::{BackendError, Event, Origin, TurnResult};
+use hob_sessions::{Answering, Conversation};
+
+use super::dialect::Problem;
+use crate::state::Gateway;
+
+/// How long a stream waits for its first piece before it begins without one.
+const FIRST_PIECE: Duration = Duration::from_secs(10);
+
+/// A piece of a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Part {
+    /// A text begins.
+    Begin,
+    Text(String),
+    /// The text is whole.
+    End,
+    /// The turn is over.
+    Over(TurnResult),
+}
+
+/// A reply on its way. Dropping it before its end ends the turn.
+pub(super) struct Reply {
+    answering: Answering,
+    /// The model that answers, once it has said something.
+    pub model: Option<String>,
+    texts: Texts,
+    ready: VecDeque<Part>,
+    over: bool,
+}
+
+/// All of a reply.
+pub(super) struct Whole {
+    pub texts: Vec<String>,
+    pub model: Option<String>,
+    pub result: TurnResult,
+}
+
+impl Reply {
+    /// Asks, and returns once the agent has taken the prompt.
+    pub async fn to(
+        gateway: &Arc<Gateway>,
+        app: &AppName,
+        asked: Conversation,
+    ) -> Result<Reply, Problem> {
+        let answering = gateway.completions.ask(app, asked).await?;
+        let (texts, ready) = (Texts::default(), VecDeque::new());
+        Ok(Reply { answering, model: None, texts, ready, over: false })
+    }
+
+    /// Waits a while for the first piece: what goes wrong before it is still an answer with a status of
+    /// its own, which clients understand better than a stream that breaks off.
+    pub async fn begun(mut self) -> Result<Reply, Problem> {
+        if let Ok(Some(part)) = tokio::time::timeout(FIRST_PIECE, self.next()).await {
+            self.ready.push_front(part?);
+        }
+        Ok(self)
+    }
+
+    pub fn origin(&self) -> Origin {
+        self.answering.origin
+    }
+
+    /// The next piece; `None` after the end.
+    pub async fn next(&mut self) -> Option<Result<Part, BackendError>> {
+        loop {
+            if let Some(part) = self.ready.pop_front() {
+                return Some(Ok(part));
+            }
+            if self.over {
+                return None;
+            }
+            match self.answering.next().await {
+                Some(Ok(event)) => self.take(event),
+                Some(Err(error)) => {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+                None => {
+                    self.over = true;
+                    return Some(Err(BackendError::Cancelled));
+                }
+            }
+        }
+    }
+
+    /// Waits for all of it.
+    pub async fn whole(mut self) -> Result<Whole, BackendError> {
+        let mut texts = Vec::new();
+        while let Some(part) = self.next().await {
+            match part? {
+                Part::Begin => texts.push(String::new()),
+                Part::Text(piece) => texts.last_mut().into_iter().for_each(|t| t.push_str(&piece)),
+                Part::End => {}
+                Part::Over(result) => return Ok(Whole { texts, model: self.model, result }),
+            }
+        }
+        Err(BackendError::Cancelled)
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Piece { text } => self.texts.piece(text, &mut self.ready),
+            Event::Assistant { block, model, .. } => {
+                if !model.is_empty() {
+                    self.model.get_or_insert(model);
+                }
+                match block {
+                    Block::Text(text) => self.texts.block(text, &mut self.ready),
+                    _ => self.texts.close(&mut self.ready),
+                }
+            }
+            Event::Result(result) => {
+                self.texts.close(&mut self.ready);
+                self.ready.push_back(Part::Over(result));
+                self.over = true;
+            }
+            Event::User { .. } | Event::ToolResult { .. } | Event::Stalled { .. } => {}
+        }
+    }
+}
+
+/// Puts pieces and whole blocks together: a text that came in pieces does not come again whole.
+#[derive(Debug, Default)]
+struct Texts {
+    /// What came in pieces of the text that is not whole yet.
+    pieces: Option<String>,
+}
+
+impl Texts {
+    fn piece(&mut self, text: String, parts: &mut VecDeque<Part>) {
+        if text.is_empty() {
+            return;
+        }
+        if self.pieces.is_none() {
+            parts.push_back(Part::Begin);
+        }
+        self.pieces.get_or_insert_default().push_str(&text);
+        parts.push_back(Part::Text(text));
+    }
+
+    fn block(&mut self, text: String, parts: &mut VecDeque<Part>) {
+        match self.pieces.take() {
+            Some(pieces) => {
+                if let Some(rest) = text.strip_prefix(&pieces).filter(|rest| !rest.is_empty()) {
+                    parts.push_back(Part::Text(rest.to_owned()));
+                }
+                parts.push_back(Part::End);
+            }
+            None if text.is_empty() => {}
+            None => parts.extend([Part::Begin, Part::Text(text), Part::End]),
+        }
+    }
+
+    fn close(&mut self, parts: &mut VecDeque<Part>) {
+        if self.pieces.take().is_some() {
+            parts.push_back(Part::End);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_comes_once() {
+        let mut parts = VecDeque::new();
+        let mut texts = Texts::default();
+        texts.piece("he".into(), &mut parts);
+        texts.piece("llo".into(), &mut parts);
+        texts.block("hello!".into(), &mut parts);
+        texts.block("more".into(), &mut parts);
+        texts.piece("cut".into(), &mut parts);
+        texts.close(&mut parts);
+        texts.close(&mut parts);
+        let text = |text: &str| Part::Text(text.to_owned());
+        let (begin, end) = (Part::Begin, Part::End);
+        let expect = [
+            begin.clone(),
+            text("he"),
+            text("llo"),
+            text("!"),
+            end.clone(),
+            begin.clone(),
+            text("more"),
+            end.clone(),
+            begin,
+            text("cut"),
+            end,
+        ];
+        assert_eq!(Vec::from(parts), expect);
+    }
+}

@@ -1,0 +1,329 @@
+//! The official SDKs, unchanged, against `/v1`: Anthropic's and OpenAI's, in Python and TypeScript, on the
+//! scripted agent and on the real `claude`, in both drivers.
+//!
+//! The SDKs come from `e2e/package.json` and `e2e/requirements.txt`; `scripts/test` installs them. Without
+//! them this fails. The cases are in `e2e/sdk_*`: a script talks to Hob through its SDK alone and asks
+//! this side, over its standard input and output, for what no client can know or do: which processes
+//! live, what the model was sent, a restart of the server.
+#![allow(clippy::disallowed_methods, reason = "tests start hob and its clients from outside")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hob_child::tree;
+use hob_testkit::leak::processes_with;
+use hob_testkit::model_api::without_reminders;
+use hob_testkit::{HobServer, ModelApi, TestHome, program, wait_until};
+use serde_json::{Value, json};
+
+/// Something below `e2e/`. The name is kept as it is: what it links to may not find its own place.
+fn installed(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e").join(name);
+    assert!(path.exists(), "{name} is not installed: run scripts/setup-e2e, or scripts/test");
+    path
+}
+
+/// What runs a script of `e2e/`.
+fn interpreter(script: &str) -> PathBuf {
+    match script.ends_with(".py") {
+        true => installed(".venv/bin/python"),
+        false => PathBuf::from("node"),
+    }
+}
+
+/// What answers behind `/v1`.
+#[derive(Clone, Copy, PartialEq)]
+enum Agent {
+    Scripted,
+    Real,
+}
+
+/// A server whose apps are named after what they are for. The server comes first: it ends before its
+/// home is removed.
+struct Setup {
+    server: Option<HobServer>,
+    home: TestHome,
+    agent: Agent,
+    api: ModelApi,
+    /// The rest of `config.toml`.
+    more: &'static str,
+    apps: Vec<App>,
+}
+
+#[derive(Clone)]
+struct App {
+    name: String,
+    driver: &'static str,
+    token: String,
+    cwd: PathBuf,
+}
+
+impl Setup {
+    /// For every SDK an app in each driver, and one more whose turns are broken off: of it nothing may be
+    /// left.
+    fn new(agent: Agent, sdks: &[&str], more: &'static str) -> Setup {
+        let home = TestHome::new();
+        let root = home.user_home().canonicalize().unwrap();
+        let mut apps = Vec::new();
+        for sdk in sdks {
+            let name = sdk.replace(['_', '.'], "-");
+            for (driver, kind) in [("claude-tui", "terminal"), ("claude-stream", "stream")] {
+                for ending in ["", "-broken"] {
+                    let name = format!("{name}-{kind}{ending}");
+                    let cwd = root.join(&name);
+                    fs::create_dir(&cwd).unwrap();
+                    apps.push(App { name, driver, token: String::new(), cwd });
+                }
+            }
+        }
+        let api = ModelApi::start();
+        let mut setup = Setup { server: None, home, agent, api, more, apps };
+        setup.configure("native_jsonl");
+        setup.serve();
+        let admin = fs::read_to_string(setup.home.hob_home().join("admin.token")).unwrap();
+        for index in 0..setup.apps.len() {
+            let body = json!({"app": setup.apps[index].name});
+            let answer = setup.server().post("/admin/apps", Some(admin.trim()), &body);
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            setup.apps[index].token = answer.json()["token"].as_str().unwrap().to_owned();
+        }
+        setup
+    }
+
+    fn configure(&self, history: &str) {
+        let mut env = self.api.claude_environment();
+        env.push(("CLAUDE_CODE_MAX_RETRIES", "0".to_owned()));
+        let command = match self.agent {
+            Agent::Scripted => program("hob-scripted-agent"),
+            Agent::Real => installed("node_modules/.bin/claude"),
+        };
+        // JSON's texts are TOML's.
+        let env: Vec<String> =
+            env.iter().map(|(name, value)| format!("{name} = {}", json!(value))).collect();
+        let mut config = format!(
+            "{}\n[claude]\nhistory = \"{history}\"\n[agents.claude]\ncommand = [{}]\nenv = {{ {} }}\n",
+            self.more,
+            json!(command),
+            env.join(", ")
+        );
+        for App { name, driver, cwd, .. } in &self.apps {
+            config.push_str(&format!(
+                "[apps.{name}]\ndriver = \"{driver}\"\ncwd = {}\npermissions = \"allow\"\n",
+                json!(cwd)
+            ));
+        }
+        self.home.configure(&config);
+    }
+
+    fn serve(&mut self) {
+        self.server = Some(self.home.serve());
+    }
+
+    fn server(&self) -> &HobServer {
+        self.server.as_ref().expect("it runs")
+    }
+
+    fn stop(&mut self) {
+        let status = self.server.take().expect("it runs").stop();
+        assert!(status.success(), "{status}");
+    }
+
+    /// Runs one script to its end and answers what it asks.
+    fn run(&mut self, script: &str, case: &str) {
+        let name = script.replace(['_', '.'], "-");
+        let apps: serde_json::Map<String, Value> = self
+            .apps
+            .iter()
+            .filter_map(|app| {
+                let kind = app.name.strip_prefix(&format!("{name}-"))?;
+                let told = json!({"name": app.name, "token": app.token, "cwd": app.cwd});
+                Some((kind.to_owned(), told))
+            })
+            .collect();
+        let told = json!({"url": self.server().url(), "apps": apps, "case": case,
+            "real": self.agent == Agent::Real});
+        let mut command = Command::new(interpreter(script));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.arg(installed(script)).arg(told.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let mut done = false;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let Ok(asked) = serde_json::from_str::<Value>(&line) else {
+                println!("{script}: {line}");
+                continue;
+            };
+            if asked["ok"] == true {
+                done = true;
+                continue;
+            }
+            let answer = self.answer(&asked);
+            // A script that has given up is known by its end.
+            let _ = writeln!(stdin, "{answer}");
+        }
+        let status = child.wait().unwrap();
+        assert!(status.success() && done, "{script} {case}: {status}");
+    }
+
+    fn answer(&mut self, asked: &Value) -> Value {
+        let text = |name: &str| asked[name].as_str().unwrap_or_default();
+        match text("ask") {
+            "agents" => json!(self.agents(text("app"))),
+            "gone" => {
+                let pids =
+                    asked["pids"].as_array().unwrap().iter().map(|pid| pid.as_i64().unwrap());
+                wait_until("the processes are gone", || {
+                    let lives = |pid: i64| Path::new(&format!("/proc/{pid}")).exists();
+                    (!pids.clone().any(lives)).then_some(())
+                });
+                Value::Null
+            }
+            "nothing left" => {
+                let app = text("app");
+                wait_until("nothing of the app is left", || {
+                    self.processes(app).is_empty().then_some(())
+                });
+                Value::Null
+            }
+            "request" => self.request(text("holding")),
+            "restart" => {
+                self.stop();
+                self.configure(asked["history"].as_str().unwrap_or("native_jsonl"));
+                self.serve();
+                json!(self.server().url())
+            }
+            other => panic!("nobody answers {other:?}"),
+        }
+    }
+
+    /// Everything that works in an app's folder.
+    fn processes(&self, app: &str) -> Vec<i32> {
+        let app = self.apps.iter().find(|known| known.name == app).expect("an app");
+        let home = format!("HOME={}", self.home.user_home().display());
+        let mut pids = processes_with(&home);
+        pids.retain(|pid| {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == app.cwd)
+        });
+        pids
+    }
+
+    /// The agents of an app: their pids and command lines.
+    fn agents(&self, app: &str) -> Vec<Value> {
+        let all = self.processes(app);
+        let parent = |pid: i32| tree::all().into_iter().find(|p| p.pid == pid).map(|p| p.parent);
+        let roots = all.iter().filter(|pid| parent(**pid).is_some_and(|p| !all.contains(&p)));
+        roots
+            .map(|pid| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                let line = String::from_utf8_lossy(&line).replace('\0', " ");
+                json!({"pid": pid, "command": line})
+            })
+            .collect()
+    }
+
+    /// What the model was sent last with these words in it: who said what, without what the CLI adds.
+    fn request(&self, holding: &str) -> Value {
+        let requests = self.api.requests();
+        let found = requests.iter().rev().find(|request| {
+            let words = json!(holding).to_string();
+            request["messages"].to_string().contains(words.trim_matches('"'))
+        });
+        let Some(request) = found else { return Value::Null };
+        let mut said = Vec::new();
+        for message in request["messages"].as_array().into_iter().flatten() {
+            let blocks = match &message["content"] {
+                Value::String(text) => vec![json!({"type": "text", "text": text})],
+                content => content.as_array().cloned().unwrap_or_default(),
+            };
+            for block in blocks.iter().filter(|_| message["role"] != "system") {
+                let text =
+                    block["text"].as_str().map(|text| without_reminders(text).trim().to_owned());
+                let text = text.unwrap_or_else(|| format!("({})", block["type"].as_str().unwrap()));
+                if !text.is_empty() {
+                    said.push(json!([message["role"], text]));
+                }
+            }
+        }
+        json!({"said": said, "model": request["model"], "system": request["system"].to_string()})
+    }
+}
+
+/// Every case of two SDKs on one server.
+fn all_cases(agent: Agent, sdks: [&str; 2]) {
+    let mut setup = Setup::new(agent, &sdks, "");
+    for sdk in sdks {
+        setup.run(sdk, "all");
+    }
+    setup.stop();
+}
+
+#[test]
+fn the_python_sdks_on_the_scripted_agent() {
+    all_cases(Agent::Scripted, ["sdk_anthropic.py", "sdk_openai.py"]);
+}
+
+#[test]
+fn the_typescript_sdks_on_the_scripted_agent() {
+    all_cases(Agent::Scripted, ["sdk_anthropic.mjs", "sdk_openai.mjs"]);
+}
+
+#[test]
+fn the_python_sdks_on_the_real_claude() {
+    all_cases(Agent::Real, ["sdk_anthropic.py", "sdk_openai.py"]);
+}
+
+#[test]
+fn the_typescript_sdks_on_the_real_claude() {
+    all_cases(Agent::Real, ["sdk_anthropic.mjs", "sdk_openai.mjs"]);
+}
+
+/// One place for an agent, and six turns of an app in a minute.
+#[test]
+fn what_an_app_may_not_have_is_said_in_each_sdks_own_exceptions() {
+    let sdks = ["sdk_anthropic.py", "sdk_openai.py", "sdk_anthropic.mjs", "sdk_openai.mjs"];
+    let narrow = "sessions.max_live = 1\nlimits.app_turns_per_minute = 6";
+    let mut setup = Setup::new(Agent::Scripted, &sdks, narrow);
+    for sdk in sdks {
+        setup.run(sdk, "limits");
+    }
+    setup.stop();
+}
+
+/// What `docs/v1.md` shows works as it stands there, but for the address.
+#[test]
+fn the_snippets_of_the_docs_run() {
+    let sdk = "docs";
+    let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
+    let docs = fs::read_to_string(installed("../docs/v1.md")).unwrap();
+    let mut run = Vec::new();
+    for block in docs.split("```").skip(1).step_by(2) {
+        let (kind, code) = block.split_once('\n').unwrap();
+        let (program, arguments) = match kind {
+            "sh" => (PathBuf::from("sh"), vec!["-ec"]),
+            "python" => (installed(".venv/bin/python"), vec!["-c"]),
+            "ts" => (PathBuf::from("node"), vec!["--input-type=module", "-e"]),
+            "toml" => continue,
+            other => panic!("nobody runs {other:?}"),
+        };
+        if code.starts_with("hob ") {
+            continue;
+        }
+        let code = code.replace("http://127.0.0.1:7717", setup.server().url());
+        let app = &setup.apps[2 * (run.len() % 2)];
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        // Node finds packages from where it is.
+        command.current_dir(installed("package.json").parent().unwrap());
+        let output =
+            command.args(arguments).arg(code).env("HOB_TOKEN", &app.token).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("echo: "), "{block}\n{output:?}");
+        run.push(kind);
+    }
+    assert_eq!(run, ["sh", "sh", "sh", "python", "python", "ts", "ts"]);
+    setup.stop();
+}

@@ -1,0 +1,377 @@
+//! What the owner's console looks at and does.
+
+use hob_testkit::server::Answer;
+use hob_testkit::{TestHome, wait_until};
+use serde_json::{Value, json};
+
+use crate::console::{ADMIN, serve, sign_in};
+use crate::memory_setup::*;
+use crate::sessions_setup::{Api, configure};
+
+fn api(extra: &str) -> Api {
+    let home = TestHome::new();
+    configure(&home, extra);
+    let token = home.app("tests");
+    let server = serve(&home);
+    Api { server, home, token }
+}
+
+fn get(api: &Api, path: &str) -> Value {
+    let answer = api.server.get(path, Some(ADMIN));
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+    let value = answer.json();
+    assert_eq!(value["ok"], true, "{path}");
+    value
+}
+
+fn post(api: &Api, path: &str, body: Value) -> Answer {
+    api.server.post(path, Some(ADMIN), &body)
+}
+
+/// The actions of the audit log, oldest first.
+fn actions(api: &Api) -> Vec<(String, String)> {
+    let entries = get(api, "/admin/audit")["entries"].as_array().unwrap().clone();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    entries.iter().rev().map(|entry| (text(&entry["action"]), text(&entry["target"]))).collect()
+}
+
+#[test]
+fn a_session_of_the_owners_own() {
+    let api = api("");
+    let body = json!({"agent": "acp", "permissions": "ask", "meta": {"from": "console"}});
+    let made = post(&api, "/admin/sessions", body);
+    assert_eq!(made.status, 200, "{}", made.text);
+    let made = made.json();
+    assert_eq!(made["app"], "@owner");
+    let id = made["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(api.get(&format!("/sessions/{id}")).status, 404, "no app sees it");
+    let place = format!("/admin/sessions/{id}");
+    let taken =
+        post(&api, &format!("{place}/turn"), json!({"prompt": "[[permission rm]] [[say done]]"}));
+    assert_eq!(taken.status, 202, "{}", taken.text);
+    assert_eq!(taken.json()["turn_index"], 1);
+    let request = wait_until("the agent asks", || {
+        let log = get(&api, &format!("{place}/events"));
+        let asked =
+            log["events"].as_array().unwrap().iter().find(|e| e["status"] == "asked")?.clone();
+        let id = &asked["request_id"];
+        Some(id.as_str().map_or_else(|| id.to_string(), str::to_owned))
+    });
+    let overview = get(&api, "/admin/overview");
+    assert_eq!(overview["sessions"], json!({"open": 1, "busy": 1, "waiting": 1}));
+    assert_eq!(overview["live"], json!({"used": 1, "limit": 16}));
+    let permission = format!("{place}/permissions/{request}");
+    assert_eq!(post(&api, &permission, json!({"option": "maybe"})).status, 400);
+    let answered = post(&api, &permission, json!({"option": "allow_once"}));
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    assert_eq!(post(&api, &permission, json!({"option": "allow_once"})).status, 404);
+    wait_until("the turn ends", || {
+        let turns = get(&api, &format!("{place}/turns"));
+        (turns["turns"][0]["state"] == "finished").then_some(())
+    });
+    let turns = get(&api, &format!("{place}/turns"));
+    assert_eq!(turns["turns"][0]["prompt"], "[[permission rm]] [[say done]]");
+    assert_eq!((turns["turns"].as_array().unwrap().len(), &turns["more"]), (1, &json!(false)));
+    assert_eq!(post(&api, &format!("{place}/turn"), json!({"prompt": " "})).status, 400);
+    let bad = post(&api, &format!("{place}/turn"), json!({"prompt": "x", "files": []}));
+    assert_eq!(bad.status, 400, "strict: {}", bad.text);
+    assert_eq!(post(&api, &format!("{place}/cancel"), json!({})).status, 200);
+    assert_eq!(api.server.call("DELETE", &place, Some(ADMIN), None).status, 200);
+    assert_eq!(post(&api, &format!("{place}/turn"), json!({"prompt": "x"})).status, 410);
+    assert_eq!(post(&api, "/admin/sessions", json!({"agent": "nobody"})).status, 400);
+    let none = format!("/admin/sessions/{}/turn", "0".repeat(32));
+    assert_eq!(post(&api, &none, json!({"prompt": "x"})).status, 404);
+    let expect =
+        ["session_create", "session_turn", "permission", "session_cancel", "session_close"];
+    let expect: Vec<(String, String)> =
+        expect.iter().map(|action| (action.to_string(), id.clone())).collect();
+    assert_eq!(actions(&api), expect);
+    let audit = api.server.get("/admin/audit", Some(ADMIN)).text;
+    assert!(!audit.contains("say done"), "no words of a prompt");
+    let usage = get(&api, "/admin/usage")["days"].clone();
+    let day = &usage[0];
+    assert_eq!(
+        (&day["app"], &day["turns"], &day["failed"]),
+        (&json!("@owner"), &json!(1), &json!(0))
+    );
+}
+
+/// The log of an app's session, read from its end in pages.
+#[test]
+fn a_long_log_in_pages() {
+    let api = api("");
+    let id = api.session();
+    for word in ["one", "two", "three"] {
+        api.said(&id, &format!("[[say {word}]]"));
+    }
+    let place = format!("/admin/sessions/{id}/events");
+    let all = get(&api, &place);
+    let last = all["last_event"].as_u64().unwrap();
+    let seqs = |page: &Value| -> Vec<u64> {
+        page["events"].as_array().unwrap().iter().map(|e| e["seq"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(seqs(&all), (1..=last).collect::<Vec<_>>());
+    let mut before = last + 1;
+    let mut collected = Vec::new();
+    while before > 1 {
+        let page = get(&api, &format!("{place}?before={before}&limit=2"));
+        assert_eq!(page["last_event"].as_u64(), Some(last));
+        let page = seqs(&page);
+        assert!(page.len() <= 2 && page.is_sorted());
+        before = page[0];
+        collected.splice(0..0, page);
+    }
+    assert_eq!(collected, seqs(&all), "nothing twice and nothing left out");
+    let next = get(&api, &format!("{place}?after=1&limit=2"));
+    assert_eq!((seqs(&next), &next["more"]), (vec![2, 3], &json!(true)));
+    assert_eq!(seqs(&get(&api, &format!("{place}?before=1"))), [0; 0]);
+    for wrong in ["before=x", "limit=x", "after=x", "limit=-1", "colour=1"] {
+        assert_eq!(api.server.get(&format!("{place}?{wrong}"), Some(ADMIN)).status, 400, "{wrong}");
+    }
+    let turns = get(&api, &format!("/admin/sessions/{id}/turns?before=3&limit=1"));
+    assert_eq!((&turns["turns"][0]["turn_index"], &turns["more"]), (&json!(2), &json!(true)));
+}
+
+#[test]
+fn what_apps_used() {
+    let api = api("[limits]\napp_sessions = 7\n");
+    let id = api.session();
+    api.said(&id, "[[usage 10 5]] [[say one]]");
+    assert_eq!(api.turn(&id, "[[exit 3]]").status, 502);
+    let days = get(&api, "/admin/usage?days=1&app=tests")["days"].clone();
+    let day = days.as_array().unwrap().last().unwrap();
+    let ended = api.look(&id)["last_turn_at"].as_str().unwrap().to_owned();
+    assert_eq!(day["day"], ended[..10], "{day}");
+    assert_eq!(
+        (&day["app"], &day["turns"], &day["failed"]),
+        (&json!("tests"), &json!(2), &json!(1))
+    );
+    assert_eq!(get(&api, "/admin/usage?app=nobody")["days"], json!([]));
+    for wrong in ["days=0", "days=367", "days=x", "app=a%20b", "x=1"] {
+        let answer = api.server.get(&format!("/admin/usage?{wrong}"), Some(ADMIN));
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
+    let apps = get(&api, "/admin/apps")["apps"].clone();
+    assert_eq!((&apps[0]["sessions_open"], &apps[0]["turns_today"]), (&json!(1), &json!(2)));
+    assert!(apps[0]["tokens_today"].is_u64() && apps[0]["cost_today"].is_number());
+    let limits = get(&api, "/admin/limits");
+    assert_eq!(limits["limits"]["app_sessions"], 7);
+    assert_eq!(limits["sessions"]["ttl_secs"], 3600);
+    let overview = get(&api, "/admin/overview");
+    assert_eq!(
+        (&overview["turns"]["finished"], &overview["turns"]["died"]),
+        (&json!(1), &json!(1))
+    );
+    // What was used outlives the session.
+    api.close(&id);
+    assert_eq!(get(&api, "/admin/usage")["days"][0]["turns"], 2);
+}
+
+#[test]
+fn the_doctors_checks() {
+    let api = api(
+        "colour = 1\n[agents.gone]\ndriver = \"acp\"\ncommand = [\"no-such-program\", \"--api-key=sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ\"]\ninstall = \"get it\"\nenv = { TOKEN = \"very-secret-value\" }\n",
+    );
+    let answer = api.server.get("/admin/health", Some(ADMIN));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let health = answer.json();
+    let checks = health["checks"].as_array().unwrap();
+    let find = |name: &str, words: &str| {
+        checks
+            .iter()
+            .find(|check| check["name"] == name && check["text"].as_str().unwrap().contains(words))
+            .unwrap_or_else(|| panic!("{name} {words}: {checks:?}"))
+    };
+    assert_eq!(find("home", "config.toml is open to others")["status"], "fail");
+    assert_eq!(find("server", "runs with pid")["status"], "ok");
+    assert_eq!(find("settings", "colour")["status"], "warn");
+    let gone = find("agent", "no-such-program");
+    assert_eq!((&gone["status"], &gone["fix"]), (&json!("warn"), &json!("get it")));
+    let settings = health["settings"].as_array().unwrap();
+    let row = settings.iter().find(|row| row["key"] == "admin_token").unwrap();
+    assert_eq!((&row["value"], &row["source"]), (&json!("(set)"), &json!("$HOB_ADMIN_TOKEN")));
+    for secret in [ADMIN, "very-secret-value", "abcdefghijklmnopqrstuvwxyz0123456789"] {
+        assert!(!answer.text.contains(secret), "{secret}");
+    }
+    let me = get(&api, "/admin/me");
+    let gone = me["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == "gone");
+    assert_eq!(gone.unwrap()["installed"], false);
+}
+
+#[test]
+fn the_memory_is_looked_through_and_mended() {
+    let home = TestHome::new();
+    let (shop, farm) = (folder(&home, "shop"), folder(&home, "farm"));
+    let server = serve(&home);
+    let secret = format!("ghp_{}", "Zx9Kq2Lm7Rt4Vb8Nw3Pf6Hs1Jd5Gc0Ya2Xe7");
+    let shop_talk = [
+        said("s1", 0, "user", "which database shall the shop have?"),
+        said("s1", 1, "assistant", "the shop gets a marmalade database"),
+        said("s1", 2, "user", &format!("deploy with {secret} please")),
+        said("s1", 3, "assistant", "deployed the shop"),
+    ];
+    let path = transcript(&home, "s1.jsonl", &shop_talk);
+    capture(&home, &["--cwd", shop.to_str().unwrap()], &path);
+    let farm_talk = [
+        ("user", "how many marmalade cows has the farm?".to_owned()),
+        ("assistant", "forty cows".to_owned()),
+    ];
+    let path = transcript(&home, "s2.jsonl", &codex("s2", farm.to_str().unwrap(), &farm_talk));
+    capture(&home, &["--cwd", farm.to_str().unwrap()], &path);
+    let cookie = sign_in(&server);
+    let get = |path: &str| {
+        let answer = server.request("GET", path, None, &[("cookie", cookie.as_str())], b"");
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+        answer.json()
+    };
+    let post = |path: &str, body: Value| {
+        let headers = [("cookie", cookie.as_str()), ("origin", server.url())];
+        server.request("POST", path, None, &headers, body.to_string().as_bytes())
+    };
+    let texts = |value: &Value| -> Vec<String> {
+        value
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|hit| hit["text"].as_str().unwrap().to_owned())
+            .collect()
+    };
+
+    let found = get("/admin/memory/search?q=marmalade");
+    assert!(found["hits"].as_array().unwrap().len() >= 2, "{found}");
+    let hit =
+        found["hits"].as_array().unwrap().iter().find(|hit| hit["session_id"] == "s1").unwrap();
+    let keys: Vec<&String> = hit.as_object().unwrap().keys().collect();
+    let expect = [
+        "record_id",
+        "text",
+        "role",
+        "session_id",
+        "project",
+        "client",
+        "ts",
+        "score",
+        "reason",
+        "superseded",
+        "masked",
+    ];
+    assert_eq!(keys, expect);
+    assert_eq!((&hit["client"], &hit["masked"]), (&json!("claude"), &json!(false)));
+    assert!(found["took_ms"].is_u64() && found["partial"] == false && found["omitted"].is_u64());
+    let only = get(&format!("/admin/memory/search?q=marmalade&project={}", farm.display()));
+    assert_eq!(texts(&only["hits"])[0], "how many marmalade cows has the farm?");
+    assert!(only["hits"].as_array().unwrap().iter().all(|hit| hit["session_id"] == "s2"));
+    let only = get("/admin/memory/search?q=marmalade&client=codex");
+    assert!(only["hits"].as_array().unwrap().iter().all(|hit| hit["client"] == "codex"));
+    assert_eq!(texts(&only["hits"])[0], "how many marmalade cows has the farm?");
+    let only = get("/admin/memory/search?q=marmalade&session_id=s1");
+    assert_eq!(texts(&only["hits"])[0], "the shop gets a marmalade database");
+    let only = get("/admin/memory/search?q=marmalade&until=2026-01-31");
+    assert_eq!(texts(&only["hits"])[0], "the shop gets a marmalade database");
+    let newest = get("/admin/memory/search?limit=3");
+    assert_eq!(
+        texts(&newest["hits"])[..2],
+        ["forty cows", "how many marmalade cows has the farm?"]
+    );
+    assert!(newest["hits"][0].get("score").is_none());
+    assert_eq!(
+        texts(&get("/admin/memory/search?q=&client=claude&limit=1")["hits"]),
+        ["deployed the shop"]
+    );
+    for wrong in ["since=yesterday", "limit=x", "colour=1"] {
+        let path = format!("/admin/memory/search?q=x&{wrong}");
+        assert_eq!(server.get(&path, Some(ADMIN)).status, 400, "{wrong}");
+    }
+
+    let facets = get("/admin/memory/facets");
+    let (farm_name, shop_name) = (farm.to_str().unwrap(), shop.to_str().unwrap());
+    assert_eq!(facets["projects"][0]["name"], farm_name, "the latest first");
+    assert_eq!(
+        (&facets["projects"][1]["name"], &facets["projects"][1]["turns"]),
+        (&json!(shop_name), &json!(4))
+    );
+    assert_eq!(
+        facets["clients"],
+        json!([{"name": "claude", "turns": 4}, {"name": "codex", "turns": 2}])
+    );
+    let stats = get("/admin/memory/stats");
+    assert_eq!(
+        (&stats["ok"], &stats["turns"], &stats["sealed"]),
+        (&json!(true), &json!(6), &json!(1))
+    );
+    assert_eq!(
+        get("/admin/overview")["memory"],
+        json!({"turns": 6, "backlog_files": 0, "backlog_events": 0})
+    );
+
+    let id = |text: &str| {
+        let all = get("/admin/memory/search?limit=200");
+        let hit = all["hits"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|hit| hit["text"].as_str().unwrap().contains(text));
+        hit.unwrap_or_else(|| panic!("{text}"))["record_id"].as_str().unwrap().to_owned()
+    };
+    let middle = id("marmalade database");
+    let line = get(&format!("/admin/memory/timeline?around={middle}&limit=2"));
+    assert_eq!(
+        texts(&line["turns"]),
+        ["which database shall the shop have?", "the shop gets a marmalade database"]
+    );
+    let line = get("/admin/memory/timeline?session_id=s2");
+    assert_eq!(texts(&line["turns"]), ["how many marmalade cows has the farm?", "forty cows"]);
+    assert_eq!(server.get("/admin/memory/timeline?around=nothing", Some(ADMIN)).status, 404);
+
+    // A secret is masked until its owner looks under the mask, which is written down.
+    let sealed = id("deploy with");
+    let all = get("/admin/memory/search?q=deploy");
+    assert!(!all.to_string().contains(&secret));
+    assert!(all["hits"].as_array().unwrap().iter().any(|hit| hit["masked"] == true));
+    let clear = post("/admin/memory/unseal", json!({"record_id": sealed}));
+    assert_eq!(clear.json()["text"], format!("deploy with {secret} please"), "{}", clear.text);
+    assert_eq!(clear.headers["cache-control"], "no-store");
+    assert_eq!(post("/admin/memory/unseal", json!({"record_id": "nothing"})).status, 404);
+
+    let corrected = post(
+        "/admin/memory/correct",
+        json!({"record_id": middle, "text": "the shop gets PostgreSQL"}),
+    );
+    assert_eq!(corrected.status, 200, "{}", corrected.text);
+    let found = get("/admin/memory/search?q=marmalade%20database&session_id=s1");
+    let old =
+        found["hits"].as_array().unwrap().iter().find(|hit| hit["record_id"] == middle.as_str());
+    assert_eq!(old.unwrap()["superseded"], true, "{found}");
+    assert_eq!(
+        post("/admin/memory/correct", json!({"record_id": middle, "text": " "})).status,
+        400
+    );
+    assert_eq!(
+        post("/admin/memory/correct", json!({"record_id": "nothing", "text": "x"})).status,
+        404
+    );
+
+    let gone = post("/admin/memory/forget", json!({"record_id": sealed}));
+    assert_eq!(gone.json(), json!({"ok": true, "forgotten": 1}));
+    assert_eq!(post("/admin/memory/unseal", json!({"record_id": sealed})).status, 404);
+    let gone = post("/admin/memory/forget", json!({"session_id": "s2"}));
+    assert_eq!(gone.json()["forgotten"], 2);
+    assert!(
+        texts(&get("/admin/memory/search?q=cows")["hits"])
+            .iter()
+            .all(|text| !text.contains("cows"))
+    );
+    for wrong in [json!({}), json!({"record_id": "a", "session_id": "b"}), json!({"id": 1})] {
+        assert_eq!(post("/admin/memory/forget", wrong).status, 400);
+    }
+    let audit = get("/admin/audit");
+    let noted: Vec<&str> = audit["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|entry| entry["action"].as_str().unwrap())
+        .collect();
+    assert_eq!(noted, ["login", "unseal", "correct", "forget", "forget"]);
+    assert!(!audit.to_string().contains("PostgreSQL") && !audit.to_string().contains(&secret));
+}

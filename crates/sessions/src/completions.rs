@@ -1,0 +1,284 @@
+//! Conversations of apps with Claude Code, stateless for the caller: in which folder, with which
+//! permissions, within which limits; and what is kept of a turn.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_util::{Stream, StreamExt};
+use hob_domain::session::{Permissions, SessionStore, TurnUsage};
+use hob_domain::{AppName, Block, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::claude::{
+    BackendError, BackendFigures, ClaudeBackend, Completion, Event, LiveInfo, Origin, Profile,
+    Request, TurnResult, Way, temporary_scope,
+};
+use crate::session::{SessionError, Sessions};
+use crate::walls::Walls;
+
+/// What conversations need from outside.
+pub struct CompletionsOptions {
+    pub backend: ClaudeBackend,
+    /// Knows what an app may.
+    pub sessions: Sessions,
+    pub store: Arc<dyn SessionStore>,
+    pub walls: Walls,
+    /// Where folders of apps that have none of their own are made.
+    pub workspaces: PathBuf,
+    /// The name under which the memory knows the agent.
+    pub agent: String,
+    /// What to do when it is not there, in words for the user.
+    pub install: String,
+    /// How the agent is talked to where an app's setup does not say; `None` where it is no Claude Code.
+    pub way: Option<Way>,
+    /// What apps have set up.
+    pub setups: BTreeMap<AppName, ConversationSetup>,
+    pub tasks: TaskTracker,
+    /// Cancelled when no new work may begin.
+    pub stopping: CancellationToken,
+}
+
+/// How an app's conversations run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConversationSetup {
+    pub way: Option<Way>,
+    /// A folder that exists; without one Hob makes one for the app.
+    pub cwd: Option<PathBuf>,
+    /// What happens to tools that would ask. Nobody is there to be asked.
+    pub permissions: Permissions,
+}
+
+/// A conversation that is to go on by one turn.
+#[derive(Debug, Clone, Default)]
+pub struct Conversation {
+    /// All of it, in Anthropic's shape; the last message is the user's.
+    pub messages: Vec<Value>,
+    /// What is typed, where that is not just the last message's text.
+    pub prompt: Option<String>,
+    pub system: Option<String>,
+    pub model: Option<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The app may not, or not now.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+/// Cloning shares it.
+#[derive(Clone)]
+pub struct Completions {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: CompletionsOptions,
+    /// What ends the running turns of an app that is removed.
+    apps: Mutex<HashMap<AppName, CancellationToken>>,
+}
+
+/// A turn under way. Dropping it before its end cancels the turn and closes its process.
+pub struct Answering {
+    pub origin: Origin,
+    events: mpsc::UnboundedReceiver<Result<Event, BackendError>>,
+    _guard: DropGuard,
+}
+
+impl Stream for Answering {
+    type Item = Result<Event, BackendError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.events.poll_recv(context)
+    }
+}
+
+impl Completions {
+    pub fn new(options: CompletionsOptions) -> Completions {
+        Completions { inner: Arc::new(Inner { options, apps: Mutex::default() }) }
+    }
+
+    /// Every live process, in a turn or idle.
+    pub fn live_processes(&self) -> Vec<LiveInfo> {
+        self.inner.options.backend.live_sessions()
+    }
+
+    /// Asks, and returns once the agent has taken the prompt. Dropping the future cancels the turn.
+    pub async fn ask(&self, app: &AppName, asked: Conversation) -> Result<Answering, AskError> {
+        let options = &self.inner.options;
+        if options.stopping.is_cancelled() {
+            return Err(SessionError::Stopping.into());
+        }
+        let profile = self.profile(app, &asked)?;
+        let Conversation { messages, prompt, .. } = asked;
+        // What is wrong with it is said before it counts for anything.
+        let request = Request::new(&profile, &messages, prompt.as_deref())?;
+        options.sessions.check_app(app).await?;
+        let asked_at = Timestamp::now();
+        let mut completion = options.backend.begin(Ok(request));
+        let cancel = self.app_token(app).child_token();
+        let guard = cancel.clone().drop_guard();
+        let origin = tokio::select! {
+            origin = completion.origin() => origin,
+            () = cancel.cancelled() => return Err(BackendError::Cancelled.into()),
+        };
+        let Some(origin) = origin else {
+            let error = match completion.next().await {
+                Some(Err(BackendError::NotInstalled(what))) => {
+                    BackendError::NotInstalled(format!("{what}. {}", options.install))
+                }
+                Some(Err(error)) => error,
+                _ => BackendError::Cancelled,
+            };
+            return Err(error.into());
+        };
+        let (sender, events) = mpsc::unbounded_channel();
+        let carrying = Carrying {
+            completion,
+            store: options.store.clone(),
+            app: app.clone(),
+            agent: options.agent.clone(),
+            cwd: profile.cwd.display().to_string(),
+            asked_at,
+            prompt: prompt.unwrap_or_default(),
+            texts: Vec::new(),
+        };
+        options.tasks.spawn(async move {
+            tokio::select! {
+                () = carrying.run(sender.clone()) => {}
+                () = cancel.cancelled() => drop(sender.send(Err(BackendError::Cancelled))),
+            }
+        });
+        Ok(Answering { origin, events, _guard: guard })
+    }
+
+    /// What the backend does, in figures.
+    pub fn figures(&self) -> BackendFigures {
+        self.inner.options.backend.figures()
+    }
+
+    /// Ends all that an app has running or waiting, and removes the folder that was made for it.
+    pub async fn forget_app(&self, app: &AppName) {
+        let token = self.inner.apps().remove(app);
+        if let Some(token) = token {
+            token.cancel();
+        }
+        let options = &self.inner.options;
+        options.backend.forget_app(app.as_str()).await;
+        options.walls.clean(&temporary_scope(app));
+        let _ = std::fs::remove_dir_all(self.own_folder(app));
+    }
+
+    /// Ends every process.
+    pub async fn close(&self) {
+        self.inner.options.backend.close().await;
+    }
+
+    fn own_folder(&self, app: &AppName) -> PathBuf {
+        self.inner.options.workspaces.join(temporary_scope(app))
+    }
+
+    fn app_token(&self, app: &AppName) -> CancellationToken {
+        self.inner.apps().entry(app.clone()).or_default().clone()
+    }
+
+    fn profile(&self, app: &AppName, asked: &Conversation) -> Result<Profile, AskError> {
+        let options = &self.inner.options;
+        let setup = options.setups.get(app).cloned().unwrap_or_default();
+        let way = setup.way.or(options.way).ok_or_else(|| {
+            let agent = &options.agent;
+            let text = format!(
+                "the agent {agent:?} is not driven as Claude Code; set agents.{agent}.driver to \
+                 claude-tui or claude-stream"
+            );
+            BackendError::NotInstalled(text)
+        })?;
+        let cwd = match setup.cwd {
+            Some(cwd) => cwd,
+            None => {
+                let own = self.own_folder(app);
+                let made = std::fs::create_dir_all(&own);
+                made.map_err(|error| BackendError::Internal(error.to_string()))?;
+                own
+            }
+        };
+        let mut profile = Profile::new(cwd);
+        profile.app = app.as_str().to_owned();
+        profile.way = way;
+        profile.model = asked.model.clone();
+        profile.append_system_prompt = asked.system.clone();
+        if setup.permissions == Permissions::Allow {
+            profile.permission_mode = Some("bypassPermissions".to_owned());
+        }
+        // What came with a request lies there, and reading it asks nobody.
+        let files = options.walls.files_of(app);
+        profile.extra_args = vec![format!("--add-dir={}", files.display())];
+        Ok(profile)
+    }
+}
+
+impl Inner {
+    fn apps(&self) -> std::sync::MutexGuard<'_, HashMap<AppName, CancellationToken>> {
+        self.apps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A turn on its way to whoever asked; its end is stored before it is told.
+struct Carrying {
+    completion: Completion,
+    store: Arc<dyn SessionStore>,
+    app: AppName,
+    agent: String,
+    cwd: String,
+    asked_at: Timestamp,
+    prompt: String,
+    texts: Vec<String>,
+}
+
+impl Carrying {
+    async fn run(mut self, sender: mpsc::UnboundedSender<Result<Event, BackendError>>) {
+        while let Some(event) = self.completion.next().await {
+            match &event {
+                Ok(Event::User { text }) if self.prompt.is_empty() => self.prompt = text.clone(),
+                Ok(Event::Assistant { block: Block::Text(text), .. }) => {
+                    self.texts.push(text.clone());
+                }
+                Ok(Event::Result(result)) => self.keep(result).await,
+                _ => {}
+            }
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What the turn used, and what is to be remembered of it. Its answer is given all the same.
+    async fn keep(&self, result: &TurnResult) {
+        let used = &result.usage;
+        let usage = TurnUsage {
+            input_tokens: used.input_tokens,
+            output_tokens: used.output_tokens,
+            cached_read_tokens: used.cache_read_input_tokens,
+            cached_write_tokens: used.cache_creation_input_tokens,
+            cost_usd: result.cost_usd,
+        };
+        let now = Timestamp::now();
+        let outbox = json!({
+            "session_id": result.session_id, "turn_index": result.num_turns, "cwd": self.cwd,
+            "agent": self.agent, "prompt": self.prompt, "answers": self.texts,
+            "asked_at": self.asked_at.to_string(), "ended_at": now.to_string(),
+        });
+        if let Err(error) = self.store.note_turn(&self.app, usage, outbox.to_string(), now).await {
+            tracing::error!(%error, app = %self.app, "a turn's usage and words were not stored");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What a terminal shows: the screen, what has scrolled off it, and the bytes that drew it.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU16;
+
+use hob_child::{Ring, Size};
+use vt100::Callbacks;
+use vt100::capture::{BasicFormattedCaptureState, RowContents};
+
+use super::filter::{Filter, Mark, Policy};
+use super::svg;
+
+/// How many lines that have scrolled off are kept. They are kept as text, not as cells: a tenth of the
+/// memory.
+pub const SCROLLBACK: usize = 2000;
+/// No line that has scrolled off is longer.
+const LONGEST_LINE: usize = 4 << 10;
+/// What is kept of the bytes for those who watch. Whoever is further behind gets a picture instead.
+const STREAM: usize = 128 << 10;
+
+/// The model of one screen. It is fed with what an agent writes, in any pieces.
+pub struct Model {
+    parser: vt100::Parser<Scrolled>,
+    filter: Filter,
+    stream: Ring,
+    size: Size,
+    /// How often bytes alone did not make the same picture for everybody.
+    redraws: u64,
+    region: (u16, u16),
+}
+
+/// A place in what was drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    written: u64,
+    redraws: u64,
+}
+
+/// Where the cursor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    pub row: u16,
+    pub col: u16,
+    pub visible: bool,
+}
+
+/// Lines that have scrolled off, oldest first, each with its colours.
+#[derive(Default)]
+struct Scrolled {
+    lines: VecDeque<String>,
+}
+
+impl Callbacks for Scrolled {
+    fn on_scroll(&mut self, contents: RowContents<'_>, alternate_screen: bool) {
+        if alternate_screen {
+            return;
+        }
+        let mut line = String::new();
+        let written =
+            contents.write_formatted_basic(&mut line, &mut BasicFormattedCaptureState::new());
+        if written.is_err() || line.len() > LONGEST_LINE {
+            return;
+        }
+        line.shrink_to_fit();
+        self.lines.push_back(line);
+        if self.lines.len() > SCROLLBACK {
+            self.lines.pop_front();
+        }
+    }
+}
+
+impl Model {
+    pub fn new(size: Size) -> Model {
+        let (rows, cols) = cells(size);
+        Model {
+            parser: vt100::Parser::new_with_callbacks(rows, cols, 0, Scrolled::default()),
+            filter: Filter::new(Policy::Output),
+            stream: Ring::new(STREAM),
+            size,
+            redraws: 0,
+            region: (0, 0),
+        }
+    }
+
+    /// Takes what the agent wrote.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        let clean = self.filter.pass(bytes);
+        let (mut rest, mut at) = (&clean[..], 0);
+        for (behind, mark) in self.filter.marks() {
+            let (now, later) = rest.split_at(behind - at);
+            self.parser.process(now);
+            (rest, at) = (later, *behind);
+            match mark {
+                Mark::Erased => self.parser.callbacks_mut().lines.clear(),
+                Mark::Region(top, bottom) => self.region = (*top, *bottom),
+                Mark::Switched => {
+                    // Viewers stay on the one screen they have and get a drawing: on the other one
+                    // a turn of the mouse's wheel would be typed as arrow keys.
+                    let sequence = now.iter().rposition(|byte| *byte == 0x1b).unwrap_or(now.len());
+                    self.stream.push(&now[..sequence]);
+                    self.redraws += 1;
+                    continue;
+                }
+            }
+            self.stream.push(now);
+        }
+        self.parser.process(rest);
+        self.stream.push(rest);
+    }
+
+    /// Some of what the agent wrote was lost.
+    pub fn gap(&mut self) {
+        self.filter.forget();
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    pub fn resize(&mut self, size: Size) {
+        let (rows, cols) = cells(size);
+        self.parser.set_size(rows, cols);
+        self.size = size;
+        self.region = (0, 0);
+        self.redraws += 1;
+    }
+
+    /// How far it has come.
+    pub fn place(&self) -> Place {
+        Place { written: self.stream.written(), redraws: self.redraws }
+    }
+
+    /// The bytes from a place on; `None` when a drawing is needed instead.
+    pub fn since(&self, place: Place) -> Option<Vec<u8>> {
+        let (start, bytes) = self.stream.since(place.written);
+        (start == place.written && place.redraws == self.redraws).then_some(bytes)
+    }
+
+    /// What is on the screen, as text.
+    pub fn text(&self) -> String {
+        self.parser.screen().contents()
+    }
+
+    pub fn cursor(&self) -> Cursor {
+        let screen = self.parser.screen();
+        let (row, col) = screen.cursor_position();
+        Cursor { row, col, visible: !screen.hide_cursor() }
+    }
+
+    /// The bytes that draw the screen on a terminal of its size, with at most so many lines that have
+    /// scrolled off.
+    pub fn redraw(&self, scrollback: usize) -> Vec<u8> {
+        let screen = self.parser.screen();
+        let mut out = String::from("\x1b[?2026l\x1b[r\x1b[?6l\x1b[m\x1b[H\x1b[2J");
+        let lines = &self.parser.callbacks().lines;
+        if scrollback > 0 && !lines.is_empty() {
+            out.push_str("\x1b[3J");
+            for line in lines.iter().skip(lines.len().saturating_sub(scrollback)) {
+                out.push_str(line);
+                out.push_str("\x1b[m\r\n");
+            }
+            // They leave the screen at its top, all of them and nothing else.
+            out.extend(std::iter::repeat_n('\n', usize::from(self.size.rows).saturating_sub(1)));
+        }
+        out.push_str(&screen.state_formatted());
+        if self.region != (0, 0) {
+            let (top, bottom) = self.region;
+            let (row, col) = screen.cursor_position();
+            out.push_str(&format!("\x1b[{top};{bottom}r\x1b[{};{}H", row + 1, col + 1));
+        }
+        out.into_bytes()
+    }
+
+    /// A picture of the screen.
+    pub fn svg(&self) -> String {
+        svg::picture(self.parser.screen())
+    }
+}
+
+fn cells(size: Size) -> (NonZeroU16, NonZeroU16) {
+    let cells = |n: u16| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
+    (cells(size.rows), cells(size.cols))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZE: Size = Size { rows: 6, cols: 30 };
+
+    fn model(bytes: &[u8]) -> Model {
+        let mut model = Model::new(SIZE);
+        model.feed(bytes);
+        model
+    }
+
+    /// What a viewer sees who got the redraw.
+    fn viewed(model: &Model, scrollback: usize) -> Model {
+        let mut viewer = Model::new(model.size());
+        viewer.feed(&model.redraw(scrollback));
+        viewer
+    }
+
+    #[test]
+    fn a_redraw_draws_the_same() {
+        let model =
+            model(b"\x1b[1;31mred\x1b[m plain\r\n\x1b[44mblue\x1b[m\x1b[?2004h\x1b[?25l\x1b[3;5Hx");
+        let viewer = viewed(&model, 0);
+        assert_eq!(viewer.text(), model.text());
+        assert_eq!(viewer.cursor(), model.cursor());
+        let (a, b) = (viewer.parser.screen(), model.parser.screen());
+        assert_eq!(a.state_formatted(), b.state_formatted());
+        assert!(a.bracketed_paste() && a.hide_cursor());
+    }
+
+    #[test]
+    fn lines_that_scrolled_off_come_along() {
+        let mut long = Model::new(SIZE);
+        for n in 0..50 {
+            long.feed(format!("line {n}\r\n").as_bytes());
+        }
+        assert_eq!(long.parser.callbacks().lines.len(), 45);
+        let viewer = viewed(&long, 10);
+        assert_eq!(viewer.text(), long.text());
+        let lines: Vec<&str> =
+            viewer.parser.callbacks().lines.iter().map(|line| line.trim_end()).collect();
+        let expect: Vec<String> = (35..45).map(|n| format!("line {n}\x1b[m")).collect();
+        assert_eq!(lines.len(), 10, "all of them, and no empty one");
+        assert!(
+            lines.iter().zip(&expect).all(|(line, expect)| expect.starts_with(line)),
+            "{lines:?}"
+        );
+        long.feed(b"\x1b[3J");
+        assert!(long.parser.callbacks().lines.is_empty(), "the agent may erase them");
+    }
+
+    #[test]
+    fn the_other_screen_is_another() {
+        let mut model = model(b"main\r\n");
+        let before = model.place();
+        model.feed(b"\x1b[?1049h\x1b[Hother");
+        assert_eq!(model.text().trim(), "other");
+        assert!(model.since(before).is_none(), "a drawing is needed");
+        assert!(model.since(model.place()).is_some_and(|bytes| bytes.is_empty()));
+        let viewer = viewed(&model, 0);
+        assert!(!viewer.parser.screen().alternate_screen(), "viewers have one screen");
+        assert_eq!(viewer.text(), model.text());
+        model.feed(b"\x1b[?1049l");
+        assert_eq!(model.text().trim(), "main");
+        assert_eq!(viewed(&model, 0).text(), model.text());
+    }
+
+    #[test]
+    fn who_is_far_behind_gets_a_picture() {
+        let mut model = model(b"x");
+        assert_eq!(model.since(Place::default()).as_deref(), Some(&b"x"[..]));
+        model.feed(&b"y".repeat(2 * STREAM));
+        assert_eq!(model.since(Place::default()), None);
+        let place = model.place();
+        model.feed(b"zzz");
+        assert_eq!(model.since(place).as_deref(), Some(&b"zzz"[..]));
+    }
+
+    #[test]
+    fn another_size() {
+        let mut model = model(b"hello\r\nworld");
+        let before = model.place();
+        model.resize(Size { rows: 10, cols: 60 });
+        model.feed(b"!");
+        assert!(model.since(before).is_none());
+        assert!(model.text().contains("world!"));
+    }
+
+    proptest! {
+        /// Whoever comes at any moment sees what those see who were there before.
+        #[test]
+        fn coming_late_changes_nothing(
+            pieces in prop::collection::vec(prop_oneof![
+                "[a-z ]{1,40}".prop_map(String::into_bytes),
+                Just(b"\r\n".to_vec()), Just(b"\x1b[2J\x1b[H".to_vec()), Just(b"\x1b[31m".to_vec()),
+                Just(b"\x1b[4;9H".to_vec()), Just(b"\x1b[K".to_vec()), Just("漢❯".as_bytes().to_vec()),
+                Just(b"\x1b[3".to_vec()), Just(b"\x1b[?1049h".to_vec()), Just(b"\x1b[?1049l".to_vec()),
+                Just(b"\x1b]0;x\x07".to_vec()), Just(b"\x1b[?25l".to_vec()), Just(b"\xe2\x9d".to_vec()),
+            ], 1..30),
+            at in 0usize..30,
+        ) {
+            let mut model = Model::new(SIZE);
+            let mut viewer = Model::new(SIZE);
+            let mut place = Place::default();
+            for (number, piece) in pieces.iter().enumerate() {
+                model.feed(piece);
+                if number == at % pieces.len() || (number > at % pieces.len() && model.since(place).is_none()) {
+                    viewer = viewed(&model, 0);
+                } else if number > at % pieces.len() {
+                    viewer.feed(&model.since(place).unwrap_or_default());
+                }
+                place = model.place();
+            }
+            prop_assert_eq!(viewer.text(), model.text());
+            prop_assert_eq!(viewer.cursor(), model.cursor());
+        }
+    }
+}

@@ -1,0 +1,178 @@
+// Live terminals in the console.
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { AGENTS, close, Hob, launch, scripted, until, visit } from './harness.mjs';
+
+let browser;
+before(async () => {
+  browser = await launch();
+});
+after(() => browser.close());
+
+async function withHob(hob, body) {
+  try {
+    await hob.start();
+    await body(hob);
+  } finally {
+    await hob.stop();
+  }
+}
+
+/** What stands on the page's terminal. */
+const screen = async (page) => (await page.locator('.xterm-rows > div').allTextContents()).join('\n').replaceAll('\u00a0', ' ');
+const shows = (page, text) => until(`the terminal shows ${text}`, async () => (await screen(page)).includes(text));
+
+async function atTerminal(hob, id) {
+  const page = await visit(browser, hob, `/sessions/${id}/terminal`);
+  await page.locator('.xterm-rows').waitFor();
+  return page;
+}
+
+/** What a page sent over its WebSocket. */
+function sent(page) {
+  const frames = [];
+  page.on('websocket', (socket) => socket.on('framesent', ({ payload }) => frames.push(payload)));
+  return frames;
+}
+
+test('typing into a terminal reaches the agent', { timeout: 90_000 }, () =>
+  withHob(new Hob(), async (hob) => {
+    const id = await hob.session('claude');
+    await hob.ask(id, 'a first question');
+    await hob.idle(id);
+    const page = await atTerminal(hob, id);
+    await shows(page, 'echo: a first question');
+    await page.locator('.xterm').click();
+    await page.keyboard.type('typed in the browser');
+    await shows(page, 'typed in the browser');
+    await page.getByText('you type', { exact: true }).waitFor();
+    await page.keyboard.press('Enter');
+    await shows(page, 'echo: typed in the browser');
+    await close(page);
+  }),
+);
+
+test('two viewers see the same screen, and one writes', { timeout: 90_000 }, () =>
+  withHob(new Hob(), async (hob) => {
+    const id = await hob.session('claude');
+    await hob.ask(id, 'hello both');
+    await hob.idle(id);
+    const first = await atTerminal(hob, id);
+    const second = await atTerminal(hob, id);
+    for (const page of [first, second]) await shows(page, 'echo: hello both');
+    await first.locator('.xterm').click();
+    await first.keyboard.type('from the first');
+    for (const page of [first, second]) await shows(page, 'from the first');
+    await second.getByText('somebody else types').waitFor();
+    await until('both show the same', async () => (await screen(first)) === (await screen(second)));
+    // The other one takes over.
+    await second.getByRole('button', { name: 'Take the keyboard' }).click();
+    await first.getByText('somebody else types').waitFor();
+    await second.keyboard.type(' and the second');
+    for (const page of [first, second]) await shows(page, 'from the first and the second');
+    // A new size is a new size for both.
+    await second.getByRole('button', { name: 'Fit' }).click();
+    const size = (page) => page.locator('.terminal-bar .soft').textContent();
+    await until('both have the new size', async () => (await size(first)) === (await size(second)) && (await size(first)) !== '120 × 40');
+    await close(first);
+    await close(second);
+  }),
+);
+
+test('a terminal comes back after a restart', { timeout: 90_000 }, () =>
+  withHob(new Hob(), async (hob) => {
+    const id = await hob.session('claude');
+    await hob.ask(id, 'before');
+    await hob.idle(id);
+    const page = await atTerminal(hob, id);
+    await shows(page, 'echo: before');
+    await hob.end('SIGKILL');
+    await page.getByText('Hob is away. Reconnecting…').waitFor({ timeout: 15_000 });
+    await hob.start();
+    await page.getByText('Hob is away. Reconnecting…').waitFor({ state: 'detached', timeout: 15_000 });
+    await hob.ask(id, 'after');
+    await hob.idle(id);
+    await page.evaluate((where) => { location.hash = where; }, `/sessions/${id}`);
+    await page.getByRole('log').getByText('echo: after').waitFor();
+    await page.getByRole('tab', { name: 'Terminal' }).click();
+    await shows(page, 'echo: after');
+    await close(page);
+  }),
+);
+
+test('escape sequences of an agent do not act on the page', { timeout: 90_000 }, async () => {
+  const e = '\x1b';
+  const nasty = [
+    `${e}]0;owned title\x07${e}]2;owned title\x07`,
+    `${e}]52;c;b3duZWQ=\x07`,
+    `${e}[c${e}[>c${e}[=c${e}[5n${e}[6n${e}[?6n`,
+    `${e}[?2026$p${e}[4$p${e}[>q${e}[x`,
+    `${e}[14t${e}[16t${e}[18t${e}[21t${e}[8;5;5t`,
+    `${e}]10;?\x07${e}]11;?\x07${e}]4;1;?\x07`,
+    `${e}P$qm${e}\\${e}P+q544e${e}\\${e}Z`,
+    `${e}]8;;javascript:alert(1)\x07click me${e}]8;;\x07`,
+    `${e}[?1000h${e}[?1002h${e}[?1003h${e}[?1004h${e}[?1006h`,
+    `${e}]1337;File=inline=1:PHNjcmlwdD4=\x07${e}]777;notify;owned;owned\x07${e}]9;owned\x07`,
+  ];
+  const hob = new Hob();
+  const script = path.join(hob.user, 'script');
+  writeFileSync(script, `${nasty.map((one) => `[[say a ${one} b]]`).join(' ')} [[say it is over]]\n`);
+  writeFileSync(path.join(hob.home, 'config.toml'), scripted('claude', 'claude-tui', [], { HOB_SCRIPT: script }), { mode: 0o600 });
+  await withHob(hob, async () => {
+    const id = await hob.session('claude');
+    const page = await visit(browser, hob, '/now');
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.bringToFront();
+    await page.evaluate(() => navigator.clipboard.writeText('mine'));
+    const frames = sent(page);
+    await page.evaluate((where) => { location.hash = where; }, `/sessions/${id}/terminal`);
+    await page.locator('.xterm-rows').waitFor();
+    const title = await page.title();
+    await hob.ask(id, 'be nasty');
+    await shows(page, 'it is over');
+    // The mouse over it and the focus going elsewhere say nothing to the agent either.
+    const box = await page.locator('.xterm').boundingBox();
+    await page.mouse.move(box.x + 50, box.y + 50);
+    await page.mouse.move(box.x + 90, box.y + 90);
+    await page.mouse.click(box.x + 60, box.y + 40);
+    await page.getByRole('button', { name: 'Fit' }).focus();
+    await page.locator('.xterm textarea').focus();
+    await hob.idle(id);
+    assert.deepEqual(frames, [], 'the page has typed nothing');
+    assert.equal(await page.title(), title);
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'mine');
+    assert.ok(!(await screen(page)).includes('owned'));
+    // And a person still can.
+    await page.keyboard.type('x');
+    await until('one letter was typed', () => frames.length === 1);
+    await close(page);
+  });
+});
+
+test('agents live on the first page', { timeout: 90_000 }, () =>
+  withHob(new Hob(AGENTS), async (hob) => {
+    const page = await visit(browser, hob, '/now');
+    await page.getByText('Nothing runs').waitFor();
+    const claude = await hob.session('claude');
+    const acp = await hob.session('acp');
+    await page.getByRole('link', { name: /claude of .*idle/ }).waitFor();
+    await hob.ask(acp, '[[say words of the tail]] [[until go]]');
+    await page.getByRole('link', { name: /acp of .*running/ }).waitFor();
+    await page.locator('.tail').getByText('words of the tail').waitFor();
+    await hob.ask(claude, '[[say a screen]]');
+    const drawn = () => page.locator('canvas').evaluate((canvas) => {
+      const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+      let bright = 0;
+      for (let at = 0; at < data.length; at += 4) if (Math.abs(data[at] - data[0]) > 60) bright += 1;
+      return bright;
+    });
+    await until('the small terminal shows something', async () => (await drawn()) > 200);
+    await page.getByRole('link', { name: /claude of/ }).click();
+    await shows(page, 'a screen');
+    await hob.call('POST', `/admin/sessions/${acp}/cancel`);
+    await close(page);
+  }),
+);

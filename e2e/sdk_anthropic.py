@@ -1,0 +1,338 @@
+"""Anthropic's own Python SDK against Hob: see sdk_told.py. sdk_anthropic.mjs does the same."""
+
+import asyncio
+from pathlib import Path
+
+import anthropic
+from anthropic import Anthropic, AsyncAnthropic
+
+from sdk_told import (
+    DRIVERS, HEADER, PAIR, REAL, SYSTEM, TOLD, WORK, agents, app, ask, done, long_work, nothing_left,
+    only_agent, path_in, png, raises, restart, said, timed, wait_for,
+)
+
+MODEL = "sonnet"
+
+
+def client(kind, **more):
+    return Anthropic(base_url=TOLD["url"], api_key=app(kind)["token"], **{"max_retries": 0, **more})
+
+
+def told(messages, **more):
+    return {"model": MODEL, "max_tokens": 1024, "messages": messages, **more}
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def assistant(content):
+    return {"role": "assistant", "content": content}
+
+
+def texts(message):
+    assert all(block.type == "text" for block in message.content), message
+    return [block.text for block in message.content]
+
+
+def create(caller, messages, **more):
+    """One turn: how its process was come by, and the message."""
+    raw = caller.messages.with_raw_response.create(**told(messages, **more))
+    message = raw.parse()
+    assert (message.type, message.role) == ("message", "assistant"), message
+    assert message.id.startswith("msg_") and raw.headers["request-id"].startswith("req_"), message
+    assert message.stop_reason == "end_turn", message
+    assert message.usage.input_tokens > 0 and message.usage.output_tokens > 0, message
+    return raw.headers[HEADER], message
+
+
+def raw_stream(caller, messages, kind, **more):
+    """One turn as raw events: how its process was come by, and its texts."""
+    raw = caller.messages.with_raw_response.create(**told(messages, stream=True, **more))
+    events = list(raw.parse())
+    names = [event.type for event in events]
+    assert (names[0], names[-2:]) == ("message_start", ["message_delta", "message_stop"]), names
+    found = []
+    for event in events:
+        if event.type == "content_block_start":
+            assert event.index == len(found), events
+            found.append("")
+        if event.type == "content_block_delta":
+            found[event.index] += event.delta.text
+    assert names.count("content_block_stop") == len(found), names
+    deltas = names.count("content_block_delta")
+    assert deltas == len(found) if kind == "terminal" else deltas > len(found), (kind, names)
+    assert events[-2].delta.stop_reason == "end_turn" and events[-2].usage.output_tokens > 0, events
+    return raw.headers[HEADER], found
+
+
+@timed
+def ten_turns(kind):
+    """One process, and every way in which a client may send the answers back. Returns the conversation."""
+    caller = client(kind)
+    history, origins, words = [], [], []
+
+    def turn(prompt, expected, echo):
+        history.append(user(prompt))
+        origin, message = create(caller, history, system=SYSTEM)
+        assert texts(message) == expected, message
+        origins.append(origin)
+        words.append((prompt, expected))
+        history.append(assistant(echo(message)))
+
+    turn("one", ["echo: one"], lambda message: message.content[0].text)
+    agent = only_agent(kind)
+    turn("two", ["echo: two"], lambda message: [{"type": "text", "text": message.content[0].text}])
+    work = [WORK % f"{kind}-{number}" for number in range(3)]
+    turn(work[0], ["Looking.", "Found it."], lambda message: message.content)
+    turn(work[1], ["Looking.", "Found it."], lambda message: message.content[-1].text)
+    turn(work[2], ["Looking.", "Found it."], lambda message: "\n\n".join(texts(message)))
+    turn(PAIR, ["Both."], lambda message: message.model_dump()["content"])
+    turn("[[think Hm.]] [[say Thought.]]", ["Thought."], lambda message: message.content)
+    for number in range(3):
+        wait_for(Path(app(kind)["cwd"]) / f"{kind}-{number}")
+
+    # The helper of the SDK.
+    history.append(user("[[big 3000]]"))
+    with caller.messages.stream(**told(history, system=SYSTEM)) as stream:
+        pieces = list(stream.text_stream)
+        message = stream.get_final_message()
+        origins.append(stream.response.headers[HEADER])
+    assert "".join(pieces) == texts(message)[0] == stream.get_final_text(), len(pieces)
+    assert len(texts(message)[0]) == 3000, texts(message)[0][:80]
+    assert len(pieces) == 1 if kind == "terminal" else len(pieces) > 1, len(pieces)
+    assert message.stop_reason == "end_turn", message
+    assert message.usage.input_tokens > 0 and message.usage.output_tokens > 0, message
+    history.append(assistant(message.content))
+    words.append(("[[big 3000]]", texts(message)))
+
+    # The raw events, over a tool cycle.
+    prompt = '[[big 2000]] [[tool Bash {"command":"true"}]] [[big 1500]]'
+    history.append(user([{"type": "text", "text": prompt, "cache_control": {"type": "ephemeral"}}]))
+    origin, found = raw_stream(caller, history, kind, system=SYSTEM)
+    assert [len(text) for text in found] == [2000, 1500], found
+    origins.append(origin)
+    words.append((prompt, found))
+    history.append(assistant([{"type": "text", "text": text} for text in found]))
+
+    turn("ten", ["echo: ten"], lambda message: message.content)
+    assert origins == ["fresh"] + ["warm"] * 9, origins
+    assert only_agent(kind)["pid"] == agent["pid"]
+    assert f"--model={MODEL}" in agent["command"] and SYSTEM in agent["command"], agent
+    if REAL:
+        request = ask("request", holding="ten")
+        assert SYSTEM in request["system"] and MODEL in request["model"], request
+    return history, words
+
+
+@timed
+def after_restart(kind, history, words):
+    caller = client(kind)
+    history.append(user("[[say Before: {history}]] eleven"))
+    origin, message = create(caller, history, system=SYSTEM)
+    assert origin == "seeded", origin
+    if REAL:
+        expected = []
+        for prompt, answers in words:
+            expected += [("user", prompt)] + [("assistant", answer) for answer in answers]
+        # What the client left out was not there any more.
+        del expected[expected.index(("user", words[3][0])) + 1]
+        joined = expected.index(("user", words[4][0])) + 1
+        expected[joined:joined + 2] = [("assistant", "\n\n".join(words[4][1]))]
+        expected.append(("user", history[-1]["content"]))
+        assert said("eleven") == expected, (said("eleven"), expected)
+    else:
+        for word in ["one", "echo: two", "Found it.", "Thought.", "of a long answer", "echo: ten"]:
+            assert word in texts(message)[0], (word, message)
+    history += [assistant(message.content), user("twelve")]
+    assert create(caller, history, system=SYSTEM)[0] == "warm"
+
+
+@timed
+def with_words_before(kind):
+    """The history goes before the first prompt."""
+    history = [user("alpha"), assistant("beta"), user([{"type": "text", "text": "gamma"}])]
+    origin, message = create(client(kind), history)
+    assert origin == "seeded", origin
+    for word in ["Previous conversation context:", "[User]: alpha", "[Assistant]: beta", "gamma"]:
+        assert word in texts(message)[0], (word, message)
+    history += [assistant(message.content), user("delta")]
+    origin, message = create(client(kind), history)
+    assert (origin, texts(message)) == ("warm", ["echo: delta"]), (origin, message)
+
+
+@timed
+def refused_at_once(kind):
+    caller = client(kind)
+    stranger = Anthropic(base_url=TOLD["url"], api_key="hob_wrong", max_retries=0)
+    error = raises(anthropic.AuthenticationError, lambda: create(stranger, [user("x")]), "token")
+    assert error.body["error"]["type"] == "authentication_error", error.body
+    raises(anthropic.AuthenticationError, lambda: stranger.models.list())
+    bad = anthropic.BadRequestError
+    error = raises(bad, lambda: create(caller, []), "messages")
+    assert error.body["error"]["type"] == "invalid_request_error", error.body
+    assert error.request_id.startswith("req_"), error
+    raises(bad, lambda: create(caller, [user("x"), assistant("y")]), "last message")
+    tool = {"name": "f", "description": "f", "input_schema": {"type": "object"}}
+    raises(bad, lambda: create(caller, [user("x")], tools=[tool]), "tools", "MCP")
+    raises(bad, lambda: create(caller, [user("x")], system=[{"type": "image"}]), "system")
+    far = {"type": "image", "source": {"type": "url", "url": "https://example.com/x.png"}}
+    raises(bad, lambda: create(caller, [user([far])]), "base64")
+    # A token as the other header, and what has no effect.
+    bearer = Anthropic(base_url=TOLD["url"], auth_token=app(kind)["token"], max_retries=0)
+    found = list(bearer.models.list())
+    assert [model.id for model in found][:2] == ["claude", "opus"], found
+    assert bearer.models.retrieve("sonnet").type == "model"
+    raises(anthropic.NotFoundError, lambda: bearer.models.retrieve("nosuch"))
+
+
+@timed
+def failed_turns(kind):
+    """The model's own errors. Each ends its process, and the next call works."""
+    caller = client(kind)
+    for status, expected in [
+        (429, anthropic.RateLimitError), (529, anthropic.OverloadedError),
+        (404, anthropic.NotFoundError), (400, anthropic.BadRequestError),
+        (500, anthropic.InternalServerError),
+    ]:
+        if REAL and status != 429:
+            continue  # One is enough where each ends a process that is slow to start.
+        if REAL and status == 404:
+            raises(expected, lambda: create(caller, [user("x")], model="nonexist-1"), "nonexist-1")
+        else:
+            prompt = f"[[error {status} it is so]]"
+            raises(expected, lambda: create(caller, [user(prompt)]), "it is so")
+    if not REAL:
+        raises(anthropic.InternalServerError, lambda: create(caller, [user("[[crash]]")]), "claude")
+        # Once a stream has begun, an error is an event in it.
+        def streamed():
+            with caller.messages.stream(**told([user("[[error 529 it is so]]")])) as stream:
+                stream.until_done()
+
+        try:
+            streamed()
+        except anthropic.APIStatusError as error:
+            assert error.body["error"]["type"] == "overloaded_error", error.body
+        else:
+            raise AssertionError("the stream did not fail")
+    nothing_left(kind)
+
+
+@timed
+def broken_off(kind):
+    """A closed stream, a timeout and a cancelled task: nothing is left, and the next call works."""
+    caller = client(kind)
+    prompt, pid = long_work(kind)
+    stream = caller.messages.create(**told([user(prompt)], stream=True))
+    assert next(iter(stream)).type == "message_start"
+    tool = int(wait_for(pid))
+    pids = [agent["pid"] for agent in agents(kind)] + [tool]
+    assert len(pids) == 2, pids
+    stream.close()
+    ask("gone", pids=pids)
+    nothing_left(kind)
+
+    if not REAL:
+        prompt, pid = long_work(kind)
+        with caller.messages.stream(**told([user(prompt)])) as stream:
+            tool = int(wait_for(pid))
+        ask("gone", pids=[tool])
+
+    patient = caller.with_options(timeout=4 if REAL else 1)
+    raises(anthropic.APITimeoutError, lambda: create(patient, [user("[[say x]] [[hang]]")]))
+    nothing_left(kind)
+
+    async def cancelled():
+        prompt, pid = long_work(kind)
+        async with AsyncAnthropic(
+            base_url=TOLD["url"], api_key=app(kind)["token"], max_retries=0
+        ) as caller:
+            task = asyncio.create_task(caller.messages.create(**told([user(prompt)])))
+            tool = int(await asyncio.to_thread(wait_for, pid))
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                return tool
+        raise AssertionError("the task was not cancelled")
+
+    if not REAL:
+        ask("gone", pids=[asyncio.run(cancelled())])
+        nothing_left(kind)
+    system = [{"type": "text", "text": "First words."}, {"type": "text", "text": "Second words."}]
+    origin, message = create(caller, [user("and now")], system=system, stop_sequences=["x"],
+                             metadata={"user_id": "u"}, extra_body={"temperature": 0.5, "top_k": 3})
+    assert (origin, texts(message)) == ("fresh", ["echo: and now"]), (origin, message)
+    command = only_agent(kind)["command"]
+    assert "First words.\n\nSecond words." in command, command
+    if REAL:
+        request = ask("request", holding="and now")
+        assert "First words." in request["system"] and "Second words." in request["system"], request
+
+
+@timed
+def pictures(kind):
+    caller = client(kind)
+    data, encoded = png()
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": encoded}}
+    history = [user([image, {"type": "text", "text": "what is it?"}])]
+    origin, message = create(caller, history)
+    path = path_in(texts(message)[0])
+    assert Path(path).read_bytes() == data and "what is it?" in texts(message)[0], message
+    # The agent itself can read it, on the same process.
+    history += [assistant(message.content), user(
+        '[[tool Bash {"command":"cp %s seen-%s.png"}]] [[say Copied.]]' % (path, kind))]
+    origin, message = create(caller, history)
+    assert (origin, texts(message)) == ("warm", ["Copied."]), (origin, message)
+    assert (Path(app(kind)["cwd"]) / f"seen-{kind}.png").read_bytes() == data
+
+
+def limits():
+    """One place for an agent, six turns of an app in a minute."""
+    caller = client("terminal")
+    stream = caller.messages.create(**told([user("[[hang]]")], stream=True))
+    assert next(iter(stream)).type == "message_start"
+    error = raises(anthropic.OverloadedError, lambda: create(caller, [user("x")]), "limit")
+    assert error.body["error"]["type"] == "overloaded_error", error.body
+    assert error.response.headers["retry-after"] == "1", error.response.headers
+    stream.close()
+    nothing_left("terminal")
+    # The place is free a moment later, and the SDK tries again by itself.
+    assert create(client("terminal", max_retries=2), [user("y")])[0] == "fresh"
+    # A warm process of one app makes way for another app's turn.
+    assert create(client("stream"), [user("z")])[0] == "fresh"
+    assert agents("terminal") == []
+
+    caller, history = client("stream-broken"), [user("one")]
+    for number in range(6):
+        origin, message = create(caller, history)
+        assert origin == ("warm" if number else "fresh"), (number, origin)
+        history = history + [assistant(message.content), user("next")]
+    error = raises(anthropic.RateLimitError, lambda: create(caller, history), "minute")
+    assert int(error.response.headers["retry-after"]) > 0, error.response.headers
+
+
+@timed
+def all_cases():
+    # Starting the real one is slow: what starts many is done by each SDK in one driver, by some in this
+    # one and by others in the other; and each does only a part of it.
+    own, other = (["terminal"], ["stream"]) if REAL else (DRIVERS, DRIVERS)
+    kept = {kind: ten_turns(kind) for kind in DRIVERS}
+    for kind in other:
+        pictures(kind)
+    restart()
+    for kind in own:
+        after_restart(kind, *kept[kind])
+    if not REAL:
+        restart(history="concat_message")
+        for kind in DRIVERS:
+            with_words_before(kind)
+        restart()
+    refused_at_once("terminal")
+    for kind in own:
+        failed_turns(f"{kind}-broken")
+        broken_off(f"{kind}-broken")
+
+
+{"all": all_cases, "limits": limits}[TOLD["case"]]()
+done()

@@ -1,0 +1,296 @@
+// OpenAI's own TypeScript SDK against Hob: see sdk_told.mjs. sdk_openai.py does the same.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+
+import OpenAI from "openai";
+
+import {
+  HEADER, PAIR, SYSTEM, agents, app, ask, inFolder, longWork, main, nothingLeft, onlyAgent, pathIn, png,
+  raises, real, said, told, waitFor, work,
+} from "./sdk_told.mjs";
+
+const MODEL = "sonnet";
+
+const at = (apiKey, more = {}) => new OpenAI({ baseURL: `${told.url}/v1`, apiKey, maxRetries: 0, ...more });
+const client = (kind) => at(app(kind).token);
+const body = (messages, more = {}) => ({ model: MODEL, messages, ...more });
+const user = (content) => ({ role: "user", content });
+const assistant = (content) => ({ role: "assistant", content });
+const system = (content = SYSTEM) => ({ role: "system", content });
+
+/** One turn: how its process was come by, and the message. */
+async function create(caller, messages, more = {}) {
+  const asked = caller.chat.completions.create(body(messages, more));
+  const { data, response } = await asked.withResponse();
+  assert.ok(data.object === "chat.completion" && data.choices.length === 1, JSON.stringify(data));
+  assert.ok(data.id.startsWith("chatcmpl-") && data.created > 0, JSON.stringify(data));
+  const [choice] = data.choices;
+  assert.deepEqual([choice.finish_reason, choice.message.role], ["stop", "assistant"]);
+  assert.equal(choice.message.tool_calls, undefined);
+  const { prompt_tokens, completion_tokens, total_tokens } = data.usage;
+  assert.ok(prompt_tokens > 0 && completion_tokens > 0, JSON.stringify(data.usage));
+  assert.equal(total_tokens, prompt_tokens + completion_tokens);
+  return [response.headers.get(HEADER), choice.message];
+}
+
+/** One turn in pieces: how its process was come by, and its text. */
+async function inPieces(caller, messages, kind) {
+  const more = { stream: true, stream_options: { include_usage: true } };
+  const asked = caller.chat.completions.create(body(messages, more));
+  const { data, response } = await asked.withResponse();
+  const chunks = [];
+  for await (const chunk of data) chunks.push(chunk);
+  assert.ok(chunks.every((chunk) => chunk.object === "chat.completion.chunk"));
+  assert.equal(new Set(chunks.map((chunk) => chunk.id)).size, 1);
+  assert.equal(chunks[0].choices[0].delta.role, "assistant");
+  assert.ok(chunks.at(-1).choices.length === 0 && chunks.at(-1).usage.completion_tokens > 0);
+  assert.equal(chunks.at(-2).choices[0].finish_reason, "stop");
+  const pieces = chunks.slice(0, -1).map((chunk) => chunk.choices[0].delta.content).filter(Boolean);
+  const blocks = pieces.filter((piece) => piece !== "\n\n");
+  assert.ok(kind === "terminal" ? blocks.length === 2 : blocks.length > 2, `${blocks.length}`);
+  return [response.headers.get(HEADER), pieces.join("")];
+}
+
+/** One process, and every way in which a client may send the answers back. */
+async function tenTurns(kind) {
+  const caller = client(kind);
+  const [history, origins, words] = [[system()], [], []];
+  const turn = async (prompt, expected, echo) => {
+    history.push(user(prompt));
+    const [origin, message] = await create(caller, history);
+    assert.equal(message.content, expected);
+    origins.push(origin);
+    words.push([prompt, expected]);
+    history.push(echo(message));
+  };
+  const text = (message) => assistant(message.content);
+  const parts = (message) => assistant([{ type: "text", text: message.content }]);
+  const whole = (message) => message;
+
+  await turn("one", "echo: one", text);
+  const agent = await onlyAgent(kind);
+  await turn("two", "echo: two", parts);
+  const both = "Looking.\n\nFound it.";
+  await turn(work(`${kind}-0`), both, whole);
+  await turn(work(`${kind}-1`), both, () => assistant("Found it."));
+  await turn(work(`${kind}-2`), both, parts);
+  await turn(PAIR, "Both.", (message) => structuredClone(message));
+  await turn("[[think Hm.]] [[say Thought.]]", "Thought.", whole);
+  for (const number of [0, 1, 2]) await waitFor(inFolder(kind, `${kind}-${number}`));
+
+  const prompt = '[[big 2000]] [[tool Bash {"command":"true"}]] [[big 1500]]';
+  history.push(user([{ type: "text", text: prompt }]));
+  const [origin, long] = await inPieces(caller, history, kind);
+  assert.equal(long.length, 3502);
+  origins.push(origin);
+  words.push([prompt, long]);
+  history.push(assistant(long));
+
+  // The helper of the SDK.
+  history.push(user("[[big 3000]]"));
+  const helper = caller.chat.completions.stream(body(history));
+  const pieces = [];
+  helper.on("content", (piece) => piece && pieces.push(piece));
+  const { message } = (await helper.finalChatCompletion()).choices[0];
+  assert.equal(pieces.join(""), message.content);
+  assert.equal(message.content.length, 3000);
+  assert.ok(kind === "terminal" ? pieces.length === 1 : pieces.length > 1, `${pieces.length}`);
+  words.push(["[[big 3000]]", message.content]);
+  history.push(message);
+
+  await turn("ten", "echo: ten", whole);
+  // The helper does not tell headers, but the turn after it was warm on the same process.
+  assert.deepEqual(origins, ["fresh", ...Array(8).fill("warm")]);
+  assert.equal((await onlyAgent(kind)).pid, agent.pid);
+  assert.ok(agent.command.includes(`--model=${MODEL}`) && agent.command.includes(SYSTEM), agent.command);
+  if (real) {
+    const request = await ask("request", { holding: "ten" });
+    assert.ok(request.system.includes(SYSTEM) && request.model.includes(MODEL), request.model);
+  }
+  return [history, words];
+}
+
+async function afterRestart(kind, history, words) {
+  const caller = client(kind);
+  history.push(user("[[say Before: {history}]] eleven"));
+  const [origin, message] = await create(caller, history);
+  assert.equal(origin, "seeded");
+  if (real) {
+    const expected = words.flatMap(([prompt, answer], index) => {
+      // What the client left out was not there any more.
+      return [["user", prompt], ["assistant", index === 3 ? "Found it." : answer]];
+    });
+    assert.deepEqual(await said("eleven"), [...expected, ["user", history.at(-1).content]]);
+  } else {
+    for (const word of ["one", "echo: two", "Found it.", "Thought.", "of a long answer", "echo: ten"])
+      assert.ok(message.content.includes(word), word);
+  }
+  history.push(message, user("twelve"));
+  assert.equal((await create(caller, history))[0], "warm");
+}
+
+/** The history goes before the first prompt. */
+async function withWordsBefore(kind) {
+  const history = [user("alpha"), assistant("beta"), user([{ type: "text", text: "gamma" }])];
+  const [seeded, first] = await create(client(kind), history);
+  assert.equal(seeded, "seeded");
+  for (const word of ["Previous conversation context:", "[User]: alpha", "[Assistant]: beta", "gamma"])
+    assert.ok(first.content.includes(word), first.content);
+  history.push(first, user("delta"));
+  const [origin, message] = await create(client(kind), history);
+  assert.deepEqual([origin, message.content], ["warm", "echo: delta"]);
+}
+
+async function refusedAtOnce(kind) {
+  const caller = client(kind);
+  const stranger = at("hob_wrong");
+  const unknown = await raises(OpenAI.AuthenticationError, () => create(stranger, [user("x")]), "token");
+  assert.equal(unknown.code, "invalid_api_key");
+  await raises(OpenAI.AuthenticationError, () => stranger.models.list());
+  const bad = (words, messages, more) =>
+    raises(OpenAI.BadRequestError, () => create(caller, messages, more), ...words);
+  const empty = await bad(["messages"], []);
+  assert.deepEqual([empty.type, empty.param], ["invalid_request_error", "messages"]);
+  await bad(["last message"], [user("x"), assistant("y")]);
+  await bad(["messages"], [system()]);
+  const tool = { type: "function", function: { name: "f", parameters: { type: "object" } } };
+  assert.equal((await bad(["tools", "MCP"], [user("x")], { tools: [tool] })).param, "tools");
+  await bad(["n"], [user("x")], { n: 2 });
+  await bad(["data:"], [user([{ type: "image_url", image_url: { url: "https://example.com/x.png" } }])]);
+  const found = [];
+  for await (const model of caller.models.list()) found.push(model.id);
+  assert.deepEqual(found.slice(0, 2), ["claude", "opus"]);
+  assert.equal((await caller.models.retrieve("sonnet")).object, "model");
+  await raises(OpenAI.NotFoundError, () => caller.models.retrieve("nosuch"));
+}
+
+/** The model's own errors. Each ends its process, and the next call works. */
+async function failedTurns(kind) {
+  const caller = client(kind);
+  const all = [
+    [429, OpenAI.RateLimitError], [529, OpenAI.InternalServerError], [404, OpenAI.NotFoundError],
+    [400, OpenAI.BadRequestError], [500, OpenAI.InternalServerError],
+  ];
+  for (const [status, expected] of all) {
+    // One is enough where each ends a process that is slow to start.
+    if (real && status !== 529) continue;
+    if (real && status === 404) {
+      const call = () => create(caller, [user("x")], { model: "nonexist-1" });
+      await raises(expected, call, "nonexist-1");
+      continue;
+    }
+    const call = () => create(caller, [user(`[[error ${status} it is so]]`)]);
+    assert.equal((await raises(expected, call, "it is so")).status, status === 529 ? 503 : status);
+  }
+  if (!real) {
+    await raises(OpenAI.InternalServerError, () => create(caller, [user("[[crash]]")]), "claude");
+  }
+  if (real) return nothingLeft(kind);
+  // Once a stream has begun, an error is a piece of it.
+  const asked = body([user("[[error 529 it is so]]")], { stream: true });
+  const read = async () => {
+    for await (const _ of await caller.chat.completions.create(asked));
+  };
+  const error = await read().then(assert.fail, (error) => error);
+  assert.ok(error instanceof OpenAI.APIError && error.code === "overloaded", error.stack);
+  await nothingLeft(kind);
+}
+
+/** A closed stream, a timeout and an abort: nothing is left, and the next call works. */
+async function brokenOff(kind) {
+  const caller = client(kind);
+  {
+    const [prompt, pid] = longWork(kind);
+    const stream = await caller.chat.completions.create(body([user(prompt)], { stream: true }));
+    let pids;
+    for await (const chunk of stream) {
+      assert.equal(chunk.choices[0].delta.role, "assistant");
+      const tool = Number(await waitFor(pid));
+      pids = [...(await agents(kind)).map((agent) => agent.pid), tool];
+      assert.equal(pids.length, 2);
+      // Leaving the loop closes the stream.
+      break;
+    }
+    await ask("gone", { pids });
+    await nothingLeft(kind);
+  }
+  const slow = () =>
+    caller.chat.completions.create(body([user("[[say x]] [[hang]]")]), { timeout: real ? 4000 : 1000 });
+  await raises(OpenAI.APIConnectionTimeoutError, slow);
+  await nothingLeft(kind);
+  if (!real) {
+    const [prompt, pid] = longWork(kind);
+    const abort = new AbortController();
+    const asked = caller.chat.completions.create(body([user(prompt)]), { signal: abort.signal });
+    const failed = raises(OpenAI.APIUserAbortError, () => asked);
+    const tool = Number(await waitFor(pid));
+    abort.abort();
+    await failed;
+    await ask("gone", { pids: [tool] });
+    await nothingLeft(kind);
+  }
+  const messages = [
+    system([{ type: "text", text: "First words." }]),
+    { role: "developer", content: "Second words." }, user("and now"),
+  ];
+  const [origin, message] = await create(caller, messages, {
+    temperature: 0.5, top_p: 0.5, max_tokens: 100, stop: ["x"], seed: 1, user: "u", n: 1,
+    response_format: { type: "json_object" },
+  });
+  assert.deepEqual([origin, message.content], ["fresh", "echo: and now"]);
+  const { command } = await onlyAgent(kind);
+  assert.ok(command.includes("First words.\n\nSecond words.\n\nAnswer with one JSON object"), command);
+  if (real) {
+    const request = await ask("request", { holding: "and now" });
+    assert.ok(request.system.includes("First words.") && request.system.includes("Second words."));
+  }
+}
+
+async function pictures(kind) {
+  const caller = client(kind);
+  const data = png();
+  const url = `data:image/png;base64,${data.toString("base64")}`;
+  const image = { type: "image_url", image_url: { url } };
+  const history = [user([{ type: "text", text: "what is it?" }, image])];
+  const [, first] = await create(caller, history);
+  const path = pathIn(first.content);
+  assert.ok(readFileSync(path).equals(data) && first.content.includes("what is it?"));
+  // The agent itself can read it, on the same process.
+  const copy = `[[tool Bash {"command":"cp ${path} seen-${kind}.png"}]] [[say Copied.]]`;
+  history.push(first, user(copy));
+  const [origin, message] = await create(caller, history);
+  assert.deepEqual([origin, message.content], ["warm", "Copied."]);
+  assert.ok(readFileSync(inFolder(kind, `seen-${kind}.png`)).equals(data));
+}
+
+/** One place for an agent, six turns of an app in a minute. */
+async function limits() {
+  const caller = client("terminal");
+  const stream = await caller.chat.completions.create(body([user("[[hang]]")], { stream: true }));
+  const error = await raises(OpenAI.InternalServerError, () => create(caller, [user("x")]), "limit");
+  assert.deepEqual([error.status, error.code, error.headers.get("retry-after")], [503, "overloaded", "1"]);
+  stream.controller.abort();
+  await nothingLeft("terminal");
+  // The place is free a moment later, and the SDK tries again by itself.
+  assert.equal((await create(at(app("terminal").token, { maxRetries: 2 }), [user("y")]))[0], "fresh");
+  // A warm process of one app makes way for another app's turn.
+  assert.equal((await create(client("stream"), [user("z")]))[0], "fresh");
+  assert.deepEqual(await agents("terminal"), []);
+
+  const eager = client("stream-broken");
+  const history = [user("one")];
+  for (let number = 0; number < 6; number += 1) {
+    const [origin, message] = await create(eager, history);
+    assert.equal(origin, number ? "warm" : "fresh");
+    history.push(message, user("next"));
+  }
+  const limited = await raises(OpenAI.RateLimitError, () => create(eager, history), "minute");
+  assert.equal(limited.code, "rate_limit_exceeded");
+  assert.ok(Number(limited.headers.get("retry-after")) > 0);
+}
+
+await main(
+  { tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, limits },
+  "terminal",
+);
