@@ -76,3 +76,61 @@ fn quoted(term: &str) -> String {
     // A NUL would end the query.
     format!("\"{}\"", term.replace('"', "\"\"").replace('\0', ""))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hob_domain::DataKey;
+    use hob_domain::memory::{MemoryStore, ProbeTerm, Proposal, Remask, Speaker};
+    use rusqlite::OpenFlags;
+
+    use super::super::{Memory, connect, migrations};
+    use super::*;
+
+    async fn asked(memory: &Memory, term: &str) -> Proposal {
+        let terms = vec![ProbeTerm { term: term.to_owned(), weight: 1.0 }];
+        let probe = Probe { terms, vector: Vec::new(), limit: 10 };
+        memory.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap()
+    }
+
+    /// What an older Hob has stored is found at once, and is like the rest when it was analysed anew.
+    #[tokio::test]
+    async fn what_was_there_is_found_and_comes_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.db");
+        let key = DataKey::from_bytes([5; 32]);
+        let busy = Duration::from_secs(5);
+        let mut old = connect(&path, &key, OpenFlags::SQLITE_OPEN_CREATE, busy).unwrap();
+        migrations::run(&mut old, &path, &migrations::MEMORY[..1]).unwrap();
+        old.execute_batch(
+            "INSERT INTO projects VALUES (1, '', '/p');
+             INSERT INTO sessions VALUES (1, '', 's', 'claude', 1, 5, 5, 1);
+             INSERT INTO turns VALUES (1, 'a', '', 1, 1, '/p', NULL, NULL, 1, x'00', 'user',
+                 'episodic', 'the port', NULL, NULL, 5, 5, 'claude', 'hook', NULL, NULL, 1);
+             INSERT INTO term_index (rowid, terms, scope) VALUES (1, 'the port', 'o p1 s1');
+             INSERT INTO vectors VALUES (1, 1, x'0102');",
+        )
+        .unwrap();
+        drop(old);
+        let memory = Memory::open(&path, &key, busy).unwrap();
+        let found = asked(&memory, "port").await;
+        assert!(found.partial);
+        assert_eq!((found.candidates.len(), found.candidates[0].counts[0].times), (1, 1));
+        let change = Remask {
+            seq: 1,
+            text: "the port".to_owned(),
+            sealed: None,
+            cue: None,
+            terms: "the port port".to_owned(),
+            vector: vec![1, -2],
+            rules: 2,
+        };
+        memory.remask(vec![change]).await.unwrap();
+        let found = asked(&memory, "port").await;
+        assert!(!found.partial);
+        assert_eq!((found.turns, found.candidates.len()), (1, 1));
+        assert_eq!(found.candidates[0].counts[0].times, 2);
+        assert_eq!(found.candidates[0].vector, [1, -2]);
+    }
+}
