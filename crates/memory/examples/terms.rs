@@ -2,14 +2,14 @@
 
 use std::io::{BufRead, Write};
 
-use hob_memory::analyse::{Analyser, is_stop};
+use hob_memory::analyse::Analyser;
 
 fn main() -> std::io::Result<()> {
     let analyser = Analyser::default();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for line in std::io::stdin().lock().lines() {
         let mut terms = analyser.terms(&line?);
-        terms.retain(|term| !is_stop(term));
+        terms.retain(|term| !analyser.is_stop(term));
         writeln!(out, "{}", terms.join(" "))?;
     }
     out.flush()

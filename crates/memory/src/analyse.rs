@@ -45,6 +45,7 @@ pub struct Analyser {
     russian: Stemmer,
     /// In order of the forms.
     irregular: Vec<(&'static str, &'static str)>,
+    stop: HashSet<&'static str>,
 }
 
 impl Default for Analyser {
@@ -53,6 +54,7 @@ impl Default for Analyser {
             english: Stemmer::create(Algorithm::English),
             russian: Stemmer::create(Algorithm::Russian),
             irregular: IRREGULAR.lines().filter_map(|line| line.split_once(' ')).collect(),
+            stop: STOP_WORDS.split_ascii_whitespace().collect(),
         }
     }
 }
@@ -67,13 +69,25 @@ impl Analyser {
         terms
     }
 
+    /// The terms a text is found by: those that say something, or all where none does.
+    pub fn telling(&self, text: &str) -> Vec<String> {
+        let mut terms = self.terms(text);
+        if terms.iter().any(|term| !self.is_stop(term)) {
+            terms.retain(|term| !self.is_stop(term));
+        }
+        terms
+    }
+
+    /// Whether a term, in the index's spelling, is a word that says nothing.
+    pub fn is_stop(&self, term: &str) -> bool {
+        self.stop.contains(term) || is_particle(term)
+    }
+
     /// The terms of a question: each once, without words that say nothing, unless it has no others.
     pub fn question(&self, text: &str) -> Vec<String> {
         let mut seen = HashSet::new();
-        let mut all = self.terms(beginning(text, QUESTION));
-        all.retain(|term| seen.insert(term.clone()));
-        let telling: Vec<String> = all.iter().filter(|term| !is_stop(term)).cloned().collect();
-        let mut terms = if telling.is_empty() { all } else { telling };
+        let mut terms = self.telling(beginning(text, QUESTION));
+        terms.retain(|term| seen.insert(term.clone()));
         if terms.len() > QUESTION_TERMS {
             // Long ones tell more: names, paths, rare words.
             terms.sort_by_key(|term| std::cmp::Reverse(term.chars().count()));
@@ -116,11 +130,6 @@ impl Analyser {
             word.to_owned()
         }
     }
-}
-
-/// Whether a term, in the index's spelling, is a word that says nothing.
-pub fn is_stop(term: &str) -> bool {
-    is_particle(term) || (term.len() < 16 && STOP_WORDS.contains(&format!(" {term} ")))
 }
 
 /// Whether a term is a single character of a script that makes its words of several.

@@ -161,6 +161,6 @@ impl Preparer {
 
     /// The terms of a text as the index takes them.
     pub fn index_terms(&self, text: &str) -> String {
-        self.analyser.terms(text).join(" ")
+        self.analyser.telling(text).join(" ")
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::analyse::{Analyser, beginning, is_stop};
+use crate::analyse::{Analyser, beginning};
 use crate::table::Table;
 
 /// Makes vectors: texts of like meaning get vectors that point the same way.
@@ -58,7 +58,7 @@ impl Embedder for TableEmbedder {
         // What a very long text is about is told by its beginning as well as it can be.
         let mut counts: BTreeMap<String, f32> = BTreeMap::new();
         for term in self.analyser.terms(beginning(text, MOST)) {
-            if !is_stop(&term) {
+            if !self.analyser.is_stop(&term) {
                 *counts.entry(term).or_default() += 1.0;
             }
         }
