@@ -15,11 +15,11 @@ use crate::period::Period;
 
 /// BM25 of a turn and of a session: how soon more of the same term says nothing new, and how much
 /// longer texts pay for their length.
-const TURN: Saturation = Saturation { k1: 0.8, b: 0.25 };
+const TURN: Saturation = Saturation { k1: 0.7, b: 0.25 };
 const SESSION: Saturation = Saturation { k1: 1.2, b: 0.75 };
 /// What the two turns before and behind count, the nearest first, and the whole session.
 const BEFORE: [f64; 2] = [0.4, 0.2];
-const BEHIND: [f64; 2] = [0.1, 0.05];
+const BEHIND: [f64; 2] = [0.15, 0.05];
 const OF_SESSION: f64 = 0.7;
 /// The same for vectors; the session is told by its nearest turns.
 const DENSE_BEFORE: f64 = 0.15;

@@ -14,7 +14,7 @@ use super::{earlier_index, store_turns};
 /// How many turns before and behind a promising one come with it.
 const BESIDE: usize = 2;
 /// Which turns are promising is told by BM25 with these.
-const SATURATION: f32 = 0.8;
+const SATURATION: f32 = 0.7;
 const LENGTH_SHARE: f32 = 0.25;
 
 /// The part of the index that a scope allows.
