@@ -243,55 +243,62 @@ fn surroundings(
     let mut rows = Rows::new(connection)?;
     let mut found: BTreeMap<i64, Candidate> = BTreeMap::new();
     let mut sessions = HashSet::new();
+    let mut add = |rows: &mut Rows<'_>, seq: i64| -> rusqlite::Result<Option<(i64, i64)>> {
+        let Some(row) = rows.row(seq)? else { return Ok(None) };
+        let timely = bounds(scope).is_none_or(|(since, until)| (since..=until).contains(&row.ts));
+        let place = (row.session, row.at);
+        let candidate = Candidate {
+            seq,
+            session: row.session,
+            previous: None,
+            ts: time(row.ts),
+            length: row.length,
+            counts: Vec::new(),
+            vector: row.vector,
+            in_scope: timely && range.projects.contains(&row.project),
+        };
+        found.insert(seq, candidate);
+        Ok(Some(place))
+    };
+    let mut known: HashMap<i64, Option<(i64, i64)>> = HashMap::new();
+    let mut links = Vec::new();
     for seq in best {
-        let Some(row) = rows.row(*seq)? else { continue };
-        sessions.insert(row.session);
-        let window = rows.window(&row)?;
-        for (index, seq) in window.iter().enumerate() {
-            let previous = index.checked_sub(1).map(|before| window[before]);
-            let known = found.get_mut(seq);
-            if let Some(known) = known {
-                known.previous = known.previous.or(previous);
-                continue;
+        let place = match known.get(seq) {
+            Some(place) => *place,
+            None => *known.entry(*seq).or_insert(add(&mut rows, *seq)?),
+        };
+        let Some((session, at)) = place else { continue };
+        sessions.insert(session);
+        let window = rows.window(session, at, *seq)?;
+        for beside in &window {
+            if !known.contains_key(beside) {
+                known.insert(*beside, add(&mut rows, *beside)?);
             }
-            let Some(row) = rows.row(*seq)? else { continue };
-            let timely =
-                bounds(scope).is_none_or(|(since, until)| (since..=until).contains(&row.ts));
-            found.insert(
-                *seq,
-                Candidate {
-                    seq: *seq,
-                    session: row.session,
-                    previous,
-                    ts: time(row.ts),
-                    length: row.length,
-                    counts: Vec::new(),
-                    vector: rows.vector(&row)?,
-                    in_scope: timely && range.projects.contains(&row.project),
-                },
-            );
+        }
+        links.extend(window.windows(2).map(|pair| (pair[0], pair[1])));
+    }
+    for (before, seq) in links {
+        if let Some(candidate) = found.get_mut(&seq) {
+            candidate.previous = Some(before);
         }
     }
     Ok((found.into_values().collect(), sessions))
 }
 
-#[derive(Clone, Copy)]
 struct Row {
-    seq: i64,
     project: i64,
     session: i64,
     ts: i64,
     at: i64,
     length: u32,
+    vector: Vec<i8>,
 }
 
 /// Reads what the index knows of turns.
 struct Rows<'a> {
-    known: HashMap<i64, Row>,
     row: rusqlite::CachedStatement<'a>,
     before: rusqlite::CachedStatement<'a>,
     behind: rusqlite::CachedStatement<'a>,
-    vector: rusqlite::CachedStatement<'a>,
 }
 
 impl<'a> Rows<'a> {
@@ -303,61 +310,44 @@ impl<'a> Rows<'a> {
             ))
         };
         Ok(Rows {
-            known: HashMap::new(),
             row: connection.prepare_cached(
-                "SELECT project, session, ts, at, length FROM indexed WHERE seq = ?1",
+                "SELECT i.project, i.session, i.ts, i.at, i.length, v.vector FROM indexed i
+                 LEFT JOIN vectors v ON v.project = i.project AND v.seq = i.seq WHERE i.seq = ?1",
             )?,
             before: beside("<", "DESC")?,
             behind: beside(">", "ASC")?,
-            vector: connection
-                .prepare_cached("SELECT vector FROM vectors WHERE project = ?1 AND seq = ?2")?,
         })
     }
 
     fn row(&mut self, seq: i64) -> rusqlite::Result<Option<Row>> {
-        if let Some(row) = self.known.get(&seq) {
-            return Ok(Some(*row));
-        }
         let read = |row: &rusqlite::Row<'_>| {
+            let vector = row.get_ref(5)?.as_blob_or_null()?.unwrap_or_default();
             Ok(Row {
-                seq,
                 project: row.get(0)?,
                 session: row.get(1)?,
                 ts: row.get(2)?,
                 at: row.get(3)?,
                 length: row.get(4)?,
+                vector: vector.iter().map(|byte| byte.cast_signed()).collect(),
             })
         };
-        let row = self.row.query_row([seq], read).optional()?;
-        if let Some(row) = row {
-            self.known.insert(seq, row);
-        }
-        Ok(row)
+        self.row.query_row([seq], read).optional()
     }
 
     /// A turn between those beside it, in the order they were said.
-    fn window(&mut self, row: &Row) -> rusqlite::Result<Vec<i64>> {
+    fn window(&mut self, session: i64, at: i64, seq: i64) -> rusqlite::Result<Vec<i64>> {
         let mut window = Vec::with_capacity(2 * BESIDE + 1);
-        let place = [row.session, row.at, row.seq];
-        let mut rows = self.before.query(place)?;
+        let mut rows = self.before.query([session, at, seq])?;
         while let Some(row) = rows.next()? {
             window.push(row.get(0)?);
         }
         window.reverse();
-        window.push(row.seq);
-        let mut rows = self.behind.query(place)?;
+        window.push(seq);
+        let mut rows = self.behind.query([session, at, seq])?;
         while let Some(row) = rows.next()? {
             window.push(row.get(0)?);
         }
         Ok(window)
-    }
-
-    fn vector(&mut self, row: &Row) -> rusqlite::Result<Vec<i8>> {
-        let signed = |row: &rusqlite::Row<'_>| {
-            Ok(row.get_ref(0)?.as_blob()?.iter().map(|byte| byte.cast_signed()).collect())
-        };
-        let found = self.vector.query_row([row.project, row.seq], signed).optional()?;
-        Ok(found.unwrap_or_default())
     }
 }
 
