@@ -148,26 +148,17 @@ fn insert(
     postings: Vec<Posting>,
 ) -> rusqlite::Result<()> {
     let Some(lowest) = postings.first().map(|posting| posting.seq) else { return Ok(()) };
-    let later = transaction
-        .prepare_cached(
-            "SELECT 1 FROM postings WHERE term = ?1 AND project = ?2 AND first > ?3 LIMIT 1",
-        )?
-        .exists(params![term, project, lowest])?;
-    if later {
-        // An old turn is indexed again: each posting goes to its own place.
-        return postings
-            .into_iter()
-            .try_for_each(|posting| merge(transaction, term, project, posting));
-    }
-    let Some((first, mut run)) = run_of(transaction, term, project, lowest)? else {
+    let Some((first, mut run)) = run_of(transaction, term, project, i64::MAX)? else {
         return save(transaction, term, project, postings);
     };
+    if first > lowest {
+        // An old turn is indexed again: each posting goes to its own place.
+        return merge_all(transaction, term, project, postings);
+    }
     let mut last = (first, 0);
     unpack(first, &run, |posting| last = (posting.seq, posting.session));
     if last.0 >= lowest {
-        return postings
-            .into_iter()
-            .try_for_each(|posting| merge(transaction, term, project, posting));
+        return merge_all(transaction, term, project, postings);
     }
     // The usual way: the turns are newer than all before.
     let fit = LONGEST_RUN.saturating_sub(run.len()) / 6;
@@ -177,6 +168,15 @@ fn insert(
         put(transaction, term, project, first, &run)?;
     }
     save(transaction, term, project, rest.to_vec())
+}
+
+fn merge_all(
+    transaction: &Transaction<'_>,
+    term: &str,
+    project: i64,
+    postings: Vec<Posting>,
+) -> rusqlite::Result<()> {
+    postings.into_iter().try_for_each(|posting| merge(transaction, term, project, posting))
 }
 
 /// Puts one posting into the middle of a run.
