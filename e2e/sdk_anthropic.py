@@ -195,8 +195,8 @@ def failed_turns(kind):
         (404, anthropic.NotFoundError), (400, anthropic.BadRequestError),
         (500, anthropic.InternalServerError),
     ]:
-        if REAL and status in (400, 500, 529):
-            continue
+        if REAL and status != 429:
+            continue  # One is enough where each ends a process that is slow to start.
         if REAL and status == 404:
             raises(expected, lambda: create(caller, [user("x")], model="nonexist-1"), "nonexist-1")
         else:
@@ -315,7 +315,7 @@ def limits():
 @timed
 def all_cases():
     # Starting the real one is slow: what starts many is done by each SDK in one driver, by some in this
-    # one and by others in the other.
+    # one and by others in the other; and each does only a part of it.
     own, other = (["terminal"], ["stream"]) if REAL else (DRIVERS, DRIVERS)
     kept = {kind: ten_turns(kind) for kind in DRIVERS}
     for kind in other:
@@ -323,10 +323,11 @@ def all_cases():
     restart()
     for kind in own:
         after_restart(kind, *kept[kind])
-    restart(history="concat_message")
-    for kind in other:
-        with_words_before(kind)
-    restart()
+    if not REAL:
+        restart(history="concat_message")
+        for kind in DRIVERS:
+            with_words_before(kind)
+        restart()
     refused_at_once("terminal")
     for kind in own:
         failed_turns(f"{kind}-broken")

@@ -173,7 +173,8 @@ async function failedTurns(kind) {
     [400, OpenAI.BadRequestError], [500, OpenAI.InternalServerError],
   ];
   for (const [status, expected] of all) {
-    if (real && [400, 500, 429].includes(status)) continue;
+    // One is enough where each ends a process that is slow to start.
+    if (real && status !== 529) continue;
     if (real && status === 404) {
       const call = () => create(caller, [user("x")], { model: "nonexist-1" });
       await raises(expected, call, "nonexist-1");
@@ -191,8 +192,8 @@ async function failedTurns(kind) {
   const read = async () => {
     for await (const _ of await caller.chat.completions.create(asked));
   };
-  const error = await raises(OpenAI.APIError, read, "it is so");
-  assert.equal(error.code, "overloaded");
+  const error = await read().then(assert.fail, (error) => error);
+  assert.ok(error instanceof OpenAI.APIError && error.code === "overloaded", error.stack);
   await nothingLeft(kind);
 }
 

@@ -42,6 +42,8 @@ const server = http.createServer(async (request, response) => {
   const onward = http.request(options, (answer) => {
     response.writeHead(answer.statusCode, answer.headers);
     answer.pipe(response);
+    answer.on('error', () => response.destroy());
+    answer.on('close', () => answer.complete || response.destroy());
   });
   onward.on('error', () => response.destroy());
   response.on('close', () => onward.destroy());

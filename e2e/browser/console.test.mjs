@@ -169,6 +169,15 @@ it('a session is made and asked from the page', async (hob) => {
   await close(page);
 });
 
+/** Searches, and waits until what is shown is the answer. */
+async function search(page, words) {
+  await page.getByLabel('Search the memory').fill(words);
+  await until('the answer is there', async () => {
+    const asked = new URLSearchParams(page.url().split('?')[1] ?? '').get('q');
+    return asked === words && (await page.locator('.hits[aria-busy="false"] .hit mark').count()) > 0;
+  });
+}
+
 it('the memory is searched while typing, corrected and forgotten', async (hob) => {
   hob.remember([
     ['user', 'Why did the login test fail on Tuesday?'],
@@ -193,15 +202,15 @@ it('the memory is searched while typing, corrected and forgotten', async (hob) =
   await page.keyboard.press('j');
   await page.keyboard.press('Enter');
   const detail = page.getByRole('complementary', { name: 'The chosen turn' });
-  await detail.getByText('Tabs are four wide').waitFor();
+  await detail.locator('.detail-text').getByText(/login test fail/).waitFor();
   // A secret is shown only when it is asked for.
-  await page.getByLabel('Search the memory').fill('deploy key');
+  await search(page, 'deploy key');
   await page.locator('.hit').filter({ hasText: 'deploy key' }).first().click();
-  await detail.getByText('[secret:github-token]').waitFor();
+  await detail.locator('.detail-text').getByText('[secret:github-token]').waitFor();
   await detail.getByRole('button', { name: 'Unseal' }).click();
   await detail.locator('.detail-text').getByText('ghp_0123456789').waitFor();
   await detail.getByRole('button', { name: 'Seal again' }).click();
-  await page.getByLabel('Search the memory').fill('tabs four wide');
+  await search(page, 'tabs four wide');
   await page.locator('.hit').filter({ hasText: 'Tabs are four wide' }).first().click();
   await detail.getByRole('button', { name: 'Correct' }).click();
   await page.getByLabel('As it should be remembered').fill('Tabs are two wide in this repository.');

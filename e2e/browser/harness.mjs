@@ -41,11 +41,24 @@ export function scripted(name, driver, args = [], env = {}) {
   return `${lines.join('\n')}\n`;
 }
 
-/** The agent that tells a story, for pictures. */
-export function storyteller(name, story) {
-  const command = [process.execPath, path.join(here, 'storyteller.mjs'), story];
-  return `[agents.${name}]\ndriver = "acp"\ncommand = [${command.map(quoted).join(', ')}]\nsandbox = "off"\n`;
+/** Puts a program of this name on the path, which does what that command does. */
+function program(hob, name, command) {
+  const file = path.join(hob.programs, name);
+  writeFileSync(file, `#!/bin/sh\nexec ${command.map((part) => `'${part}'`).join(' ')} "$@"\n`, { mode: 0o755 });
 }
+
+/** An agent for pictures: its program has the name of a real one and plays a piece. */
+export function actor(hob, name, driver, command, env = {}) {
+  program(hob, name, command);
+  const set = Object.entries(env).map(([key, value]) => `${key} = ${quoted(value)}`);
+  return `[agents.${name}]\ndriver = "${driver}"\ncommand = ["${name}"]\nsandbox = "off"\nenv = { ${set.join(', ')} }\n`;
+}
+
+/** The agent that tells a story. */
+export const storyteller = (hob, name, story) => actor(hob, name, 'acp', [process.execPath, path.join(here, 'storyteller.mjs'), story]);
+
+/** The terminal's face of the scripted agent. */
+export const player = (hob, name, script) => actor(hob, name, 'claude-tui', [agent], { HOB_SCRIPT: script });
 
 export const AGENTS = scripted('acp', 'acp', ['acp']) + scripted('claude', 'claude-tui');
 
@@ -59,12 +72,14 @@ export class Hob {
     this.user = path.join(this.folder, 'user');
     mkdirSync(this.home, { mode: 0o700 });
     mkdirSync(this.user);
+    this.programs = path.join(this.user, 'bin');
+    mkdirSync(this.programs);
     writeFileSync(path.join(this.home, 'config.toml'), `${settings}\n${config}`, { mode: 0o600 });
     this.port = 0;
   }
 
   environment() {
-    return { PATH: process.env.PATH, HOME: this.user, HOB_HOME: this.home, HOB_ADMIN_TOKEN: this.token, ...this.extra };
+    return { PATH: `${this.programs}:${process.env.PATH}`, HOME: this.user, HOB_HOME: this.home, HOB_ADMIN_TOKEN: this.token, ...this.extra };
   }
 
   async start() {
@@ -89,7 +104,18 @@ export class Hob {
       return match;
     });
     this.url = `http://127.0.0.1:${this.port}`;
+    if (process.env.HOB_TEST_FRONT) await this.standInFront();
     return this;
+  }
+
+  /** With HOB_TEST_FRONT the last `vite build` is tested, without building Hob again. */
+  async standInFront() {
+    if (!this.front) {
+      const program = path.join(root, 'console/dev/serve.mjs');
+      this.front = spawn(process.execPath, [program, this.url, '0'], { stdio: ['ignore', 'pipe', 'inherit'] });
+      this.frontUrl = await new Promise((resolve) => this.front.stdout.once('data', (line) => resolve(String(line).trim())));
+    }
+    this.url = this.frontUrl;
   }
 
   /** Ends it in order, or by force. */
@@ -101,6 +127,7 @@ export class Hob {
 
   /** Ends it and looks whether anything of it is left. */
   async stop() {
+    this.front?.kill();
     await this.end();
     try {
       await until('no process of this home is left', () => processesOf(this.user).length === 0, 8000);
@@ -196,6 +223,7 @@ export async function launch() {
       '--disable-component-update',
       '--disable-sync',
       '--enable-precise-memory-info',
+      '--disable-lcd-text',
     ],
   });
 }

@@ -5,7 +5,7 @@ import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 
-import { close, Hob, launch, open, root, scripted, signIn, storyteller, until } from './harness.mjs';
+import { close, Hob, launch, open, player, root, signIn, storyteller, until } from './harness.mjs';
 
 const assets = path.join(root, 'docs/assets');
 const keep = process.env.UPDATE_SCREENSHOTS === '1';
@@ -56,10 +56,10 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
   const script = path.join(hob.user, 'claude.script');
   writeFileSync(script, `${CLAUDE}\n`);
   const agents = [
-    scripted('claude', 'claude-tui', [], { HOB_SCRIPT: script }),
-    storyteller('codex', 'fix'),
-    storyteller('gemini', 'watch'),
-    storyteller('opencode', 'review'),
+    player(hob, 'claude', script),
+    storyteller(hob, 'codex', 'fix'),
+    storyteller(hob, 'gemini', 'watch'),
+    storyteller(hob, 'opencode', 'review'),
   ];
   writeFileSync(path.join(hob.home, 'config.toml'), `[limits]\napp_sessions = 8\napp_cost_usd_per_day = 20.0\n${agents.join('')}`, { mode: 0o600 });
   const browser = await launch();
@@ -80,13 +80,13 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
       return id;
     };
     const review = await make(shop, 'opencode', 'Review of #412', 'Review the changes of #412. What would you change before it is merged?');
-    const worker = await make(shop, 'claude', 'Worker runs out of memory', 'The worker was killed twice this night. Find out why.');
     await make(nightly, 'gemini', 'Nightly build', 'Watch the nightly build and tell me when a shard goes red.');
     const refund = await hob.session('codex', { permissions: 'ask', meta: { title: 'Refunds are off by a cent' } });
     await hob.ask(refund, 'The refund of order 1043 is one cent too low. Find out why, fix it, and run the tests.');
+    const worker = await make(shop, 'claude', 'Worker runs out of memory', 'The worker was killed twice this night. Find out why.');
     await hob.idle(review);
 
-    const page = await open(browser, hob, { colorScheme: 'dark', reducedMotion: 'reduce' });
+    const page = await open(browser, hob, { colorScheme: 'dark', reducedMotion: 'reduce', viewport: { width: 1160, height: 760 } });
     const picture = async (name) => {
       await page.evaluate(() => document.fonts.ready);
       await page.mouse.move(0, 0);
@@ -99,14 +99,15 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
     };
     const go = (where) => page.evaluate((hash) => { location.hash = hash; }, where);
     await page.getByLabel('Admin token').waitFor();
-    await picture('console-sign-in');
     await signIn(page, hob);
 
     await until('all tiles are there', async () => (await page.locator('.tile').count()) === 4);
     await page.locator('.tail').getByText(/Shard 2/).first().waitFor();
     await until('the terminal is drawn', () => page.locator('canvas').evaluate((canvas) => canvas.width > 400));
     await page.waitForTimeout(1200);
+    await page.setViewportSize({ width: 1160, height: 920 });
     await picture('console-now');
+    await page.setViewportSize({ width: 1160, height: 760 });
 
     await go(`/sessions/${refund}`);
     await page.getByRole('group', { name: /npm test/ }).waitFor();

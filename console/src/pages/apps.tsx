@@ -2,7 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 
 import { get, post, query, remove } from '../api';
-import { count, dollars, many } from '../format';
+import { count, dollars, many, span } from '../format';
 import { go, replace, route } from '../router';
 import type { App, UsageDay } from '../shapes';
 import { Bars, lastDays } from '../ui/chart';
@@ -125,12 +125,20 @@ function Limits({ value }: { value: Record<string, unknown> | null }) {
         {rows.map(([key, limit]) => (
           <div key={key}>
             <dt>{key}</dt>
-            <dd>{key.startsWith('limits.') && limit === '0' ? 'none' : limit}</dd>
+            <dd>{inWords(key, limit)}</dd>
           </div>
         ))}
       </dl>
     </Section>
   );
+}
+
+function inWords(key: string, limit: string): string {
+  const number = Number(limit);
+  if (key.startsWith('limits.') && number === 0) return 'none';
+  if (key.endsWith('_secs') && number > 0) return span(number * 1000);
+  if (key.includes('cost_usd')) return dollars(number);
+  return Number.isFinite(number) && number > 999 ? count(number) : limit;
 }
 
 function flatten(value: unknown, prefix = ''): [string, string][] {

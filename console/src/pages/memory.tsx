@@ -18,6 +18,7 @@ export function Memory() {
   const values = route.value.values;
   const wanted = Object.fromEntries(FILTERS.map((name) => [name, values.get(name) ?? ''])) as Record<(typeof FILTERS)[number], string>;
   const [text, setText] = useState(wanted.q);
+  const typed = useRef(wanted.q);
   const timer = useRef<number | undefined>(undefined);
   const chosen = values.get('record');
   const [round, setRound] = useState(0);
@@ -34,11 +35,14 @@ export function Memory() {
   // The address changes with what is typed, a moment later, so that it can be shared and gone back to.
   const type = (value: string) => {
     setText(value);
+    typed.current = value;
     clearTimeout(timer.current);
     timer.current = window.setTimeout(() => change({ q: value, record: null }), 110);
   };
   useEffect(() => {
-    if (document.activeElement?.id !== 'memory-q') setText(wanted.q);
+    if (document.activeElement?.id === 'memory-q') return;
+    setText(wanted.q);
+    typed.current = wanted.q;
   }, [wanted.q]);
 
   const parameters = {
@@ -56,7 +60,15 @@ export function Memory() {
 
   const words = terms(wanted.q);
   const hits = found.value?.hits ?? [];
-  const hit = hits.find((one) => one.record_id === chosen) ?? null;
+  // What was chosen stays open, also when what is typed next no longer finds it.
+  const last = useRef<Hit | null>(null);
+  const hit = hits.find((one) => one.record_id === chosen) ?? (last.current?.record_id === chosen ? last.current : null);
+  last.current = hit;
+  const choose = (one: Hit) => {
+    clearTimeout(timer.current);
+    last.current = one;
+    change({ q: typed.current, record: one.record_id });
+  };
   return (
     <Page title="Memory" wide lead={<StatsLine stats={stats.value} />}>
       <div class="memory-search">
@@ -142,7 +154,7 @@ export function Memory() {
           ) : null}
           <ul class={found.loading ? 'hit-list stale' : 'hit-list'}>
             {hits.map((one) => (
-              <HitRow key={one.record_id} hit={one} words={words} here={one.record_id === chosen} onChoose={() => change({ record: one.record_id })} />
+              <HitRow key={one.record_id} hit={one} words={words} here={one.record_id === chosen} onChoose={() => choose(one)} />
             ))}
           </ul>
         </div>

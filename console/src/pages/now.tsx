@@ -1,10 +1,10 @@
 // What happens this moment.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { away, callText, get, standing } from '../api';
-import { age, count, dollars, many, place } from '../format';
+import { age, count, dollars, many, place, titleOf } from '../format';
 import { now } from '../clock';
-import type { Live, Overview } from '../shapes';
+import type { Live, Overview, Session } from '../shapes';
 import { follow } from '../stream';
 import { Mini } from '../terminal/mini';
 import { dark } from '../theme';
@@ -51,7 +51,17 @@ export function Now() {
   const [live, setLive] = useState<Live[] | null>(null);
   const screens = useRef(new Screens());
   const overview = useLoad('overview', (abort) => get<Overview>('/admin/overview', abort), 4000);
+  const sessions = useLoad('titles', (abort) => get<{ sessions: Session[] }>('/admin/sessions', abort), 8000);
+  const titles = useMemo(
+    () => new Map((sessions.value?.sessions ?? []).map((session) => [session.session_id, titleOf(session.meta)])),
+    [sessions.value],
+  );
   const signedIn = standing.value === 'signed-in';
+  // What is new has a title as well.
+  const unknown = live?.some((one) => one.session_id && !titles.has(one.session_id)) ?? false;
+  useEffect(() => {
+    if (unknown && sessions.value) sessions.again();
+  }, [live?.length]);
 
   useEffect(() => {
     if (!signedIn) return;
@@ -97,7 +107,7 @@ export function Now() {
         ) : (
           <ul class="tiles">
             {sorted.map((one) => (
-              <Tile key={one.id} live={one} screens={screens.current} />
+              <Tile key={one.id} live={one} title={titles.get(one.session_id ?? '') ?? ''} screens={screens.current} />
             ))}
           </ul>
         )}
@@ -129,14 +139,14 @@ function Figures({ overview }: { overview: Overview | null }) {
         <span class="figure-label">places taken</span>
         <meter class={full >= 1 ? 'full' : ''} min={0} max={1} value={full} aria-label={`${live.used} of ${live.limit} places taken`} />
       </div>
-      {pool ? (
-        <div class="figure">
+      {pool && pool.busy + pool.idle + pool.warm + pool.seeded + pool.fresh > 0 ? (
+        <div class="figure" title={`${pool.busy} at work, ${pool.idle} kept warm`}>
           <span class="figure-value">
             {pool.busy + pool.idle}
-            <small> {pool.idle} warm</small>
+            <small> / {count(pool.warm)} warm hits</small>
           </span>
           <span class="figure-label">
-            in the pool · {count(pool.warm)} warm, {count(pool.seeded)} seeded, {count(pool.fresh)} fresh
+            in the pool; {count(pool.seeded)} seeded, {count(pool.fresh)} fresh
           </span>
         </div>
       ) : null}
@@ -151,7 +161,7 @@ function Figures({ overview }: { overview: Overview | null }) {
   );
 }
 
-function Tile({ live, screens }: { live: Live; screens: Screens }) {
+function Tile({ live, title, screens }: { live: Live; title: string; screens: Screens }) {
   const href = live.session_id ? `#/sessions/${live.session_id}${live.terminal ? '/terminal' : ''}` : `#/live/${live.id}`;
   return (
     <li class={live.busy ? 'tile busy' : 'tile'}>
@@ -164,7 +174,7 @@ function Tile({ live, screens }: { live: Live; screens: Screens }) {
             <State word={live.busy ? 'running' : 'idle'} />
           </div>
           <div class="tile-facts">
-            <span title={live.cwd}>{place(live.cwd)}</span>
+            <span title={live.cwd}>{title || place(live.cwd)}</span>
             <span>{many(live.turns, 'turn')}</span>
             {live.cost_usd ? <span>{dollars(live.cost_usd)}</span> : live.tokens ? <span>{count(live.tokens)} tokens</span> : null}
             {live.viewers ? <span>{many(live.viewers, 'viewer')}</span> : null}

@@ -67,8 +67,8 @@ export class Mini {
   private paint(terminal: Terminal): void {
     const theme: Theme = this.dark ? THEMES.dark : THEMES.light;
     const scale = Math.min(2, Math.max(1, window.devicePixelRatio || 1)) * 1.25;
-    const width = terminal.cols * CELL_WIDTH;
-    const rows = usedRows(terminal);
+    const { cols, rows } = used(terminal);
+    const width = cols * CELL_WIDTH;
     const height = rows * CELL_HEIGHT;
     const canvas = this.canvas;
     // Whether it is as flat as its place, so that it stands at the top.
@@ -79,7 +79,7 @@ export class Mini {
     if (!context) return;
     context.scale(scale, scale);
     context.fillStyle = theme.background;
-    context.fillRect(0, 0, width, height);
+    context.fillRect(0, 0, width + 2, height + 2);
     context.textBaseline = 'middle';
     const font = `${CELL_WIDTH / 0.602}px ${FONT}`;
     const buffer = terminal.buffer.active;
@@ -88,7 +88,7 @@ export class Mini {
       const line = buffer.getLine(buffer.viewportY + row);
       if (!line) continue;
       const y = row * CELL_HEIGHT;
-      for (let column = 0; column < terminal.cols; column += 1) {
+      for (let column = 0; column < cols; column += 1) {
         if (!line.getCell(column, cell)) continue;
         const characters = cell.getChars();
         const inverse = cell.isInverse() !== 0;
@@ -116,14 +116,18 @@ export class Mini {
   }
 }
 
-/** The rows down to the last one with something on it. */
-function usedRows(terminal: Terminal): number {
+/** The part of the screen with something on it, so that its letters are as large as can be. */
+function used(terminal: Terminal): { cols: number; rows: number } {
   const buffer = terminal.buffer.active;
-  let last = Math.min(terminal.rows - 1, Math.max(7, buffer.cursorY));
-  for (let row = terminal.rows - 1; row > last; row -= 1) {
-    if (buffer.getLine(buffer.viewportY + row)?.translateToString(true)) last = row;
+  let rows = Math.max(8, buffer.cursorY + 1);
+  let cols = 64;
+  for (let row = 0; row < terminal.rows; row += 1) {
+    const length = buffer.getLine(buffer.viewportY + row)?.translateToString(true).length ?? 0;
+    if (!length) continue;
+    rows = Math.max(rows, row + 1);
+    cols = Math.max(cols, length + 1);
   }
-  return last + 1;
+  return { cols: Math.min(cols, terminal.cols), rows: Math.min(rows, terminal.rows) };
 }
 
 const NAMES = [

@@ -105,7 +105,9 @@ export function Virtual<T>(props: Props<T>) {
   });
 
   const onScroll = () => {
-    const element = scroller.current!;
+    // The last event of a list may come when it is already gone.
+    const element = scroller.current;
+    if (!element) return;
     const now = latest.current;
     view.current.top = element.scrollTop;
     view.current.height = element.clientHeight;
@@ -124,7 +126,7 @@ export function Virtual<T>(props: Props<T>) {
 
   const touch = (up: boolean) => {
     touched.current = performance.now();
-    if (up && latest.current.following && scroller.current!.scrollTop > 0) latest.current.onFollow(false);
+    if (up && latest.current.following && (scroller.current?.scrollTop ?? 0) > 0) latest.current.onFollow(false);
   };
 
   useEffect(() => {

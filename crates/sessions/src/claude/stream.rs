@@ -219,7 +219,8 @@ fn end(record: &Value) -> Result<End, BackendError> {
         if record["stop_reason"] == "refusal" {
             return Ok(finished(record, "refusal"));
         }
-        let told = record["api_error_status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        let told =
+            record["api_error_status"].as_u64().and_then(|status| u16::try_from(status).ok());
         let status = told.or_else(|| status_in(&message));
         let kind = record["subtype"].as_str().unwrap_or_default().to_owned();
         return Err(BackendError::Api { status, kind, message });

@@ -62,11 +62,13 @@ pub fn tool(update: &Value) -> String {
     }
 }
 
-/// Events as they would stand in a terminal: what the agent says runs on, everything else has a line of
+/// Events as they would stand in a terminal: what the agent says and thinks runs on, everything else has a line of
 /// its own. Only our own colours are in it: what an agent says is text.
 #[derive(Debug, Default)]
 pub struct Page {
     in_line: bool,
+    /// Whether the line is a thought's.
+    thinking: bool,
 }
 
 impl Page {
@@ -77,15 +79,13 @@ impl Page {
         let text = update["content"]["text"].as_str();
         match (event["event"].as_str(), update["sessionUpdate"].as_str(), text) {
             (Some("message"), Some("agent_message_chunk"), Some(text)) => {
-                let text = plain(text);
-                self.in_line = !text.ends_with("\r\n") && (self.in_line || !text.is_empty());
-                out.push_str(&text);
+                self.run_on(&mut out, false, text);
             }
             (Some("message"), Some("user_message_chunk"), Some(text)) => {
                 self.line(&mut out, "36", &format!("> {text}"));
             }
             (Some("message"), Some("agent_thought_chunk"), Some(text)) => {
-                self.line(&mut out, "2;3", text);
+                self.run_on(&mut out, true, text);
             }
             (Some("message"), Some("tool_call"), _) => {
                 self.line(&mut out, "33", &format!("[{}]", tool(update)));
@@ -116,6 +116,21 @@ impl Page {
             (None, ..) => {}
         }
         out
+    }
+
+    /// Words that come in pieces.
+    fn run_on(&mut self, out: &mut String, thinking: bool, text: &str) {
+        if self.in_line && self.thinking != thinking {
+            out.push_str("\r\n");
+            self.in_line = false;
+        }
+        self.thinking = thinking;
+        let text = plain(text);
+        self.in_line = !text.ends_with("\r\n") && (self.in_line || !text.is_empty());
+        match thinking {
+            true => out.push_str(&format!("\x1b[2;3m{text}\x1b[m")),
+            false => out.push_str(&text),
+        }
     }
 
     fn line(&mut self, out: &mut String, colour: &str, text: &str) {
@@ -169,9 +184,14 @@ mod tests {
         let says = |text: &str| {
             update(json!({"sessionUpdate": "agent_message_chunk", "content": {"text": text}}))
         };
+        let thinks = |text: &str| {
+            update(json!({"sessionUpdate": "agent_thought_chunk", "content": {"text": text}}))
+        };
         let mut page = Page::default();
         let mut all = String::new();
         for event in [
+            thinks("a "),
+            thinks("thought"),
             says("one "),
             says("line\nand \x1b]52;c;eA==\x07more\u{9b}"),
             update(
@@ -183,7 +203,7 @@ mod tests {
         ] {
             all.push_str(&page.next(&event));
         }
-        let expect = "one line\r\nand ]52;c;eA==more\r\n\x1b[33m[Bash ls]\x1b[m\r\ndone\r\n\
+        let expect = "\x1b[2;3ma \x1b[m\x1b[2;3mthought\x1b[m\r\none line\r\nand ]52;c;eA==more\r\n\x1b[33m[Bash ls]\x1b[m\r\ndone\r\n\
                       \x1b[32m── turn 1: finished, end_turn\x1b[m\r\n\x1b[2m-- close\x1b[m\r\n";
         assert_eq!(all, expect);
     }
