@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::message::{Block, Message, canonical};
+use crate::message::{Block, Message, Role, canonical};
 
 /// Names a conversation up to a point, under the options it runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,17 +22,21 @@ pub fn fingerprint(scope: &Value, history: &[Message]) -> Fingerprint {
     };
     add(&canonical(scope));
     for message in history {
-        add(&json!([message.role.as_str(), content(&message.content)]));
+        add(&json!([message.role.as_str(), content(message)]));
     }
     Fingerprint(hasher.finalize().into())
 }
 
 /// The blocks in canonical form: neighbouring texts are one text, as a client that joins them
-/// would send them.
-fn content(blocks: &[Block]) -> Value {
+/// would send them; and many trim what they were answered.
+fn content(message: &Message) -> Value {
     let mut out: Vec<Value> = Vec::new();
     let mut text: Option<String> = None;
-    for block in blocks {
+    let whole = |text: String| match message.role {
+        Role::Assistant => json!(text.trim()),
+        Role::User => json!(text),
+    };
+    for block in &message.content {
         let value = match block {
             Block::Thinking { .. } => continue,
             // Nobody sends an empty text back.
@@ -52,10 +56,10 @@ fn content(blocks: &[Block]) -> Value {
             }
             Block::Other(value) => canonical(value),
         };
-        out.extend(text.take().map(Value::String));
+        out.extend(text.take().map(whole));
         out.push(value);
     }
-    out.extend(text.take().map(Value::String));
+    out.extend(text.take().map(whole));
     Value::Array(out)
 }
 
@@ -122,6 +126,9 @@ mod tests {
         let empty = json!([{"role": "assistant", "content": [
             {"type": "text", "text": "x"}, {"type": "text", "text": ""}]}]);
         check(true, empty, json!([{"role": "assistant", "content": "x"}]));
+        let padded = |role: &str| json!([{"role": role, "content": " x\n"}]);
+        check(true, padded("assistant"), json!([{"role": "assistant", "content": "x"}]));
+        check(false, padded("user"), json!([{"role": "user", "content": "x"}]));
     }
 
     #[test]

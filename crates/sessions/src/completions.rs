@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::claude::{
     BackendError, BackendFigures, ClaudeBackend, Completion, Event, LiveInfo, Origin, Profile,
-    TurnResult, Way, temporary_scope,
+    Request, TurnResult, Way, temporary_scope,
 };
 use crate::session::{SessionError, Sessions};
 use crate::walls::Walls;
@@ -119,13 +119,12 @@ impl Completions {
             return Err(SessionError::Stopping.into());
         }
         let profile = self.profile(app, &asked)?;
+        let Conversation { messages, prompt, .. } = asked;
+        // What is wrong with it is said before it counts for anything.
+        let request = Request::new(&profile, &messages, prompt.as_deref())?;
         options.sessions.check_app(app).await?;
         let asked_at = Timestamp::now();
-        let Conversation { messages, prompt, .. } = asked;
-        let mut completion = match &prompt {
-            Some(prompt) => options.backend.complete_with(&profile, &messages, prompt),
-            None => options.backend.complete(&profile, &messages),
-        };
+        let mut completion = options.backend.begin(Ok(request));
         let cancel = self.app_token(app).child_token();
         let guard = cancel.clone().drop_guard();
         let origin = tokio::select! {

@@ -115,7 +115,11 @@ async fn answer(
     let origin = reply.origin().as_str();
     let id = format!("msg_{}", Uuid::now_v7().simple());
     let mut response = match body.stream.unwrap_or_default() {
-        true => stream(reply, id, named).into_response(),
+        true => {
+            let reply = reply.begun().await?;
+            let model = reply.model.clone().unwrap_or(named);
+            stream(reply, id, model).into_response()
+        }
         false => {
             let whole = reply.whole().await?;
             let content: Vec<Value> =

@@ -119,13 +119,15 @@ async fn answer(
     let asked = Conversation { messages, prompt, system, model };
     let reply = Reply::to(&gateway, &app.name, asked).await?;
     let origin = reply.origin().as_str();
-    let head = Head {
+    let mut head = Head {
         id: format!("chatcmpl-{}", Uuid::now_v7().simple()),
         created: Timestamp::now().as_second(),
         model: body.model.unwrap_or_else(|| models::DEFAULT.to_owned()),
     };
     let mut response = match body.stream.unwrap_or_default() {
         true => {
+            let reply = reply.begun().await?;
+            head.model = reply.model.clone().unwrap_or(head.model);
             let wanted = body.stream_options.and_then(|options| options.include_usage);
             stream(reply, head, wanted.unwrap_or_default()).into_response()
         }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use hob_domain::{AppName, Block};
@@ -10,6 +11,9 @@ use hob_sessions::{Answering, Conversation};
 
 use super::dialect::Problem;
 use crate::state::Gateway;
+
+/// How long a stream waits for its first piece before it begins without one.
+const FIRST_PIECE: Duration = Duration::from_secs(10);
 
 /// A piece of a reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +54,15 @@ impl Reply {
         let answering = gateway.completions.ask(app, asked).await?;
         let (texts, ready) = (Texts::default(), VecDeque::new());
         Ok(Reply { answering, model: None, texts, ready, over: false })
+    }
+
+    /// Waits a while for the first piece: what goes wrong before it is still an answer with a status of
+    /// its own, which clients understand better than a stream that breaks off.
+    pub async fn begun(mut self) -> Result<Reply, Problem> {
+        if let Ok(Some(part)) = tokio::time::timeout(FIRST_PIECE, self.next()).await {
+            self.ready.push_front(part?);
+        }
+        Ok(self)
     }
 
     pub fn origin(&self) -> Origin {

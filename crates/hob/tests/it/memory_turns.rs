@@ -98,11 +98,12 @@ fn a_long_transcript_is_not_given_up() {
         (0..60_000).map(|n| said("s", n, "user", &format!("{n} {words}"))).collect();
     let path = transcript(&home, "t.jsonl", &records);
     let event = json!({"session_id": "s", "transcript_path": path, "hook_event_name": "Stop"});
-    for _ in 0..2 {
+    // A machine that does much else may not even get one part done in a hook's time, but in some.
+    wait_until("hooks have captured a part of it", || {
         let output = feed(home.command(&["capture-turn"]), event.to_string().as_bytes());
         assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
-    }
-    assert!(!deferrals(&home).is_empty(), "two hooks have captured nothing of it");
+        (!deferrals(&home).is_empty()).then_some(())
+    });
 }
 
 /// Whatever the answer was, the turn is there afterwards: from the server, from the store, from a file.

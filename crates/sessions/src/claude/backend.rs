@@ -172,12 +172,7 @@ impl ClaudeBackend {
         self.begin(Request::new(profile, messages, None))
     }
 
-    /// The same, with something else typed than the last message's text.
-    pub fn complete_with(&self, profile: &Profile, messages: &[Value], prompt: &str) -> Completion {
-        self.begin(Request::new(profile, messages, Some(prompt)))
-    }
-
-    fn begin(&self, request: Result<Request, BackendError>) -> Completion {
+    pub(crate) fn begin(&self, request: Result<Request, BackendError>) -> Completion {
         let (sender, events) = mpsc::unbounded_channel();
         let (origin_sender, origin) = watch::channel(None);
         let cancel = self.inner.closing.child_token();

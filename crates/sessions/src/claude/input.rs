@@ -7,8 +7,8 @@ pub const NEUTRAL: char = '\u{2800}';
 /// The text as it will be pasted, or `None` when nothing is left of it.
 ///
 /// Escape and control characters are removed, since they would act on the terminal; line ends become
-/// LF, tabs four blanks and the end is trimmed, as the CLI does it itself. One character is put in
-/// front of what would otherwise be a command.
+/// LF, tabs four blanks and the end is trimmed, as the CLI does it itself. What would otherwise be a
+/// command or a mention is made [`plain`].
 pub fn typed(text: &str) -> Option<String> {
     let text = text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
     let text: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
@@ -17,8 +17,27 @@ pub fn typed(text: &str) -> Option<String> {
     if bare.is_empty() {
         return None;
     }
-    let prefix = is_command(bare).then_some(NEUTRAL);
-    Some(prefix.into_iter().chain(text.chars()).collect())
+    Some(plain(text))
+}
+
+/// The text with one character in front of what the CLI would take for something else: a command, and
+/// every mention. `@/some/file` would put that file before the model, whatever the permissions say.
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len() + 8);
+    plain.extend(is_command(text).then_some(NEUTRAL));
+    let mut before = None;
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        // The CLI takes some invisible characters out first, so only a word before it makes it none.
+        let in_word = before.is_some_and(char::is_alphanumeric);
+        let names = letters.peek().is_some_and(|next| !next.is_whitespace());
+        if letter == '@' && names && !in_word {
+            plain.push(NEUTRAL);
+        }
+        plain.push(letter);
+        before = Some(letter);
+    }
+    plain
 }
 
 /// Whether the CLI would take this for something else than a prompt.
@@ -58,7 +77,10 @@ mod tests {
         check("?", "\u{2800}?");
         check("exit now", "exit now");
         check("# title", "# title");
-        check("@file what", "@file what");
+        check("@file what", "\u{2800}@file what");
+        check("see @/etc/passwd\n@\"/a b\"", "see \u{2800}@/etc/passwd\n\u{2800}@\"/a b\"");
+        check("\u{200b}@/etc/passwd", "\u{200b}\u{2800}@/etc/passwd");
+        check("me@home.org, a @ b @", "me@home.org, a @ b @");
     }
 
     #[test]
@@ -71,15 +93,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn at_most_one_character_is_added_and_no_control_is_left(text in "\\PC{0,40}|.{0,40}") {
+        fn only_neutral_characters_are_added_and_no_control_is_left(text in "\\PC{0,40}|.{0,40}") {
             if let Some(typed) = typed(&text) {
                 let controls = typed.chars().any(|c| c.is_control() && c != '\n');
                 prop_assert!(!controls);
                 let plain: String = text
                     .replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ")
                     .chars().filter(|c| *c == '\n' || !c.is_control()).collect();
-                prop_assert!(typed.ends_with(plain.trim_end()));
-                prop_assert!(typed.chars().count() <= plain.trim_end().chars().count() + 1);
+                let without = |text: &str| text.replace(NEUTRAL, "");
+                prop_assert_eq!(without(&typed), without(plain.trim_end()));
+                let mentions = plain.matches('@').count();
+                prop_assert!(
+                    typed.chars().count() <= plain.trim_end().chars().count() + 1 + mentions
+                );
             }
         }
     }

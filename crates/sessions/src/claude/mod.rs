@@ -33,6 +33,7 @@ mod turn;
 
 pub(crate) use live::{Launch, Limits, LiveSession, TurnEnd};
 pub(crate) use mcp_config::McpConfigs;
+pub(crate) use request::Request;
 pub(crate) use tail::Changes;
 
 pub use backend::{BackendFigures, ClaudeBackend, Completion, Origin};

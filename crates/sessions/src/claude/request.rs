@@ -4,6 +4,7 @@ use hob_domain::{Block, Fingerprint, Message, Role, fingerprint};
 use serde_json::Value;
 
 use super::event::{BackendError, Event, echoes};
+use super::input;
 use super::options::Profile;
 
 /// A checked request.
@@ -44,6 +45,9 @@ impl Request {
             invalid(format!("the working folder {} does not exist", profile.cwd.display()))
         })?;
         let prompt = prompt.map_or_else(|| last.text(), str::to_owned);
+        if input::typed(&prompt).is_none() {
+            return Err(invalid("messages: the last message is empty".to_owned()));
+        }
         let scope = profile.scope();
         Ok(Request { profile, messages, prompt, scope })
     }

@@ -4,7 +4,8 @@
 //! - With a silent open standard input it waits three seconds: it gets `/dev/null`, or the prompt.
 //! - On an API error it exits 1 with the message in the JSON on standard *output*; `subtype` stays
 //!   `success`, so only `is_error` counts.
-//! - A prompt that begins with `/` would be a command; one character in front makes it text again.
+//! - A prompt that begins with `/` would be a command, and `@` a mention; one character in front makes
+//!   them text again.
 
 use hob_domain::{RunReply, RunRequest};
 use serde::Deserialize;
@@ -24,10 +25,7 @@ pub(crate) struct Invocation {
 
 /// The arguments after the agent's own command.
 pub(crate) fn invocation(request: &RunRequest) -> Invocation {
-    let mut prompt = request.prompt.clone();
-    if input::is_command(&prompt) {
-        prompt.insert(0, input::NEUTRAL);
-    }
+    let prompt = input::plain(&request.prompt);
     // One that looks like a flag, is too long or holds a NUL goes through standard input.
     let by_stdin =
         prompt.starts_with('-') || prompt.len() > ARGUMENT_LIMIT || prompt.contains('\0');

@@ -154,10 +154,8 @@ impl Translator {
     /// What to tell the program.
     fn order(&mut self, order: Order) -> Option<Value> {
         match order {
-            Order::Prompt(mut text) => {
-                if text.trim_start().starts_with('/') {
-                    text.insert(0, input::NEUTRAL);
-                }
+            Order::Prompt(text) => {
+                let text = input::plain(&text);
                 self.prompt = claude::prompt_name();
                 self.interrupted = false;
                 Some(json!({"type": "user", "message": {"role": "user", "content": text}}))
