@@ -32,7 +32,7 @@ export function TerminalTab({ live, loading, closed, backend }: Props) {
   if (!target && live) {
     return (
       <Empty icon="now" title="No terminal">
-        <p>This process of the Claude backend is talked to without a terminal, so there is no screen to look at. It serves an app’s requests; what is known about it stands above.</p>
+        <p>This process of the Claude backend has no terminal, so there is no screen to look at. It answers an app’s requests; what is known about it stands above.</p>
       </Empty>
     );
   }
