@@ -327,7 +327,9 @@ it('the keyboard goes everywhere', async (hob) => {
   await page.keyboard.press('Escape');
   await page.getByRole('dialog', { name: 'Keys' }).waitFor({ state: 'detached' });
   await page.keyboard.press('Control+k');
+  await page.getByRole('combobox').waitFor();
   await page.keyboard.type('heal');
+  await page.getByRole('option', { name: /Health/ }).waitFor();
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'Health' }).waitFor();
   await close(page);
