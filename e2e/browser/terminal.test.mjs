@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { AGENTS, close, Hob, launch, scripted, until, visit } from './harness.mjs';
+import { AGENTS, close, Hob, launch, scripted, signIn, until, visit } from './harness.mjs';
 
 let browser;
 before(async () => {
@@ -213,6 +213,42 @@ test('agents live on the first page', { timeout: 90_000 }, () =>
     await page.getByRole('link', { name: /claude of/ }).click();
     await shows(page, 'a screen');
     await hob.call('POST', `/admin/sessions/${acp}/cancel`);
+    await close(page);
+  }),
+);
+
+test('a process without a terminal says so', { timeout: 90_000 }, () =>
+  withHob(new Hob(AGENTS, '[apps.search]\ndriver = "claude-stream"\n'), async (hob) => {
+    const token = await hob.app('search');
+    const page = await visit(browser, hob, '/now');
+    const looked = [];
+    page.on('request', (request) => looked.push(request.url()));
+    page.on('websocket', (socket) => looked.push(socket.url()));
+    await hob.call('POST', '/v1/messages', { model: 'claude', max_tokens: 9, messages: [{ role: 'user', content: '[[say from a pipe]]' }] }, token);
+    const tile = page.getByRole('link', { name: /claude of search, idle/ });
+    await tile.getByText('No terminal').waitFor();
+    await tile.getByText('1 turn').waitFor();
+    await tile.click();
+    await page.getByRole('heading', { name: 'No terminal' }).waitFor();
+    await page.locator('.session-head').getByText('search', { exact: true }).waitFor();
+    assert.deepEqual(looked.filter((url) => /\/(screen|attach)/.test(url)), [], 'nobody asks for a screen');
+    await close(page);
+  }),
+);
+
+test('a terminal goes on after the next sign-in', { timeout: 90_000 }, () =>
+  withHob(new Hob(AGENTS, '[console]\nsession_secs = 8\n'), async (hob) => {
+    const id = await hob.session('claude');
+    await hob.ask(id, 'hello');
+    await hob.idle(id);
+    const page = await atTerminal(hob, id);
+    await shows(page, 'echo: hello');
+    await page.getByText('The fire burned down').waitFor({ timeout: 20_000 });
+    await hob.ask(id, 'while nobody looked');
+    await hob.idle(id);
+    await signIn(page, hob);
+    await page.getByText('click and type').waitFor();
+    await shows(page, 'echo: while nobody looked');
     await close(page);
   }),
 );
