@@ -7,8 +7,8 @@ export type Writer = 'you' | 'other' | 'nobody';
 /** Whether there is something to watch: a session without a terminal shows its events, other processes nothing. */
 export const watchable = (live: Pick<Live, 'kind' | 'terminal'>) => live.terminal || live.kind === 'session';
 
-/** The server's reason when the cookie's time is over. The terminal itself is not. */
-const SIGN_IN_OVER = 'the sign-in has ended';
+/** The server's reasons that say nothing about the terminal itself: the cookie's time is over, or its own. */
+const NOT_OVER = ['the sign-in has ended', 'hob is stopping'];
 
 export interface AttachHandlers {
   hello(hello: { cols: number; rows: number; terminal: boolean; writer: Writer }): void;
@@ -125,8 +125,8 @@ export class Attachment {
       case 'refused':
         return this.handlers.refused(reason);
       case 'end':
-        // Then it is as if the connection was cut, and goes on with the next sign-in.
-        if (reason === SIGN_IN_OVER) return;
+        // Then it is as if the connection was cut, and goes on with the next sign-in or the next server.
+        if (NOT_OVER.includes(reason)) return;
         this.ended = true;
         return this.handlers.end(reason);
       default:

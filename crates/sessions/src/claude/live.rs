@@ -80,7 +80,7 @@ pub struct LiveSession {
     session_id: String,
     turns: u32,
     /// The last touch of a person's after which the box was made ready.
-    tidied: Option<Instant>,
+    pub(super) tidied: Option<Instant>,
 }
 
 /// A turn's part of the transcript, as it comes.
@@ -218,11 +218,8 @@ impl LiveSession {
         let started = Instant::now();
         // Somebody may have made it small, and watches, or has left it so.
         self.terminal.make_room(SIZE);
-        if self.terminal.touched() > self.tidied {
-            if !self.tidy_up(limits.turn, interrupt).await? {
-                return Ok(TurnEnd::Interrupted);
-            }
-            self.tidied = self.terminal.touched();
+        if self.terminal.touched() > self.tidied && !self.tidy_up(limits.turn, interrupt).await? {
+            return Ok(TurnEnd::Interrupted);
         }
         self.wait_for_prompt(limits.ready).await?;
         let mut reading = Reading::begin(self.transcript.clone());

@@ -36,7 +36,7 @@ impl LiveSession {
             match view {
                 _ if busy => {}
                 View::Prompt { .. } if cleared && settled => {
-                    self.terminal.forget_touches();
+                    self.tidied = touched;
                     return Ok(true);
                 }
                 // Whatever the box shows: what was typed may not be on the screen yet, but it comes before
