@@ -26,7 +26,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What is alive, as it changes: events `live` with the whole list and `screen` with one terminal's.
 #[utoipa::path(get, path = "/admin/live/stream", tag = "admin", operation_id = "stream_live", security(("token" = [])), responses(
-    (status = 200, description = "A stream of events, until it is left.", body = String, content_type = "text/event-stream"),
+    (status = 200, description = "A stream of events, until it is left.", body = Object, content_type = "text/event-stream"),
     (status = 401, description = "Not the admin's token.", body = ErrorBody),
     (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
 ))]

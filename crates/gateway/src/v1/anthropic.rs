@@ -39,7 +39,7 @@ pub(crate) struct MessagesBody {
     #[schema(value_type = Vec<Object>, min_items = 1)]
     messages: Vec<Value>,
     /// Added to Claude Code's own system prompt: a text, or text blocks.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value)]
     system: Option<Value>,
     /// Accepted; how long an answer may be is Claude Code's to say.
     #[schema(minimum = 1)]
@@ -58,7 +58,7 @@ pub(crate) struct MessagesBody {
 #[utoipa::path(post, path = "/v1/messages", tag = "v1", operation_id = "create_message", request_body = MessagesBody,
     security(("token" = [])), responses(
     (status = 200, description = "The message, or a stream of events. `x-hob-session` says whether its process was `warm`, `seeded` or `fresh`.",
-        content((Object = "application/json"), (String = "text/event-stream"))),
+        content((Object = "application/json"), (Object = "text/event-stream"))),
     (status = 400, description = "The request is wrong (`invalid_request_error`).", body = Object),
     (status = 401, description = "No token, or a wrong one (`authentication_error`).", body = Object),
     (status = 404, description = "There is no such model (`not_found_error`).", body = Object),

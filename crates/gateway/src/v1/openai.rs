@@ -69,7 +69,7 @@ struct StreamOptions {
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "v1", operation_id = "create_chat_completion", request_body = ChatBody,
     security(("token" = [])), responses(
     (status = 200, description = "The completion, or a stream of pieces. `x-hob-session` says whether its process was `warm`, `seeded` or `fresh`.",
-        content((Object = "application/json"), (String = "text/event-stream"))),
+        content((Object = "application/json"), (Object = "text/event-stream"))),
     (status = 400, description = "The request is wrong (`invalid_request_error`).", body = Object),
     (status = 401, description = "No token, or a wrong one (`invalid_api_key`).", body = Object),
     (status = 404, description = "There is no such model.", body = Object),
