@@ -12,6 +12,7 @@ mod identity;
 pub mod json_reply;
 pub mod memory;
 pub mod message;
+mod recall;
 pub mod run;
 pub mod secret;
 pub mod session;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::StoreError;
 pub use crate::identity::{Identity, RecordId, TurnKey, answer_key, record_key, words_key};
 pub use crate::message::Role as TurnRole;
+pub use crate::recall::{Candidate, Context, Count, Probe, ProbeTerm, Proposal, Spread};
 
 /// Whose memory it is. Nothing of one speaker is ever seen by another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -134,26 +135,6 @@ pub struct Scope {
     pub session: Option<String>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-}
-
-/// What to look for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Probe {
-    /// Terms in the index's own spelling; a candidate has at least one.
-    pub terms: Vec<String>,
-    pub vector: Vec<i8>,
-    /// How many candidates of each kind at most.
-    pub limit: usize,
-}
-
-/// A turn the store proposes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Candidate {
-    pub record: Record,
-    /// BM25 by the index; greater is better. `None` when no term matched.
-    pub lexical: Option<f64>,
-    /// Cosine to the probe's vector. `None` when it was not among the nearest.
-    pub dense: Option<f64>,
 }
 
 /// A session in outline.
@@ -292,13 +273,16 @@ pub trait MemoryStore: Send + Sync {
 
     async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError>;
 
-    /// The most promising turns in scope.
-    async fn candidates(
+    /// The most promising turns in scope, with those beside them and what there is to weigh them by.
+    async fn propose(
         &self,
         speaker: &Speaker,
         scope: &Scope,
         probe: Probe,
-    ) -> Result<Vec<Candidate>, StoreError>;
+    ) -> Result<Proposal, StoreError>;
+
+    /// The turns with these numbers, in their order; those that are gone by now are left out.
+    async fn records(&self, speaker: &Speaker, seqs: Vec<i64>) -> Result<Vec<Record>, StoreError>;
 
     /// Turns in the order they were said.
     async fn timeline(&self, speaker: &Speaker, window: &Window)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hob_domain::memory::{Speaker, Stored};
 use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{Here, Tools};
-use hob_memory::embed::PiecesEmbedder;
+use hob_memory::embed::TableEmbedder;
 use hob_memory::project::place_of;
 use hob_memory::{Batch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral};
 use hob_store::Memory;
@@ -74,7 +74,7 @@ pub fn open_with(settings: &Resolved, key: &DataKey, busy: Duration) -> anyhow::
 
 /// The memory on a store, with the built-in embedder.
 pub fn engine(store: Memory, opening: OpeningKeys) -> Engine {
-    Engine::new(Arc::new(store), Box::new(PiecesEmbedder::new()), opening)
+    Engine::new(Arc::new(store), Box::new(TableEmbedder::new()), opening)
 }
 
 /// A runtime for one command.

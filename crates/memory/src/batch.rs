@@ -6,10 +6,13 @@ use hob_domain::memory::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::analyse::Analyser;
+use crate::analyse::{self, Analyser};
 use crate::embed::Embedder;
 use crate::redact;
 use crate::seal::SealingKey;
+
+/// The rules by which a stored turn was masked and analysed, as one number.
+pub const VERSION: u32 = redact::RULES_VERSION + analyse::VERSION - 1;
 
 /// Turns of one session from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -152,12 +155,12 @@ impl Preparer {
             at: turn.at.unwrap_or(turn.ts),
             client: batch.client.clone(),
             source: batch.source.clone(),
-            rules: redact::RULES_VERSION,
+            rules: VERSION,
         }
     }
 
     /// The terms of a text as the index takes them.
     pub fn index_terms(&self, text: &str) -> String {
-        self.analyser.terms(text).join(" ")
+        self.analyser.telling(text).join(" ")
     }
 }

@@ -1,96 +1,139 @@
 //! From text to a vector.
 
-use crate::analyse::{Analyser, beginning, is_stop};
+use std::collections::BTreeMap;
+
+use crate::analyse::{Analyser, beginning};
+use crate::table::Table;
 
 /// Makes vectors: texts of like meaning get vectors that point the same way.
 pub trait Embedder: Send + Sync {
     /// The text's direction; all zero when it says nothing.
     fn embed(&self, text: &str) -> Vec<i8>;
+
+    /// The direction of a question, of which it is known what each term is worth. Without such a
+    /// thing, that of its text.
+    fn embed_question(&self, text: &str, _worth: &[(&str, f32)]) -> Vec<i8> {
+        self.embed(text)
+    }
+
+    /// Terms that mean about the same as this one, nearest first, and how near: up to 1.
+    fn like(&self, _term: &str) -> Vec<(&str, f32)> {
+        Vec::new()
+    }
 }
 
-/// Needs no model: a text is the sum of its terms and of their pieces of three letters, each thrown
-/// to a place by its hash. It forgives misspellings and other endings, which the index does not.
-pub struct PiecesEmbedder {
+/// The built-in one: a text is the sum of what a table says about its terms.
+pub struct TableEmbedder {
     analyser: Analyser,
+    table: Table,
 }
 
-const DIMENSIONS: usize = 256;
 /// How much of a text counts.
 const MOST: usize = 32 << 10;
 
-impl PiecesEmbedder {
-    pub fn new() -> PiecesEmbedder {
-        PiecesEmbedder { analyser: Analyser::default() }
+impl TableEmbedder {
+    pub fn new() -> TableEmbedder {
+        TableEmbedder { analyser: Analyser::default(), table: Table::built_in() }
+    }
+
+    fn sum<'a>(&self, terms: impl Iterator<Item = (&'a str, f32)>) -> Vec<i8> {
+        let mut sum = vec![0_f32; self.table.width()];
+        for (term, weight) in terms {
+            if let Some(row) = self.table.find(term) {
+                self.table.add(row, weight, &mut sum);
+            }
+        }
+        rounded(&sum)
     }
 }
 
-impl Default for PiecesEmbedder {
-    fn default() -> PiecesEmbedder {
-        PiecesEmbedder::new()
+impl Default for TableEmbedder {
+    fn default() -> TableEmbedder {
+        TableEmbedder::new()
     }
 }
 
-impl Embedder for PiecesEmbedder {
+impl Embedder for TableEmbedder {
     fn embed(&self, text: &str) -> Vec<i8> {
         // What a very long text is about is told by its beginning as well as it can be.
-        let mut terms = self.analyser.terms(beginning(text, MOST));
-        terms.retain(|term| !is_stop(term));
-        terms.sort_unstable();
-        let mut sum = [0_f32; DIMENSIONS];
-        for group in terms.chunk_by(|a, b| a == b) {
-            let weight = 1.0 + (group.len() as f32).ln();
-            add_term(&mut sum, &group[0], weight);
+        let mut counts: BTreeMap<String, f32> = BTreeMap::new();
+        for term in self.analyser.terms(beginning(text, MOST)) {
+            if !self.analyser.is_stop(&term) {
+                *counts.entry(term).or_default() += 1.0;
+            }
         }
-        let largest = sum.iter().fold(0_f32, |largest, value| largest.max(value.abs()));
-        if largest == 0.0 {
-            return vec![0; DIMENSIONS];
-        }
-        sum.iter().map(|value| (value / largest * 127.0).round() as i8).collect()
+        self.sum(counts.iter().map(|(term, times)| (term.as_str(), 1.0 + times.ln())))
+    }
+
+    fn embed_question(&self, _text: &str, worth: &[(&str, f32)]) -> Vec<i8> {
+        self.sum(worth.iter().copied())
+    }
+
+    fn like(&self, term: &str) -> Vec<(&str, f32)> {
+        let Some(row) = self.table.find(term) else { return Vec::new() };
+        self.table.neighbours(row).map(|(other, near)| (self.table.word(other), near)).collect()
     }
 }
 
-fn add_term(sum: &mut [f32; DIMENSIONS], term: &str, weight: f32) {
-    add(sum, term.bytes(), weight);
-    let characters: Vec<char> = std::iter::once('^').chain(term.chars()).chain(['$']).collect();
-    if characters.len() < 5 {
-        return;
+/// As whole numbers from -127 to 127; only the direction counts.
+fn rounded(sum: &[f32]) -> Vec<i8> {
+    let largest = sum.iter().fold(0_f32, |largest, value| largest.max(value.abs()));
+    if largest == 0.0 {
+        return vec![0; sum.len()];
     }
-    let pieces = characters.len() - 2;
-    let each = weight / (pieces as f32).sqrt();
-    for piece in characters.windows(3) {
-        let text: String = piece.iter().collect();
-        add(sum, text.bytes().chain([0]), each);
-    }
+    sum.iter().map(|value| (value / largest * 127.0).round() as i8).collect()
 }
 
-/// FNV-1a, then one more mix: its low bits alone are poor.
-fn add(sum: &mut [f32; DIMENSIONS], bytes: impl Iterator<Item = u8>, weight: f32) {
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let hash = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let sign = if hash >> 63 == 0 { 1.0 } else { -1.0 };
-    sum[(hash >> 32) as usize % DIMENSIONS] += sign * weight;
+/// The cosine of two vectors; none of vectors that are not of one kind or point nowhere.
+pub fn cosine(a: &[i8], b: &[i8]) -> Option<f64> {
+    if a.len() != b.len() {
+        return None;
+    }
+    let (mut dot, mut left, mut right) = (0_i32, 0_i32, 0_i32);
+    for (a, b) in a.iter().zip(b) {
+        let (a, b) = (i32::from(*a), i32::from(*b));
+        dot += a * b;
+        left += a * a;
+        right += b * b;
+    }
+    let lengths = f64::from(left).sqrt() * f64::from(right).sqrt();
+    (lengths > 0.0).then(|| f64::from(dot) / lengths)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cosine(a: &str, b: &str) -> f64 {
-        let embedder = PiecesEmbedder::new();
-        let (a, b) = (embedder.embed(a), embedder.embed(b));
-        let dot = |x: &[i8], y: &[i8]| -> f64 {
-            x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
-        };
-        dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt()
+    fn near(a: &str, b: &str) -> f64 {
+        let embedder = TableEmbedder::new();
+        cosine(&embedder.embed(a), &embedder.embed(b)).unwrap_or_default()
     }
 
     #[test]
     fn like_texts_are_near() {
         let text = "the deployment failed because the certificate expired";
-        assert!(cosine(text, "deploymnt certificates expiring") > 0.4);
-        assert!(cosine(text, "bananas and apples in a bowl") < 0.25);
-        assert!(PiecesEmbedder::new().embed("the of and").iter().all(|value| *value == 0));
+        assert!(
+            near(text, "rollout broke, the TLS cert was out of date")
+                > near(text, "a bowl of apples")
+        );
+        assert!(near("my daughter plays the violin", "the kid has music lessons") > 0.3);
+        assert!(near("my daughter plays the violin", "the kernel driver crashed") < 0.2);
+        assert!(TableEmbedder::new().embed("the of and").iter().all(|value| *value == 0));
+    }
+
+    #[test]
+    fn like_words_are_known() {
+        let embedder = TableEmbedder::new();
+        let like: Vec<&str> = embedder.like("car").iter().map(|(term, _)| *term).collect();
+        assert!(like.contains(&"automobil") || like.contains(&"vehicl"), "{like:?}");
+        assert!(embedder.like("qzxv").is_empty());
+    }
+
+    #[test]
+    fn a_cosine_needs_two_of_a_kind() {
+        assert_eq!(cosine(&[1, 0], &[2, 0]), Some(1.0));
+        assert_eq!(cosine(&[1, 0], &[0, 3]), Some(0.0));
+        assert_eq!(cosine(&[1, 0], &[1]), None);
+        assert_eq!(cosine(&[0, 0], &[1, 1]), None);
     }
 }

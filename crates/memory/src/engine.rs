@@ -1,24 +1,26 @@
 //! The memory as its callers use it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, Place, Probe, Record,
-    RecordId, Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
+    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, Place, Record, RecordId,
+    Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 
 use crate::analyse::Analyser;
-use crate::batch::{Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed};
+use crate::batch::{self, Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed};
 use crate::embed::Embedder;
-use crate::rank::{pack, rank, reason};
+use crate::pack::{Ranked, pack};
+use crate::rank::Scored;
 use crate::redact;
 use crate::seal::{OpeningKey, OpeningKeys};
+use crate::search::Search;
 use crate::session_start;
 
-/// How many candidates of each kind are looked at.
-const CANDIDATES: usize = 200;
+/// How many more hits than asked for are read.
+const SPARE: usize = 20;
 /// How many turns a rescan takes at a time.
 const RESCAN: usize = 200;
 
@@ -192,36 +194,59 @@ impl Engine {
         speaker: &Speaker,
         question: &Question,
     ) -> Result<Recall, StoreError> {
+        self.recall_at(speaker, question, Timestamp::now()).await
+    }
+
+    /// The same at a time of the caller's: for one store and time the answer is always the same.
+    pub async fn recall_at(
+        &self,
+        speaker: &Speaker,
+        question: &Question,
+        now: Timestamp,
+    ) -> Result<Recall, StoreError> {
         let preparer = &self.inner.preparer;
         // A secret in the question is looked for as what is stored of it.
         let cue = redact::mask(&question.cue).text;
-        let terms = preparer.analyser.question(&cue);
-        let probe = Probe {
-            terms: terms.clone(),
-            vector: preparer.embedder.embed(&cue),
-            limit: CANDIDATES.max(question.limit * 2),
-        };
+        let search = Search::new(preparer, &cue, question.limit, now);
         let store = &self.inner.store;
-        let mut candidates = store.candidates(speaker, &question.scope, probe.clone()).await?;
+        let mut scopes = vec![question.scope.clone()];
         // What comes first is looked for by itself: among many others it might not be proposed.
         if let (None, Some(first)) = (&question.scope.project, &question.first) {
-            let scope = Scope { project: Some(first.clone()), ..question.scope.clone() };
-            let own = store.candidates(speaker, &scope, probe).await?;
-            let known: HashSet<i64> = own.iter().map(|candidate| candidate.record.seq).collect();
-            candidates.retain(|candidate| !known.contains(&candidate.record.seq));
-            candidates.extend(own);
+            scopes.insert(0, Scope { project: Some(first.clone()), ..question.scope.clone() });
         }
-        let ranked = rank(candidates, question.first.as_deref());
+        let mut scored = Vec::new();
+        let mut known = HashSet::new();
+        let mut partial = false;
+        for scope in &scopes {
+            let proposal = store.propose(speaker, scope, search.probe()).await?;
+            partial |= proposal.partial;
+            let ranked = search.rank(preparer, &proposal);
+            scored.extend(ranked.into_iter().filter(|one| known.insert(one.seq)));
+        }
+        // Some of them say the same, or are passed over: a few more than asked for are read.
+        let shown = question.limit.saturating_mul(2).saturating_add(SPARE).min(scored.len());
+        let unread = scored.len() - shown;
+        scored.truncate(shown);
+        let seqs = scored.iter().map(|one| one.seq).collect();
+        let records = store.records(speaker, seqs).await?;
+        let mut by_seq: HashMap<i64, Record> =
+            records.into_iter().map(|record| (record.seq, record)).collect();
+        let hit = |one: Scored| {
+            let record = by_seq.remove(&one.seq)?;
+            Some(Ranked { record, score: one.score, why: one.why })
+        };
+        let mut ranked: Vec<Ranked> = scored.into_iter().filter_map(hit).collect();
+        ranked.sort_by_key(|hit| hit.record.superseded_by.is_some());
         let packed = pack(ranked, question.budget_tokens, question.limit);
         let hits = packed.hits.into_iter().map(|hit| {
-            let reason = reason(&hit.record, &preparer.analyser, &terms);
+            let reason = search.reason(&hit);
             Found { record: hit.record, score: hit.score, reason }
         });
         Ok(Recall {
             hits: hits.collect(),
             budget_used: packed.budget_used,
-            omitted: packed.omitted,
-            partial: false,
+            omitted: packed.omitted + unread,
+            partial,
         })
     }
 
@@ -304,7 +329,7 @@ impl Engine {
     /// Masks again what was masked by older rules. Returns how many turns it looked at; call it until
     /// that is 0.
     pub async fn rescan(&self) -> Result<usize, StoreError> {
-        let old = self.inner.store.masked_before(redact::RULES_VERSION, RESCAN).await?;
+        let old = self.inner.store.masked_before(batch::VERSION, RESCAN).await?;
         let count = old.len();
         let changes = old.iter().map(|record| self.remasked(record, self.unseal(record))).collect();
         if count > 0 {
@@ -355,7 +380,7 @@ impl Engine {
             text,
             sealed,
             cue,
-            rules: redact::RULES_VERSION,
+            rules: batch::VERSION,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! of them fits, is decided here, so that every store answers alike.
 
 pub mod analyse;
+mod answers;
 pub mod batch;
 pub mod deferral;
 pub mod drain;
@@ -11,11 +12,16 @@ pub mod embed;
 mod engine;
 pub mod follow;
 pub mod import;
+pub mod pack;
+pub mod period;
 pub mod project;
 pub mod rank;
 pub mod redact;
+mod scripts;
 pub mod seal;
+mod search;
 mod session_start;
+mod table;
 pub mod transcript;
 
 pub use batch::{Batch, RawTurn};

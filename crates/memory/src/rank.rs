@@ -1,190 +1,284 @@
-//! Ranking and packing: pure, and the same for every store.
+//! Ranking: pure, and the same for every store.
+//!
+//! A turn is worth what its own terms say (BM25), what stands beside it and what its session is about
+//! say, and how near its vector is. Each of the two sides is set in relation to the other candidates of
+//! the same question before they are added, since neither has a scale of its own. ARCHITECTURE.md says
+//! what each part gives.
 
-use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
-use hob_domain::memory::{Candidate, Record};
+use hob_domain::Timestamp;
+use hob_domain::memory::{Candidate, Count, ProbeTerm, Proposal};
 
-use crate::analyse::{Analyser, beginning, readable};
+use crate::embed::cosine;
+use crate::period::Period;
 
-/// How quickly a rank loses weight.
-const RANK_SMOOTHING: f64 = 60.0;
-/// What the dense ranking counts beside the lexical one.
-const DENSE_WEIGHT: f64 = 0.1;
+/// BM25 of a turn and of a session: how soon more of the same term says nothing new, and how much
+/// longer texts pay for their length.
+const TURN: Saturation = Saturation { k1: 0.7, b: 0.25 };
+const SESSION: Saturation = Saturation { k1: 1.2, b: 0.75 };
+/// What the two turns before and behind count, the nearest first, and the whole session.
+const BEFORE: [f64; 2] = [0.4, 0.2];
+const BEHIND: [f64; 2] = [0.15, 0.05];
+const OF_SESSION: f64 = 0.7;
+/// The same for vectors; the session is told by its nearest turns.
+const DENSE_BEFORE: f64 = 0.15;
+const DENSE_SESSION: f64 = 0.2;
+const DENSE_NEAREST: usize = 3;
+/// What vectors count beside terms: the second for all that no turn has of the question's terms. Where
+/// the very words are found, they are to be believed.
+const DENSE: f64 = 0.2;
+const DENSE_WITHOUT_TERMS: f64 = 0.65;
+/// What it counts that a turn is of the time asked for.
+const TIMELY: f64 = 4.0;
+/// What the best turn of its session lends to each.
+const BEST_OF_SESSION: f64 = 0.5;
+/// Cosines above this are said to be of like meaning.
+const LIKE: f64 = 0.35;
 
-/// How much of a text is looked at to say why it was found.
-const REASON: usize = 32 << 10;
+struct Saturation {
+    k1: f64,
+    b: f64,
+}
+
+impl Saturation {
+    /// What so many times count in a text of this length, the usual one being 1.
+    fn of(&self, times: u32, length: f64) -> f64 {
+        let times = f64::from(times);
+        times * (self.k1 + 1.0) / (times + self.k1 * (1.0 - self.b + self.b * length))
+    }
+}
+
+/// What a question asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// As the store was asked for them: the question's own terms, then others that mean the same.
+    pub terms: &'a [ProbeTerm],
+    /// For each of those others the place of the one it stands for, if it stands for one.
+    pub stands_for: &'a [Option<usize>],
+    pub vector: &'a [i8],
+    pub periods: &'a [Period],
+}
 
 /// A candidate in its place.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ranked {
-    pub record: Record,
-    /// From 0 to 1.
+pub struct Scored {
+    pub seq: i64,
+    pub ts: Timestamp,
+    /// From 0 to 1; in order within one answer.
     pub score: f64,
+    pub why: Why,
 }
 
-/// Puts candidates in order: by the sum of their reciprocal ranks, what was superseded last, and of
-/// equals the newest first. Turns of the project `first` come before others.
-pub fn rank(candidates: Vec<Candidate>, first: Option<&str>) -> Vec<Ranked> {
-    let lexical = ranks(&candidates, |candidate| candidate.lexical);
-    let dense = ranks(&candidates, |candidate| candidate.dense);
-    let best = (1.0 + DENSE_WEIGHT) / (RANK_SMOOTHING + 1.0);
-    let mut ranked: Vec<Ranked> = candidates
-        .into_iter()
+/// What spoke for a turn.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Why {
+    /// The numbers of the terms that are in it.
+    pub terms: Vec<usize>,
+    /// Whether its vector is near.
+    pub like: bool,
+    /// Whether it is of the time asked for.
+    pub timely: bool,
+}
+
+/// Puts candidates in order, the best first, and of equals the newest.
+pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
+    let candidates = &proposal.candidates;
+    let rarity = rarity(proposal);
+    let worth = worth(asked, &rarity);
+    let around = Around::of(candidates);
+    let lexical = lexical(proposal, &around, &worth);
+    let near: Vec<Option<f64>> =
+        candidates.iter().map(|candidate| cosine(asked.vector, &candidate.vector)).collect();
+    let dense = dense(candidates, &around, &near);
+    let timely: Vec<f64> = candidates
+        .iter()
         .map(|candidate| {
-            let part = |ranks: &HashMap<i64, usize>, weight: f64| {
-                let rank = ranks.get(&candidate.record.seq);
-                rank.map_or(0.0, |rank| weight / (RANK_SMOOTHING + *rank as f64))
-            };
-            let score = (part(&lexical, 1.0) + part(&dense, DENSE_WEIGHT)) / best;
-            Ranked { record: candidate.record, score }
+            let each = asked.periods.iter().map(|period| period.nearness(candidate.ts));
+            each.fold(0.0, f64::max)
         })
         .collect();
-    ranked.sort_by(|a, b| compare(a, b, first));
-    ranked
-}
-
-fn compare(a: &Ranked, b: &Ranked, first: Option<&str>) -> Ordering {
-    let away =
-        |ranked: &Ranked| first.is_some_and(|project| ranked.record.place.project != project);
-    let superseded = |ranked: &Ranked| ranked.record.superseded_by.is_some();
-    (superseded(a), away(a))
-        .cmp(&(superseded(b), away(b)))
-        .then(b.score.total_cmp(&a.score))
-        .then(b.record.ts.cmp(&a.record.ts))
-        .then(b.record.seq.cmp(&a.record.seq))
-}
-
-/// The place of each candidate by one measure, 1 for the best.
-fn ranks(
-    candidates: &[Candidate],
-    measure: impl Fn(&Candidate) -> Option<f64>,
-) -> HashMap<i64, usize> {
-    let mut measured: Vec<(i64, f64)> = candidates
-        .iter()
-        .filter_map(|candidate| Some((candidate.record.seq, measure(candidate)?)))
+    let weight = DENSE + DENSE_WITHOUT_TERMS * (1.0 - coverage(candidates, asked, &rarity));
+    let mut total: Vec<f64> = normal(&lexical)
+        .into_iter()
+        .zip(normal(&dense))
+        .zip(&timely)
+        .map(|((lexical, dense), timely)| lexical + weight * dense + TIMELY * timely)
         .collect();
-    measured.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
-    measured.into_iter().enumerate().map(|(index, (seq, _))| (seq, index + 1)).collect()
+    let best = around.best(&total);
+    for (total, best) in total.iter_mut().zip(best) {
+        *total += BEST_OF_SESSION * best;
+    }
+    let mut scored: Vec<Scored> = Vec::with_capacity(candidates.len());
+    for (place, candidate) in candidates.iter().enumerate().filter(|(_, one)| one.in_scope) {
+        let why = Why {
+            terms: candidate.counts.iter().map(|count| count.term).collect(),
+            like: near[place].is_some_and(|near| near >= LIKE),
+            timely: timely[place] > 0.5,
+        };
+        // From any number to one between 0 and 1.
+        let score = 1.0 / (1.0 + (-total[place] / 2.0).exp());
+        scored.push(Scored { seq: candidate.seq, ts: candidate.ts, score, why });
+    }
+    scored
+        .sort_by(|a, b| b.score.total_cmp(&a.score).then(b.ts.cmp(&a.ts)).then(b.seq.cmp(&a.seq)));
+    scored
 }
 
-/// Why a record was found, in words.
-pub fn reason(record: &Record, analyser: &Analyser, terms: &[String]) -> String {
-    let there: HashSet<String> =
-        analyser.terms(beginning(&record.text, REASON)).into_iter().collect();
-    let matched: Vec<String> = terms
-        .iter()
-        .filter(|term| there.contains(*term))
-        .take(8)
-        .map(|term| readable(term))
-        .collect();
-    let mut reason = if matched.is_empty() {
-        "similar wording".to_owned()
-    } else {
-        format!("matches {}", matched.join(", "))
+/// How rare each term is among turns: its weight in BM25.
+pub fn rarity(proposal: &Proposal) -> Vec<f64> {
+    proposal.spread.iter().map(|spread| rare(proposal.turns, spread.turns)).collect()
+}
+
+fn rare(all: u64, having: u64) -> f64 {
+    let (all, having) = (all.max(having) as f64, having as f64);
+    (1.0 + (all - having + 0.5) / (having + 0.5)).ln()
+}
+
+/// What each term counts. One that only means the same must not be worth more for being rare than
+/// the one that was asked for.
+fn worth(asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
+    let own = asked.terms.len() - asked.stands_for.len();
+    let one = |(place, (term, rare)): (usize, (&ProbeTerm, &f64))| {
+        let most = place.checked_sub(own).and_then(|other| asked.stands_for[other]);
+        let most = most.and_then(|place| rarity.get(place));
+        let share = most.map_or(1.0, |most| (most / rare.max(1e-9)).min(1.0));
+        f64::from(term.weight) * share
     };
-    if record.superseded_by.is_some() {
-        reason.push_str("; superseded by a correction");
-    }
-    reason
+    asked.terms.iter().zip(rarity).enumerate().map(one).collect()
 }
 
-/// What fits.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Packed {
-    pub hits: Vec<Ranked>,
-    pub budget_used: usize,
-    pub omitted: usize,
+/// How much of the question the turn has that has most of it: from 0 to 1, rare terms counting more.
+fn coverage(candidates: &[Candidate], asked: &Asked<'_>, rarity: &[f64]) -> f64 {
+    let own = asked.terms.len() - asked.stands_for.len();
+    // What is nowhere says nothing about where to look.
+    let known =
+        |term: usize| candidates.iter().any(|one| one.counts.iter().any(|c| c.term == term));
+    let all: f64 = (0..own).filter(|term| known(*term)).filter_map(|term| rarity.get(term)).sum();
+    let having = |candidate: &Candidate| -> f64 {
+        let terms = candidate.counts.iter().map(|count| count.term).filter(|term| *term < own);
+        terms.filter_map(|term| rarity.get(term)).sum()
+    };
+    let most = candidates.iter().map(having).fold(0.0, f64::max);
+    if all > 0.0 { (most / all).min(1.0) } else { 0.0 }
 }
 
-/// Takes hits in order as long as they fit the budget; one that is too long is passed over for
-/// shorter ones behind it, but the best one is always there. Equal texts are shown once.
-pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
-    let mut packed = Packed::default();
-    let mut shown: HashSet<String> = HashSet::new();
-    for hit in ranked {
-        let cost = tokens(&hit.record.text);
-        let fits = packed.hits.is_empty() || packed.budget_used + cost <= budget_tokens;
-        if packed.hits.len() >= limit || !fits || shown.contains(hit.record.text.trim()) {
-            packed.omitted += 1;
-            continue;
+/// Who stands beside whom, by their places among the candidates.
+struct Around {
+    previous: Vec<Option<usize>>,
+    next: Vec<Option<usize>>,
+    sessions: BTreeMap<i64, Vec<usize>>,
+}
+
+impl Around {
+    fn of(candidates: &[Candidate]) -> Around {
+        let places: HashMap<i64, usize> =
+            candidates.iter().enumerate().map(|(place, one)| (one.seq, place)).collect();
+        let mut around = Around {
+            previous: vec![None; candidates.len()],
+            next: vec![None; candidates.len()],
+            sessions: BTreeMap::new(),
+        };
+        for (place, candidate) in candidates.iter().enumerate() {
+            let previous = candidate.previous.and_then(|seq| places.get(&seq).copied());
+            around.previous[place] = previous;
+            if let Some(previous) = previous {
+                around.next[previous] = Some(place);
+            }
+            around.sessions.entry(candidate.session).or_default().push(place);
         }
-        shown.insert(hit.record.text.trim().to_owned());
-        packed.budget_used += cost;
-        packed.hits.push(hit);
+        around
     }
-    packed
+
+    /// A value with what stands beside it.
+    fn mixed(&self, values: &[f64], place: usize, before: &[f64], behind: &[f64]) -> f64 {
+        let mut sum = values[place];
+        for (links, weights) in [(&self.previous, before), (&self.next, behind)] {
+            let mut at = links[place];
+            for weight in weights {
+                let Some(beside) = at else { break };
+                sum += weight * values[beside];
+                at = links[beside];
+            }
+        }
+        sum
+    }
+
+    /// For each the greatest value of its session.
+    fn best(&self, values: &[f64]) -> Vec<f64> {
+        let mut best = vec![0.0; values.len()];
+        for places in self.sessions.values() {
+            let greatest = places.iter().map(|place| values[*place]).fold(f64::MIN, f64::max);
+            for place in places {
+                best[*place] = greatest;
+            }
+        }
+        best
+    }
 }
 
-/// About how many tokens a text has: four ASCII characters to one, others nearly one each.
-pub fn tokens(text: &str) -> usize {
-    let ascii = text.bytes().filter(u8::is_ascii).count();
-    let other = text.chars().filter(|c| !c.is_ascii()).count();
-    ascii.div_ceil(4) + (other * 2).div_ceil(3)
+fn lexical(proposal: &Proposal, around: &Around, worth: &[f64]) -> Vec<f64> {
+    let rarity = rarity(proposal);
+    let usual = (proposal.length as f64 / (proposal.turns as f64).max(1.0)).max(1.0);
+    let sum = |counts: &[Count], saturation: &Saturation, rarity: &[f64], length: f64| -> f64 {
+        let one = |count: &Count| {
+            let weight = worth.get(count.term)? * rarity.get(count.term)?;
+            Some(weight * saturation.of(count.times, length))
+        };
+        counts.iter().filter_map(one).sum()
+    };
+    let own: Vec<f64> = proposal
+        .candidates
+        .iter()
+        .map(|one| sum(&one.counts, &TURN, &rarity, f64::from(one.length) / usual))
+        .collect();
+    let session_rarity: Vec<f64> = proposal
+        .spread
+        .iter()
+        .map(|spread| rare(proposal.sessions, spread.sessions.min(proposal.sessions)))
+        .collect();
+    let usual = (proposal.length as f64 / (proposal.sessions as f64).max(1.0)).max(1.0);
+    let of_session: HashMap<i64, f64> = proposal
+        .contexts
+        .iter()
+        .map(|one| {
+            (one.session, sum(&one.counts, &SESSION, &session_rarity, one.length as f64 / usual))
+        })
+        .collect();
+    let mixed = |(place, candidate): (usize, &Candidate)| {
+        let session = of_session.get(&candidate.session).copied().unwrap_or_default();
+        around.mixed(&own, place, &BEFORE, &BEHIND) + OF_SESSION * session
+    };
+    proposal.candidates.iter().enumerate().map(mixed).collect()
+}
+
+fn dense(candidates: &[Candidate], around: &Around, near: &[Option<f64>]) -> Vec<f64> {
+    let known: Vec<f64> = near.iter().map(|near| near.unwrap_or_default()).collect();
+    let mut of_session = vec![0.0; candidates.len()];
+    for places in around.sessions.values() {
+        let mut nearest: Vec<f64> = places.iter().map(|place| known[*place]).collect();
+        nearest.sort_by(|a, b| b.total_cmp(a));
+        nearest.truncate(DENSE_NEAREST);
+        let mean = nearest.iter().sum::<f64>() / nearest.len() as f64;
+        for place in places {
+            of_session[*place] = mean;
+        }
+    }
+    (0..candidates.len())
+        .map(|place| {
+            around.mixed(&known, place, &[DENSE_BEFORE], &[]) + DENSE_SESSION * of_session[place]
+        })
+        .collect()
+}
+
+/// Each value by how far it is from the mean, in standard deviations.
+fn normal(values: &[f64]) -> Vec<f64> {
+    let count = (values.len() as f64).max(1.0);
+    let mean = values.iter().sum::<f64>() / count;
+    let spread = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
+    let one = |value: &f64| if spread > 1e-9 { (value - mean) / spread } else { 0.0 };
+    values.iter().map(one).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use hob_domain::memory::{Place, RecordId, Tier, TurnRole};
-
-    fn record(seq: i64, text: &str) -> Record {
-        Record {
-            id: RecordId::new(seq.to_string()),
-            seq,
-            session: "s".to_owned(),
-            place: Place { project: "/p".to_owned(), worktree: "/p".to_owned() },
-            role: TurnRole::User,
-            tier: Tier::Episodic,
-            text: text.to_owned(),
-            sealed: None,
-            cue: None,
-            ts: hob_domain::Timestamp::from_second(seq).unwrap(),
-            client: "claude".to_owned(),
-            source: "hook".to_owned(),
-            superseded_by: None,
-            supersedes: None,
-        }
-    }
-
-    fn candidate(record: Record, lexical: Option<f64>, dense: Option<f64>) -> Candidate {
-        Candidate { record, lexical, dense }
-    }
-
-    fn order(candidates: Vec<Candidate>, first: Option<&str>) -> Vec<i64> {
-        rank(candidates, first).iter().map(|ranked| ranked.record.seq).collect()
-    }
-
-    #[test]
-    fn the_order_of_hits() {
-        let plain = |seq, lexical| candidate(record(seq, "the port"), lexical, None);
-        assert_eq!(order(vec![plain(1, Some(1.0)), plain(2, Some(2.0))], None), [2, 1]);
-        let agreed = candidate(record(3, "port"), Some(1.5), Some(0.9));
-        assert_eq!(order(vec![plain(2, Some(1.6)), agreed.clone()], None), [3, 2]);
-        let mut old = plain(4, Some(9.0));
-        old.record.superseded_by = Some(RecordId::new("2"));
-        assert_eq!(order(vec![old, plain(2, Some(1.0))], None), [2, 4]);
-        let mut away = plain(5, Some(9.0));
-        away.record.place.project = "/q".to_owned();
-        assert_eq!(order(vec![away.clone(), plain(2, Some(1.0))], Some("/p")), [2, 5]);
-        assert_eq!(order(vec![away, plain(2, Some(1.0))], None), [5, 2]);
-    }
-
-    #[test]
-    fn hits_are_packed_into_the_budget() {
-        let ranked = |seq, text: &str| Ranked { record: record(seq, text), score: 1.0 };
-        let long = "x".repeat(400);
-        let hits = vec![
-            ranked(1, "short one"),
-            ranked(2, &long),
-            ranked(3, "short two"),
-            ranked(4, "short one"),
-        ];
-        let packed = pack(hits.clone(), 50, 10);
-        assert_eq!(packed.hits.iter().map(|hit| hit.record.seq).collect::<Vec<_>>(), [1, 3]);
-        assert_eq!((packed.omitted, packed.budget_used), (2, 6));
-        let packed = pack(vec![ranked(2, &long)], 50, 10);
-        assert_eq!((packed.hits.len(), packed.budget_used), (1, 100));
-        assert_eq!(pack(hits, 5000, 1).omitted, 3);
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 use hob_domain::Timestamp;
 use hob_domain::memory::{Record, SessionOutline};
 
-use crate::rank::tokens;
+use crate::pack::tokens;
 
 /// How many facts and sessions are looked at.
 pub(crate) const FACTS: usize = 20;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hob_domain::memory::{
-    Around, Forget, Identity, MemoryStore, NewTurn, Place, Probe, RecordId, Scope, Speaker,
-    Superseded, Tier, TurnRole, Window, answer_key, record_key, words_key,
+    Around, Forget, Identity, MemoryStore, NewTurn, Place, Probe, ProbeTerm, Proposal, RecordId,
+    Remask, Scope, Speaker, Superseded, Tier, TurnRole, Window, answer_key, record_key, words_key,
 };
 use hob_domain::{DataKey, Timestamp};
 use hob_store::Memory;
@@ -51,12 +51,21 @@ async fn add(store: &Memory, turns: Vec<NewTurn>) -> (usize, usize, usize) {
 }
 
 fn probe(term: &str) -> Probe {
-    Probe { terms: vec![term.to_owned()], vector: vec![0; 4], limit: 50 }
+    let terms = term.split(' ').map(|term| ProbeTerm { term: term.to_owned(), weight: 1.0 });
+    Probe { terms: terms.collect(), vector: vec![0; 4], limit: 50 }
+}
+
+/// The texts of what is proposed for its own sake, in order.
+async fn texts(store: &Memory, speaker: &Speaker, proposal: &Proposal) -> Vec<String> {
+    let own = |c: &&hob_domain::memory::Candidate| c.in_scope && !c.counts.is_empty();
+    let seqs = proposal.candidates.iter().filter(own).map(|candidate| candidate.seq).collect();
+    let records = store.records(speaker, seqs).await.unwrap();
+    records.into_iter().map(|record| record.text).collect()
 }
 
 async fn found(store: &Memory, speaker: &Speaker, scope: &Scope, term: &str) -> Vec<String> {
-    let candidates = store.candidates(speaker, scope, probe(term)).await.unwrap();
-    candidates.into_iter().map(|candidate| candidate.record.text).collect()
+    let proposal = store.propose(speaker, scope, probe(term)).await.unwrap();
+    texts(store, speaker, &proposal).await
 }
 
 #[tokio::test]
@@ -198,7 +207,7 @@ async fn speakers_and_projects_are_apart() {
     assert!(store.record(&Speaker::App("x".to_owned()), &id).await.unwrap().is_none());
     // Nothing in a term is a query.
     for term in ["\" OR \"port", "port*", "scope : p1", "port NEAR", "a\"b", "\u{0}", ""] {
-        let _ = store.candidates(&app, &all, probe(term)).await.unwrap();
+        let _ = store.propose(&app, &all, probe(term)).await.unwrap();
     }
 }
 
@@ -235,4 +244,85 @@ async fn windows_corrections_and_outlines() {
     assert_eq!(outlines.len(), 1, "notes are no session");
     assert_eq!((outlines[0].turns, outlines[0].unanswered), (10, true));
     assert_eq!(outlines[0].first_prompt.as_deref(), Some("turn 0"));
+}
+
+/// The counts by which turns are ranked are those of the turns that are there: whatever was stored,
+/// changed and forgotten before.
+#[tokio::test]
+async fn the_index_counts_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder);
+    // Enough for several runs of a term, by several sessions that take turns.
+    for round in 0..6_i64 {
+        let one = |n: i64| {
+            let number = round * 100 + n;
+            let text = if number % 7 == 0 { "port port rare" } else { "port common" };
+            with_id(&format!("s{}", number % 3), text, &number.to_string(), number)
+        };
+        add(&store, (0..100).map(one).collect()).await;
+    }
+    let all = Scope::default();
+    let proposal = store.propose(&Speaker::Owner, &all, probe("port rare none")).await.unwrap();
+    assert_eq!((proposal.turns, proposal.sessions, proposal.partial), (600, 3, false));
+    assert_eq!(proposal.length, 86 * 3 + 514 * 2);
+    let spread: Vec<u64> = proposal.spread.iter().map(|spread| spread.turns).collect();
+    assert_eq!(spread, [600, 86, 0]);
+    let total: u32 = proposal
+        .contexts
+        .iter()
+        .flat_map(|c| &c.counts)
+        .filter(|c| c.term == 0)
+        .map(|c| c.times)
+        .sum();
+    assert_eq!(total, 686);
+    for candidate in &proposal.candidates {
+        let previous = candidate.previous.unwrap_or(candidate.seq - 3);
+        assert_eq!(previous, candidate.seq - 3, "three sessions take turns");
+    }
+
+    let page = store.page(Some(&Speaker::Owner), 0, 1000).await.unwrap();
+    let rare: Vec<_> = page.iter().filter(|record| record.text.contains("rare")).collect();
+    let now = Timestamp::from_second(1000).unwrap();
+    for record in &rare[..40] {
+        let what = Forget::Record(record.id.clone());
+        assert_eq!(store.forget(&Speaker::Owner, &what, now).await.unwrap(), 1);
+    }
+    let changed = Remask {
+        seq: rare[50].seq,
+        text: "another".to_owned(),
+        sealed: None,
+        cue: None,
+        terms: "another common".to_owned(),
+        vector: vec![2; 4],
+        rules: 2,
+    };
+    store.remask(vec![changed]).await.unwrap();
+    let proposal =
+        store.propose(&Speaker::Owner, &all, probe("port rare common another")).await.unwrap();
+    let spread: Vec<u64> = proposal.spread.iter().map(|spread| spread.turns).collect();
+    assert_eq!(spread, [559, 45, 515, 1]);
+    assert_eq!((proposal.turns, proposal.length), (560, 45 * 3 + 515 * 2));
+    assert_eq!(found(&store, &Speaker::Owner, &all, "another").await, ["another"]);
+    store.forget_speaker(&Speaker::Owner).await.unwrap();
+    let proposal = store.propose(&Speaker::Owner, &all, probe("port")).await.unwrap();
+    assert_eq!(proposal, Proposal::default());
+}
+
+#[tokio::test]
+async fn scopes_keep_to_their_sessions_and_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder);
+    let turns = (0..20)
+        .map(|n| with_id(["s", "t"][n as usize % 2], &format!("port {n}"), &n.to_string(), n));
+    add(&store, turns.collect()).await;
+    let session = Scope { session: Some("t".to_owned()), ..Scope::default() };
+    assert_eq!(found(&store, &Speaker::Owner, &session, "port").await.len(), 10);
+    let at = |second| Some(Timestamp::from_second(second).unwrap());
+    let timed = Scope { since: at(4), until: at(6), ..Scope::default() };
+    assert_eq!(
+        found(&store, &Speaker::Owner, &timed, "port").await,
+        ["port 4", "port 5", "port 6"]
+    );
+    let nothing = Scope { session: Some("x".to_owned()), ..Scope::default() };
+    assert!(found(&store, &Speaker::Owner, &nothing, "port").await.is_empty());
 }

@@ -221,6 +221,10 @@ fn migrations_are_frozen() {
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",
             "720d52f322da7d114e4fb93ca3b59b51002775b3e2963452e9e1631989e85783",
         ),
+        (
+            "crates/store/src/sqlite/migrations/memory/0002_postings.sql",
+            "c6231e8421f69e82c237e3cce51dcf8f50b79294729963bbce7d60f3679fa5b3",
+        ),
     ];
     let found: Vec<(String, String)> = sources("sql")
         .into_iter()

@@ -1,33 +1,38 @@
 //! The memory in SQLite.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    Candidate, CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Probe, Record,
+    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Probe, Proposal, Record,
     RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
 
+use super::codes::Codes;
 use super::memory_facets::facets;
 use super::memory_rows::{
-    COLUMNS, TABLES, candidates, latest_sessions, record, rows, time, timeline,
+    COLUMNS, TABLES, latest_sessions, numbered, record, rows, time, timeline,
 };
+use super::propose::propose;
 use super::{Database, OpenError, failed, migrations, store_turns};
 
 /// `memory.db`. Cloning shares it.
 #[derive(Clone)]
 pub struct Memory {
     database: Database,
+    codes: Arc<Codes>,
 }
 
 impl Memory {
     /// Opens the memory, making it and bringing its schema up to date where needed. A call waits at
     /// most `busy` for another process that is writing. Blocking, a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
-        Ok(Memory { database: Database::open(path, key, migrations::MEMORY, busy)? })
+        let database = Database::open(path, key, migrations::MEMORY, busy)?;
+        Ok(Memory { database, codes: Arc::default() })
     }
 }
 
@@ -73,6 +78,7 @@ impl MemoryStore for Memory {
                 store_turns::forget(transaction, speaker.as_str(), &what, now).map_err(failed)
             })
             .await
+            .inspect(|_| self.codes.forget())
     }
 
     async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError> {
@@ -82,6 +88,7 @@ impl MemoryStore for Memory {
                 store_turns::forget_speaker(transaction, speaker.as_str()).map_err(failed)
             })
             .await
+            .inspect(|_| self.codes.forget())
     }
 
     async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError> {
@@ -100,17 +107,24 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn candidates(
+    async fn propose(
         &self,
         speaker: &Speaker,
         scope: &Scope,
         probe: Probe,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        let (speaker, scope) = (speaker.clone(), scope.clone());
+    ) -> Result<Proposal, StoreError> {
+        let (speaker, scope, codes) = (speaker.clone(), scope.clone(), self.codes.clone());
         self.database
             .read(move |connection| {
-                candidates(connection, speaker.as_str(), &scope, &probe).map_err(failed)
+                propose(connection, &codes, speaker.as_str(), &scope, &probe).map_err(failed)
             })
+            .await
+    }
+
+    async fn records(&self, speaker: &Speaker, seqs: Vec<i64>) -> Result<Vec<Record>, StoreError> {
+        let speaker = speaker.clone();
+        self.database
+            .read(move |connection| numbered(connection, speaker.as_str(), &seqs).map_err(failed))
             .await
     }
 
@@ -214,12 +228,7 @@ impl MemoryStore for Memory {
 
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError> {
         self.database
-            .write(move |transaction| {
-                for change in &changes {
-                    store_turns::remask(transaction, change).map_err(failed)?;
-                }
-                Ok(())
-            })
+            .write(move |transaction| store_turns::remask(transaction, &changes).map_err(failed))
             .await
     }
 

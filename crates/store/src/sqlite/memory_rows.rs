@@ -1,16 +1,11 @@
 //! Reading turns: rows, candidates, windows, outlines.
 
-use std::collections::HashMap;
-
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, Candidate, Place, Probe, Record, RecordId, Scope, SessionOutline, Tier, TurnRole,
-    Window,
+    Around, Place, Record, RecordId, Scope, SessionOutline, Tier, TurnRole, Window,
 };
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
-
-use super::store_turns;
 
 pub(super) const COLUMNS: &str = "t.id, t.seq, s.name, p.root, t.worktree, t.role, t.tier, t.text, \
     t.sealed, t.cue, t.ts, t.client, t.source, t.superseded_by, t.supersedes";
@@ -96,145 +91,20 @@ fn conditions(
     Ok(Some((sql, parameters)))
 }
 
-pub(super) fn candidates(
+/// The turns with these numbers, in their order.
+pub(super) fn numbered(
     connection: &Connection,
     speaker: &str,
-    scope: &Scope,
-    probe: &Probe,
-) -> rusqlite::Result<Vec<Candidate>> {
-    let Some((projects, filter)) = index_scope(connection, speaker, scope)? else {
-        return Ok(Vec::new());
-    };
-    let timed = scope.since.is_some() || scope.until.is_some();
-    let (since, until) = (
-        scope.since.map_or(i64::MIN, Timestamp::as_microsecond),
-        scope.until.map_or(i64::MAX, Timestamp::as_microsecond),
-    );
-    let mut found: HashMap<i64, (Option<f64>, Option<f64>)> = HashMap::new();
-    if !probe.terms.is_empty() {
-        let any: Vec<String> = probe.terms.iter().map(|term| quoted(term)).collect();
-        let query = format!("scope : {filter} AND terms : ({})", any.join(" OR "));
-        let sql = if timed {
-            "SELECT term_index.rowid, -bm25(term_index, 1.0, 0.0) AS score FROM term_index
-             JOIN turns t ON t.seq = term_index.rowid
-             WHERE term_index MATCH ?1 AND t.ts BETWEEN ?3 AND ?4 ORDER BY score DESC LIMIT ?2"
-        } else {
-            "SELECT rowid, -bm25(term_index, 1.0, 0.0) AS score FROM term_index
-             WHERE term_index MATCH ?1 AND ?3 <= ?4 ORDER BY score DESC LIMIT ?2"
-        };
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query(params![query, probe.limit as i64, since, until])?;
-        while let Some(row) = rows.next()? {
-            found.insert(row.get(0)?, (Some(row.get(1)?), None));
-        }
-    }
-    let session: Option<i64> = match &scope.session {
-        None => None,
-        Some(name) => connection
-            .prepare_cached("SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2")?
-            .query_row([speaker, name], |row| row.get(0))
-            .optional()?,
-    };
-    for (seq, cosine) in nearest(connection, &projects, probe, timed || session.is_some())? {
-        found.entry(seq).or_default().1 = Some(cosine);
-    }
+    seqs: &[i64],
+) -> rusqlite::Result<Vec<Record>> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS}, t.session FROM {TABLES} WHERE t.seq = ?1 AND t.speaker = ?2"
+        "SELECT {COLUMNS} FROM {TABLES} WHERE t.seq = ?1 AND t.speaker = ?2"
     ))?;
-    let mut candidates = Vec::with_capacity(found.len());
-    for (seq, (lexical, dense)) in found {
-        let row = statement
-            .query_row(params![seq, speaker], |row| Ok((record(row)?, row.get::<_, i64>(15)?)))
-            .optional()?;
-        let Some((record, in_session)) = row else { continue };
-        let at = record.ts.as_microsecond();
-        let fits = at >= since && at <= until && session.is_none_or(|wanted| wanted == in_session);
-        if fits {
-            candidates.push(Candidate { record, lexical, dense });
-        }
+    let mut records = Vec::with_capacity(seqs.len());
+    for seq in seqs {
+        records.extend(statement.query_row(params![seq, speaker], record).optional()?);
     }
-    candidates.sort_by_key(|candidate| candidate.record.seq);
-    Ok(candidates)
-}
-
-/// The projects in scope, and the scope as a term of the index. `None` when nothing can match.
-fn index_scope(
-    connection: &Connection,
-    speaker: &str,
-    scope: &Scope,
-) -> rusqlite::Result<Option<(Vec<i64>, String)>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM projects WHERE speaker = ?1 AND (?2 IS NULL OR root = ?2)",
-    )?;
-    let projects: Vec<i64> = statement
-        .query_map(params![speaker, scope.project], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    let mut terms = Vec::new();
-    match (&scope.project, projects.first()) {
-        (_, None) => return Ok(None),
-        (Some(_), Some(project)) => terms.push(format!("p{project}")),
-        (None, Some(_)) => terms.push(store_turns::speaker_term(speaker)),
-    }
-    if let Some(name) = &scope.session {
-        let session: Option<i64> = connection
-            .prepare_cached("SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2")?
-            .query_row([speaker, name], |row| row.get(0))
-            .optional()?;
-        match session {
-            None => return Ok(None),
-            Some(session) => terms.push(format!("s{session}")),
-        }
-    }
-    let terms: Vec<String> = terms.iter().map(|term| quoted(term)).collect();
-    Ok(Some((projects, format!("({})", terms.join(" AND ")))))
-}
-
-fn quoted(term: &str) -> String {
-    // A NUL would end the query.
-    format!("\"{}\"", term.replace('"', "\"\"").replace('\0', ""))
-}
-
-/// The turns whose vectors are nearest, by looking at all of them. With more conditions to come
-/// more are taken.
-fn nearest(
-    connection: &Connection,
-    projects: &[i64],
-    probe: &Probe,
-    filtered: bool,
-) -> rusqlite::Result<Vec<(i64, f64)>> {
-    let length = norm(&probe.vector);
-    if length == 0.0 {
-        return Ok(Vec::new());
-    }
-    let mut best: Vec<(i64, f64)> = Vec::new();
-    let mut statement =
-        connection.prepare_cached("SELECT seq, vector FROM vectors WHERE project = ?1")?;
-    for project in projects {
-        let mut rows = statement.query([project])?;
-        while let Some(row) = rows.next()? {
-            let bytes = row.get_ref(1)?.as_blob()?;
-            if bytes.len() != probe.vector.len() {
-                continue;
-            }
-            let (mut dot, mut square) = (0_i32, 0_i32);
-            for (a, b) in probe.vector.iter().zip(bytes) {
-                let b = i32::from(b.cast_signed());
-                dot += i32::from(*a) * b;
-                square += b * b;
-            }
-            if dot > 0 && square > 0 {
-                best.push((row.get(0)?, f64::from(dot) / (length * f64::from(square).sqrt())));
-            }
-        }
-    }
-    let keep = if filtered { probe.limit * 8 } else { probe.limit };
-    best.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
-    best.truncate(keep);
-    Ok(best)
-}
-
-fn norm(vector: &[i8]) -> f64 {
-    vector.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
+    Ok(records)
 }
 
 pub(super) fn timeline(

@@ -15,7 +15,10 @@ pub(super) const LEDGER: &[&str] = &[
     include_str!("migrations/0005_audit.sql"),
     include_str!("migrations/0006_usage_turns.sql"),
 ];
-pub(super) const MEMORY: &[&str] = &[include_str!("migrations/memory/0001_turns.sql")];
+pub(super) const MEMORY: &[&str] = &[
+    include_str!("migrations/memory/0001_turns.sql"),
+    include_str!("migrations/memory/0002_postings.sql"),
+];
 
 pub(super) fn run(
     connection: &mut Connection,

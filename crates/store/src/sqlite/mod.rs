@@ -2,10 +2,15 @@
 
 mod apps;
 mod audit;
+mod codes;
+mod earlier_index;
 mod memory;
 mod memory_facets;
+mod memory_index;
 mod memory_rows;
 mod migrations;
+mod postings;
+mod propose;
 mod session_lists;
 mod session_rows;
 mod session_turns;
@@ -30,6 +35,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many reads go on at once, each on a connection of its own. To open one costs as much as a
 /// hundred small reads, so they are kept, and what comes on top waits.
 const READERS: usize = 8;
+/// What a connection keeps of the file at most, in KiB with a minus: deciphering a page costs more than
+/// most reads of it.
+const CACHE: i64 = -8000;
 
 /// `hob.db`: apps, sessions, turns and events. Cloning shares it.
 #[derive(Clone)]
@@ -192,6 +200,7 @@ fn connect(
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "secure_delete", true)?;
+    connection.pragma_update(None, "cache_size", CACHE)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }

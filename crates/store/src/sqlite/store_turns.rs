@@ -6,9 +6,10 @@ use hob_domain::memory::{
     Forget, Identity, ImportMark, NewTurn, RecordId, Remask, Stored, Superseded, TurnKey,
 };
 use hob_domain::{StoreError, Timestamp};
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::failed;
+use super::memory_index::{Entry, Gathered};
+use super::{codes, earlier_index, failed};
 
 /// What became of one turn.
 pub(super) enum Outcome {
@@ -25,13 +26,15 @@ pub(super) fn store(
     marks: &[ImportMark],
 ) -> Result<Stored, StoreError> {
     let mut stored = Stored::default();
+    let mut index = Gathered::default();
     for turn in turns {
-        match one(transaction, speaker, turn).map_err(failed)? {
+        match one(transaction, speaker, turn, &mut index).map_err(failed)? {
             Outcome::Inserted(_) => stored.inserted += 1,
             Outcome::Duplicate(_) => stored.duplicates += 1,
             Outcome::Forgotten => stored.forgotten += 1,
         }
     }
+    index.write(transaction).map_err(failed)?;
     for mark in marks {
         transaction
             .prepare_cached(
@@ -50,6 +53,7 @@ pub(super) fn one(
     transaction: &Transaction<'_>,
     speaker: &str,
     turn: &NewTurn,
+    index: &mut Gathered,
 ) -> rusqlite::Result<Outcome> {
     let ts = turn.ts.as_microsecond();
     let until: Option<i64> = transaction
@@ -74,7 +78,7 @@ pub(super) fn one(
             TurnKey::of(&["nth", &turn.session, &words, &n.to_string()]).record_id()
         }
     };
-    insert(transaction, speaker, turn, ts, &id)?;
+    insert(transaction, speaker, turn, &id, index)?;
     Ok(Outcome::Inserted(id))
 }
 
@@ -110,16 +114,15 @@ impl Names<'_> {
                 self.set(table, row, "key", key.bytes())?;
                 if table == "turns" {
                     // Its record knows better when, and in what, it was said.
+                    let times = [self.turn.ts.as_microsecond(), self.turn.at.as_microsecond()];
                     self.transaction
                         .prepare_cached(
                             "UPDATE turns SET ts = ?2, at = ?3, client = ?4 WHERE seq = ?1",
                         )?
-                        .execute(params![
-                            row,
-                            self.turn.ts.as_microsecond(),
-                            self.turn.at.as_microsecond(),
-                            self.turn.client,
-                        ])?;
+                        .execute(params![row, times[0], times[1], self.turn.client])?;
+                    self.transaction
+                        .prepare_cached("UPDATE indexed SET ts = ?2, at = ?3 WHERE seq = ?1")?
+                        .execute(params![row, times[0], times[1]])?;
                 }
                 Ok(Some(id))
             }
@@ -204,9 +207,10 @@ fn insert(
     transaction: &Transaction<'_>,
     speaker: &str,
     turn: &NewTurn,
-    ts: i64,
     id: &RecordId,
+    index: &mut Gathered,
 ) -> rusqlite::Result<()> {
+    let (ts, at) = (turn.ts.as_microsecond(), turn.at.as_microsecond());
     let (key, answer, nth) = match turn.identity {
         Identity::Record { key, answer } => (Some(key), answer, None),
         Identity::Answer(place) => (None, Some(place), None),
@@ -256,19 +260,15 @@ fn insert(
             turn.sealed,
             turn.cue,
             ts,
-            turn.at.as_microsecond(),
+            at,
             turn.client,
             turn.source,
             turn.rules,
         ])?;
     let seq = transaction.last_insert_rowid();
-    transaction
-        .prepare_cached("INSERT INTO term_index (rowid, terms, scope) VALUES (?1, ?2, ?3)")?
-        .execute(params![seq, turn.terms, scope_terms(speaker, project, session)])?;
-    transaction
-        .prepare_cached("INSERT INTO vectors (project, seq, vector) VALUES (?1, ?2, ?3)")?
-        .execute(params![project, seq, bytes(&turn.vector)])?;
-    Ok(())
+    let terms = &turn.terms;
+    index.add(transaction, &Entry { seq, project, session, ts, at, terms })?;
+    save_vector(transaction, project, seq, &turn.vector)
 }
 
 fn project(transaction: &Transaction<'_>, speaker: &str, root: &str) -> rusqlite::Result<i64> {
@@ -287,11 +287,18 @@ fn project(transaction: &Transaction<'_>, speaker: &str, root: &str) -> rusqlite
     }
 }
 
-/// The terms by which the index keeps speakers, projects and sessions apart.
-fn scope_terms(speaker: &str, project: i64, session: i64) -> String {
-    format!("{} p{project} s{session}", speaker_term(speaker))
+pub(super) fn session_of(
+    connection: &Connection,
+    speaker: &str,
+    name: &str,
+) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2")?
+        .query_row([speaker, name], |row| row.get(0))
+        .optional()
 }
 
+/// The term by which the earlier index keeps speakers apart.
 pub(super) fn speaker_term(speaker: &str) -> String {
     format!("o{}", hob_domain::secret::hex(speaker.as_bytes()))
 }
@@ -309,10 +316,12 @@ pub(super) fn supersede(
     if !there {
         return Ok(Superseded::Missing);
     }
-    let id = match one(transaction, speaker, turn).map_err(failed)? {
+    let mut index = Gathered::default();
+    let id = match one(transaction, speaker, turn, &mut index).map_err(failed)? {
         Outcome::Inserted(id) | Outcome::Duplicate(id) => id,
         Outcome::Forgotten => return Ok(Superseded::Forgotten),
     };
+    index.write(transaction).map_err(failed)?;
     let link = |sql: &str, other: &RecordId, row: &RecordId| {
         transaction
             .prepare_cached(sql)
@@ -350,6 +359,7 @@ pub(super) fn forget(
         ))?
         .query_map(params![speaker, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
+    let mut index = Gathered::default();
     for (seq, project, session) in &found {
         let run = |sql: &str| transaction.prepare_cached(sql)?.execute([seq]);
         run("INSERT INTO forgotten (speaker, session, words, key, answer, nth)
@@ -362,15 +372,18 @@ pub(super) fn forget(
         run("UPDATE turns SET supersedes = NULL WHERE supersedes =
                  (SELECT id FROM turns WHERE seq = ?1) AND speaker =
                  (SELECT speaker FROM turns WHERE seq = ?1)")?;
-        run("DELETE FROM term_index WHERE rowid = ?1")?;
+        earlier_index::remove(transaction, *seq)?;
+        index.remove(transaction, *seq)?;
         transaction
             .prepare_cached("DELETE FROM vectors WHERE project = ?1 AND seq = ?2")?
             .execute([project, seq])?;
+        run("DELETE FROM codes WHERE seq = ?1")?;
         run("DELETE FROM turns WHERE seq = ?1")?;
         transaction
             .prepare_cached("UPDATE sessions SET turns = turns - 1 WHERE id = ?1")?
             .execute([session])?;
     }
+    index.write(transaction)?;
     let sessions: BTreeSet<i64> = found.iter().map(|(_, _, session)| *session).collect();
     for session in sessions {
         transaction
@@ -390,23 +403,50 @@ pub(super) fn forget(
     Ok(found.len())
 }
 
-pub(super) fn remask(transaction: &Transaction<'_>, change: &Remask) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "UPDATE turns SET text = ?2, sealed = ?3, cue = ?4, rules = ?5 WHERE seq = ?1",
-        )?
-        .execute(params![change.seq, change.text, change.sealed, change.cue, change.rules])?;
-    transaction
-        .prepare_cached("UPDATE term_index SET terms = ?2 WHERE rowid = ?1")?
-        .execute(params![change.seq, change.terms])?;
-    transaction
-        .prepare_cached("UPDATE vectors SET vector = ?2 WHERE seq = ?1 AND project = (SELECT project FROM turns WHERE seq = ?1)")?
-        .execute(params![change.seq, bytes(&change.vector)])?;
-    Ok(())
+pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusqlite::Result<()> {
+    let mut index = Gathered::default();
+    for change in changes {
+        let Remask { seq, text, sealed, cue, rules, .. } = change;
+        let row: Option<[i64; 4]> = transaction
+            .prepare_cached(
+                "UPDATE turns SET text = ?2, sealed = ?3, cue = ?4, rules = ?5 WHERE seq = ?1
+                 RETURNING project, session, ts, at",
+            )?
+            .query_row(params![seq, text, sealed, cue, rules], |row| {
+                Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+            })
+            .optional()?;
+        // One that was forgotten meanwhile stays so.
+        let Some([project, session, ts, at]) = row else { continue };
+        earlier_index::remove(transaction, *seq)?;
+        index.remove(transaction, *seq)?;
+        let terms = &change.terms;
+        index.add(transaction, &Entry { seq: *seq, project, session, ts, at, terms })?;
+        save_vector(transaction, project, *seq, &change.vector)?;
+    }
+    index.write(transaction)
 }
 
-fn bytes(vector: &[i8]) -> Vec<u8> {
-    vector.iter().map(|value| value.cast_unsigned()).collect()
+fn save_vector(
+    transaction: &Transaction<'_>,
+    project: i64,
+    seq: i64,
+    vector: &[i8],
+) -> rusqlite::Result<()> {
+    let bytes: Vec<u8> = vector.iter().map(|value| value.cast_unsigned()).collect();
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO vectors (project, seq, vector) VALUES (?1, ?2, ?3)",
+        )?
+        .execute(params![project, seq, bytes])?;
+    if let Some(code) = codes::code(vector) {
+        transaction
+            .prepare_cached(
+                "INSERT OR REPLACE INTO codes (seq, project, code) VALUES (?1, ?2, ?3)",
+            )?
+            .execute(params![seq, project, code])?;
+    }
+    Ok(())
 }
 
 /// Removes everything of a speaker, what was forgotten included: whoever has the name next is
@@ -419,8 +459,15 @@ pub(super) fn forget_speaker(
         "DELETE FROM term_index WHERE rowid IN (SELECT seq FROM turns WHERE speaker = ?1)",
         [speaker],
     )?;
+    for table in ["vectors", "codes", "postings", "indexed", "index_projects"] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE project IN (SELECT id FROM projects WHERE speaker = ?1)"
+        );
+        transaction.execute(&sql, [speaker])?;
+    }
     transaction.execute(
-        "DELETE FROM vectors WHERE project IN (SELECT id FROM projects WHERE speaker = ?1)",
+        "DELETE FROM index_sessions
+         WHERE session IN (SELECT id FROM sessions WHERE speaker = ?1)",
         [speaker],
     )?;
     let count = transaction.execute("DELETE FROM turns WHERE speaker = ?1", [speaker])?;

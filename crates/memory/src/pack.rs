@@ -1,0 +1,156 @@
+//! From ranked turns to an answer: what is shown, why, and what fits.
+
+use std::collections::HashSet;
+
+use hob_domain::memory::{ProbeTerm, Record};
+
+use crate::analyse::readable;
+use crate::rank::Why;
+
+/// How many terms a reason names.
+const NAMED: usize = 8;
+/// Texts up to so many letters are the same when they differ in signs and capitals alone: "continue",
+/// "Continue."
+const SHORT: usize = 160;
+
+/// A turn in its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked {
+    pub record: Record,
+    /// From 0 to 1.
+    pub score: f64,
+    pub why: Why,
+}
+
+/// Why a record was found, in words.
+pub fn reason(hit: &Ranked, terms: &[ProbeTerm], own: usize) -> String {
+    let named = |wanted: bool| -> Vec<String> {
+        let kind = hit.why.terms.iter().filter(|term| (**term < own) == wanted);
+        kind.filter_map(|term| terms.get(*term)).take(NAMED).map(|t| readable(&t.term)).collect()
+    };
+    let (matched, like) = (named(true), named(false));
+    let mut reasons = Vec::new();
+    if !matched.is_empty() {
+        reasons.push(format!("matches {}", matched.join(", ")));
+    } else if !like.is_empty() {
+        reasons.push(format!("related words: {}", like.join(", ")));
+    }
+    if hit.why.like {
+        reasons.push("similar meaning".to_owned());
+    }
+    if reasons.is_empty() {
+        reasons.push("said beside what matches".to_owned());
+    }
+    if hit.why.timely {
+        reasons.push("of the time asked for".to_owned());
+    }
+    if hit.record.superseded_by.is_some() {
+        reasons.push("superseded by a correction".to_owned());
+    }
+    reasons.join("; ")
+}
+
+/// What fits.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Packed {
+    pub hits: Vec<Ranked>,
+    pub budget_used: usize,
+    pub omitted: usize,
+}
+
+/// Takes hits in order as long as they fit the budget; one that is too long is passed over for
+/// shorter ones behind it, but the best one is always there. Texts that say the same are shown once.
+pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
+    let mut packed = Packed::default();
+    let mut shown: HashSet<String> = HashSet::new();
+    for hit in ranked {
+        let cost = tokens(&hit.record.text);
+        let fits = packed.hits.is_empty() || packed.budget_used + cost <= budget_tokens;
+        let said = essence(&hit.record.text);
+        if packed.hits.len() >= limit || !fits || shown.contains(&said) {
+            packed.omitted += 1;
+            continue;
+        }
+        shown.insert(said);
+        packed.budget_used += cost;
+        packed.hits.push(hit);
+    }
+    packed
+}
+
+/// What two texts share that say the same.
+fn essence(text: &str) -> String {
+    let text = text.trim();
+    if text.len() > SHORT {
+        return text.to_owned();
+    }
+    let letters: String =
+        text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    if letters.is_empty() { text.to_owned() } else { letters }
+}
+
+/// About how many tokens a text has: four ASCII characters to one, others nearly one each.
+pub fn tokens(text: &str) -> usize {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let other = text.chars().filter(|c| !c.is_ascii()).count();
+    ascii.div_ceil(4) + (other * 2).div_ceil(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hob_domain::memory::{Place, RecordId, Tier, TurnRole};
+
+    fn ranked(seq: i64, text: &str) -> Ranked {
+        let record = Record {
+            id: RecordId::new(seq.to_string()),
+            seq,
+            session: "s".to_owned(),
+            place: Place { project: "/p".to_owned(), worktree: "/p".to_owned() },
+            role: TurnRole::User,
+            tier: Tier::Episodic,
+            text: text.to_owned(),
+            sealed: None,
+            cue: None,
+            ts: hob_domain::Timestamp::from_second(seq).unwrap(),
+            client: "claude".to_owned(),
+            source: "hook".to_owned(),
+            superseded_by: None,
+            supersedes: None,
+        };
+        Ranked { record, score: 1.0, why: Why::default() }
+    }
+
+    #[test]
+    fn hits_are_packed_into_the_budget() {
+        let long = "x".repeat(400);
+        let hits = vec![
+            ranked(1, "short one"),
+            ranked(2, &long),
+            ranked(3, "short two"),
+            ranked(4, "Short one."),
+        ];
+        let packed = pack(hits.clone(), 50, 10);
+        assert_eq!(packed.hits.iter().map(|hit| hit.record.seq).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!((packed.omitted, packed.budget_used), (2, 6));
+        let packed = pack(vec![ranked(2, &long)], 50, 10);
+        assert_eq!((packed.hits.len(), packed.budget_used), (1, 100));
+        assert_eq!(pack(hits, 5000, 1).omitted, 3);
+    }
+
+    #[test]
+    fn reasons_say_what_matched() {
+        let terms: Vec<ProbeTerm> =
+            ["port", "socket"].map(|term| ProbeTerm { term: term.to_owned(), weight: 1.0 }).into();
+        let mut hit = ranked(1, "the port");
+        assert_eq!(reason(&hit, &terms, 1), "said beside what matches");
+        hit.why.terms = vec![1];
+        assert_eq!(reason(&hit, &terms, 1), "related words: socket");
+        hit.why = Why { terms: vec![0, 1], like: true, timely: true };
+        hit.record.superseded_by = Some(RecordId::new("2"));
+        assert_eq!(
+            reason(&hit, &terms, 1),
+            "matches port; similar meaning; of the time asked for; superseded by a correction"
+        );
+    }
+}

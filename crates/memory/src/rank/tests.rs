@@ -1,0 +1,117 @@
+use hob_domain::memory::{Context, Spread};
+use proptest::prelude::*;
+
+use super::*;
+use crate::period::periods;
+
+fn candidate(seq: i64, session: i64, counts: &[(usize, u32)]) -> Candidate {
+    Candidate {
+        seq,
+        session,
+        previous: None,
+        ts: Timestamp::from_second(seq * 86_400).unwrap(),
+        length: 10,
+        counts: counts.iter().map(|(term, times)| Count { term: *term, times: *times }).collect(),
+        vector: vec![0, 0],
+        in_scope: true,
+    }
+}
+
+/// A hundred turns in ten sessions; the first term is common, the second rare, the third related to
+/// the second.
+fn proposal(candidates: Vec<Candidate>) -> Proposal {
+    let mut sessions: Vec<i64> = candidates.iter().map(|candidate| candidate.session).collect();
+    sessions.dedup();
+    let context = |session: i64| {
+        let of = candidates.iter().filter(|candidate| candidate.session == session);
+        Context { session, length: 100, counts: of.flat_map(|one| one.counts.clone()).collect() }
+    };
+    Proposal {
+        turns: 100,
+        length: 1000,
+        sessions: 10,
+        spread: [(50, 8), (2, 2), (1, 1)]
+            .map(|(turns, sessions)| Spread { turns, sessions })
+            .into(),
+        contexts: sessions.into_iter().map(context).collect(),
+        candidates,
+        partial: false,
+    }
+}
+
+fn terms() -> Vec<ProbeTerm> {
+    let term = |(term, weight): (&str, f32)| ProbeTerm { term: term.to_owned(), weight };
+    [("common", 1.0), ("rare", 1.0), ("related", 0.3)].map(term).into()
+}
+
+fn order(proposal: &Proposal, vector: &[i8], periods: &[Period]) -> Vec<i64> {
+    let terms = terms();
+    let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector, periods };
+    rank(proposal, &asked).into_iter().map(|one| one.seq).collect()
+}
+
+#[test]
+fn rare_terms_say_more_and_related_ones_less() {
+    let all = vec![
+        candidate(1, 1, &[(0, 1)]),
+        candidate(2, 2, &[(1, 1)]),
+        candidate(3, 3, &[(2, 1)]),
+        candidate(4, 4, &[(0, 1), (1, 1)]),
+    ];
+    assert_eq!(order(&proposal(all), &[0, 0], &[]), [4, 2, 3, 1]);
+}
+
+#[test]
+fn what_answers_a_match_is_lifted() {
+    let mut all = vec![
+        candidate(1, 1, &[(1, 1)]),
+        candidate(2, 1, &[]),
+        candidate(3, 1, &[]),
+        candidate(4, 2, &[(0, 1)]),
+    ];
+    all[1].previous = Some(1);
+    all[2].previous = Some(2);
+    let proposal = proposal(all);
+    assert_eq!(order(&proposal, &[0, 0], &[])[..3], [1, 2, 3]);
+}
+
+#[test]
+fn vectors_times_and_newness_decide_between_equals() {
+    let all: Vec<Candidate> = (1..=4).map(|seq| candidate(seq, seq, &[(1, 1)])).collect();
+    assert_eq!(order(&proposal(all.clone()), &[0, 0], &[]), [4, 3, 2, 1]);
+    let mut near = all.clone();
+    near[1].vector = vec![9, 1];
+    near[2].vector = vec![-9, 1];
+    assert_eq!(order(&proposal(near), &[1, 0], &[])[0], 2);
+    let asked = periods("on 4 January 1970", Timestamp::UNIX_EPOCH);
+    assert_eq!(order(&proposal(all.clone()), &[0, 0], &asked)[0], 3);
+    let mut outside = all;
+    outside[3].in_scope = false;
+    assert_eq!(order(&proposal(outside), &[0, 0], &[]), [3, 2, 1]);
+    assert!(order(&Proposal::default(), &[0, 0], &[]).is_empty());
+}
+
+proptest! {
+    /// Whatever is proposed: each in scope has one place, scores are numbers from 0 to 1 in order,
+    /// and the order in which candidates come decides nothing.
+    #[test]
+    fn every_proposal_has_one_order(
+        drawn in proptest::collection::vec((1_i64..5, 0_usize..3, 1_u32..9, any::<bool>(), any::<i8>()), 0..30),
+    ) {
+        let make = |(place, (session, term, times, in_scope, value)): (usize, &(i64, usize, u32, bool, i8))| {
+            let mut one = candidate(place as i64, *session, &[(*term, *times)]);
+            one.previous = (place > 0).then(|| place as i64 - 1);
+            one.in_scope = *in_scope;
+            one.vector = vec![*value, 3];
+            one
+        };
+        let all: Vec<Candidate> = drawn.iter().enumerate().map(make).collect();
+        let terms = terms();
+        let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector: &[5, 5], periods: &[] };
+        let ranked = rank(&proposal(all.clone()), &asked);
+        prop_assert_eq!(ranked.len(), all.iter().filter(|one| one.in_scope).count());
+        prop_assert!(ranked.iter().all(|one| (0.0..=1.0).contains(&one.score)));
+        prop_assert!(ranked.windows(2).all(|pair| pair[0].score >= pair[1].score));
+        prop_assert_eq!(ranked.clone(), rank(&proposal(all), &asked));
+    }
+}

@@ -1,0 +1,97 @@
+//! A question on its way to the store and back.
+
+use hob_domain::Timestamp;
+use hob_domain::memory::{Probe, ProbeTerm, Proposal};
+
+use crate::analyse::{is_name, is_single};
+use crate::answers::answers;
+use crate::batch::Preparer;
+use crate::pack::{Ranked, reason};
+use crate::period::{Period, periods};
+use crate::rank::{Asked, Scored, rank, rarity};
+
+/// How many turns the store proposes at least for their terms, and for their vectors.
+const PROPOSED: usize = 50;
+/// A term that means the same counts so much, times its nearness squared.
+const RELATED: f32 = 0.7;
+/// How many of those a question gets at most.
+const MOST_RELATED: usize = 40;
+
+/// A single ideograph counts so much beside the pairs it is in.
+const SINGLE: f32 = 0.4;
+
+fn weight(term: &str) -> f32 {
+    if is_single(term) { SINGLE } else { 1.0 }
+}
+
+/// What is looked for.
+pub struct Search {
+    cue: String,
+    terms: Vec<ProbeTerm>,
+    stands_for: Vec<Option<usize>>,
+    vector: Vec<i8>,
+    periods: Vec<Period>,
+    limit: usize,
+}
+
+impl Search {
+    pub fn new(preparer: &Preparer, cue: &str, limit: usize, now: Timestamp) -> Search {
+        let own = preparer.analyser.question(cue);
+        let mut terms: Vec<ProbeTerm> =
+            own.iter().map(|term| ProbeTerm { term: term.clone(), weight: weight(term) }).collect();
+        let mut stands_for = Vec::new();
+        for (place, term) in own.iter().enumerate().filter(|(_, term)| !is_name(term)) {
+            for (other, near) in preparer.embedder.like(term) {
+                if stands_for.len() < MOST_RELATED && !terms.iter().any(|known| known.term == other)
+                {
+                    terms.push(ProbeTerm { term: other.to_owned(), weight: RELATED * near * near });
+                    stands_for.push(Some(place));
+                }
+            }
+        }
+        for (other, weight) in answers(cue) {
+            if !terms.iter().any(|known| known.term == other) {
+                terms.push(ProbeTerm { term: other.to_owned(), weight });
+                stands_for.push(None);
+            }
+        }
+        let worth: Vec<(&str, f32)> = own.iter().map(|term| (term.as_str(), 1.0)).collect();
+        Search {
+            vector: preparer.embedder.embed_question(cue, &worth),
+            cue: cue.to_owned(),
+            terms,
+            stands_for,
+            periods: periods(cue, now),
+            limit: PROPOSED.max(limit.saturating_mul(2)),
+        }
+    }
+
+    pub fn probe(&self) -> Probe {
+        Probe { terms: self.terms.clone(), vector: self.vector.clone(), limit: self.limit }
+    }
+
+    /// How many terms are the question's own.
+    fn own(&self) -> usize {
+        self.terms.len() - self.stands_for.len()
+    }
+
+    pub fn rank(&self, preparer: &Preparer, proposal: &Proposal) -> Vec<Scored> {
+        // What all turns have says nothing here, whatever it says elsewhere.
+        let rarity = rarity(proposal);
+        let own = self.terms.iter().zip(&rarity).take(self.own());
+        let worth: Vec<(&str, f32)> =
+            own.map(|(term, rarity)| (term.term.as_str(), *rarity as f32)).collect();
+        let vector = preparer.embedder.embed_question(&self.cue, &worth);
+        let asked = Asked {
+            terms: &self.terms,
+            stands_for: &self.stands_for,
+            vector: &vector,
+            periods: &self.periods,
+        };
+        rank(proposal, &asked)
+    }
+
+    pub fn reason(&self, hit: &Ranked) -> String {
+        reason(hit, &self.terms, self.own())
+    }
+}

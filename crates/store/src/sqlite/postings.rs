@@ -1,0 +1,124 @@
+//! Runs of postings, packed: which turns have a term, how often, in which session.
+//!
+//! Each posting is the distance to the turn before (LEB128), the distance to its session (zigzag,
+//! LEB128), how often the term occurs (a byte, 255 is "or more") and about how long the turn is (a
+//! byte, see [`length_class`]). Most postings take four bytes.
+
+/// A run is split before it grows beyond this, so that it fits a page with others.
+pub(super) const LONGEST_RUN: usize = 1400;
+
+/// One turn that has a term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Posting {
+    pub(super) seq: i64,
+    pub(super) session: i64,
+    pub(super) times: u8,
+    pub(super) length: u8,
+}
+
+/// Packs postings that are in order, after those that end in `last`.
+pub(super) fn pack(mut last: (i64, i64), postings: &[Posting], run: &mut Vec<u8>) {
+    for posting in postings {
+        put(run, posting.seq.wrapping_sub(last.0).cast_unsigned());
+        let session = posting.session.wrapping_sub(last.1);
+        put(run, ((session << 1) ^ (session >> 63)).cast_unsigned());
+        run.extend([posting.times, posting.length]);
+        last = (posting.seq, posting.session);
+    }
+}
+
+/// Unpacks a run, which starts at the turn `first`. What is damaged ends it.
+pub(super) fn unpack(first: i64, run: &[u8], mut each: impl FnMut(Posting)) {
+    let mut last = (first, 0_i64);
+    let mut rest = run;
+    while !rest.is_empty() {
+        let (Some(seq), Some(session)) = (take(&mut rest), take(&mut rest)) else { return };
+        let [times, length, ..] = *rest else { return };
+        rest = &rest[2..];
+        let session = (session >> 1).cast_signed() ^ -((session & 1).cast_signed());
+        last = (last.0.wrapping_add(seq.cast_signed()), last.1.wrapping_add(session));
+        each(Posting { seq: last.0, session: last.1, times, length });
+    }
+}
+
+fn put(run: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        run.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    run.push(value as u8);
+}
+
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, tail) = rest.split_first()?;
+        *rest = tail;
+        value |= u64::from(byte & 0x7F) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// A length as a byte: exact up to 127, then in steps of a twelfth.
+pub(super) fn length_class(length: u32) -> u8 {
+    if length < 128 {
+        return length as u8;
+    }
+    let class = 128.0 + 8.0 * (f64::from(length) / 128.0).log2();
+    class.min(255.0) as u8
+}
+
+/// The length that a class stands for.
+pub(super) fn length_of(class: u8) -> f32 {
+    if class < 128 {
+        return f32::from(class);
+    }
+    128.0 * ((f32::from(class) - 128.0) / 8.0).exp2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(first: i64, postings: &[Posting]) -> Vec<Posting> {
+        let mut run = Vec::new();
+        pack((first, 0), postings, &mut run);
+        let mut found = Vec::new();
+        unpack(first, &run, |posting| found.push(posting));
+        found
+    }
+
+    #[test]
+    fn what_is_packed_comes_out_again() {
+        let posting = |seq, session, times, length| Posting { seq, session, times, length };
+        let all = [
+            posting(7, 3, 1, 20),
+            posting(8, 3, 255, 255),
+            posting(1_000_000, 900, 2, 0),
+            posting(i64::MAX, 1, 1, 1),
+        ];
+        assert_eq!(round(7, &all), all);
+        assert_eq!(round(7, &[]), []);
+    }
+
+    #[test]
+    fn damage_ends_a_run_and_nothing_else() {
+        let mut run = Vec::new();
+        pack((1, 0), &[Posting { seq: 300, session: 500, times: 1, length: 9 }], &mut run);
+        for end in 0..run.len() {
+            unpack(1, &run[..end], |posting| panic!("{posting:?}"));
+        }
+        unpack(1, &[0xFF; 40], |posting| panic!("{posting:?}"));
+    }
+
+    #[test]
+    fn lengths_are_about_right() {
+        for length in [0, 5, 127, 128, 1000, 60_000] {
+            let about = length_of(length_class(length));
+            assert!((about - length as f32).abs() <= length as f32 * 0.1, "{length}: {about}");
+        }
+    }
+}
