@@ -24,6 +24,7 @@ const list = () => [
   live({ id: 'aaaa', agent: 'claude', terminal: true }),
   live({ id: 'bbbb', kind: 'backend', agent: 'claude', terminal: true, busy: false, app: 'search' }),
   live({ id: 'cccc', agent: 'codex', terminal: false, cost_usd: null }),
+  live({ id: 'dddd', kind: 'backend', agent: 'claude', terminal: false, app: 'search', cost_usd: null, tokens: null }),
 ];
 
 /** Answers what is about live terminals; `false` for all else. */
@@ -40,6 +41,8 @@ export function answer(request, response) {
     tell();
     const timer = setInterval(tell, 1000);
     response.on('close', () => clearInterval(timer));
+  } else if (pathname === '/admin/live/dddd/screen') {
+    response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ ok: false, error: 'this process has no terminal to look at', code: 'not_found' }));
   } else if (/^\/admin\/live\/\w+\/screen$/.test(pathname)) {
     response.writeHead(200, { 'content-type': 'text/plain' }).end(lines.slice(-20).map((line) => line.replace(/\x1b\[[\d;]*m/g, '')).join('\n'));
   } else return false;

@@ -15,23 +15,34 @@ interface Handlers {
   on: Record<string, (data: string, id: string) => void>;
   /** The stream is connected. */
   open?: () => void;
-  /** There is nothing there (any more). */
-  missing?: () => void;
+  /**
+   * What is asked, when a connection ends, whether one still may and whether there still is something: an
+   * `EventSource` says neither. A stream whose place is gone (404) is not tried again.
+   */
+  ask?: string;
 }
 
 /**
  * Follows a stream. The browser's own reconnecting is not used: a refused sign-in has to end it, and each
- * connection begins after what was really seen.
+ * connection begins after what was really seen. There is one connection at most.
  */
 export function follow(handlers: Handlers): Stream {
   let source: EventSource | null = null;
   let timer: number | undefined;
+  let hiding: number | undefined;
   let closed = false;
+  /** It is being asked whether to connect again. */
+  let retrying = false;
+  /** Nobody is signed in; it goes on when somebody is. */
+  let signedOut = false;
   let wait = 300;
   let since = 0;
 
   const connect = () => {
+    clearTimeout(timer);
     timer = undefined;
+    source?.close();
+    source = null;
     if (closed) return;
     const current = new EventSource(handlers.url());
     source = current;
@@ -41,10 +52,11 @@ export function follow(handlers: Handlers): Stream {
     };
     current.onerror = () => {
       current.close();
+      if (source !== current) return;
+      source = null;
       // One that ends as soon as it has begun is not asked for again and again.
       if (since && Date.now() - since > 3000) wait = 300;
       since = 0;
-      if (source === current) source = null;
       void retry();
     };
     for (const [name, handle] of Object.entries(handlers.on)) {
@@ -56,29 +68,31 @@ export function follow(handlers: Handlers): Stream {
   };
 
   const retry = async () => {
-    if (closed || timer !== undefined) return;
+    if (closed || retrying || timer !== undefined) return;
+    retrying = true;
     try {
-      await get('/admin/me');
+      await get(handlers.ask ?? '/admin/me');
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) handlers.missing?.();
+      if (error instanceof ApiError && error.status === 404) close();
       else if (!(error instanceof ApiError)) lost();
+    } finally {
+      retrying = false;
     }
     if (closed) return;
-    if (standing.value === 'signed-out') {
-      const stop = standing.subscribe((now) => {
-        if (now !== 'signed-in') return;
-        queueMicrotask(() => stop());
-        connect();
-      });
-      return;
-    }
+    signedOut = standing.value === 'signed-out';
+    if (signedOut) return;
     wait = away.value ? 1000 : Math.min(wait * 2, 8000);
     if (document.hidden) return;
     timer = window.setTimeout(connect, wait);
   };
 
+  const unsubscribe = standing.subscribe((now) => {
+    if (now !== 'signed-in' || !signedOut) return;
+    signedOut = false;
+    if (!document.hidden) connect();
+  });
+
   // A browser has few connections for one server: a page nobody looks at gives its own back.
-  let hiding: number | undefined;
   const onVisibility = () => {
     clearTimeout(hiding);
     if (document.hidden) {
@@ -86,18 +100,20 @@ export function follow(handlers: Handlers): Stream {
         source?.close();
         source = null;
       }, HIDDEN);
-    } else if (!source && timer === undefined) connect();
+    } else if (!source && timer === undefined && !retrying && !signedOut) connect();
   };
   document.addEventListener('visibilitychange', onVisibility);
 
-  connect();
-  return {
-    close() {
-      closed = true;
-      source?.close();
-      clearTimeout(timer);
-      clearTimeout(hiding);
-      document.removeEventListener('visibilitychange', onVisibility);
-    },
+  const close = () => {
+    closed = true;
+    source?.close();
+    source = null;
+    clearTimeout(timer);
+    clearTimeout(hiding);
+    unsubscribe();
+    document.removeEventListener('visibilitychange', onVisibility);
   };
+
+  connect();
+  return { close };
 }

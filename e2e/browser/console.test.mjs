@@ -117,6 +117,44 @@ it('a turn is watched as it comes', async (hob) => {
   await close(page);
 });
 
+it('what came before is loaded as one scrolls up', async (hob) => {
+  const id = await hob.session();
+  for (let turn = 0; turn < 6; turn += 1) {
+    const steps = Array.from({ length: 100 }, (_, at) => `[[tool Read {"n":${turn * 100 + at}}]][[say word-${turn * 100 + at}. ]]`);
+    await hob.ask(id, steps.join(''));
+    await hob.idle(id, 60_000);
+  }
+  const page = await visit(browser, hob, `/sessions/${id}`);
+  await log(page).getByText('word-599.').waitFor();
+  assert.equal(await log(page).getByText('word-0.', { exact: true }).count(), 0);
+  await log(page).hover();
+  const seen = new Set();
+  const gather = async () => {
+    const words = (await log(page).innerText()).match(/word-\d+\.(?!\d)/g) ?? [];
+    for (const word of words) seen.add(word);
+    const shown = words.filter((word) => word !== words.find((one) => one === word));
+    assert.deepEqual(shown, []);
+  };
+  await until('the beginning is reached', async () => {
+    await gather();
+    await page.mouse.wheel(0, -500);
+    await page.waitForTimeout(40);
+    return (await log(page).getByText('Session made with acp').count()) > 0;
+  }, 60_000);
+  await gather();
+  // Nothing was left out on the way, apart from what the clipped prompts repeat.
+  assert.ok(seen.size >= 590, `${seen.size} of 600 were seen`);
+  // While one reads here, the end goes on without moving the page.
+  const top = await log(page).evaluate((list) => list.scrollTop);
+  await hob.ask(id, '[[say a newer end]]');
+  await hob.idle(id);
+  await page.waitForTimeout(300);
+  assert.ok(Math.abs((await log(page).evaluate((list) => list.scrollTop)) - top) < 3, 'the page stays where it is');
+  await page.getByRole('button', { name: /to the latest/i }).click();
+  await log(page).getByText('a newer end', { exact: true }).waitFor();
+  await close(page);
+});
+
 it('what an agent says is text, whatever it says', async (hob) => {
   const id = await hob.session();
   const page = await visit(browser, hob, `/sessions/${id}`);
@@ -289,7 +327,9 @@ it('the keyboard goes everywhere', async (hob) => {
   await page.keyboard.press('Escape');
   await page.getByRole('dialog', { name: 'Keys' }).waitFor({ state: 'detached' });
   await page.keyboard.press('Control+k');
+  await page.getByRole('combobox').waitFor();
   await page.keyboard.type('heal');
+  await page.getByRole('option', { name: /Health/ }).waitFor();
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'Health' }).waitFor();
   await close(page);

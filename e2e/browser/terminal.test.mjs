@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { AGENTS, close, Hob, launch, scripted, until, visit } from './harness.mjs';
+import { AGENTS, close, Hob, launch, scripted, signIn, until, visit } from './harness.mjs';
 
 let browser;
 before(async () => {
@@ -103,23 +103,25 @@ test('a terminal comes back after a restart', { timeout: 90_000 }, () =>
   }),
 );
 
+/** What an agent may print to reach beyond its screen. */
+const e = '\x1b';
+const NASTY = [
+  `${e}]0;owned title\x07${e}]2;owned title\x07`,
+  `${e}]52;c;b3duZWQ=\x07`,
+  `${e}[c${e}[>c${e}[=c${e}[5n${e}[6n${e}[?6n`,
+  `${e}[?2026$p${e}[4$p${e}[>q${e}[x`,
+  `${e}[14t${e}[16t${e}[18t${e}[21t${e}[8;5;5t`,
+  `${e}]10;?\x07${e}]11;?\x07${e}]4;1;?\x07`,
+  `${e}P$qm${e}\\${e}P+q544e${e}\\${e}Z`,
+  `${e}]8;;javascript:alert(1)\x07click me${e}]8;;\x07`,
+  `${e}[?1000h${e}[?1002h${e}[?1003h${e}[?1004h${e}[?1006h`,
+  `${e}]1337;File=inline=1:PHNjcmlwdD4=\x07${e}]777;notify;owned;owned\x07${e}]9;owned\x07`,
+];
+
 test('escape sequences of an agent do not act on the page', { timeout: 90_000 }, async () => {
-  const e = '\x1b';
-  const nasty = [
-    `${e}]0;owned title\x07${e}]2;owned title\x07`,
-    `${e}]52;c;b3duZWQ=\x07`,
-    `${e}[c${e}[>c${e}[=c${e}[5n${e}[6n${e}[?6n`,
-    `${e}[?2026$p${e}[4$p${e}[>q${e}[x`,
-    `${e}[14t${e}[16t${e}[18t${e}[21t${e}[8;5;5t`,
-    `${e}]10;?\x07${e}]11;?\x07${e}]4;1;?\x07`,
-    `${e}P$qm${e}\\${e}P+q544e${e}\\${e}Z`,
-    `${e}]8;;javascript:alert(1)\x07click me${e}]8;;\x07`,
-    `${e}[?1000h${e}[?1002h${e}[?1003h${e}[?1004h${e}[?1006h`,
-    `${e}]1337;File=inline=1:PHNjcmlwdD4=\x07${e}]777;notify;owned;owned\x07${e}]9;owned\x07`,
-  ];
   const hob = new Hob();
   const script = path.join(hob.user, 'script');
-  writeFileSync(script, `${nasty.map((one) => `[[say a ${one} b]]`).join(' ')} [[say it is over]]\n`);
+  writeFileSync(script, `${NASTY.map((one) => `[[say a ${one} b]]`).join(' ')} [[say it is over]]\n`);
   writeFileSync(path.join(hob.home, 'config.toml'), scripted('claude', 'claude-tui', [], { HOB_SCRIPT: script }), { mode: 0o600 });
   await withHob(hob, async () => {
     const id = await hob.session('claude');
@@ -152,6 +154,44 @@ test('escape sequences of an agent do not act on the page', { timeout: 90_000 },
   });
 });
 
+test('nor do they when the page alone has to hold', { timeout: 90_000 }, () =>
+  withHob(new Hob(), async (hob) => {
+    // The server lets through only what draws. Here it is left out: the page gets every byte.
+    const id = await hob.session('claude');
+    const page = await visit(browser, hob, '/now');
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.evaluate(() => navigator.clipboard.writeText('mine'));
+    const frames = [];
+    let feed;
+    await page.routeWebSocket(/\/attach/, (socket) => {
+      feed = (bytes) => socket.send(Buffer.from(bytes));
+      socket.onMessage((message) => frames.push(message));
+      socket.send(JSON.stringify({ type: 'hello', id, cols: 80, rows: 24, terminal: true, writer: 'you' }));
+    });
+    await page.reload();
+    await page.evaluate((where) => { location.hash = where; }, `/sessions/${id}/terminal`);
+    await page.locator('.xterm-rows').waitFor();
+    await until('it is joined', () => feed);
+    const title = await page.title();
+    for (const one of NASTY) feed(`a ${one} b\r\n`);
+    feed('it is over\r\n');
+    await shows(page, 'it is over');
+    await shows(page, 'click me');
+    const box = await page.locator('.xterm').boundingBox();
+    await page.mouse.move(box.x + 50, box.y + 50);
+    for (const row of [7, 8, 9]) await page.mouse.click(box.x + 40, box.y + row * 16);
+    await page.locator('.finder').focus();
+    await page.locator('.xterm textarea').focus();
+    assert.deepEqual(frames, [], 'the page has typed nothing');
+    assert.equal(await page.title(), title);
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'mine');
+    await page.keyboard.type('x');
+    await until('one letter was typed', () => frames.length === 1);
+    assert.equal(String(frames[0]), 'x');
+    await close(page);
+  }),
+);
+
 test('agents live on the first page', { timeout: 90_000 }, () =>
   withHob(new Hob(AGENTS), async (hob) => {
     const page = await visit(browser, hob, '/now');
@@ -173,6 +213,42 @@ test('agents live on the first page', { timeout: 90_000 }, () =>
     await page.getByRole('link', { name: /claude of/ }).click();
     await shows(page, 'a screen');
     await hob.call('POST', `/admin/sessions/${acp}/cancel`);
+    await close(page);
+  }),
+);
+
+test('a process without a terminal says so', { timeout: 90_000 }, () =>
+  withHob(new Hob(AGENTS, '[apps.search]\ndriver = "claude-stream"\n'), async (hob) => {
+    const token = await hob.app('search');
+    const page = await visit(browser, hob, '/now');
+    const looked = [];
+    page.on('request', (request) => looked.push(request.url()));
+    page.on('websocket', (socket) => looked.push(socket.url()));
+    await hob.call('POST', '/v1/messages', { model: 'claude', max_tokens: 9, messages: [{ role: 'user', content: '[[say from a pipe]]' }] }, token);
+    const tile = page.getByRole('link', { name: /claude of search, idle/ });
+    await tile.getByText('No terminal').waitFor();
+    await tile.getByText('1 turn').waitFor();
+    await tile.click();
+    await page.getByRole('heading', { name: 'No terminal' }).waitFor();
+    await page.locator('.session-head').getByText('search', { exact: true }).waitFor();
+    assert.deepEqual(looked.filter((url) => /\/(screen|attach)/.test(url)), [], 'nobody asks for a screen');
+    await close(page);
+  }),
+);
+
+test('a terminal goes on after the next sign-in', { timeout: 90_000 }, () =>
+  withHob(new Hob(AGENTS, '[console]\nsession_secs = 8\n'), async (hob) => {
+    const id = await hob.session('claude');
+    await hob.ask(id, 'hello');
+    await hob.idle(id);
+    const page = await atTerminal(hob, id);
+    await shows(page, 'echo: hello');
+    await page.getByText('The fire burned down').waitFor({ timeout: 20_000 });
+    await hob.ask(id, 'while nobody looked');
+    await hob.idle(id);
+    await signIn(page, hob);
+    await page.getByText('click and type').waitFor();
+    await shows(page, 'echo: while nobody looked');
     await close(page);
   }),
 );

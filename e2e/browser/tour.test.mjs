@@ -139,6 +139,7 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
     await page.getByText('Refunds are off by a cent').waitFor();
     await picture('console-sessions');
     await page.keyboard.press('Control+k');
+    await page.getByRole('combobox').waitFor();
     await page.keyboard.type('ref');
     await page.getByRole('option').first().waitFor();
     await page.keyboard.press('Escape');

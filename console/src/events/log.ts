@@ -49,7 +49,11 @@ export class EventLog {
   private fetching = false;
   private waiting: LogEvent[] = [];
 
-  constructor(private readonly path: string) {}
+  private readonly path: string;
+
+  constructor(private readonly session: string) {
+    this.path = `${session}/events`;
+  }
 
   get blocks() {
     return this.reduction.blocks;
@@ -67,6 +71,7 @@ export class EventLog {
     if (this.closed || this.failed.value || !open) return;
     this.stream = follow({
       url: () => `${this.path}${query({ after: this.heard })}`,
+      ask: this.session,
       on: {
         message: (data, id) => this.hear(Number(id), 'message', data),
         ...Object.fromEntries(
@@ -85,17 +90,19 @@ export class EventLog {
   /** Back to the end, wherever one was. */
   async jumpToEnd(): Promise<void> {
     this.following = true;
-    if (this.missed.value === 0) return;
+    if (this.missed.value === 0 || this.loading.value) return;
     await this.loadEnd(this.heard);
   }
 
   /** Loads what came before. */
   async loadOlder(): Promise<void> {
-    if (this.fetching || !this.older.value || this.closed) return;
+    if (this.fetching || this.loading.value || !this.older.value || this.closed) return;
     this.fetching = true;
+    const reduction = this.reduction;
     try {
       const page = await get<Page>(`${this.path}${query({ before: this.firstSeq, limit: PAGE })}`);
-      if (this.closed) return;
+      // Who has gone to the end meanwhile has another window, which this does not belong to.
+      if (this.closed || this.reduction !== reduction) return;
       const older = new Reduction();
       for (const event of page.events) older.push(event);
       this.reduction.prepend(older);
@@ -132,9 +139,9 @@ export class EventLog {
     }
   }
 
-  /** Reads what was heard but not kept. */
+  /** Reads what was heard but not kept, until it is all there or one reads further up again. */
   private async catchUp(): Promise<void> {
-    while (!this.closed && this.lastSeq < this.heard) {
+    while (!this.closed && this.following && this.lastSeq < this.heard) {
       const page = await get<Page>(`${this.path}${query({ after: this.lastSeq, limit: PAGE })}`);
       for (const event of page.events) {
         if (event.seq <= this.lastSeq) continue;
@@ -145,7 +152,9 @@ export class EventLog {
       this.trim();
       if (!page.events.length) break;
     }
-    this.missed.value = 0;
+    this.missed.value = this.following ? 0 : Math.max(0, this.heard - this.lastSeq);
+    // What is counted as missed is read when one comes back, not twice.
+    if (this.missed.value > 0) this.waiting = [];
   }
 
   private hear(seq: number, kind: string, data: string): void {
@@ -194,6 +203,8 @@ export class EventLog {
   }
 
   private take(): void {
+    // A page that is being read comes before what is heard meanwhile: that waits, so that no event is jumped over.
+    if (this.loading.value) return;
     const events = this.waiting;
     this.waiting = [];
     for (const event of events) {

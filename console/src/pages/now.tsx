@@ -1,13 +1,15 @@
 // What happens this moment.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { away, callText, get, standing } from '../api';
-import { age, count, dollars, many, place, titleOf } from '../format';
+import { age, count, dollars, many, place } from '../format';
 import { now } from '../clock';
 import type { Live, Overview, Session } from '../shapes';
 import { follow } from '../stream';
+import { watchable } from '../terminal/attach';
 import { Mini } from '../terminal/mini';
 import { dark } from '../theme';
+import { Titles } from '../titles';
 import { useLoad } from '../ui/load';
 import { Age, Empty, Figure, Page, Problem, Section, Skeleton, State } from '../ui/parts';
 
@@ -47,21 +49,22 @@ class Screens {
   }
 }
 
+/** Kept while one is on other pages. */
+const titles = new Titles({
+  one: (id) => get<Session>(`/admin/sessions/${encodeURIComponent(id)}`),
+  all: async () => (await get<{ sessions: Session[] }>('/admin/sessions')).sessions,
+});
+
 export function Now() {
   const [live, setLive] = useState<Live[] | null>(null);
   const screens = useRef(new Screens());
   const overview = useLoad('overview', (abort) => get<Overview>('/admin/overview', abort), 4000);
-  const sessions = useLoad('titles', (abort) => get<{ sessions: Session[] }>('/admin/sessions', abort), 8000);
-  const titles = useMemo(
-    () => new Map((sessions.value?.sessions ?? []).map((session) => [session.session_id, titleOf(session.meta)])),
-    [sessions.value],
-  );
+  const named = titles.known.value;
   const signedIn = standing.value === 'signed-in';
-  // What is new has a title as well.
-  const unknown = live?.some((one) => one.session_id && !titles.has(one.session_id)) ?? false;
+  // Also when an answer has come: meanwhile others may have begun.
   useEffect(() => {
-    if (unknown && sessions.value) sessions.again();
-  }, [live?.length]);
+    if (live && signedIn) void titles.want(new Set(live.flatMap((one) => one.session_id ?? [])));
+  }, [live, named, signedIn]);
 
   useEffect(() => {
     if (!signedIn) return;
@@ -107,7 +110,7 @@ export function Now() {
         ) : (
           <ul class="tiles">
             {sorted.map((one) => (
-              <Tile key={one.id} live={one} title={titles.get(one.session_id ?? '') ?? ''} screens={screens.current} />
+              <Tile key={one.id} live={one} title={named.get(one.session_id ?? '') ?? ''} screens={screens.current} />
             ))}
           </ul>
         )}
@@ -166,7 +169,7 @@ function Tile({ live, title, screens }: { live: Live; title: string; screens: Sc
   return (
     <li class={live.busy ? 'tile busy' : 'tile'}>
       <a href={href} data-item aria-label={`${live.agent} of ${live.app}, ${live.busy ? 'running' : 'idle'}`}>
-        <div class="tile-screen">{live.terminal ? <Picture live={live} screens={screens} /> : <Tail live={live} />}</div>
+        <div class="tile-screen">{live.terminal ? <Picture live={live} screens={screens} /> : watchable(live) ? <Tail live={live} /> : <p class="no-terminal">No terminal</p>}</div>
         <div class="tile-foot">
           <div class="tile-name">
             <strong>{live.agent}</strong>

@@ -17,7 +17,7 @@ import { TerminalTab } from './session/terminal';
 interface Props {
   id: string;
   tab: string;
-  /** A process of the Claude backend, which has a terminal and no log. */
+  /** A process of the Claude backend, which has no log and perhaps a terminal. */
   backend?: boolean;
 }
 
@@ -27,7 +27,7 @@ export function SessionPage({ id, tab, backend = false }: Props) {
   const live = useLoad(`live ${id}`, (abort) => get<{ live: Live[] }>('/admin/live', abort), 3000);
   const mine = live.value?.live.find((one) => one.id === id || one.session_id === id) ?? null;
   const turns = useTurns(backend ? null : base);
-  const log = useLog(backend ? null : `${base}/events`, session.value);
+  const log = useLog(backend ? null : base, session.value);
 
   // The state changes with what the log says, sooner than the next look.
   const latest = log?.latest.value;
@@ -107,6 +107,10 @@ export function SessionPage({ id, tab, backend = false }: Props) {
                 {shortId(id)}
               </button>
             </div>
+          </div>
+        ) : backend && live.value ? (
+          <div class="session-name">
+            <h1>Not live any more</h1>
           </div>
         ) : (
           <Skeleton lines={2} />
@@ -197,8 +201,8 @@ function Usage({ session }: { session: Session }) {
 }
 
 /** The log of this session, from when it is known where it ends until one leaves. */
-function useLog(path: string | null, session: Session | null): EventLog | null {
-  const log = useMemo(() => (path ? new EventLog(path) : null), [path]);
+function useLog(base: string | null, session: Session | null): EventLog | null {
+  const log = useMemo(() => (base ? new EventLog(base) : null), [base]);
   const known = session !== null;
   const started = useRef<EventLog | null>(null);
   useEffect(() => {

@@ -1,6 +1,14 @@
 // A live terminal over a WebSocket.
+import { standing } from '../api';
+import type { Live } from '../shapes';
 
 export type Writer = 'you' | 'other' | 'nobody';
+
+/** Whether there is something to watch: a session without a terminal shows its events, other processes nothing. */
+export const watchable = (live: Pick<Live, 'kind' | 'terminal'>) => live.terminal || live.kind === 'session';
+
+/** The server's reasons that say nothing about the terminal itself: the cookie's time is over, or its own. */
+const NOT_OVER = ['the sign-in has ended', 'hob is stopping'];
 
 export interface AttachHandlers {
   hello(hello: { cols: number; rows: number; terminal: boolean; writer: Writer }): void;
@@ -20,12 +28,20 @@ export class Attachment {
   private closed = false;
   private ended = false;
   private wait = 300;
+  /** Nobody is signed in; it goes on when somebody is. */
+  private signedOut = false;
+  private readonly unsubscribe: () => void;
 
   constructor(
     private readonly id: string,
     private readonly handlers: AttachHandlers,
     private readonly allowed: () => Promise<boolean>,
   ) {
+    this.unsubscribe = standing.subscribe((now) => {
+      if (now !== 'signed-in' || !this.signedOut) return;
+      this.signedOut = false;
+      this.connect();
+    });
     this.connect();
   }
 
@@ -47,6 +63,7 @@ export class Attachment {
 
   close(): void {
     this.closed = true;
+    this.unsubscribe();
     if (this.timer !== undefined) clearTimeout(this.timer);
     this.socket?.close(1000);
   }
@@ -84,6 +101,8 @@ export class Attachment {
       this.handlers.end('It is not live any more.');
       return;
     }
+    this.signedOut = standing.value === 'signed-out';
+    if (this.signedOut) return;
     this.wait = Math.min(this.wait * 2, 5000);
     this.timer = window.setTimeout(() => this.connect(), this.wait);
   }
@@ -106,6 +125,8 @@ export class Attachment {
       case 'refused':
         return this.handlers.refused(reason);
       case 'end':
+        // Then it is as if the connection was cut, and goes on with the next sign-in or the next server.
+        if (NOT_OVER.includes(reason)) return;
         this.ended = true;
         return this.handlers.end(reason);
       default:

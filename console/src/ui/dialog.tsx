@@ -1,7 +1,7 @@
 // Dialogs and passing messages.
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 
 import { inWords } from '../api';
 import { Button } from './parts';
@@ -9,7 +9,8 @@ import { Icon } from './icons';
 
 export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean; bare?: boolean }) {
   const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // At once, so that what is typed next goes into it.
+  useLayoutEffect(() => {
     const dialog = element.current!;
     const before = document.activeElement;
     dialog.showModal();

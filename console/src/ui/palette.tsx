@@ -50,7 +50,12 @@ export function Palette() {
       more: `${shortId(session.session_id)} · ${session.state}`,
       act: () => go(`/sessions/${session.session_id}`),
     }));
-    const found = [...FIXED, ...open].filter(matches).slice(0, 12);
+    // What begins with the words comes first, then what has them in its name.
+    const rank = (command: Command) => {
+      const at = command.title.toLowerCase().indexOf(words[0] ?? '');
+      return at < 0 ? 2 : Math.min(at, 1);
+    };
+    const found = [...FIXED, ...open].filter(matches).toSorted((a, b) => rank(a) - rank(b)).slice(0, 12);
     if (text.trim()) {
       found.push({
         icon: 'search',

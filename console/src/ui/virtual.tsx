@@ -31,7 +31,7 @@ export function Virtual<T>(props: Props<T>) {
   const rows = useRef(new Map<string, HTMLElement>());
   const observer = useRef<ResizeObserver | null>(null);
   const view = useRef({ top: 0, height: 800 });
-  const anchor = useRef<{ key: string; offset: number } | null>(null);
+  const anchors = useRef<{ key: string; offset: number }[]>([]);
   const settling = useRef(false);
   const touched = useRef(0);
   const [, redraw] = useReducer((n: number) => n + 1, 0);
@@ -91,10 +91,11 @@ export function Virtual<T>(props: Props<T>) {
         settling.current = true;
         element.scrollTop = end;
       }
-    } else if (anchor.current) {
-      const index = items.findIndex((item) => keyOf(item) === anchor.current!.key);
+    } else if (anchors.current.length) {
+      const places = new Map(anchors.current.map((one) => [one.key, one.offset]));
+      const index = items.findIndex((item) => places.has(keyOf(item)));
       if (index >= 0) {
-        const want = offsets[index]! + head + anchor.current.offset;
+        const want = offsets[index]! + (inner.current?.offsetTop ?? 0) + places.get(keyOf(items[index]!))!;
         if (Math.abs(element.scrollTop - want) > 1) {
           settling.current = true;
           element.scrollTop = want;
@@ -118,8 +119,8 @@ export function Virtual<T>(props: Props<T>) {
     settling.current = false;
     const inside = element.scrollTop - (inner.current?.offsetTop ?? 0);
     const index = Math.max(0, lowerBound(offsets, inside + 1) - 1);
-    const item = now.items[index];
-    anchor.current = item ? { key: keyOf(item), offset: inside - offsets[index]! } : null;
+    // Several, because a row may be gone when more is loaded: a page's first row says which turn it is in.
+    anchors.current = now.items.slice(index, index + 4).map((item, at) => ({ key: keyOf(item), offset: inside - offsets[index + at]! }));
     if (inside < 400) now.onTop?.();
     redraw(undefined);
   };

@@ -437,8 +437,9 @@ pub trait SessionStore: Send + Sync {
     async fn note_turn(
         &self,
         app: &AppName,
+        state: TurnState,
         usage: TurnUsage,
-        outbox: String,
+        outbox: Option<String>,
         now: Timestamp,
     ) -> Result<(), StoreError>;
 

@@ -1,6 +1,7 @@
 //! Who is calling.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -71,6 +72,20 @@ impl FromRequestParts<Arc<Gateway>> for Admin {
 
 fn is_token_presented(headers: &HeaderMap) -> bool {
     headers.contains_key("authorization") || headers.contains_key("x-api-key")
+}
+
+/// When a sign-in ends, on our own clock.
+pub(crate) fn deadline(until: Option<Timestamp>) -> Option<tokio::time::Instant> {
+    let left = until?.as_second().saturating_sub(Timestamp::now().as_second()).max(0);
+    Some(tokio::time::Instant::now() + Duration::from_secs(left as u64))
+}
+
+/// Returns then; never where there is no such time.
+pub(crate) async fn at(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The token of `Authorization: Bearer …` or, without that header, of `x-api-key`.

@@ -114,4 +114,31 @@ mod tests {
         let found: Vec<&str> = text.lines().filter(is_fact).collect();
         assert_eq!(found, expect, "docs/http.md should hold\n{}", expect.join("\n"));
     }
+
+    /// A schema's name stands for one type: of two, the document would hold one and say it is both.
+    #[test]
+    fn every_schema_has_a_name_of_its_own() {
+        fn sources(folder: &std::path::Path, text: &mut String) {
+            for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+                match entry.path() {
+                    path if path.is_dir() => sources(&path, text),
+                    path => text.push_str(&std::fs::read_to_string(path).expect("a source")),
+                }
+            }
+        }
+        let mut text = String::new();
+        sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut text);
+        let mut names: Vec<&str> = text
+            .split("ToSchema)]")
+            .skip(1)
+            .filter_map(|rest| {
+                let (_, named) = rest.split_once("struct ").or(rest.split_once("enum "))?;
+                named.split(|c: char| !c.is_alphanumeric()).next()
+            })
+            .collect();
+        names.sort_unstable();
+        let known = names.len();
+        names.dedup();
+        assert!(known > 20 && names.len() == known, "two of {known} are named alike: {names:?}");
+    }
 }

@@ -1,15 +1,16 @@
 //! Conversations of apps with Claude Code, stateless for the caller: in which folder, with which
 //! permissions, within which limits; and what is kept of a turn.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use hob_domain::session::{Permissions, SessionStore, TurnUsage};
-use hob_domain::{AppName, Block, Timestamp};
+use hob_domain::session::{Permissions, SessionStore, TurnState, TurnUsage};
+use hob_domain::{App, AppName, AppStore, Block, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -113,12 +114,14 @@ impl Completions {
     }
 
     /// Asks, and returns once the agent has taken the prompt. Dropping the future cancels the turn.
-    pub async fn ask(&self, app: &AppName, asked: Conversation) -> Result<Answering, AskError> {
+    pub async fn ask(&self, app: &App, asked: Conversation) -> Result<Answering, AskError> {
         let options = &self.inner.options;
         if options.stopping.is_cancelled() {
             return Err(SessionError::Stopping.into());
         }
-        let profile = self.profile(app, &asked)?;
+        let mut profile = self.profile(&app.name, &asked)?;
+        profile.app_since = app.created_at.to_string();
+        let app = &app.name;
         let Conversation { messages, prompt, .. } = asked;
         // What is wrong with it is said before it counts for anything.
         let request = Request::new(&profile, &messages, prompt.as_deref())?;
@@ -152,13 +155,30 @@ impl Completions {
             prompt: prompt.unwrap_or_default(),
             texts: Vec::new(),
         };
-        options.tasks.spawn(async move {
-            tokio::select! {
-                () = carrying.run(sender.clone()) => {}
-                () = cancel.cancelled() => drop(sender.send(Err(BackendError::Cancelled))),
-            }
-        });
+        options.tasks.spawn(carrying.run(sender, cancel));
         Ok(Answering { origin, events, _guard: guard })
+    }
+
+    /// Looks now and then for conversations of apps that somebody has removed meanwhile, and ends them.
+    pub async fn keep_swept(self, apps: Arc<dyn AppStore>, interval: Duration) {
+        let options = &self.inner.options;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                () = options.stopping.cancelled() => return,
+            }
+            let live: BTreeSet<String> =
+                options.backend.live_sessions().into_iter().map(|info| info.app).collect();
+            if live.is_empty() {
+                continue;
+            }
+            let Ok(known) = apps.list_apps().await else { continue };
+            for name in live.iter().filter_map(|name| AppName::stored(name.as_str()).ok()) {
+                if !name.is_owner() && !known.iter().any(|app| app.name == name) {
+                    self.forget_app(&name).await;
+                }
+            }
+        }
     }
 
     /// What the backend does, in figures.
@@ -184,7 +204,7 @@ impl Completions {
     }
 
     fn own_folder(&self, app: &AppName) -> PathBuf {
-        self.inner.options.workspaces.join(temporary_scope(app))
+        conversation_folder(&self.inner.options.workspaces, app)
     }
 
     fn app_token(&self, app: &AppName) -> CancellationToken {
@@ -226,6 +246,11 @@ impl Completions {
     }
 }
 
+/// Where the conversations of an app work that has chosen no folder.
+pub fn conversation_folder(workspaces: &Path, app: &AppName) -> PathBuf {
+    workspaces.join(temporary_scope(app))
+}
+
 impl Inner {
     fn apps(&self) -> std::sync::MutexGuard<'_, HashMap<AppName, CancellationToken>> {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
@@ -245,19 +270,39 @@ struct Carrying {
 }
 
 impl Carrying {
-    async fn run(mut self, sender: mpsc::UnboundedSender<Result<Event, BackendError>>) {
-        while let Some(event) = self.completion.next().await {
+    async fn run(
+        mut self,
+        sender: mpsc::UnboundedSender<Result<Event, BackendError>>,
+        cancel: CancellationToken,
+    ) {
+        loop {
+            let event = tokio::select! {
+                event = self.completion.next() => event,
+                () = cancel.cancelled() => {
+                    let _ = sender.send(Err(BackendError::Cancelled));
+                    return self.count(TurnState::Cancelled).await;
+                }
+            };
+            let Some(event) = event else { return };
             match &event {
                 Ok(Event::User { text }) if self.prompt.is_empty() => self.prompt = text.clone(),
                 Ok(Event::Assistant { block: Block::Text(text), .. }) => {
                     self.texts.push(text.clone());
                 }
                 Ok(Event::Result(result)) => self.keep(result).await,
-                _ => {}
+                Err(_) => self.count(TurnState::Failed).await,
+                Ok(_) => {}
             }
-            if sender.send(event).is_err() {
-                return;
-            }
+            // Whoever is gone has cancelled it.
+            let _ = sender.send(event);
+        }
+    }
+
+    /// A turn without a result counts, but what it used nobody says.
+    async fn count(&self, state: TurnState) {
+        let (usage, now) = (TurnUsage::default(), Timestamp::now());
+        if let Err(error) = self.store.note_turn(&self.app, state, usage, None, now).await {
+            tracing::error!(%error, app = %self.app, "a turn was not counted");
         }
     }
 
@@ -277,7 +322,11 @@ impl Carrying {
             "agent": self.agent, "prompt": self.prompt, "answers": self.texts,
             "asked_at": self.asked_at.to_string(), "ended_at": now.to_string(),
         });
-        if let Err(error) = self.store.note_turn(&self.app, usage, outbox.to_string(), now).await {
+        if let Err(error) = self
+            .store
+            .note_turn(&self.app, TurnState::Finished, usage, Some(outbox.to_string()), now)
+            .await
+        {
             tracing::error!(%error, app = %self.app, "a turn's usage and words were not stored");
         }
     }

@@ -18,6 +18,7 @@ mod workspace;
 
 pub use completions::{
     Answering, AskError, Completions, CompletionsOptions, Conversation, ConversationSetup,
+    conversation_folder,
 };
 pub use files::{FileRoom, StoredFile, Upload, UploadError};
 pub use live::{LiveLimit, LivePermit, Spare};

@@ -406,7 +406,7 @@ async fn any_text_is_just_text() {
         ("quit", "\u{2800}quit"),
         ("?", "\u{2800}?"),
         ("# title", "# title"),
-        ("@file", "@file"),
+        ("see @/etc/passwd", "see \u{2800}@/etc/passwd"),
         ("a\x1b[201~b\x03c", "a[201~bc"),
         ("tab\tand\r\nlines\n\n", "tab    and\nlines"),
         ("ünïcödé 日本語 🎉 שלום", "ünïcödé 日本語 🎉 שלום"),

@@ -341,7 +341,7 @@ fn a_confined_tree_ends_like_any_other() {
     let start = |ending: &str| {
         let child = place.start(place.confined(&format!("{FAMILY}{ending}")));
         wait_until("the family is there", || fs::remove_file(&ready).ok());
-        assert!(place.inhabitants().len() >= 3);
+        wait_until("its children, too", || (place.inhabitants().len() >= 3).then_some(()));
         child
     };
     let gone = |how: &str| {

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { ApiError, get } from '../../api';
 import type { Live } from '../../shapes';
-import { Attachment, type Writer } from '../../terminal/attach';
+import { Attachment, watchable, type Writer } from '../../terminal/attach';
 import { isReport } from '../../terminal/report';
 import { safeTerminal, THEMES } from '../../terminal/safe';
 import { dark } from '../../theme';
@@ -20,13 +20,20 @@ interface Props {
 export function TerminalTab({ live, loading, closed, backend }: Props) {
   // A process that has just ended is still worth looking at: its last screen stays until one leaves.
   const shown = useRef<Live | null>(null);
-  if (live) shown.current = live;
+  if (live && watchable(live)) shown.current = live;
   const target = shown.current;
   if (loading && !target) {
     return (
       <div class="events-loading">
         <Skeleton lines={8} tall />
       </div>
+    );
+  }
+  if (!target && live) {
+    return (
+      <Empty icon="now" title="No terminal">
+        <p>This process of the Claude backend has no terminal, so there is no screen to look at. It answers an app’s requests; what is known about it stands above.</p>
+      </Empty>
     );
   }
   if (!target) {
@@ -121,7 +128,7 @@ function Screen({ id }: { id: string }) {
       async () => {
         try {
           const { live } = await get<{ live: Live[] }>('/admin/live');
-          return live.some((one) => one.id === id);
+          return live.some((one) => one.id === id && watchable(one));
         } catch (error) {
           // Away, or signed out: later, perhaps.
           return !(error instanceof ApiError && error.status === 404);

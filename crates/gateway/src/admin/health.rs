@@ -55,7 +55,7 @@ pub struct SettingRow {
 #[schema(example = json!({"ok": true, "checks": [{"name": "agent", "status": "warn",
     "text": "codex: `codex-acp` is not installed", "fix": "npm install -g …"}],
     "settings": [{"key": "listen", "value": "\"127.0.0.1:7717\"", "source": "default"}]}))]
-pub(crate) struct Health {
+pub(crate) struct HealthReport {
     /// Always `true`; the checks say how it stands.
     ok: bool,
     checks: Vec<Check>,
@@ -82,16 +82,17 @@ pub(crate) struct Bounds {
 
 /// The checks of `hob doctor`, and every setting with its source.
 #[utoipa::path(get, path = "/admin/health", tag = "admin", operation_id = "health", security(("token" = [])), responses(
-    (status = 200, description = "What was found.", body = Health),
+    (status = 200, description = "What was found.", body = HealthReport),
     (status = 401, description = "Not the admin's token.", body = ErrorBody),
     (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
 ))]
 pub(crate) async fn health(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
-) -> Result<Json<Health>, ApiError> {
+) -> Result<Json<HealthReport>, ApiError> {
     let doctor = gateway.doctor.clone();
-    let look = move || Health { ok: true, checks: doctor.checks(), settings: doctor.settings() };
+    let look =
+        move || HealthReport { ok: true, checks: doctor.checks(), settings: doctor.settings() };
     let health = tokio::task::spawn_blocking(look).await;
     health.map(Json).map_err(|error| ApiError::Internal(error.to_string()))
 }

@@ -54,7 +54,7 @@ pub(crate) struct Line {
 pub(crate) struct SearchAnswer {
     /// Always `true`.
     ok: bool,
-    hits: Vec<TurnView>,
+    hits: Vec<RememberedTurn>,
     /// Matches that are not among the hits.
     omitted: usize,
     /// Whether something captured is not searchable yet.
@@ -67,12 +67,12 @@ pub(crate) struct TimelineAnswer {
     /// Always `true`.
     ok: bool,
     /// In the order they were said.
-    turns: Vec<TurnView>,
+    turns: Vec<RememberedTurn>,
 }
 
 /// A turn that is remembered.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct TurnView {
+pub(crate) struct RememberedTurn {
     record_id: String,
     text: String,
     role: String,
@@ -94,9 +94,9 @@ pub(crate) struct TurnView {
     masked: bool,
 }
 
-impl From<Record> for TurnView {
-    fn from(record: Record) -> TurnView {
-        TurnView {
+impl From<Record> for RememberedTurn {
+    fn from(record: Record) -> RememberedTurn {
+        RememberedTurn {
             record_id: record.id.to_string(),
             text: record.text,
             role: record.role.as_str().to_owned(),
@@ -112,10 +112,10 @@ impl From<Record> for TurnView {
     }
 }
 
-impl From<Found> for TurnView {
-    fn from(found: Found) -> TurnView {
+impl From<Found> for RememberedTurn {
+    fn from(found: Found) -> RememberedTurn {
         let score = (found.score * 10_000.0).round() / 10_000.0;
-        TurnView { score: Some(score), reason: Some(found.reason), ..found.record.into() }
+        RememberedTurn { score: Some(score), reason: Some(found.reason), ..found.record.into() }
     }
 }
 
@@ -176,10 +176,10 @@ pub(crate) async fn search(
     let most = if client.is_some() { SEARCHED } else { limit };
     let of_client = |record: &Record| client.as_ref().is_none_or(|name| record.client == *name);
     let cue = search.q.unwrap_or_default();
-    let (mut hits, omitted): (Vec<TurnView>, usize) = if cue.trim().is_empty() {
+    let (mut hits, omitted): (Vec<RememberedTurn>, usize) = if cue.trim().is_empty() {
         let window = Window { scope, around: None, limit: most };
         let newest = engine.timeline(&Speaker::Owner, &window).await?.into_iter().rev();
-        (newest.filter(|record| of_client(record)).map(TurnView::from).collect(), 0)
+        (newest.filter(|record| of_client(record)).map(RememberedTurn::from).collect(), 0)
     } else {
         let budget_tokens = NO_BUDGET;
         let question = Question { cue, budget_tokens, limit: most, scope, first: None };
@@ -187,7 +187,7 @@ pub(crate) async fn search(
         let hits = recall.hits.into_iter().filter(|found| of_client(&found.record));
         // What another client said is no match.
         let omitted = if client.is_some() { 0 } else { recall.omitted };
-        (hits.map(TurnView::from).collect(), omitted)
+        (hits.map(RememberedTurn::from).collect(), omitted)
     };
     let omitted = omitted + hits.len().saturating_sub(limit);
     hits.truncate(limit);
@@ -234,7 +234,10 @@ pub(crate) async fn timeline(
     };
     let limit = asked.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
     let turns = engine.timeline(&Speaker::Owner, &Window { scope, around, limit }).await?;
-    Ok(Json(TimelineAnswer { ok: true, turns: turns.into_iter().map(TurnView::from).collect() }))
+    Ok(Json(TimelineAnswer {
+        ok: true,
+        turns: turns.into_iter().map(RememberedTurn::from).collect(),
+    }))
 }
 
 /// The projects and programs there are turns of.

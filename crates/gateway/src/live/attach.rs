@@ -7,7 +7,6 @@ use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
-use hob_domain::Timestamp;
 use hob_sessions::terminal::{Refused, SCROLLBACK, Size, Update, Viewer, Writer};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use super::events::{self, Following};
 use super::{Found, find, screen};
 use crate::audit;
-use crate::auth::Admin;
+use crate::auth::{Admin, at, deadline};
 use crate::error::{ApiError, ErrorBody};
 use crate::parts::{ApiPath, ApiQuery};
 use crate::state::Gateway;
@@ -89,20 +88,6 @@ pub(crate) async fn attach(
         let reason = attached.run(until).await;
         attached.leave(reason).await;
     }))
-}
-
-/// When a sign-in ends, on our own clock.
-pub(super) fn deadline(until: Option<Timestamp>) -> Option<tokio::time::Instant> {
-    let left = until?.as_second().saturating_sub(Timestamp::now().as_second()).max(0);
-    Some(tokio::time::Instant::now() + Duration::from_secs(left as u64))
-}
-
-/// Returns then; never where there is no such time.
-pub(super) async fn at(time: Option<tokio::time::Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// What a viewer is shown.

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
 use super::{LiveView, screen, views};
-use crate::auth::Admin;
+use crate::auth::{Admin, at, deadline};
 use crate::error::{ApiError, ErrorBody};
 use crate::state::Gateway;
 
@@ -26,7 +26,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What is alive, as it changes: events `live` with the whole list and `screen` with one terminal's.
 #[utoipa::path(get, path = "/admin/live/stream", tag = "admin", operation_id = "stream_live", security(("token" = [])), responses(
-    (status = 200, description = "A stream of events, until it is left.", body = String, content_type = "text/event-stream"),
+    (status = 200, description = "A stream of events, until it is left.", body = Object, content_type = "text/event-stream"),
     (status = 401, description = "Not the admin's token.", body = ErrorBody),
     (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
 ))]
@@ -43,7 +43,7 @@ pub(crate) async fn stream(
         listed: Vec::new(),
         shown: HashMap::new(),
         waiting: VecDeque::new(),
-        until: super::attach::deadline(admin.until),
+        until: deadline(admin.until),
     };
     looking.tell_list(first);
     let events = futures_util::stream::unfold(looking, |mut looking| async move {
@@ -72,7 +72,7 @@ impl Looking {
             tokio::select! {
                 _ = self.ticks.tick() => {}
                 () = self.gateway.stopping.cancelled() => return None,
-                () = super::attach::at(self.until) => return None,
+                () = at(self.until) => return None,
             }
             match views(&self.gateway).await {
                 Ok(list) if list != self.listed => self.tell_list(list),

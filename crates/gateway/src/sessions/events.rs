@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Json, Response};
 use hob_domain::AppName;
 use hob_domain::session::SessionId;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::session_id;
 use super::shapes::{EventList, EventView};
@@ -62,7 +63,7 @@ pub(crate) async fn events(
     ApiQuery(query): ApiQuery<After>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    respond(gateway, app.name, session_id(&id)?, &query, PAGE, &headers).await
+    respond(gateway, app.name, session_id(&id)?, &query, PAGE, None, &headers).await
 }
 
 /// The log of any session.
@@ -72,6 +73,7 @@ pub(super) async fn respond(
     id: SessionId,
     query: &After,
     limit: usize,
+    until: Option<Instant>,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     let after = match &query.after {
@@ -81,7 +83,7 @@ pub(super) async fn respond(
             .map_err(|_| ApiError::bad_request("after: it must be the number of an event"))?,
     };
     if stream::is_wanted(headers) {
-        return Ok(stream::session(gateway, app, id, after).await?.into_response());
+        return Ok(stream::session(gateway, app, id, after, until).await?.into_response());
     }
     let mut events = gateway.sessions.events(&app, &id, after, limit + 1).await?;
     let more = events.len() > limit;

@@ -15,7 +15,7 @@ use super::manage::Closed;
 use super::session_id;
 use super::shapes::{EventList, SessionAnswer, SessionList};
 use crate::audit;
-use crate::auth::{Admin, Caller};
+use crate::auth::{Admin, Caller, deadline};
 use crate::error::{ApiError, ErrorBody};
 use crate::parts::{ApiPath, ApiQuery};
 use crate::state::Gateway;
@@ -67,7 +67,7 @@ pub(crate) async fn get(
 ))]
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
-    _: Admin,
+    admin: Admin,
     ApiPath(id): ApiPath<String>,
     ApiQuery(page): ApiQuery<Page>,
     headers: HeaderMap,
@@ -77,7 +77,8 @@ pub(crate) async fn events(
         Some(before) => respond_before(&gateway, &app, &id, before, page.limit()).await,
         None => {
             let limit = page.limit();
-            respond(gateway, app, id, &After { after: page.after }, limit, &headers).await
+            let until = deadline(admin.until);
+            respond(gateway, app, id, &After { after: page.after }, limit, until, &headers).await
         }
     }
 }

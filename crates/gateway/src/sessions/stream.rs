@@ -11,9 +11,11 @@ use futures_util::Stream;
 use hob_domain::AppName;
 use hob_domain::session::{SessionEvent, SessionId};
 use hob_sessions::session::Follow;
+use tokio::time::Instant;
 
 use super::shapes::EventView;
 use super::turns::answer;
+use crate::auth::at;
 use crate::error::ApiError;
 use crate::state::Gateway;
 
@@ -43,20 +45,21 @@ pub(super) async fn turn(
     after: u64,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let follow = gateway.sessions.follow_turn(&app, &id, turn, after).await?;
-    let only = Only::Turn(turn);
-    Ok(stream(Following { gateway, app, id, follow, only, done: false }))
+    let (only, until) = (Only::Turn(turn), None);
+    Ok(stream(Following { gateway, app, id, follow, only, until, done: false }))
 }
 
-/// The whole session, for as long as it is open.
+/// The whole session, for as long as it is open and the caller may hear of it.
 pub(super) async fn session(
     gateway: Arc<Gateway>,
     app: AppName,
     id: SessionId,
     after: u64,
+    until: Option<Instant>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let follow = gateway.sessions.follow(&app, &id, after).await?;
     let only = Only::Everything;
-    Ok(stream(Following { gateway, app, id, follow, only, done: false }))
+    Ok(stream(Following { gateway, app, id, follow, only, until, done: false }))
 }
 
 enum Only {
@@ -70,6 +73,8 @@ struct Following {
     id: SessionId,
     follow: Follow,
     only: Only,
+    /// When the caller's sign-in ends.
+    until: Option<Instant>,
     done: bool,
 }
 
@@ -88,6 +93,7 @@ impl Following {
             let next = tokio::select! {
                 next = self.follow.next() => next,
                 // A whole session would hold up the end; a turn ends by itself.
+                () = at(self.until) => return None,
                 () = stopping.cancelled(), if matches!(self.only, Only::Everything) => return None,
             };
             let stored = match next {

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use hob_sessions::Conversation;
@@ -39,7 +39,7 @@ pub(crate) struct MessagesBody {
     #[schema(value_type = Vec<Object>, min_items = 1)]
     messages: Vec<Value>,
     /// Added to Claude Code's own system prompt: a text, or text blocks.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value)]
     system: Option<Value>,
     /// Accepted; how long an answer may be is Claude Code's to say.
     #[schema(minimum = 1)]
@@ -58,7 +58,7 @@ pub(crate) struct MessagesBody {
 #[utoipa::path(post, path = "/v1/messages", tag = "v1", operation_id = "create_message", request_body = MessagesBody,
     security(("token" = [])), responses(
     (status = 200, description = "The message, or a stream of events. `x-hob-session` says whether its process was `warm`, `seeded` or `fresh`.",
-        content((Object = "application/json"), (String = "text/event-stream"))),
+        content((Object = "application/json"), (Object = "text/event-stream"))),
     (status = 400, description = "The request is wrong (`invalid_request_error`).", body = Object),
     (status = 401, description = "No token, or a wrong one (`authentication_error`).", body = Object),
     (status = 404, description = "There is no such model (`not_found_error`).", body = Object),
@@ -72,9 +72,9 @@ pub(crate) struct MessagesBody {
 pub(crate) async fn messages(
     State(gateway): State<Arc<Gateway>>,
     caller: Result<Caller, ApiError>,
-    body: Result<JsonBody<MessagesBody>, ApiError>,
+    request: Request,
 ) -> Response {
-    let mut response = match answer(gateway, caller, body).await {
+    let mut response = match answer(gateway, caller, request).await {
         Ok(response) => response,
         Err(problem) => {
             tracing::info!(code = problem.code(), "a message was not answered");
@@ -92,9 +92,11 @@ pub(crate) async fn messages(
 async fn answer(
     gateway: Arc<Gateway>,
     caller: Result<Caller, ApiError>,
-    body: Result<JsonBody<MessagesBody>, ApiError>,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let (Caller(app), JsonBody(body)) = (caller?, body?);
+    let Caller(app) = caller?;
+    // Nobody else is listened to for longer than a header.
+    let JsonBody(body) = JsonBody::<MessagesBody>::from_request(request, &gateway).await?;
     if body.max_tokens == Some(0) {
         return Err(ApiError::bad_request("max_tokens: it must be at least 1").into());
     }
@@ -111,7 +113,7 @@ async fn answer(
     let prompt = prompt(&gateway, &app.name, &messages).await?;
     let asked = Conversation { messages, prompt, system, model };
     let named = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
-    let reply = Reply::to(&gateway, &app.name, asked).await?;
+    let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
     let id = format!("msg_{}", Uuid::now_v7().simple());
     let mut response = match body.stream.unwrap_or_default() {

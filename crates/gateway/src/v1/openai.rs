@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::Timestamp;
@@ -69,7 +69,7 @@ struct StreamOptions {
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "v1", operation_id = "create_chat_completion", request_body = ChatBody,
     security(("token" = [])), responses(
     (status = 200, description = "The completion, or a stream of pieces. `x-hob-session` says whether its process was `warm`, `seeded` or `fresh`.",
-        content((Object = "application/json"), (String = "text/event-stream"))),
+        content((Object = "application/json"), (Object = "text/event-stream"))),
     (status = 400, description = "The request is wrong (`invalid_request_error`).", body = Object),
     (status = 401, description = "No token, or a wrong one (`invalid_api_key`).", body = Object),
     (status = 404, description = "There is no such model.", body = Object),
@@ -83,9 +83,9 @@ struct StreamOptions {
 pub(crate) async fn chat(
     State(gateway): State<Arc<Gateway>>,
     caller: Result<Caller, ApiError>,
-    body: Result<JsonBody<ChatBody>, ApiError>,
+    request: Request,
 ) -> Response {
-    answer(gateway, caller, body).await.unwrap_or_else(|problem| {
+    answer(gateway, caller, request).await.unwrap_or_else(|problem| {
         tracing::info!(code = problem.code(), "a completion was not answered");
         Dialect::OpenAi.respond(problem)
     })
@@ -94,9 +94,11 @@ pub(crate) async fn chat(
 async fn answer(
     gateway: Arc<Gateway>,
     caller: Result<Caller, ApiError>,
-    body: Result<JsonBody<ChatBody>, ApiError>,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let (Caller(app), JsonBody(body)) = (caller?, body?);
+    let Caller(app) = caller?;
+    // Nobody else is listened to for longer than a header.
+    let JsonBody(body) = JsonBody::<ChatBody>::from_request(request, &gateway).await?;
     if body.n.is_some_and(|n| n != 1) {
         return Err(ApiError::bad_request("n: it can only be 1").into());
     }
@@ -117,7 +119,7 @@ async fn answer(
     let messages = merged(messages);
     let prompt = prompt(&gateway, &app.name, &messages).await?;
     let asked = Conversation { messages, prompt, system, model };
-    let reply = Reply::to(&gateway, &app.name, asked).await?;
+    let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
     let mut head = Head {
         id: format!("chatcmpl-{}", Uuid::now_v7().simple()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hob_domain::{AppName, Block};
+use hob_domain::{App, Block};
 use hob_sessions::claude::{BackendError, Event, Origin, TurnResult};
 use hob_sessions::{Answering, Conversation};
 
@@ -34,6 +34,7 @@ pub(super) struct Reply {
     pub model: Option<String>,
     texts: Texts,
     ready: VecDeque<Part>,
+    in_pieces: bool,
     over: bool,
 }
 
@@ -48,12 +49,12 @@ impl Reply {
     /// Asks, and returns once the agent has taken the prompt.
     pub async fn to(
         gateway: &Arc<Gateway>,
-        app: &AppName,
+        app: &App,
         asked: Conversation,
     ) -> Result<Reply, Problem> {
         let answering = gateway.completions.ask(app, asked).await?;
         let (texts, ready) = (Texts::default(), VecDeque::new());
-        Ok(Reply { answering, model: None, texts, ready, over: false })
+        Ok(Reply { answering, model: None, texts, ready, in_pieces: true, over: false })
     }
 
     /// Waits a while for the first piece: what goes wrong before it is still an answer with a status of
@@ -92,8 +93,9 @@ impl Reply {
         }
     }
 
-    /// Waits for all of it.
+    /// Waits for all of it. Pieces are nothing to it: what counts is what was said in the end.
     pub async fn whole(mut self) -> Result<Whole, BackendError> {
+        self.in_pieces = false;
         let mut texts = Vec::new();
         while let Some(part) = self.next().await {
             match part? {
@@ -108,7 +110,7 @@ impl Reply {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Piece { text } => self.texts.piece(text, &mut self.ready),
+            Event::Piece { text } if self.in_pieces => self.texts.piece(text, &mut self.ready),
             Event::Assistant { block, model, .. } => {
                 if !model.is_empty() {
                     self.model.get_or_insert(model);
@@ -123,7 +125,10 @@ impl Reply {
                 self.ready.push_back(Part::Over(result));
                 self.over = true;
             }
-            Event::User { .. } | Event::ToolResult { .. } | Event::Stalled { .. } => {}
+            Event::User { .. }
+            | Event::Piece { .. }
+            | Event::ToolResult { .. }
+            | Event::Stalled { .. } => {}
         }
     }
 }
@@ -149,12 +154,12 @@ impl Texts {
 
     fn block(&mut self, text: String, parts: &mut VecDeque<Part>) {
         match self.pieces.take() {
-            Some(pieces) => {
-                if let Some(rest) = text.strip_prefix(&pieces).filter(|rest| !rest.is_empty()) {
-                    parts.push_back(Part::Text(rest.to_owned()));
-                }
-                parts.push_back(Part::End);
-            }
+            Some(pieces) => match text.strip_prefix(&pieces) {
+                Some("") => parts.push_back(Part::End),
+                Some(rest) => parts.extend([Part::Text(rest.to_owned()), Part::End]),
+                // The model was asked again, and said something else.
+                None => parts.extend([Part::End, Part::Begin, Part::Text(text), Part::End]),
+            },
             None if text.is_empty() => {}
             None => parts.extend([Part::Begin, Part::Text(text), Part::End]),
         }
@@ -182,6 +187,8 @@ mod tests {
         texts.piece("cut".into(), &mut parts);
         texts.close(&mut parts);
         texts.close(&mut parts);
+        texts.piece("bro".into(), &mut parts);
+        texts.block("other".into(), &mut parts);
         let text = |text: &str| Part::Text(text.to_owned());
         let (begin, end) = (Part::Begin, Part::End);
         let expect = [
@@ -193,8 +200,14 @@ mod tests {
             begin.clone(),
             text("more"),
             end.clone(),
-            begin,
+            begin.clone(),
             text("cut"),
+            end.clone(),
+            begin.clone(),
+            text("bro"),
+            end.clone(),
+            begin,
+            text("other"),
             end,
         ];
         assert_eq!(Vec::from(parts), expect);

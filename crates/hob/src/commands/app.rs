@@ -102,8 +102,11 @@ async fn act(store: &Ledger, settings: &Resolved, action: &Action) -> anyhow::Re
                 let _ = std::fs::remove_dir_all(settings.home.workspaces().join(id.as_str()));
             }
             FileRoom::remove_app(&settings.home.files(), &name)?;
-            let _ =
-                std::fs::remove_dir_all(settings.home.claude().join("apps").join(name.as_str()));
+            let own = [
+                settings.home.claude().join("apps").join(name.as_str()),
+                hob_sessions::conversation_folder(&settings.home.workspaces(), &name),
+            ];
+            own.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
             // Whoever has this name next is another app.
             let memory = memory::open(settings, Duration::from_secs(5))?;
             memory.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;

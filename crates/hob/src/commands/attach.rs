@@ -30,11 +30,11 @@ pub struct Args {
     /// List what is alive
     #[arg(long)]
     list: bool,
-    /// With --list: print {"live":[…]}
+    /// With --list: print {"live":[…]}; with --screen: the screen as an object
     #[arg(long)]
     json: bool,
     /// Print what the screen shows now, and leave
-    #[arg(long)]
+    #[arg(long, requires = "id")]
     screen: bool,
     /// With --screen: as what
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -57,6 +57,16 @@ enum Format {
     Ansi,
     /// A picture
     Svg,
+}
+
+impl Format {
+    fn as_str(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Ansi => "ansi",
+            Format::Svg => "svg",
+        }
+    }
 }
 
 /// The key as the byte it sends.
@@ -98,7 +108,8 @@ async fn act(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     };
     let id = resolve(&live, id)?;
     if args.screen {
-        print!("{}", screen(&mut client, &id, args.format).await?);
+        let format = if args.json { "json" } else { args.format.as_str() };
+        print!("{}", screen(&mut client, &id, format).await?);
         return Ok(Outcome::Done);
     }
     if !OwnTerminal::is_there() {
@@ -239,13 +250,8 @@ impl Signals {
     }
 }
 
-async fn screen(client: &mut Client, id: &str, format: Format) -> anyhow::Result<String> {
-    let name = match format {
-        Format::Text => "text",
-        Format::Ansi => "ansi",
-        Format::Svg => "svg",
-    };
-    let path = format!("/admin/live/{id}/screen?format={name}");
+async fn screen(client: &mut Client, id: &str, format: &str) -> anyhow::Result<String> {
+    let path = format!("/admin/live/{id}/screen?format={format}");
     let reply = client.ask(Method::GET, &path, "*/*", None).await?;
     let status = reply.status;
     let text = reply.text().await?;

@@ -167,8 +167,10 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let sessions = workshop.sessions(settings, &ledger).await?;
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
+    let (apps, interval) = (Arc::new(ledger.clone()), settings.sessions.sweep_interval);
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
     let completions = workshop.completions(settings, &ledger, &sessions)?;
+    tasks.spawn(completions.clone().keep_swept(apps, interval));
     let gateway =
         workshop.gateway(settings, &key, ledger, sessions.clone(), completions.clone(), &tools)?;
     let router = hob_gateway::router(Arc::new(gateway));
@@ -340,6 +342,7 @@ impl Workshop {
                 idle_timeout: claude.idle,
                 ready_timeout: settings.sessions.start_timeout,
                 turn_timeout: settings.turn_timeout,
+                stopping: self.stopping.clone(),
                 stall_after: Duration::MAX,
                 terminals: self.terminals.clone(),
             },

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use hob_testkit::leak::files_below;
 use hob_testkit::server::Answer;
 use hob_testkit::{TestHome, wait_until};
 use serde_json::{Value, json};
@@ -80,7 +81,8 @@ fn as_string(content: &Value) -> Value {
 /// Ten turns are one process and nine warm hits, however the client echoes.
 #[test]
 fn ten_turns_are_one_process() {
-    let api = api("[apps.tests]\npermissions = \"allow\"\n");
+    // Idle processes don't hold up the end.
+    let api = api("shutdown_grace_secs = 600\n[apps.tests]\npermissions = \"allow\"\n");
     let echoes: [(&str, Echo); 3] = [
         ("as blocks", Value::clone),
         ("as a string", as_string),
@@ -107,7 +109,11 @@ fn ten_turns_are_one_process() {
     assert_eq!(api.metric("hob_v1_turns_total{session=\"warm\"}"), "30");
     assert_eq!(api.metric("hob_v1_turns_total{session=\"fresh\"}"), "3");
     assert_eq!(api.metric("hob_v1_processes{state=\"idle\"}"), "3");
-    api.server.stop();
+    assert!(api.server.stop().success());
+    let left = files_below(&api.home.hob_home().join("claude"));
+    let left: Vec<_> =
+        left.iter().filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
+    assert!(left.is_empty(), "transcripts that nobody goes on with: {left:?}");
 }
 
 /// After a restart of Hob the next turn is given the history, and the one after finds its process.
@@ -399,6 +405,38 @@ fn the_pool_never_crosses_apps() {
     assert_eq!(api.processes().len(), 1, "its processes are gone when its removal is told");
     assert!(!api.home.hob_home().join("workspaces/v1-other").exists());
     assert_eq!(one.ask("[[say still here]]", Value::clone).1, "warm");
+}
+
+/// An app that was revoked by the command is forgotten by the server that runs, too.
+#[test]
+fn a_revoked_app_leaves_nothing() {
+    let api = api(&sessions("sweep_interval_secs = 1"));
+    let other = api.home.app("other");
+    let mut talk = api.talk_as(&other);
+    talk.ask("[[say mine]]", Value::clone);
+    assert!(api.home.run(&["app", "revoke", "other"]).status.success());
+    assert!(!api.home.hob_home().join("workspaces/v1-other").exists());
+    let again = api.home.app("other");
+    let mut taken = api.talk_as(&again);
+    taken.messages = talk.messages.clone();
+    assert_eq!(taken.ask("[[say hers]]", Value::clone).1, "seeded", "another app of that name");
+    assert!(api.home.run(&["app", "revoke", "other"]).status.success());
+    api.wait_for_no_process();
+}
+
+/// Nothing a caller writes is a command or names a file for the program to read by itself.
+#[test]
+fn text_is_just_text() {
+    let api = api("");
+    for prompt in ["/clear", "exit", "!ls", "see @/etc/passwd", "@~/.ssh/id_rsa"] {
+        let answer = api.message(&asking(prompt));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let said = answer.json()["content"][0]["text"].as_str().unwrap().to_owned();
+        assert_eq!(said.replace('\u{2800}', ""), format!("echo: {prompt}"));
+        assert!(!prompt.contains('@') || said.contains("\u{2800}@"), "{said}");
+    }
+    let empty = api.message(&asking("  \n"));
+    assert_eq!(empty.status, 400, "{}", empty.text);
 }
 
 /// What agents behind `/v1` can reach is what agents of sessions can.

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::Stream;
@@ -18,6 +17,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::config::ConfigFolder;
+use super::counts::{BackendFigures, Counts};
 use super::event::{BackendError, Event, TurnResult};
 use super::list::{Listed, LiveInfo, LiveList};
 use super::live::{Launch, Limits, LiveSession};
@@ -32,6 +33,9 @@ use super::stream::StreamSession;
 use super::tail::Changes;
 use crate::live::Spare;
 use crate::terminal::{Entering, Kind};
+
+/// How long the processes of an app that is removed may take to end.
+const FORGOTTEN: Duration = Duration::from_secs(5);
 
 /// Claude Code behind a conversation-shaped call. Cloning shares it.
 ///
@@ -73,31 +77,21 @@ struct Inner {
     counts: Counts,
 }
 
-/// Turns by how their process was come by.
-#[derive(Debug, Default)]
-struct Counts {
-    warm: AtomicU64,
-    seeded: AtomicU64,
-    fresh: AtomicU64,
-}
-
-/// What the backend does, in figures.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BackendFigures {
-    /// Processes in a turn.
-    pub busy: usize,
-    /// Processes that wait for their conversation to go on.
-    pub idle: usize,
-    /// Turns since the start, by their origin.
-    pub warm: u64,
-    pub seeded: u64,
-    pub fresh: u64,
-}
-
 /// A live process with its place in the list. Dropping it ends the process and leaves the list.
 struct Pooled {
     process: Process,
     listed: Listed,
+    /// Its transcript, where that lies in a folder of ours: nobody goes on with it.
+    transcript: Option<OwnTranscript>,
+}
+
+/// Removed with its process.
+struct OwnTranscript(PathBuf);
+
+impl Drop for OwnTranscript {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// How a turn's process was come by.
@@ -199,23 +193,16 @@ impl ClaudeBackend {
 
     /// What it does, in figures.
     pub fn figures(&self) -> BackendFigures {
-        let counts = &self.inner.counts;
-        let live = self.inner.live.entries();
-        let busy = live.iter().filter(|info| info.busy).count();
-        BackendFigures {
-            busy,
-            idle: live.len() - busy,
-            warm: counts.warm.load(Ordering::Relaxed),
-            seeded: counts.seeded.load(Ordering::Relaxed),
-            fresh: counts.fresh.load(Ordering::Relaxed),
-        }
+        self.inner.counts.with(&self.inner.live.entries())
     }
 
-    /// Ends the idle processes of an app.
+    /// Ends the idle processes of an app, and waits for those whose turn was cancelled.
     pub async fn forget_app(&self, app: &str) {
-        let idle = self.inner.pool().take_where(|pooled| pooled.listed.app() == app);
-        for pooled in idle {
-            pooled.end().await;
+        let until = Instant::now() + FORGOTTEN;
+        while self.live_sessions().iter().any(|info| info.app == app) && Instant::now() < until {
+            let idle = self.inner.pool().take_where(|pooled| pooled.listed.app() == app);
+            end_all(idle).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -238,9 +225,7 @@ impl Inner {
 
     async fn end_idle(&self) {
         let idle = self.pool().take_all();
-        for pooled in idle {
-            pooled.end().await;
-        }
+        end_all(idle).await;
     }
 
     fn limits(&self) -> Limits {
@@ -281,6 +266,11 @@ impl Inner {
                 () = cancel.cancelled() => Err(BackendError::Cancelled),
             };
             match result {
+                // Nobody will ask it again.
+                Ok(result) if self.options.stopping.is_cancelled() => {
+                    pooled.end().await;
+                    return Ok(result);
+                }
                 Ok(result) => {
                     // Found again before the caller hears of the end.
                     self.keep(pooled, request.keys(&events));
@@ -341,27 +331,29 @@ impl Inner {
     async fn start(&self, request: &Request) -> Result<Pooled, BackendError> {
         let session_id = Uuid::new_v4().to_string();
         let listed = self.make_room(request, &session_id).await?;
-        let process = self.start_process(request, session_id).await?;
+        let (process, transcript) = self.start_process(request, session_id).await?;
         listed.change(|info| {
             info.pid = Some(process.pid());
             info.output = Some(process.output().clone());
         });
-        Ok(Pooled { process, listed })
+        Ok(Pooled { process, listed, transcript })
     }
 
     async fn start_process(
         &self,
         request: &Request,
         session_id: String,
-    ) -> Result<Process, BackendError> {
+    ) -> Result<(Process, Option<OwnTranscript>), BackendError> {
         let internal = |error: std::io::Error| BackendError::Internal(error.to_string());
         let profile = &request.profile;
         let mut outfit = self.options.outfitter.outfit(profile).map_err(internal)?;
         outfit.unattended();
-        let config = outfit.config.path();
-        let transcript = paths::transcript(config, &profile.cwd, &session_id);
+        let transcript = paths::transcript(outfit.config.path(), &profile.cwd, &session_id);
         let folder = transcript.parent().map(PathBuf::from).unwrap_or_default();
         std::fs::create_dir_all(&folder).map_err(internal)?;
+        // Before anything is written: it goes with whatever fails from here on.
+        let is_ours = matches!(outfit.config, ConfigFolder::Own(_));
+        let own = is_ours.then(|| OwnTranscript(transcript.clone()));
         let seeded =
             !request.history().is_empty() && self.options.history == HistoryMode::NativeJsonl;
         let mut arguments = if seeded {
@@ -398,7 +390,7 @@ impl Inner {
             cwd: profile.cwd.clone(),
             app: profile.app.clone(),
             session_id,
-            transcript,
+            transcript: transcript.clone(),
             watch: self.changes.watch(&folder),
             confinement: outfit.confinement,
             entering: Entering {
@@ -409,7 +401,7 @@ impl Inner {
             },
         };
         let children = &self.children;
-        Ok(match profile.way {
+        let process = match profile.way {
             Way::Terminal => {
                 let session = LiveSession::start(children, launch, self.limits()).await?;
                 Process::Terminal(Box::new(session))
@@ -417,7 +409,8 @@ impl Inner {
             Way::Stream => {
                 Process::Stream(StreamSession::start(children, &self.tasks, launch).await?)
             }
-        })
+        };
+        Ok((process, own))
     }
 
     /// Enters the new process into the list; where that is full, the one that has been idle for
@@ -443,27 +436,21 @@ impl Spare for Inner {
     }
 }
 
-impl Counts {
-    fn add(&self, origin: Origin) {
-        let count = match origin {
-            Origin::Warm => &self.warm,
-            Origin::Seeded => &self.seeded,
-            Origin::Fresh => &self.fresh,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 impl Pooled {
     /// Ends the process; it is on the list until its tree is gone.
     async fn end(self) {
-        let Pooled { process, listed } = self;
+        let Pooled { process, listed, transcript } = self;
         process.end().await;
-        drop(listed);
+        drop((transcript, listed));
     }
 }
 
-/// Ends what has been idle for too long. Sleeps until the next one expires.
+/// Ends them all at once.
+async fn end_all(processes: Vec<Pooled>) {
+    futures_util::future::join_all(processes.into_iter().map(Pooled::end)).await;
+}
+
+/// Ends what has been idle for too long, and everything idle when no new work may begin. Sleeps until the next one expires.
 async fn expire(inner: Arc<Inner>) {
     let limit = inner.options.idle_timeout;
     loop {
@@ -477,11 +464,10 @@ async fn expire(inner: Arc<Inner>) {
         tokio::select! {
             () = sleep => {}
             () = inner.pooled.notified() => continue,
+            () = inner.options.stopping.cancelled() => return inner.end_idle().await,
             () = inner.closing.cancelled() => return,
         }
         let expired = inner.pool().take_expired(limit, Instant::now());
-        for pooled in expired {
-            pooled.end().await;
-        }
+        end_all(expired).await;
     }
 }

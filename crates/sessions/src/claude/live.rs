@@ -79,6 +79,8 @@ pub struct LiveSession {
     transcript: PathBuf,
     session_id: String,
     turns: u32,
+    /// The last touch of a person's after which the box was made ready.
+    pub(super) tidied: Option<Instant>,
 }
 
 /// A turn's part of the transcript, as it comes.
@@ -144,6 +146,7 @@ impl LiveSession {
             transcript: launch.transcript,
             session_id: launch.session_id,
             turns: 0,
+            tidied: None,
         };
         match session.wait_for_prompt(limits.ready).await {
             Ok(()) => Ok(session),
@@ -215,7 +218,7 @@ impl LiveSession {
         let started = Instant::now();
         // Somebody may have made it small, and watches, or has left it so.
         self.terminal.make_room(SIZE);
-        if self.is_touched() && !self.tidy_up(limits.turn, interrupt).await? {
+        if self.terminal.touched() > self.tidied && !self.tidy_up(limits.turn, interrupt).await? {
             return Ok(TurnEnd::Interrupted);
         }
         self.wait_for_prompt(limits.ready).await?;

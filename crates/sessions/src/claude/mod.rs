@@ -12,6 +12,7 @@
 
 mod backend;
 mod config;
+mod counts;
 mod event;
 pub(crate) mod input;
 mod list;
@@ -36,8 +37,9 @@ pub(crate) use mcp_config::McpConfigs;
 pub(crate) use request::Request;
 pub(crate) use tail::Changes;
 
-pub use backend::{BackendFigures, ClaudeBackend, Completion, Origin};
+pub use backend::{ClaudeBackend, Completion, Origin};
 pub use config::{ConfigFolder, prepare_own_folder};
+pub use counts::BackendFigures;
 pub use event::{BackendError, Event, TurnResult, Usage, synthesize_turn_messages};
 pub use list::LiveInfo;
 pub use options::{BackendOptions, HistoryMode, Profile, Way};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hob_domain::Driver;
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::outfit::{Outfit, Outfitter};
 use crate::live::LiveLimit;
@@ -26,6 +27,8 @@ pub struct BackendOptions {
     /// How long the prompt may take to appear.
     pub ready_timeout: Duration,
     pub turn_timeout: Duration,
+    /// Cancelled when no new work may begin: then nothing is kept warm any more.
+    pub stopping: CancellationToken,
     /// After so long without a sign the turn says what the screen shows.
     pub stall_after: Duration,
     /// Where people find the terminals.
@@ -43,6 +46,7 @@ impl BackendOptions {
             idle_timeout: Duration::from_secs(900),
             ready_timeout: Duration::from_secs(60),
             turn_timeout: Duration::from_secs(1800),
+            stopping: CancellationToken::new(),
             stall_after: Duration::from_secs(20),
             terminals: Terminals::default(),
         }
@@ -100,6 +104,8 @@ impl Way {
 pub struct Profile {
     /// Whose conversation it is: the pool never crosses apps.
     pub app: String,
+    /// Since when there is such an app: a later one of the same name is another.
+    pub app_since: String,
     /// The working folder; it must exist.
     pub cwd: PathBuf,
     pub way: Way,
@@ -120,6 +126,7 @@ impl Profile {
     pub fn new(cwd: impl Into<PathBuf>) -> Profile {
         Profile {
             app: String::new(),
+            app_since: String::new(),
             cwd: cwd.into(),
             way: Way::Terminal,
             model: None,
@@ -135,7 +142,7 @@ impl Profile {
     /// The part of the fingerprint that is not the history.
     pub(crate) fn scope(&self) -> Value {
         json!({
-            "app": self.app, "cwd": self.cwd.to_string_lossy(), "model": self.model,
+            "app": self.app, "since": self.app_since, "cwd": self.cwd.to_string_lossy(), "model": self.model,
             "way": self.way.as_str(),
             "system": self.system_prompt, "append": self.append_system_prompt,
             "permissions": self.permission_mode, "tools": self.allowed_tools,

@@ -60,10 +60,13 @@ impl Outfit {
     /// What a program without a person before it needs: it knows its configuration folder and can write
     /// there, since transcripts lie in it, and it does not ask the model for suggestions after turns, with the whole history, for nobody.
     pub fn unattended(&mut self) {
-        let config = self.config.clone();
-        self.open(config.path());
-        if let ConfigFolder::Own(path) = &config {
-            self.set("CLAUDE_CONFIG_DIR", path);
+        match self.config.clone() {
+            ConfigFolder::Own(path) => {
+                self.set("CLAUDE_CONFIG_DIR", &path);
+                self.open(&path);
+            }
+            // The rest of the user's folder is for the agent's entry to name: settings in it run commands.
+            ConfigFolder::Users(path) => self.open(&path.join("projects")),
         }
         self.set_default(SUGGESTIONS, "false");
     }

@@ -80,8 +80,15 @@ impl StreamSession {
         self.child.output()
     }
 
-    pub fn healthy(&self) -> bool {
-        self.child.is_running()
+    /// Whether it can be asked again: it runs, and has said nothing since its last turn was over that
+    /// belongs to a turn nobody asked for.
+    pub fn healthy(&mut self) -> bool {
+        let mut silent = true;
+        while let Ok(record) = self.records.try_recv() {
+            let kind = record["type"].as_str().unwrap_or_default();
+            silent &= !matches!(kind, "assistant" | "user" | "stream_event" | "result");
+        }
+        silent && self.child.is_running()
     }
 
     /// Ends the whole tree.

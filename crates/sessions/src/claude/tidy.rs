@@ -29,14 +29,18 @@ impl LiveSession {
             let long_ago = |at: Option<Instant>, after| at.is_none_or(|at| at.elapsed() > after);
             // What was typed takes a moment to be seen, and a moment more to be begun with.
             let touched = self.terminal.touched();
+            // Whoever types on has to be cleared away after, once more.
+            cleared &= touched <= pressed;
             let settled = long_ago(pressed, SETTLED) && long_ago(touched, BEGUN);
             let again = long_ago(pressed, ESCAPE_AGAIN) && long_ago(touched, BEGUN);
             match view {
                 _ if busy => {}
-                View::Prompt { text } if (text.is_empty() || cleared) && settled => {
+                View::Prompt { .. } if cleared && settled => {
+                    self.tidied = touched;
                     return Ok(true);
                 }
-                // The box may also show a hint where nothing was typed, so it is cleared once.
+                // Whatever the box shows: what was typed may not be on the screen yet, but it comes before
+                // this key. In an empty box it only says how to leave.
                 View::Prompt { .. } if !cleared && settled => {
                     (cleared, pressed) = (true, Some(Instant::now()));
                     self.write(b"\x03").await?;

@@ -89,7 +89,7 @@ pub(super) struct Inner {
     pub last_viewer: u64,
     pub writer: Option<u64>,
     pub ended: Option<String>,
-    /// When somebody typed, since Hob last made sure of the input.
+    /// When somebody last typed.
     touched: Option<Instant>,
     busy: bool,
     turns: u32,
@@ -248,13 +248,9 @@ impl Terminal {
         }
     }
 
-    /// When somebody last typed, since that was last forgotten.
+    /// When somebody last typed.
     pub fn touched(&self) -> Option<Instant> {
         self.lock().touched
-    }
-
-    pub fn forget_touches(&self) {
-        self.lock().touched = None;
     }
 
     /// A turn has begun, or is over and was the so-many-th.

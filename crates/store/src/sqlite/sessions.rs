@@ -327,20 +327,22 @@ impl SessionStore for Ledger {
     async fn note_turn(
         &self,
         app: &AppName,
+        state: TurnState,
         usage: TurnUsage,
-        outbox: String,
+        outbox: Option<String>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let app = app.clone();
         self.database
             .write(move |transaction| {
-                add_to_day(transaction, app.as_str(), TurnState::Finished, &Tally::of(&usage), now)
-                    .and_then(|()| {
-                        transaction
+                add_to_day(transaction, app.as_str(), state, &Tally::of(&usage), now)
+                    .and_then(|()| match outbox {
+                        Some(body) => transaction
                             .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?
-                            .execute(params![app.as_str(), outbox])
+                            .execute(params![app.as_str(), body])
+                            .map(drop),
+                        None => Ok(()),
                     })
-                    .map(drop)
                     .map_err(failed)
             })
             .await
