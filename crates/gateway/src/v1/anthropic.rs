@@ -19,7 +19,7 @@ use super::SESSION_HEADER;
 use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem};
 use super::models;
-use super::reply::{Part, Reply};
+use super::reply::{Part, Reply, Wording, in_words};
 use crate::auth::Caller;
 use crate::body::JsonBody;
 use crate::error::ApiError;
@@ -172,12 +172,9 @@ fn usage(result: &TurnResult) -> Value {
 }
 
 /// The events of a message.
-struct Streaming {
-    reply: Reply,
-    ready: VecDeque<Value>,
+struct Words {
     /// The number of the block that is open or comes next.
     index: usize,
-    over: bool,
 }
 
 fn stream(
@@ -189,57 +186,41 @@ fn stream(
         "id": id, "type": "message", "role": "assistant", "model": model, "content": [],
         "stop_reason": null, "stop_sequence": null,
         "usage": {"input_tokens": 0, "output_tokens": 0}}});
-    let ready = VecDeque::from([start, json!({"type": "ping"})]);
-    let streaming = Streaming { reply, ready, index: 0, over: false };
-    let events = futures_util::stream::unfold(streaming, |mut streaming| async move {
-        let value = streaming.next().await?;
-        let name = value["type"].as_str().unwrap_or_default().to_owned();
-        Some((Ok(Event::default().event(name).data(value.to_string())), streaming))
-    });
-    let ping = Event::default().event("ping").data(r#"{"type":"ping"}"#);
+    let ping = event(&json!({"type": "ping"}));
+    let events = in_words(reply, Words { index: 0 }, [event(&start), ping.clone()].into());
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE).event(ping))
 }
 
-impl Streaming {
-    async fn next(&mut self) -> Option<Value> {
-        loop {
-            if let Some(value) = self.ready.pop_front() {
-                return Some(value);
+/// An event bears the name of its type.
+fn event(value: &Value) -> Event {
+    let name = value["type"].as_str().unwrap_or_default();
+    Event::default().event(name).data(value.to_string())
+}
+
+impl Wording for Words {
+    fn part(&mut self, part: Part, events: &mut VecDeque<Event>) {
+        let index = self.index;
+        match part {
+            Part::Begin => events.push_back(event(&json!({"type": "content_block_start",
+                "index": index, "content_block": {"type": "text", "text": ""}}))),
+            Part::Text(text) => events.push_back(event(&json!({"type": "content_block_delta",
+                "index": index, "delta": {"type": "text_delta", "text": text}}))),
+            Part::End => {
+                self.index += 1;
+                events.push_back(event(&json!({"type": "content_block_stop", "index": index})));
             }
-            if self.over {
-                return None;
-            }
-            match self.reply.next().await? {
-                Ok(part) => self.take(part),
-                Err(error) => {
-                    self.over = true;
-                    let problem = Problem::from(error);
-                    tracing::info!(code = problem.code(), "a message broke off");
-                    return Some(Dialect::Anthropic.body(&problem));
-                }
+            Part::Over(result) => {
+                let delta = json!({"stop_reason": stop_reason(&result), "stop_sequence": null});
+                let usage = usage(&result);
+                events.extend([
+                    event(&json!({"type": "message_delta", "delta": delta, "usage": usage})),
+                    event(&json!({"type": "message_stop"})),
+                ]);
             }
         }
     }
 
-    fn take(&mut self, part: Part) {
-        let index = self.index;
-        match part {
-            Part::Begin => self.ready.push_back(json!({"type": "content_block_start",
-                "index": index, "content_block": {"type": "text", "text": ""}})),
-            Part::Text(text) => self.ready.push_back(json!({"type": "content_block_delta",
-                "index": index, "delta": {"type": "text_delta", "text": text}})),
-            Part::End => {
-                self.index += 1;
-                self.ready.push_back(json!({"type": "content_block_stop", "index": index}));
-            }
-            Part::Over(result) => {
-                self.over = true;
-                let delta = json!({"stop_reason": stop_reason(&result), "stop_sequence": null});
-                self.ready.extend([
-                    json!({"type": "message_delta", "delta": delta, "usage": usage(&result)}),
-                    json!({"type": "message_stop"}),
-                ]);
-            }
-        }
+    fn problem(&self, problem: &Problem) -> Event {
+        event(&Dialect::Anthropic.body(problem))
     }
 }

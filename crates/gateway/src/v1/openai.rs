@@ -20,7 +20,7 @@ use super::SESSION_HEADER;
 use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem};
 use super::models;
-use super::reply::{Part, Reply};
+use super::reply::{Part, Reply, Wording, in_words};
 use crate::auth::Caller;
 use crate::body::JsonBody;
 use crate::error::ApiError;
@@ -277,14 +277,11 @@ struct Head {
 }
 
 /// The pieces of a completion.
-struct Streaming {
-    reply: Reply,
+struct Words {
     head: Head,
-    ready: VecDeque<String>,
     with_usage: bool,
     /// Whether a text has been said: the next one begins a paragraph.
     said: bool,
-    over: bool,
 }
 
 fn stream(
@@ -292,63 +289,46 @@ fn stream(
     head: Head,
     with_usage: bool,
 ) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
-    let ready = VecDeque::new();
-    let mut streaming = Streaming { reply, head, ready, with_usage, said: false, over: false };
-    streaming.piece(json!({"role": "assistant", "content": "", "refusal": null}), Value::Null);
-    let events = futures_util::stream::unfold(streaming, |mut streaming| async move {
-        let data = streaming.next().await?;
-        Some((Ok(Event::default().data(data)), streaming))
-    });
+    let words = Words { head, with_usage, said: false };
+    let start = json!({"role": "assistant", "content": "", "refusal": null});
+    let first = [words.piece(start, Value::Null)].into();
+    let events = in_words(reply, words, first);
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-impl Streaming {
-    async fn next(&mut self) -> Option<String> {
-        loop {
-            if let Some(data) = self.ready.pop_front() {
-                return Some(data);
-            }
-            if self.over {
-                return None;
-            }
-            match self.reply.next().await? {
-                Ok(part) => self.take(part),
-                Err(error) => {
-                    self.over = true;
-                    let problem = Problem::from(error);
-                    tracing::info!(code = problem.code(), "a completion broke off");
-                    return Some(Dialect::OpenAi.body(&problem).to_string());
-                }
-            }
-        }
-    }
-
-    fn take(&mut self, part: Part) {
+impl Wording for Words {
+    fn part(&mut self, part: Part, events: &mut VecDeque<Event>) {
         match part {
-            Part::Begin if self.said => self.piece(json!({"content": "\n\n"}), Value::Null),
+            Part::Begin if self.said => {
+                events.push_back(self.piece(json!({"content": "\n\n"}), Value::Null));
+            }
             Part::Begin | Part::End => {}
             Part::Text(text) => {
                 self.said = true;
-                self.piece(json!({"content": text}), Value::Null);
+                events.push_back(self.piece(json!({"content": text}), Value::Null));
             }
             Part::Over(result) => {
-                self.over = true;
-                self.piece(json!({}), json!(finish_reason(&result)));
+                events.push_back(self.piece(json!({}), json!(finish_reason(&result))));
                 if self.with_usage {
                     let mut last = self.chunk(json!([]));
                     last["usage"] = usage(&result);
-                    self.ready.push_back(last.to_string());
+                    events.push_back(Event::default().data(last.to_string()));
                 }
-                self.ready.push_back("[DONE]".to_owned());
+                events.push_back(Event::default().data("[DONE]"));
             }
         }
     }
 
-    fn piece(&mut self, delta: Value, finish_reason: Value) {
+    fn problem(&self, problem: &Problem) -> Event {
+        Event::default().data(Dialect::OpenAi.body(problem).to_string())
+    }
+}
+
+impl Words {
+    fn piece(&self, delta: Value, finish_reason: Value) -> Event {
         let choice = json!({"index": 0, "delta": delta, "logprobs": null,
             "finish_reason": finish_reason});
-        let chunk = self.chunk(json!([choice]));
-        self.ready.push_back(chunk.to_string());
+        Event::default().data(self.chunk(json!([choice])).to_string())
     }
 
     fn chunk(&self, choices: Value) -> Value {

@@ -1,12 +1,14 @@
 //! A reply as both dialects need it: texts, as they come or all together.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::sse::Event;
 use futures_util::StreamExt;
 use hob_domain::{App, Block};
-use hob_sessions::claude::{BackendError, Event, Origin, TurnResult};
+use hob_sessions::claude::{BackendError, Event as Happened, Origin, TurnResult};
 use hob_sessions::{Answering, Conversation};
 
 use super::dialect::Problem;
@@ -108,10 +110,10 @@ impl Reply {
         Err(BackendError::Cancelled)
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: Happened) {
         match event {
-            Event::Piece { text } if self.in_pieces => self.texts.piece(text, &mut self.ready),
-            Event::Assistant { block, model, .. } => {
+            Happened::Piece { text } if self.in_pieces => self.texts.piece(text, &mut self.ready),
+            Happened::Assistant { block, model, .. } => {
                 if !model.is_empty() {
                     self.model.get_or_insert(model);
                 }
@@ -120,17 +122,51 @@ impl Reply {
                     _ => self.texts.close(&mut self.ready),
                 }
             }
-            Event::Result(result) => {
+            Happened::Result(result) => {
                 self.texts.close(&mut self.ready);
                 self.ready.push_back(Part::Over(result));
                 self.over = true;
             }
-            Event::User { .. }
-            | Event::Piece { .. }
-            | Event::ToolResult { .. }
-            | Event::Stalled { .. } => {}
+            Happened::User { .. }
+            | Happened::Piece { .. }
+            | Happened::ToolResult { .. }
+            | Happened::Stalled { .. } => {}
         }
     }
+}
+
+/// How a dialect puts a reply into the events of a stream.
+pub(super) trait Wording: Send + 'static {
+    /// The events of one piece.
+    fn part(&mut self, part: Part, events: &mut VecDeque<Event>);
+
+    /// The last event of a stream that breaks off.
+    fn problem(&self, problem: &Problem) -> Event;
+}
+
+/// A reply as a stream of events. `first` comes before the first piece.
+pub(super) fn in_words(
+    reply: Reply,
+    wording: impl Wording,
+    first: VecDeque<Event>,
+) -> impl futures_util::Stream<Item = Result<Event, Infallible>> {
+    futures_util::stream::unfold(
+        (reply, wording, first),
+        async |(mut reply, mut wording, mut ready)| {
+            while ready.is_empty() {
+                match reply.next().await? {
+                    Ok(part) => wording.part(part, &mut ready),
+                    Err(error) => {
+                        let problem = Problem::from(error);
+                        tracing::info!(code = problem.code(), "a reply broke off");
+                        ready.push_back(wording.problem(&problem));
+                    }
+                }
+            }
+            let event = ready.pop_front()?;
+            Some((Ok(event), (reply, wording, ready)))
+        },
+    )
 }
 
 /// Puts pieces and whole blocks together: a text that came in pieces does not come again whole.
