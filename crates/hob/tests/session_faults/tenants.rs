@@ -85,7 +85,9 @@ fn operations(server: &HobServer) -> Vec<Operation> {
             let name = schema["$ref"].as_str().unwrap_or_default().rsplit('/').next();
             let schema = &document["components"]["schemas"][name.unwrap_or_default()];
             let takes_files = schema["properties"]["files"].is_object();
-            if path.contains('{') || takes_files {
+            // What everybody has is nobody's: the console's files and the models.
+            let of_all = path.starts_with("/assets/") || path.starts_with("/v1/models/");
+            if (path.contains('{') && !of_all) || takes_files {
                 let body = schema.is_object().then(|| schema["example"].clone());
                 let method = method.to_uppercase();
                 found.push(Operation { method, path: path.clone(), body, takes_files });

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::config::ConfigFolder;
-use super::counts::{BackendFigures, Counts};
+use super::counts::{BackendFigures, Counts, Origin};
 use super::event::{BackendError, Event, TurnResult};
 use super::list::{Listed, LiveInfo, LiveList};
 use super::live::{Launch, Limits, LiveSession};
@@ -91,27 +91,6 @@ struct OwnTranscript(PathBuf);
 impl Drop for OwnTranscript {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// How a turn's process was come by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// A live process that had just said the last word of this history.
-    Warm,
-    /// A new process that was given the history.
-    Seeded,
-    /// A new process without a history.
-    Fresh,
-}
-
-impl Origin {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Origin::Warm => "warm",
-            Origin::Seeded => "seeded",
-            Origin::Fresh => "fresh",
-        }
     }
 }
 

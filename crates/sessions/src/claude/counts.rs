@@ -1,9 +1,29 @@
-//! What the backend does, in figures.
+//! How processes are come by, and what the backend does in figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::backend::Origin;
 use super::list::LiveInfo;
+
+/// How a turn's process was come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A live process that had just said the last word of this history.
+    Warm,
+    /// A new process that was given the history.
+    Seeded,
+    /// A new process without a history.
+    Fresh,
+}
+
+impl Origin {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Origin::Warm => "warm",
+            Origin::Seeded => "seeded",
+            Origin::Fresh => "fresh",
+        }
+    }
+}
 
 /// Turns by how their process was come by.
 #[derive(Debug, Default)]

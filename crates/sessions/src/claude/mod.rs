@@ -37,9 +37,9 @@ pub(crate) use mcp_config::McpConfigs;
 pub(crate) use request::Request;
 pub(crate) use tail::Changes;
 
-pub use backend::{ClaudeBackend, Completion, Origin};
+pub use backend::{ClaudeBackend, Completion};
 pub use config::{ConfigFolder, prepare_own_folder};
-pub use counts::BackendFigures;
+pub use counts::{BackendFigures, Origin};
 pub use event::{BackendError, Event, TurnResult, Usage, synthesize_turn_messages};
 pub use list::LiveInfo;
 pub use options::{BackendOptions, HistoryMode, Profile, Way};
