@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{FromRequest, Request, State};
+use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use hob_sessions::Conversation;
@@ -19,14 +19,11 @@ use super::SESSION_HEADER;
 use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem};
 use super::models;
-use super::reply::{Part, Reply, Wording, in_words};
+use super::reply::{KEEP_ALIVE, Part, Reply, Wording, in_words};
 use crate::auth::Caller;
 use crate::body::JsonBody;
 use crate::error::ApiError;
 use crate::state::Gateway;
-
-/// How often a quiet stream says that it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A conversation in Anthropic's shape. Fields that are not here are accepted and have no effect.
 #[derive(Deserialize, ToSchema)]
@@ -100,13 +97,7 @@ async fn answer(
     if body.max_tokens == Some(0) {
         return Err(ApiError::bad_request("max_tokens: it must be at least 1").into());
     }
-    if body.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
-        return Err(ApiError::bad_request(
-            "tools: a client's own tools can't be used here; Claude Code brings its own, and MCP \
-             servers can be given to a session (POST /sessions, mcp_servers)",
-        )
-        .into());
-    }
+    models::no_tools("tools", body.tools.as_deref())?;
     let model = models::asked(body.model.as_deref())?;
     let system = system_text(body.system.as_ref())?;
     let messages = merged(body.messages);
@@ -135,7 +126,7 @@ async fn answer(
             .into_response()
         }
     };
-    response.headers_mut().insert(SESSION_HEADER, origin.parse().map_err(|_| Problem::failed(""))?);
+    response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
     Ok(response)
 }
 

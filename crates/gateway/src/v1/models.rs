@@ -85,6 +85,18 @@ pub(super) fn asked(name: Option<&str>) -> Result<Option<String>, Problem> {
     }
 }
 
+/// A client's own tools are refused: an answer is the text of a whole turn.
+pub(super) fn no_tools(field: &str, tools: Option<&[Value]>) -> Result<(), Problem> {
+    match tools {
+        None | Some([]) => Ok(()),
+        Some(_) => Err(ApiError::bad_request(format!(
+            "{field}: a client's own tools can't be used here; Claude Code brings its own, and MCP \
+             servers can be given to a session (POST /sessions, mcp_servers)"
+        ))
+        .into()),
+    }
+}
+
 /// A system prompt that can be passed on.
 pub(super) fn system(text: String) -> Result<Option<String>, Problem> {
     if text.contains('\0') || text.len() > SYSTEM_LIMIT {

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{FromRequest, Request, State};
+use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::Timestamp;
@@ -20,14 +20,11 @@ use super::SESSION_HEADER;
 use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem};
 use super::models;
-use super::reply::{Part, Reply, Wording, in_words};
+use super::reply::{KEEP_ALIVE, Part, Reply, Wording, in_words};
 use crate::auth::Caller;
 use crate::body::JsonBody;
 use crate::error::ApiError;
 use crate::state::Gateway;
-
-/// How often a quiet stream says that it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A conversation in OpenAI's shape. Fields that are not here are accepted and have no effect.
 #[derive(Deserialize, ToSchema)]
@@ -102,15 +99,8 @@ async fn answer(
     if body.n.is_some_and(|n| n != 1) {
         return Err(ApiError::bad_request("n: it can only be 1").into());
     }
-    for (field, tools) in [("tools", &body.tools), ("functions", &body.functions)] {
-        if tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
-            return Err(ApiError::bad_request(format!(
-                "{field}: a client's own tools can't be used here; Claude Code brings its own, and \
-                 MCP servers can be given to a session (POST /sessions, mcp_servers)"
-            ))
-            .into());
-        }
-    }
+    models::no_tools("tools", body.tools.as_deref())?;
+    models::no_tools("functions", body.functions.as_deref())?;
     let model = models::asked(body.model.as_deref())?;
     let mut systems = Vec::new();
     let messages = anthropic_messages(&body.messages, &mut systems)?;
@@ -147,7 +137,7 @@ async fn answer(
             .into_response()
         }
     };
-    response.headers_mut().insert(SESSION_HEADER, origin.parse().map_err(|_| Problem::failed(""))?);
+    response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
     Ok(response)
 }
 

@@ -14,6 +14,8 @@ use hob_sessions::{Answering, Conversation};
 use super::dialect::Problem;
 use crate::state::Gateway;
 
+/// How often a quiet stream says that it is still there.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long a stream waits for its first piece before it begins without one.
 const FIRST_PIECE: Duration = Duration::from_secs(10);
 
