@@ -76,12 +76,7 @@ pub(super) async fn respond(
     until: Option<Instant>,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
-    let after = match &query.after {
-        None => stream::last_event_id(headers)?,
-        Some(text) => text
-            .parse()
-            .map_err(|_| ApiError::bad_request("after: it must be the number of an event"))?,
-    };
+    let after = beginning(query, headers)?;
     if stream::is_wanted(headers) {
         return Ok(stream::session(gateway, app, id, after, until).await?.into_response());
     }
@@ -91,6 +86,17 @@ pub(super) async fn respond(
     let last_event = gateway.sessions.get(&app, &id).await?.last_event;
     let events = events.iter().map(EventView::from).collect();
     Ok(Json(EventList { ok: true, events, more, last_event }).into_response())
+}
+
+/// The number after which to go on. What is written wrong is refused also where it is not needed.
+pub(super) fn beginning(query: &After, headers: &HeaderMap) -> Result<u64, ApiError> {
+    let last = stream::last_event_id(headers)?;
+    match &query.after {
+        None => Ok(last),
+        Some(text) => text
+            .parse()
+            .map_err(|_| ApiError::bad_request("after: it must be the number of an event")),
+    }
 }
 
 /// The last events of any session below a number.

@@ -10,7 +10,7 @@ use hob_domain::session::SessionId;
 use serde_json::json;
 
 use super::control::CancelAnswer;
-use super::events::{After, Page, respond, respond_before};
+use super::events::{After, Page, beginning, respond, respond_before};
 use super::manage::Closed;
 use super::session_id;
 use super::shapes::{EventList, SessionAnswer, SessionList};
@@ -73,12 +73,14 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (app, id) = whose(&gateway, &id).await?;
+    let from = After { after: page.after.clone() };
+    beginning(&from, &headers)?;
     match page.before {
         Some(before) => respond_before(&gateway, &app, &id, before, page.limit()).await,
         None => {
             let limit = page.limit();
             let until = deadline(admin.until);
-            respond(gateway, app, id, &After { after: page.after }, limit, until, &headers).await
+            respond(gateway, app, id, &from, limit, until, &headers).await
         }
     }
 }
