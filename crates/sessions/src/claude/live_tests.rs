@@ -171,7 +171,7 @@ async fn a_person_may_type_between_turns() {
 }
 
 #[tokio::test]
-async fn a_person_may_type_into_the_real_one() {
+async fn a_person_may_type_into_a_real_session() {
     let api = ModelApi::start();
     let claude =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");
