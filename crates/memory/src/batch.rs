@@ -139,6 +139,7 @@ impl Preparer {
         let cue = turn.cue.as_ref().map(|cue| redact::mask(cue).text);
         let found_by = found_by(&text, cue.as_deref());
         let session = name_without_secrets(&batch.session);
+        let terms = self.analyser.telling(&found_by);
         NewTurn {
             identity: turn.identity(&session),
             words: words_key(turn.role, &turn.text),
@@ -146,8 +147,8 @@ impl Preparer {
             place: batch.place.clone(),
             role: turn.role,
             tier: turn.tier,
-            terms: self.index_terms(&found_by),
-            vector: self.embedder.embed(&found_by),
+            vector: self.embedder.embed_analysed(&found_by, &terms),
+            terms: terms.join(" "),
             text,
             sealed,
             cue,

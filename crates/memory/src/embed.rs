@@ -1,7 +1,5 @@
 //! From text to a vector.
 
-use std::collections::BTreeMap;
-
 use crate::analyse::{Analyser, beginning};
 use crate::table::Table;
 
@@ -9,6 +7,11 @@ use crate::table::Table;
 pub trait Embedder: Send + Sync {
     /// The text's direction; all zero when it says nothing.
     fn embed(&self, text: &str) -> Vec<i8>;
+
+    /// The same of a text whose terms are known already.
+    fn embed_analysed(&self, text: &str, _terms: &[String]) -> Vec<i8> {
+        self.embed(text)
+    }
 
     /// The direction of a question, of which it is known what each term is worth. Without such a
     /// thing, that of its text.
@@ -36,6 +39,14 @@ impl TableEmbedder {
         TableEmbedder { analyser: Analyser::default(), table: Table::built_in() }
     }
 
+    /// What terms say together: more of the same adds less and less.
+    fn of_terms<'a>(&self, terms: impl Iterator<Item = &'a str>) -> Vec<i8> {
+        let mut telling: Vec<&str> = terms.filter(|term| !self.analyser.is_stop(term)).collect();
+        telling.sort_unstable();
+        let each = telling.chunk_by(|a, b| a == b);
+        self.sum(each.map(|same| (same[0], 1.0 + (same.len() as f32).ln())))
+    }
+
     fn sum<'a>(&self, terms: impl Iterator<Item = (&'a str, f32)>) -> Vec<i8> {
         let mut sum = vec![0_f32; self.table.width()];
         for (term, weight) in terms {
@@ -56,13 +67,15 @@ impl Default for TableEmbedder {
 impl Embedder for TableEmbedder {
     fn embed(&self, text: &str) -> Vec<i8> {
         // What a very long text is about is told by its beginning as well as it can be.
-        let mut counts: BTreeMap<String, f32> = BTreeMap::new();
-        for term in self.analyser.terms(beginning(text, MOST)) {
-            if !self.analyser.is_stop(&term) {
-                *counts.entry(term).or_default() += 1.0;
-            }
+        let terms = self.analyser.terms(beginning(text, MOST));
+        self.of_terms(terms.iter().map(String::as_str))
+    }
+
+    fn embed_analysed(&self, text: &str, terms: &[String]) -> Vec<i8> {
+        if text.len() > MOST {
+            return self.embed(text);
         }
-        self.sum(counts.iter().map(|(term, times)| (term.as_str(), 1.0 + times.ln())))
+        self.of_terms(terms.iter().map(String::as_str))
     }
 
     fn embed_question(&self, _text: &str, worth: &[(&str, f32)]) -> Vec<i8> {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, Place, Record, RecordId,
-    Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
+    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, NewTurn, Place, Record,
+    RecordId, Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 
@@ -57,6 +57,9 @@ pub struct Recall {
     /// Whether something could not be searched yet.
     pub partial: bool,
 }
+
+/// Turns that are ready to be stored.
+pub struct Prepared(Vec<NewTurn>);
 
 /// One turn that was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,15 +113,30 @@ impl Engine {
         batches: Vec<Batch>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
+        let prepared = self.prepare(batches).await?;
+        self.store(speaker, prepared, marks).await
+    }
+
+    /// Masks, analyses and embeds turns: the first half of a capture, which needs no store.
+    pub async fn prepare(&self, batches: Vec<Batch>) -> Result<Prepared, StoreError> {
         let engine = self.clone();
         let prepare = move || {
             let prepare = |batch| engine.inner.preparer.prepare(batch);
-            batches.iter().flat_map(prepare).collect()
+            Prepared(batches.iter().flat_map(prepare).collect())
         };
-        let turns = tokio::task::spawn_blocking(prepare)
+        tokio::task::spawn_blocking(prepare)
             .await
-            .map_err(|error| StoreError::Failed(error.to_string()))?;
-        self.inner.store.store_turns(speaker, turns, marks).await
+            .map_err(|error| StoreError::Failed(error.to_string()))
+    }
+
+    /// The second half.
+    pub async fn store(
+        &self,
+        speaker: &Speaker,
+        turns: Prepared,
+        marks: Vec<ImportMark>,
+    ) -> Result<Stored, StoreError> {
+        self.inner.store.store_turns(speaker, turns.0, marks).await
     }
 
     /// Remembers a note. Returns its name, and whether it was there already.

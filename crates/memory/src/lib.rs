@@ -26,5 +26,5 @@ pub mod transcript;
 
 pub use batch::{Batch, RawTurn};
 pub use drain::{Backlog, Drain, backlog, waiting_turns};
-pub use engine::{Engine, Found, Note, Question, Recall};
+pub use engine::{Engine, Found, Note, Prepared, Question, Recall};
 pub use seal::{OpeningKey, OpeningKeys, SealingKey};

@@ -225,6 +225,10 @@ fn migrations_are_frozen() {
             "crates/store/src/sqlite/migrations/memory/0002_postings.sql",
             "c6231e8421f69e82c237e3cce51dcf8f50b79294729963bbce7d60f3679fa5b3",
         ),
+        (
+            "crates/store/src/sqlite/migrations/memory/0003_recent.sql",
+            "1207e9e99a56f6493999691e429f34fa14e49190bd5b423c7e9b0ae6d5869650",
+        ),
     ];
     let found: Vec<(String, String)> = sources("sql")
         .into_iter()

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use hob_domain::StoreError;
 use hob_domain::memory::{ImportMark, Speaker, Stored};
 use hob_memory::project::place_of;
 use hob_memory::transcript::Client;
 use hob_memory::{Batch, Engine, follow, import};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use super::{Context, Outcome};
 use crate::memory;
@@ -109,6 +111,7 @@ async fn import_all(
     bar: &ProgressBar,
     totals: &mut Totals,
 ) -> anyhow::Result<()> {
+    let mut storing = Storing { engine: engine.clone(), under_way: None };
     let mut waiting: Vec<Batch> = Vec::new();
     let mut marks: Vec<ImportMark> = Vec::new();
     let mut turns = 0;
@@ -142,20 +145,23 @@ async fn import_all(
                 turns += part.len();
                 waiting.push(batch.with(part));
                 if turns >= TRANSACTION && !rest.is_empty() {
-                    totals.stored += store(engine, &mut waiting, Vec::new()).await?;
+                    let batches = std::mem::take(&mut waiting);
+                    totals.stored += storing.add(batches, Vec::new()).await?;
                     turns = 0;
                 }
             }
             // Only with the last of its turns is a transcript marked as done.
             marks.push(mark);
             if turns >= TRANSACTION {
-                totals.stored += store(engine, &mut waiting, std::mem::take(&mut marks)).await?;
+                let batches = std::mem::take(&mut waiting);
+                totals.stored += storing.add(batches, std::mem::take(&mut marks)).await?;
                 turns = 0;
             }
             bar.set_message(format!("{} turns", totals.stored.inserted));
         }
     }
-    totals.stored += store(engine, &mut waiting, marks).await?;
+    totals.stored += storing.add(waiting, marks).await?;
+    totals.stored += storing.finish().await?;
     Ok(())
 }
 
@@ -179,16 +185,31 @@ fn read(path: &Path, totals: &mut Totals) -> Option<Batch> {
     })
 }
 
-async fn store(
-    engine: &Engine,
-    batches: &mut Vec<Batch>,
-    marks: Vec<ImportMark>,
-) -> anyhow::Result<Stored> {
-    if batches.is_empty() && marks.is_empty() {
-        return Ok(Stored::default());
+/// Stores turns while the next ones are read and made ready; one transaction at a time, in order.
+struct Storing {
+    engine: Engine,
+    under_way: Option<JoinHandle<Result<Stored, StoreError>>>,
+}
+
+impl Storing {
+    /// Takes turns in, and says what became of those before.
+    async fn add(&mut self, batches: Vec<Batch>, marks: Vec<ImportMark>) -> anyhow::Result<Stored> {
+        let prepared = self.engine.prepare(batches).await?;
+        let before = self.finish().await?;
+        let engine = self.engine.clone();
+        self.under_way = Some(tokio::spawn(async move {
+            let stored = engine.store(&Speaker::Owner, prepared, marks).await;
+            // A live capture that waits for the store gets it now.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            stored
+        }));
+        Ok(before)
     }
-    let stored = engine.capture_all(&Speaker::Owner, std::mem::take(batches), marks).await?;
-    // A live capture that waits for the store gets it now.
-    tokio::time::sleep(Duration::from_millis(2)).await;
-    Ok(stored)
+
+    async fn finish(&mut self) -> anyhow::Result<Stored> {
+        match self.under_way.take() {
+            Some(storing) => Ok(storing.await??),
+            None => Ok(Stored::default()),
+        }
+    }
 }

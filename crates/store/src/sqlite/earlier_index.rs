@@ -4,7 +4,7 @@
 use hob_domain::memory::{Candidate, Count, Probe, Scope};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::memory_index::counted;
+use super::memory_index::{counted, total};
 use super::memory_rows::time;
 use super::propose::{Range, bounds};
 use super::store_turns;
@@ -50,14 +50,16 @@ pub(super) fn candidates(
         let Some((session, ts)) = row else { continue };
         let counts = counted(&terms);
         let count = |(term, probed): (usize, &hob_domain::memory::ProbeTerm)| {
-            Some(Count { term, times: *counts.get(probed.term.as_str())? })
+            let place =
+                counts.binary_search_by_key(&probed.term.as_str(), |(term, _)| term).ok()?;
+            Some(Count { term, times: counts[place].1 })
         };
         candidates.push(Candidate {
             seq,
             session,
             previous: None,
             ts: time(ts),
-            length: counts.values().sum(),
+            length: total(&counts),
             counts: probe.terms.iter().enumerate().filter_map(count).collect(),
             vector: Vec::new(),
             in_scope: bounds(scope).is_none_or(|(since, until)| (since..=until).contains(&ts)),

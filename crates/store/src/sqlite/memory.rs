@@ -1,7 +1,7 @@
 //! The memory in SQLite.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,26 +13,36 @@ use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
 
 use super::codes::Codes;
+use super::held::Held;
 use super::memory_facets::facets;
 use super::memory_rows::{
     COLUMNS, TABLES, latest_sessions, numbered, record, rows, time, timeline,
 };
+use super::merge::Merging;
 use super::propose::propose;
-use super::{Database, OpenError, failed, migrations, store_turns};
+use super::{Database, OpenError, Reading, failed, forget, migrations, store_turns};
 
 /// `memory.db`. Cloning shares it.
 #[derive(Clone)]
 pub struct Memory {
     database: Database,
     codes: Arc<Codes>,
+    held: Arc<Held>,
+    merging: Arc<Mutex<Merging>>,
 }
 
 impl Memory {
     /// Opens the memory, making it and bringing its schema up to date where needed. A call waits at
     /// most `busy` for another process that is writing. Blocking, a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
-        let database = Database::open(path, key, migrations::MEMORY, busy)?;
-        Ok(Memory { database, codes: Arc::default() })
+        let reading = Reading { readers: 4, most: 32_000 };
+        let database = Database::open(path, key, migrations::MEMORY, busy, reading)?;
+        Ok(Memory {
+            database,
+            codes: Arc::default(),
+            held: Arc::default(),
+            merging: Arc::default(),
+        })
     }
 }
 
@@ -44,12 +54,25 @@ impl MemoryStore for Memory {
         turns: Vec<NewTurn>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
-        let speaker = speaker.clone();
-        self.database
+        let (speaker, merging) = (speaker.clone(), self.merging.clone());
+        let stored = self
+            .database
             .write(move |transaction| {
-                store_turns::store(transaction, speaker.as_str(), &turns, &marks)
+                let mut merging = merging.lock().unwrap_or_else(PoisonError::into_inner);
+                store_turns::store(transaction, speaker.as_str(), &turns, &marks, &mut merging)
             })
-            .await
+            .await;
+        let mut merging = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        match stored {
+            Ok((stored, newest)) => {
+                merging.is_committed(newest);
+                Ok(stored)
+            }
+            Err(error) => {
+                merging.is_undone();
+                Err(error)
+            }
+        }
     }
 
     async fn supersede(
@@ -75,7 +98,7 @@ impl MemoryStore for Memory {
         let (speaker, what) = (speaker.clone(), what.clone());
         self.database
             .write(move |transaction| {
-                store_turns::forget(transaction, speaker.as_str(), &what, now).map_err(failed)
+                forget::forget(transaction, speaker.as_str(), &what, now).map_err(failed)
             })
             .await
             .inspect(|_| self.codes.forget())
@@ -85,7 +108,7 @@ impl MemoryStore for Memory {
         let speaker = speaker.clone();
         self.database
             .write(move |transaction| {
-                store_turns::forget_speaker(transaction, speaker.as_str()).map_err(failed)
+                forget::forget_speaker(transaction, speaker.as_str()).map_err(failed)
             })
             .await
             .inspect(|_| self.codes.forget())
@@ -113,10 +136,11 @@ impl MemoryStore for Memory {
         scope: &Scope,
         probe: Probe,
     ) -> Result<Proposal, StoreError> {
-        let (speaker, scope, codes) = (speaker.clone(), scope.clone(), self.codes.clone());
+        let (speaker, scope) = (speaker.clone(), scope.clone());
+        let (held, codes) = (self.held.clone(), self.codes.clone());
         self.database
             .read(move |connection| {
-                propose(connection, &codes, speaker.as_str(), &scope, &probe).map_err(failed)
+                propose(connection, &held, &codes, speaker.as_str(), &scope, &probe).map_err(failed)
             })
             .await
     }

@@ -1,10 +1,14 @@
-//! Writing the index: what a transaction brings is gathered and written term by term.
+//! Writing the index: a new turn is noted with its terms, and is merged into the postings later, with
+//! thousands of others (see `merge`).
 
 use std::collections::BTreeMap;
 
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::postings::{LONGEST_RUN, Posting, length_class, pack, unpack};
+use super::postings::{Header, LONGEST_RUN, Posting, length_class, pack, unpack};
+
+/// So many changes are kept for those who hold turns in memory; one that has missed more reads all anew.
+const CHANGES: i64 = 2000;
 
 /// A turn as the index takes it.
 pub(super) struct Entry<'a> {
@@ -17,43 +21,72 @@ pub(super) struct Entry<'a> {
     pub(super) terms: &'a str,
 }
 
-/// What is to be written, until [`Gathered::write`].
-#[derive(Default)]
+/// How far turns have been merged into the postings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) merged: i64,
+    /// The terms up to `done` are merged up to here.
+    pub(super) next: i64,
+    pub(super) done: String,
+}
+
+impl State {
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<State> {
+        connection
+            .prepare_cached("SELECT merged, next, done FROM index_state")?
+            .query_row([], |row| {
+                Ok(State { merged: row.get(0)?, next: row.get(1)?, done: row.get(2)? })
+            })
+    }
+
+    pub(super) fn write(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+        transaction
+            .prepare_cached("UPDATE index_state SET merged = ?1, next = ?2, done = ?3")?
+            .execute(params![self.merged, self.next, self.done])?;
+        Ok(())
+    }
+
+    /// The last turn that a term's postings have, where it has the term.
+    pub(super) fn covers(&self, term: &str) -> i64 {
+        if term <= self.done.as_str() { self.next } else { self.merged }
+    }
+}
+
+/// What a transaction does to the index, until [`Gathered::write`].
 pub(super) struct Gathered {
-    postings: BTreeMap<(String, i64), Vec<Posting>>,
+    state: State,
     projects: BTreeMap<i64, (i64, i64)>,
     sessions: BTreeMap<i64, (i64, i64)>,
 }
 
 impl Gathered {
+    pub(super) fn new(transaction: &Transaction<'_>) -> rusqlite::Result<Gathered> {
+        let state = State::read(transaction)?;
+        Ok(Gathered { state, projects: BTreeMap::new(), sessions: BTreeMap::new() })
+    }
+
     pub(super) fn add(
         &mut self,
         transaction: &Transaction<'_>,
         entry: &Entry<'_>,
     ) -> rusqlite::Result<()> {
-        let counts = counted(entry.terms);
-        let length = counts.values().sum::<u32>();
-        for (term, times) in counts {
-            let times = u8::try_from(times).unwrap_or(u8::MAX);
-            let Entry { seq, session, .. } = *entry;
-            let posting = Posting { seq, session, times, length: length_class(length) };
-            self.postings.entry((term.to_owned(), entry.project)).or_default().push(posting);
+        let Entry { seq, project, session, ts, at, terms } = *entry;
+        let counts = counted(terms);
+        let length = total(&counts);
+        // Those behind it are merged when their time comes.
+        for (term, times) in counts.iter().filter(|(term, _)| seq <= self.state.covers(term)) {
+            merge(transaction, term, project, posting(seq, session, *times, length))?;
         }
-        self.count(entry.project, entry.session, 1, i64::from(length));
+        self.count(project, session, 1, i64::from(length));
         transaction
             .prepare_cached(
-                "INSERT INTO indexed (seq, project, session, ts, at, length, terms)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO indexed (seq, project, session, ts, at, length)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?
-            .execute(params![
-                entry.seq,
-                entry.project,
-                entry.session,
-                entry.ts,
-                entry.at,
-                length,
-                entry.terms
-            ])?;
+            .execute(params![seq, project, session, ts, at, length])?;
+        transaction
+            .prepare_cached("INSERT INTO terms (seq, terms) VALUES (?1, ?2)")?
+            .execute(params![seq, terms])?;
         Ok(())
     }
 
@@ -63,17 +96,21 @@ impl Gathered {
         transaction: &Transaction<'_>,
         seq: i64,
     ) -> rusqlite::Result<()> {
-        let row: Option<(i64, i64, i64, String)> = transaction
+        let row: Option<(i64, i64, i64)> = transaction
             .prepare_cached(
-                "DELETE FROM indexed WHERE seq = ?1 RETURNING project, session, length, terms",
+                "DELETE FROM indexed WHERE seq = ?1 RETURNING project, session, length",
             )?
-            .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+            .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?;
-        let Some((project, session, length, terms)) = row else { return Ok(()) };
-        // What was gathered before must be there to be taken out.
-        self.write(transaction)?;
-        for term in counted(&terms).keys() {
-            without(transaction, term, project, seq)?;
+        let Some((project, session, length)) = row else { return Ok(()) };
+        let terms: Option<String> = transaction
+            .prepare_cached("DELETE FROM terms WHERE seq = ?1 RETURNING terms")?
+            .query_row([seq], |row| row.get(0))
+            .optional()?;
+        for (term, _) in counted(&terms.unwrap_or_default()) {
+            if seq <= self.state.covers(term) {
+                without(transaction, term, project, seq)?;
+            }
         }
         self.count(project, session, -1, -length);
         Ok(())
@@ -88,14 +125,11 @@ impl Gathered {
         }
     }
 
-    /// Writes all that was gathered.
-    pub(super) fn write(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        for ((term, project), postings) in std::mem::take(&mut self.postings) {
-            insert(transaction, &term, project, postings)?;
-        }
+    /// Writes what was summed up.
+    pub(super) fn write(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let sums = [
-            ("index_projects", "project", std::mem::take(&mut self.projects)),
-            ("index_sessions", "session", std::mem::take(&mut self.sessions)),
+            ("index_projects", "project", self.projects),
+            ("index_sessions", "session", self.sessions),
         ];
         for (table, column, sums) in sums {
             let sql = format!(
@@ -115,13 +149,95 @@ impl Gathered {
     }
 }
 
-/// How often each term occurs.
-pub(super) fn counted(terms: &str) -> BTreeMap<&str, u32> {
-    let mut counts = BTreeMap::new();
-    for term in terms.split(' ').filter(|term| !term.is_empty()) {
-        *counts.entry(term).or_default() += 1;
+/// Says that a turn of the index is not what it was.
+pub(super) fn note_change(transaction: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
+    transaction.prepare_cached("INSERT INTO index_changes (seq) VALUES (?1)")?.execute([seq])?;
+    let revision = transaction.last_insert_rowid();
+    transaction
+        .prepare_cached("DELETE FROM index_changes WHERE revision <= ?1")?
+        .execute([revision - CHANGES])?;
+    Ok(())
+}
+
+pub(super) fn posting(seq: i64, session: i64, times: u32, length: u32) -> Posting {
+    let times = u8::try_from(times).unwrap_or(u8::MAX);
+    Posting { seq, session, times, length: length_class(length) }
+}
+
+/// How often each term occurs, in the order of the terms.
+pub(super) fn counted(terms: &str) -> Vec<(&str, u32)> {
+    let mut all: Vec<&str> = terms.split(' ').filter(|term| !term.is_empty()).collect();
+    all.sort_unstable();
+    all.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect()
+}
+
+/// How many terms those are, repeated as they occur.
+pub(super) fn total(counts: &[(&str, u32)]) -> u32 {
+    counts.iter().map(|(_, times)| times).sum()
+}
+
+/// Adds postings that are newer than all before, in order, to the runs of a term.
+pub(super) fn append(
+    transaction: &Transaction<'_>,
+    term: &str,
+    project: i64,
+    postings: &[Posting],
+) -> rusqlite::Result<()> {
+    let mut header = header(transaction, term, project)?;
+    let mut before = None;
+    let mut rest = postings;
+    if header.turns > 0
+        && let Some((first, mut run)) = run_of(transaction, term, project, i64::MAX)?
+    {
+        let mut last = (first, 0);
+        unpack(first, &run, |posting| last = (posting.seq, posting.session));
+        let here;
+        (here, rest) = postings.split_at((room(run.len())).min(postings.len()));
+        if !here.is_empty() {
+            pack(last, here, &mut run);
+            replace(transaction, term, project, first, &run)?;
+        }
+        before = Some(last.1);
     }
-    counts
+    save(transaction, term, project, rest)?;
+    let is_new = header.turns == 0;
+    header.turns += postings.len() as u64;
+    for posting in postings {
+        header.sessions += u64::from(before.replace(posting.session) != Some(posting.session));
+    }
+    if !is_new && replace(transaction, term, project, 0, &header.packed())? {
+        return Ok(());
+    }
+    put(transaction, term, project, 0, &header.packed())
+}
+
+/// How many postings surely fit a run that has so many bytes.
+fn room(bytes: usize) -> usize {
+    LONGEST_RUN.saturating_sub(bytes) / 6
+}
+
+/// How common a term is. Runs from before there were headers are counted once.
+fn header(transaction: &Transaction<'_>, term: &str, project: i64) -> rusqlite::Result<Header> {
+    let found = transaction
+        .prepare_cached("SELECT run FROM postings WHERE term = ?1 AND project = ?2 AND first = 0")?
+        .query_row(params![term, project], |row| Ok(Header::unpacked(row.get_ref(0)?.as_blob()?)))
+        .optional()?;
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let mut header = Header::default();
+    let mut before = None;
+    let mut statement = transaction.prepare_cached(
+        "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2 ORDER BY first",
+    )?;
+    let mut rows = statement.query(params![term, project])?;
+    while let Some(row) = rows.next()? {
+        unpack(row.get(0)?, row.get_ref(1)?.as_blob()?, |posting| {
+            header.turns += 1;
+            header.sessions += u64::from(before.replace(posting.session) != Some(posting.session));
+        });
+    }
+    Ok(header)
 }
 
 /// The run that a turn belongs to: the last one that does not begin behind it.
@@ -133,68 +249,33 @@ fn run_of(
 ) -> rusqlite::Result<Option<(i64, Vec<u8>)>> {
     transaction
         .prepare_cached(
-            "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2 AND first <= ?3
+            "SELECT first, run FROM postings
+             WHERE term = ?1 AND project = ?2 AND first > 0 AND first <= ?3
              ORDER BY first DESC LIMIT 1",
         )?
         .query_row(params![term, project, seq], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()
 }
 
-/// Adds postings, in order, to the runs of a term.
-fn insert(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    postings: Vec<Posting>,
-) -> rusqlite::Result<()> {
-    let Some(lowest) = postings.first().map(|posting| posting.seq) else { return Ok(()) };
-    let Some((first, mut run)) = run_of(transaction, term, project, i64::MAX)? else {
-        return save(transaction, term, project, postings);
-    };
-    if first > lowest {
-        // An old turn is indexed again: each posting goes to its own place.
-        return merge_all(transaction, term, project, postings);
-    }
-    let mut last = (first, 0);
-    unpack(first, &run, |posting| last = (posting.seq, posting.session));
-    if last.0 >= lowest {
-        return merge_all(transaction, term, project, postings);
-    }
-    // The usual way: the turns are newer than all before.
-    let fit = LONGEST_RUN.saturating_sub(run.len()) / 6;
-    let (here, rest) = postings.split_at(fit.min(postings.len()));
-    if !here.is_empty() {
-        pack(last, here, &mut run);
-        put(transaction, term, project, first, &run)?;
-    }
-    save(transaction, term, project, rest.to_vec())
-}
-
-fn merge_all(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    postings: Vec<Posting>,
-) -> rusqlite::Result<()> {
-    postings.into_iter().try_for_each(|posting| merge(transaction, term, project, posting))
-}
-
-/// Puts one posting into the middle of a run.
+/// Puts one posting into its place among older and newer ones.
 fn merge(
     transaction: &Transaction<'_>,
     term: &str,
     project: i64,
     posting: Posting,
 ) -> rusqlite::Result<()> {
+    let mut header = header(transaction, term, project)?;
     let found = run_of(transaction, term, project, posting.seq)?;
-    let Some((first, run)) = found else { return save(transaction, term, project, vec![posting]) };
     let mut all = Vec::new();
-    unpack(first, &run, |other| all.push(other));
-    all.retain(|other| other.seq != posting.seq);
+    if let Some((first, run)) = found {
+        unpack(first, &run, |other| all.push(other));
+        delete(transaction, term, project, first)?;
+    }
     let place = all.partition_point(|other| other.seq < posting.seq);
     all.insert(place, posting);
-    delete(transaction, term, project, first)?;
-    save(transaction, term, project, all)
+    save(transaction, term, project, &all)?;
+    header.turns += 1;
+    put(transaction, term, project, 0, &header.packed())
 }
 
 /// Takes a turn out of the runs of a term.
@@ -204,12 +285,19 @@ fn without(
     project: i64,
     seq: i64,
 ) -> rusqlite::Result<()> {
+    let mut header = header(transaction, term, project)?;
     let Some((first, run)) = run_of(transaction, term, project, seq)? else { return Ok(()) };
     let mut rest = Vec::new();
     unpack(first, &run, |posting| rest.push(posting));
+    let before = rest.len();
     rest.retain(|posting| posting.seq != seq);
+    header.turns = header.turns.saturating_sub((before - rest.len()) as u64);
     delete(transaction, term, project, first)?;
-    save(transaction, term, project, rest)
+    save(transaction, term, project, &rest)?;
+    match header.turns {
+        0 => delete(transaction, term, project, 0),
+        _ => put(transaction, term, project, 0, &header.packed()),
+    }
 }
 
 /// Writes postings as runs of their own.
@@ -217,9 +305,9 @@ fn save(
     transaction: &Transaction<'_>,
     term: &str,
     project: i64,
-    postings: Vec<Posting>,
+    postings: &[Posting],
 ) -> rusqlite::Result<()> {
-    for part in postings.chunks(LONGEST_RUN / 6) {
+    for part in postings.chunks(room(0)) {
         let first = part[0].seq;
         let mut run = Vec::new();
         pack((first, 0), part, &mut run);
@@ -242,6 +330,22 @@ fn put(
         )?
         .execute(params![term, project, first, run])?;
     Ok(())
+}
+
+/// Writes a row that is there; `false` when it is not. Cheaper than [`put`] where it is.
+fn replace(
+    transaction: &Transaction<'_>,
+    term: &str,
+    project: i64,
+    first: i64,
+    run: &[u8],
+) -> rusqlite::Result<bool> {
+    let changed = transaction
+        .prepare_cached(
+            "UPDATE postings SET run = ?4 WHERE term = ?1 AND project = ?2 AND first = ?3",
+        )?
+        .execute(params![term, project, first, run])?;
+    Ok(changed > 0)
 }
 
 fn delete(

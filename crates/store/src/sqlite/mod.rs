@@ -4,10 +4,15 @@ mod apps;
 mod audit;
 mod codes;
 mod earlier_index;
+mod forget;
+mod held;
+#[cfg(test)]
+mod index_tests;
 mod memory;
 mod memory_facets;
 mod memory_index;
 mod memory_rows;
+mod merge;
 mod migrations;
 mod postings;
 mod propose;
@@ -32,12 +37,20 @@ use writer::Writer;
 
 /// How long a call waits for another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many reads go on at once, each on a connection of its own. To open one costs as much as a
-/// hundred small reads, so they are kept, and what comes on top waits.
-const READERS: usize = 8;
-/// What a connection keeps of the file at most, in KiB with a minus: deciphering a page costs more than
-/// most reads of it.
-const CACHE: i64 = -8000;
+/// After so many pages the log is put into the file.
+const CHECKPOINT: i64 = 4000;
+/// What a connection keeps of the file, in KiB: deciphering a page costs more than most reads of it.
+const CACHE: u64 = 8000;
+
+/// How a database is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// How many reads go on at once, each on a connection of its own. To open one costs as much as a
+    /// hundred small reads, so they are kept, and what comes on top waits.
+    readers: usize,
+    /// What a connection keeps at most of a large file, an eighth of which is more than [`CACHE`].
+    most: u64,
+}
 
 /// `hob.db`: apps, sessions, turns and events. Cloning shares it.
 #[derive(Clone)]
@@ -49,7 +62,9 @@ impl Ledger {
     /// Opens the database, making it and bringing its schema up to date where needed. Blocking, a
     /// few milliseconds.
     pub fn open(path: &Path, key: &DataKey) -> Result<Ledger, OpenError> {
-        Ok(Ledger { database: Database::open(path, key, migrations::LEDGER, BUSY_TIMEOUT)? })
+        let reading = Reading { readers: 8, most: CACHE };
+        let database = Database::open(path, key, migrations::LEDGER, BUSY_TIMEOUT, reading)?;
+        Ok(Ledger { database })
     }
 }
 
@@ -63,6 +78,7 @@ struct Inner {
     path: PathBuf,
     key: DataKey,
     busy: Duration,
+    cache: u64,
     writer: Writer,
     /// Those that are idle.
     readers: Mutex<Vec<Connection>>,
@@ -90,6 +106,7 @@ impl Database {
         key: &DataKey,
         steps: &[&str],
         busy: Duration,
+        reading: Reading,
     ) -> Result<Database, OpenError> {
         let mut writer = connect(path, key, OpenFlags::SQLITE_OPEN_CREATE, busy)
             .map_err(|error| open_error(path, error))?;
@@ -101,9 +118,10 @@ impl Database {
                 path: path.to_owned(),
                 key: key.clone(),
                 busy,
+                cache: reading.most,
                 writer,
                 readers: Mutex::new(Vec::new()),
-                reading: Arc::new(Semaphore::new(READERS)),
+                reading: Arc::new(Semaphore::new(reading.readers)),
             }),
         })
     }
@@ -129,8 +147,7 @@ impl Database {
             let idle = inner.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let reader = match idle {
                 Some(reader) => reader,
-                None => connect(&inner.path, &inner.key, OpenFlags::empty(), inner.busy)
-                    .map_err(failed)?,
+                None => inner.reader().map_err(failed)?,
             };
             let value = work(&reader);
             if value.is_ok() {
@@ -139,6 +156,15 @@ impl Database {
             value
         })
         .await
+    }
+}
+
+impl Inner {
+    fn reader(&self) -> rusqlite::Result<Connection> {
+        let reader = connect(&self.path, &self.key, OpenFlags::empty(), self.busy)?;
+        let size = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
+        keep(&reader, (size / 1024 / 8).clamp(CACHE, self.cache.max(CACHE)))?;
+        Ok(reader)
     }
 }
 
@@ -197,12 +223,19 @@ fn connect(
     // The first statement that touches the file, hence the one that notices a wrong key.
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "full")?;
+    // A page that changes often is put in its place less often then.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT, |_| Ok(()))?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "secure_delete", true)?;
-    connection.pragma_update(None, "cache_size", CACHE)?;
+    keep(&connection, CACHE)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Sets how many KiB of the file a connection keeps.
+fn keep(connection: &Connection, kibibytes: u64) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_size", -(kibibytes as i64))
 }
 
 async fn blocking<T: Send + 'static>(

@@ -4,8 +4,8 @@
 //! LEB128), how often the term occurs (a byte, 255 is "or more") and about how long the turn is (a
 //! byte, see [`length_class`]). Most postings take four bytes.
 
-/// A run is split before it grows beyond this, so that it fits a page with others.
-pub(super) const LONGEST_RUN: usize = 1400;
+/// A run is split before it grows beyond this: four fit a page, and none spills over to another.
+pub(super) const LONGEST_RUN: usize = 900;
 
 /// One turn that has a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,29 @@ pub(super) struct Posting {
     pub(super) session: i64,
     pub(super) times: u8,
     pub(super) length: u8,
+}
+
+/// How common a term is in a project, beside its runs: told before they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Header {
+    pub(super) turns: u64,
+    /// How often a turn is of another session than the one before it.
+    pub(super) sessions: u64,
+}
+
+impl Header {
+    pub(super) fn packed(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, self.turns);
+        put(&mut bytes, self.sessions);
+        bytes
+    }
+
+    /// One that is damaged says nothing.
+    pub(super) fn unpacked(mut bytes: &[u8]) -> Header {
+        let turns = take(&mut bytes).unwrap_or_default();
+        Header { turns, sessions: take(&mut bytes).unwrap_or_default() }
+    }
 }
 
 /// Packs postings that are in order, after those that end in `last`.
@@ -102,6 +125,13 @@ mod tests {
         ];
         assert_eq!(round(7, &all), all);
         assert_eq!(round(7, &[]), []);
+    }
+
+    #[test]
+    fn headers_too() {
+        let header = Header { turns: 70_000, sessions: 300 };
+        assert_eq!(Header::unpacked(&header.packed()), header);
+        assert_eq!(Header::unpacked(&[0xFF]), Header::default());
     }
 
     #[test]

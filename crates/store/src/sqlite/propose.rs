@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Candidate, Context, Count, Probe, Proposal, Scope, Spread};
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codes::Codes;
+use super::held::{Held, Read, Standing};
+use super::memory_index::State;
 use super::memory_rows::time;
-use super::postings::{Posting, length_of, unpack};
+use super::postings::{Header, Posting, length_of, unpack};
 use super::{earlier_index, store_turns};
 
 /// How many turns before and behind a promising one come with it.
@@ -16,6 +18,10 @@ const BESIDE: usize = 2;
 /// Which turns are promising is told by BM25 with these.
 const SATURATION: f32 = 0.7;
 const LENGTH_SHARE: f32 = 0.25;
+/// So many postings are read for a probe; terms that say less than others are left out for it. The
+/// most telling ones are read however common they are.
+const MOST_READ: u64 = 150_000;
+const MOST_TELLING: usize = 3;
 
 /// The part of the index that a scope allows.
 pub(super) struct Range {
@@ -31,86 +37,233 @@ impl Range {
     }
 }
 
+/// Works in one transaction, so that what is held in memory and what is read from the file are of one
+/// time.
 pub(super) fn propose(
     connection: &Connection,
+    held: &Held,
     codes: &Codes,
     speaker: &str,
     scope: &Scope,
     probe: &Probe,
 ) -> rusqlite::Result<Proposal> {
-    let Some(range) = range(connection, speaker, scope)? else { return Ok(Proposal::default()) };
-    let (turns, length, sessions) = sums(connection, &range.projects)?;
-    let mut index = Vec::with_capacity(probe.terms.len());
-    let mut spread = Vec::with_capacity(probe.terms.len());
-    for probed in &probe.terms {
-        let all = postings(connection, &probed.term, &range.projects)?;
-        spread.push(spread_of(&all));
-        index.push(all);
-    }
-    let mut best = promising(&index, &spread, probe, &range, (turns, length));
-    best.extend(codes.nearest(connection, &range, &probe.vector, probe.limit)?);
-    let (mut candidates, in_sessions) = surroundings(connection, &best, scope, &range)?;
-    for candidate in &mut candidates {
-        candidate.counts = counts_of(&index, candidate.seq);
-    }
-    let contexts = contexts(connection, &index, &in_sessions)?;
-    let earlier = earlier_index::candidates(connection, speaker, scope, &range, probe)?;
-    let partial = earlier.is_some();
-    for candidate in earlier.unwrap_or_default() {
-        if let Err(place) = candidates.binary_search_by_key(&candidate.seq, |other| other.seq) {
-            candidates.insert(place, candidate);
+    loop {
+        let transaction = connection.unchecked_transaction()?;
+        let state = State::read(&transaction)?;
+        if let Some(read) = held.read(&transaction, &state)? {
+            let index = Index { connection: &transaction, read: &read, state: &state };
+            return index.propose(codes, speaker, scope, probe);
         }
     }
-    Ok(Proposal { turns, length, sessions, spread, candidates, contexts, partial })
 }
 
-/// `None` when nothing can match.
-fn range(connection: &Connection, speaker: &str, scope: &Scope) -> rusqlite::Result<Option<Range>> {
-    let projects: Vec<i64> = connection
-        .prepare_cached("SELECT id FROM projects WHERE speaker = ?1 AND (?2 IS NULL OR root = ?2)")?
-        .query_map(params![speaker, scope.project], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    let session = match &scope.session {
-        None => None,
-        Some(name) => {
-            let found = store_turns::session_of(connection, speaker, name)?;
-            if found.is_none() {
-                return Ok(None);
-            }
-            found
-        }
-    };
-    if projects.is_empty() {
-        return Ok(None);
-    }
-    let allowed = match (session, bounds(scope)) {
-        (None, None) => None,
-        (Some(session), time) => {
-            let (since, until) = time.unwrap_or((i64::MIN, i64::MAX));
-            let sql = "SELECT i.seq FROM turns t JOIN indexed i ON i.seq = t.seq
-                       WHERE t.session = ?1 AND i.ts BETWEEN ?2 AND ?3";
-            Some(numbers(connection, sql, [&[session][..], &[since, until]].concat())?)
-        }
-        (None, Some((since, until))) => {
-            let sql = "SELECT seq FROM indexed WHERE project = ?1 AND ts BETWEEN ?2 AND ?3";
-            let mut all = Vec::new();
-            for project in &projects {
-                all.extend(numbers(connection, sql, vec![*project, since, until])?);
-            }
-            Some(all)
-        }
-    };
-    let allowed = allowed.map(|mut all| {
-        all.sort_unstable();
-        all
-    });
-    Ok(Some(Range { projects, session, allowed }))
+/// The index as one question sees it.
+struct Index<'a> {
+    connection: &'a Connection,
+    read: &'a Read,
+    state: &'a State,
 }
 
-fn numbers(connection: &Connection, sql: &str, parameters: Vec<i64>) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params_from_iter(parameters), |row| row.get(0))?;
-    rows.collect()
+impl Index<'_> {
+    fn propose(
+        &self,
+        codes: &Codes,
+        speaker: &str,
+        scope: &Scope,
+        probe: &Probe,
+    ) -> rusqlite::Result<Proposal> {
+        let connection = self.connection;
+        let Some(range) = self.range(speaker, scope)? else { return Ok(Proposal::default()) };
+        let (turns, length, sessions) = sums(connection, &range.projects)?;
+        let (index, spread) = self.postings(probe, &range, turns)?;
+        let mut best = promising(&index, &spread, probe, &range, (turns, length));
+        best.extend(codes.nearest(connection, &range, &probe.vector, probe.limit)?);
+        let (mut candidates, in_sessions) = self.surroundings(&best, scope, &range)?;
+        count_terms(&mut candidates, &index);
+        let contexts = contexts(connection, &index, &in_sessions)?;
+        let earlier = earlier_index::candidates(connection, speaker, scope, &range, probe)?;
+        let partial = earlier.is_some();
+        for candidate in earlier.unwrap_or_default() {
+            if let Err(place) = candidates.binary_search_by_key(&candidate.seq, |other| other.seq) {
+                candidates.insert(place, candidate);
+            }
+        }
+        Ok(Proposal { turns, length, sessions, spread, candidates, contexts, partial })
+    }
+
+    /// `None` when nothing can match.
+    fn range(&self, speaker: &str, scope: &Scope) -> rusqlite::Result<Option<Range>> {
+        let projects: Vec<i64> = self
+            .connection
+            .prepare_cached(
+                "SELECT id FROM projects WHERE speaker = ?1 AND (?2 IS NULL OR root = ?2)",
+            )?
+            .query_map(params![speaker, scope.project], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        let session = match &scope.session {
+            None => None,
+            Some(name) => {
+                let found = store_turns::session_of(self.connection, speaker, name)?;
+                if found.is_none() {
+                    return Ok(None);
+                }
+                found
+            }
+        };
+        if projects.is_empty() {
+            return Ok(None);
+        }
+        let times = bounds(scope);
+        let wanted = |turn: &Standing| {
+            session.is_none_or(|session| session == i64::from(turn.session))
+                && times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts))
+        };
+        let narrow = session.is_some() || times.is_some();
+        let allowed = narrow.then(|| self.read.those(wanted));
+        Ok(Some(Range { projects, session, allowed }))
+    }
+
+    /// The postings of each term, and how common it is. Those that would cost more than they say are
+    /// left out, and are only counted.
+    fn postings(
+        &self,
+        probe: &Probe,
+        range: &Range,
+        turns: u64,
+    ) -> rusqlite::Result<(Vec<Vec<Posting>>, Vec<Spread>)> {
+        let projects: HashSet<u32> = range.projects.iter().map(|one| *one as u32).collect();
+        let mut spread = Vec::with_capacity(probe.terms.len());
+        for probed in &probe.terms {
+            let recent = self.recent(&probed.term, &projects).count() as u64;
+            let merged = self.header(&probed.term, &range.projects)?;
+            spread
+                .push(Spread { turns: merged.turns + recent, sessions: merged.sessions + recent });
+        }
+        let tells = |term: usize| probe.terms[term].weight * rarity(turns, spread[term].turns);
+        let mut order: Vec<usize> = (0..probe.terms.len()).collect();
+        order.sort_by(|a, b| tells(*b).total_cmp(&tells(*a)).then(a.cmp(b)));
+        let mut index = vec![Vec::new(); probe.terms.len()];
+        let mut read = 0;
+        for (place, term) in order.into_iter().enumerate() {
+            let more = spread[term].turns;
+            if place >= MOST_TELLING && read + more > MOST_READ {
+                continue;
+            }
+            read += more;
+            index[term] = self.of_term(&probe.terms[term].term, range, &projects)?;
+            spread[term] = spread_of(&index[term]);
+        }
+        Ok((index, spread))
+    }
+
+    fn recent<'a>(
+        &'a self,
+        term: &str,
+        projects: &'a HashSet<u32>,
+    ) -> impl Iterator<Item = Posting> + 'a {
+        let all = self.read.recent(term, self.state.covers(term)).iter();
+        all.filter(|(project, _)| projects.contains(project)).map(|(_, posting)| *posting)
+    }
+
+    /// How common a term is among the merged turns.
+    fn header(&self, term: &str, projects: &[i64]) -> rusqlite::Result<Header> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT run FROM postings WHERE term = ?1 AND project = ?2 AND first = 0",
+        )?;
+        let mut sum = Header::default();
+        for project in projects {
+            let header = statement
+                .query_row(params![term, project], |row| {
+                    Ok(Header::unpacked(row.get_ref(0)?.as_blob()?))
+                })
+                .optional()?;
+            sum.turns += header.unwrap_or_default().turns;
+            sum.sessions += header.unwrap_or_default().sessions;
+        }
+        Ok(sum)
+    }
+
+    /// All postings of a term in order.
+    fn of_term(
+        &self,
+        term: &str,
+        range: &Range,
+        projects: &HashSet<u32>,
+    ) -> rusqlite::Result<Vec<Posting>> {
+        let mut all = Vec::new();
+        let mut statement = self.connection.prepare_cached(
+            "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2 AND first > 0",
+        )?;
+        for project in &range.projects {
+            let mut rows = statement.query(params![term, project])?;
+            while let Some(row) = rows.next()? {
+                unpack(row.get(0)?, row.get_ref(1)?.as_blob()?, |posting| all.push(posting));
+            }
+        }
+        if range.projects.len() > 1 {
+            all.sort_unstable_by_key(|posting| posting.seq);
+        }
+        all.extend(self.recent(term, projects));
+        Ok(all)
+    }
+
+    /// The promising turns and those beside them, in order, and their sessions.
+    fn surroundings(
+        &self,
+        best: &[i64],
+        scope: &Scope,
+        range: &Range,
+    ) -> rusqlite::Result<(Vec<Candidate>, HashSet<i64>)> {
+        let projects: HashSet<u32> = range.projects.iter().map(|one| *one as u32).collect();
+        let mut found: BTreeMap<i64, (Standing, Option<i64>)> = BTreeMap::new();
+        let mut sessions = HashSet::new();
+        for standing in best.iter().filter_map(|seq| self.read.standing(*seq)) {
+            sessions.insert(i64::from(standing.session));
+            let mut previous = None;
+            for turn in self.read.window(standing, BESIDE) {
+                let known = found.entry(turn.seq).or_insert((turn, None));
+                known.1 = known.1.or(previous);
+                previous = Some(turn.seq);
+            }
+        }
+        let mut vectors = self.vectors(found.values().map(|(turn, _)| turn))?;
+        let times = bounds(scope);
+        let candidate = |(seq, (turn, previous)): (i64, (Standing, Option<i64>))| Candidate {
+            seq,
+            session: i64::from(turn.session),
+            previous,
+            ts: time(turn.ts),
+            length: turn.length,
+            counts: Vec::new(),
+            vector: vectors.remove(&seq).unwrap_or_default(),
+            in_scope: projects.contains(&turn.project)
+                && times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts)),
+        };
+        Ok((found.into_iter().map(candidate).collect(), sessions))
+    }
+
+    /// The vectors of turns, which come in order. Neighbours lie side by side and are read together.
+    fn vectors<'t>(
+        &self,
+        turns: impl Iterator<Item = &'t Standing>,
+    ) -> rusqlite::Result<HashMap<i64, Vec<i8>>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT seq, vector FROM vectors WHERE project = ?1 AND seq BETWEEN ?2 AND ?3",
+        )?;
+        let turns: Vec<&Standing> = turns.collect();
+        let mut vectors = HashMap::with_capacity(turns.len());
+        let near = |a: &&Standing, b: &&Standing| a.project == b.project && b.seq - a.seq <= 2;
+        for part in turns.chunk_by(near) {
+            let (first, last) = (part[0], part[part.len() - 1]);
+            let mut rows = statement.query([i64::from(first.project), first.seq, last.seq])?;
+            while let Some(row) = rows.next()? {
+                let bytes = row.get_ref(1)?.as_blob()?;
+                let vector = bytes.iter().map(|byte| byte.cast_signed()).collect();
+                vectors.insert(row.get(0)?, vector);
+            }
+        }
+        Ok(vectors)
+    }
 }
 
 /// The time asked for, in microseconds.
@@ -141,41 +294,16 @@ fn sums(connection: &Connection, projects: &[i64]) -> rusqlite::Result<(u64, u64
     Ok(sum)
 }
 
-/// All postings of a term in order.
-fn postings(
-    connection: &Connection,
-    term: &str,
-    projects: &[i64],
-) -> rusqlite::Result<Vec<Posting>> {
-    let mut all = Vec::new();
-    let mut read = |first: i64, run: &[u8]| unpack(first, run, |posting| all.push(posting));
-    if let [project] = projects {
-        let mut statement = connection.prepare_cached(
-            "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2 ORDER BY first",
-        )?;
-        let mut rows = statement.query(params![term, project])?;
-        while let Some(row) = rows.next()? {
-            read(row.get(0)?, row.get_ref(1)?.as_blob()?);
-        }
-        return Ok(all);
-    }
-    let wanted: HashSet<i64> = projects.iter().copied().collect();
-    let mut statement =
-        connection.prepare_cached("SELECT first, run, project FROM postings WHERE term = ?1")?;
-    let mut rows = statement.query(params![term])?;
-    while let Some(row) = rows.next()? {
-        if wanted.contains(&row.get(2)?) {
-            read(row.get(0)?, row.get_ref(1)?.as_blob()?);
-        }
-    }
-    all.sort_unstable_by_key(|posting| posting.seq);
-    Ok(all)
-}
-
 fn spread_of(postings: &[Posting]) -> Spread {
     // Turns of one session follow each other, with few exceptions.
     let sessions = postings.chunk_by(|a, b| a.session == b.session).count();
     Spread { turns: postings.len() as u64, sessions: sessions as u64 }
+}
+
+/// What a term that so many of all turns have is worth.
+fn rarity(turns: u64, having: u64) -> f32 {
+    let (turns, having) = (turns as f32, having as f32);
+    ((turns - having + 0.5) / (having + 0.5) + 1.0).max(1.0).ln()
 }
 
 /// The turns that have the most of what is looked for, best first.
@@ -196,11 +324,7 @@ fn promising(
     // One place for every turn between the first and the last: only what is touched costs memory.
     let mut scores = vec![0_f32; (high - low) as usize + 1];
     for ((postings, spread), probed) in index.iter().zip(spread).zip(&probe.terms) {
-        let rarity = ((turns as f32 - spread.turns as f32 + 0.5) / (spread.turns as f32 + 0.5)
-            + 1.0)
-            .max(1.0)
-            .ln();
-        let weight = probed.weight * rarity * (SATURATION + 1.0);
+        let weight = probed.weight * rarity(turns, spread.turns) * (SATURATION + 1.0);
         for posting in postings.iter().filter(|posting| range.has(posting.seq)) {
             let times = f32::from(posting.times);
             let share = length_of(posting.length) / usual.max(1.0);
@@ -224,130 +348,23 @@ fn promising(
     found.into_iter().map(|(_, seq)| seq).collect()
 }
 
-/// How often each term occurs in a turn.
-fn counts_of(index: &[Vec<Posting>], seq: i64) -> Vec<Count> {
-    let count = |(term, postings): (usize, &Vec<Posting>)| {
-        let place = postings.binary_search_by_key(&seq, |posting| posting.seq).ok()?;
-        Some(Count { term, times: u32::from(postings[place].times) })
-    };
-    index.iter().enumerate().filter_map(count).collect()
-}
-
-/// The promising turns and those beside them, in order, and their sessions.
-fn surroundings(
-    connection: &Connection,
-    best: &[i64],
-    scope: &Scope,
-    range: &Range,
-) -> rusqlite::Result<(Vec<Candidate>, HashSet<i64>)> {
-    let mut rows = Rows::new(connection)?;
-    let mut found: BTreeMap<i64, Candidate> = BTreeMap::new();
-    let mut sessions = HashSet::new();
-    let mut add = |rows: &mut Rows<'_>, seq: i64| -> rusqlite::Result<Option<(i64, i64)>> {
-        let Some(row) = rows.row(seq)? else { return Ok(None) };
-        let timely = bounds(scope).is_none_or(|(since, until)| (since..=until).contains(&row.ts));
-        let place = (row.session, row.at);
-        let candidate = Candidate {
-            seq,
-            session: row.session,
-            previous: None,
-            ts: time(row.ts),
-            length: row.length,
-            counts: Vec::new(),
-            vector: row.vector,
-            in_scope: timely && range.projects.contains(&row.project),
-        };
-        found.insert(seq, candidate);
-        Ok(Some(place))
-    };
-    let mut known: HashMap<i64, Option<(i64, i64)>> = HashMap::new();
-    let mut links = Vec::new();
-    for seq in best {
-        let place = match known.get(seq) {
-            Some(place) => *place,
-            None => *known.entry(*seq).or_insert(add(&mut rows, *seq)?),
-        };
-        let Some((session, at)) = place else { continue };
-        sessions.insert(session);
-        let window = rows.window(session, at, *seq)?;
-        for beside in &window {
-            if !known.contains_key(beside) {
-                known.insert(*beside, add(&mut rows, *beside)?);
+/// Notes how often each term occurs in each candidate; they are in order, as postings are.
+fn count_terms(candidates: &mut [Candidate], index: &[Vec<Posting>]) {
+    let Some(low) = candidates.first().map(|first| first.seq) else { return };
+    let high = candidates.last().map_or(low, |last| last.seq);
+    // The place of every turn between the first and the last, 0 for none.
+    let mut places = vec![0_u32; (high - low) as usize + 1];
+    for (place, candidate) in candidates.iter().enumerate() {
+        places[(candidate.seq - low) as usize] = place as u32 + 1;
+    }
+    for (term, postings) in index.iter().enumerate() {
+        let begin = postings.partition_point(|posting| posting.seq < low);
+        for posting in postings[begin..].iter().take_while(|posting| posting.seq <= high) {
+            if let Some(place) = places[(posting.seq - low) as usize].checked_sub(1) {
+                let times = u32::from(posting.times);
+                candidates[place as usize].counts.push(Count { term, times });
             }
         }
-        links.extend(window.windows(2).map(|pair| (pair[0], pair[1])));
-    }
-    for (before, seq) in links {
-        if let Some(candidate) = found.get_mut(&seq) {
-            candidate.previous = Some(before);
-        }
-    }
-    Ok((found.into_values().collect(), sessions))
-}
-
-struct Row {
-    project: i64,
-    session: i64,
-    ts: i64,
-    at: i64,
-    length: u32,
-    vector: Vec<i8>,
-}
-
-/// Reads what the index knows of turns.
-struct Rows<'a> {
-    row: rusqlite::CachedStatement<'a>,
-    before: rusqlite::CachedStatement<'a>,
-    behind: rusqlite::CachedStatement<'a>,
-}
-
-impl<'a> Rows<'a> {
-    fn new(connection: &'a Connection) -> rusqlite::Result<Rows<'a>> {
-        let beside = |sign: &str, order: &str| {
-            connection.prepare_cached(&format!(
-                "SELECT seq FROM turns WHERE session = ?1 AND (at, seq) {sign} (?2, ?3)
-                 ORDER BY at {order}, seq {order} LIMIT {BESIDE}"
-            ))
-        };
-        Ok(Rows {
-            row: connection.prepare_cached(
-                "SELECT i.project, i.session, i.ts, i.at, i.length, v.vector FROM indexed i
-                 LEFT JOIN vectors v ON v.project = i.project AND v.seq = i.seq WHERE i.seq = ?1",
-            )?,
-            before: beside("<", "DESC")?,
-            behind: beside(">", "ASC")?,
-        })
-    }
-
-    fn row(&mut self, seq: i64) -> rusqlite::Result<Option<Row>> {
-        let read = |row: &rusqlite::Row<'_>| {
-            let vector = row.get_ref(5)?.as_blob_or_null()?.unwrap_or_default();
-            Ok(Row {
-                project: row.get(0)?,
-                session: row.get(1)?,
-                ts: row.get(2)?,
-                at: row.get(3)?,
-                length: row.get(4)?,
-                vector: vector.iter().map(|byte| byte.cast_signed()).collect(),
-            })
-        };
-        self.row.query_row([seq], read).optional()
-    }
-
-    /// A turn between those beside it, in the order they were said.
-    fn window(&mut self, session: i64, at: i64, seq: i64) -> rusqlite::Result<Vec<i64>> {
-        let mut window = Vec::with_capacity(2 * BESIDE + 1);
-        let mut rows = self.before.query([session, at, seq])?;
-        while let Some(row) = rows.next()? {
-            window.push(row.get(0)?);
-        }
-        window.reverse();
-        window.push(seq);
-        let mut rows = self.behind.query([session, at, seq])?;
-        while let Some(row) = rows.next()? {
-            window.push(row.get(0)?);
-        }
-        Ok(window)
     }
 }
 

@@ -1,14 +1,13 @@
 //! Writing turns: each one once, whatever way it comes.
 
-use std::collections::BTreeSet;
-
+use hob_domain::StoreError;
 use hob_domain::memory::{
-    Forget, Identity, ImportMark, NewTurn, RecordId, Remask, Stored, Superseded, TurnKey,
+    Identity, ImportMark, NewTurn, RecordId, Remask, Stored, Superseded, TurnKey,
 };
-use hob_domain::{StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::memory_index::{Entry, Gathered};
+use super::memory_index::{Entry, Gathered, note_change};
+use super::merge::Merging;
 use super::{codes, earlier_index, failed};
 
 /// What became of one turn.
@@ -19,14 +18,16 @@ pub(super) enum Outcome {
     Forgotten,
 }
 
+/// Stores turns and says what became of them, and which turn is the newest then.
 pub(super) fn store(
     transaction: &Transaction<'_>,
     speaker: &str,
     turns: &[NewTurn],
     marks: &[ImportMark],
-) -> Result<Stored, StoreError> {
+    merging: &mut Merging,
+) -> Result<(Stored, i64), StoreError> {
     let mut stored = Stored::default();
-    let mut index = Gathered::default();
+    let mut index = Gathered::new(transaction).map_err(failed)?;
     for turn in turns {
         match one(transaction, speaker, turn, &mut index).map_err(failed)? {
             Outcome::Inserted(_) => stored.inserted += 1,
@@ -35,6 +36,7 @@ pub(super) fn store(
         }
     }
     index.write(transaction).map_err(failed)?;
+    let newest = merging.step(transaction, stored.inserted).map_err(failed)?;
     for mark in marks {
         transaction
             .prepare_cached(
@@ -46,7 +48,7 @@ pub(super) fn store(
             })
             .map_err(failed)?;
     }
-    Ok(stored)
+    Ok((stored, newest))
 }
 
 pub(super) fn one(
@@ -123,6 +125,7 @@ impl Names<'_> {
                     self.transaction
                         .prepare_cached("UPDATE indexed SET ts = ?2, at = ?3 WHERE seq = ?1")?
                         .execute(params![row, times[0], times[1]])?;
+                    note_change(self.transaction, row)?;
                 }
                 Ok(Some(id))
             }
@@ -227,16 +230,7 @@ fn insert(
         None => None,
     };
     let project = project(transaction, speaker, &turn.place.project)?;
-    let session: i64 = transaction
-        .prepare_cached(
-            "INSERT INTO sessions (speaker, name, client, project, started, ended, turns)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1)
-             ON CONFLICT (speaker, name) DO UPDATE SET
-                 turns = turns + 1, started = min(started, ?5), ended = max(ended, ?5),
-                 project = iif(?5 >= ended, ?4, project)
-             RETURNING id",
-        )?
-        .query_row(params![speaker, turn.session, turn.client, project, ts], |row| row.get(0))?;
+    let session = session(transaction, speaker, turn, project)?;
     transaction
         .prepare_cached(
             "INSERT INTO turns (id, speaker, session, project, worktree, key, answer, nth, words,
@@ -269,6 +263,42 @@ fn insert(
     let terms = &turn.terms;
     index.add(transaction, &Entry { seq, project, session, ts, at, terms })?;
     save_vector(transaction, project, seq, &turn.vector)
+}
+
+/// The session of a turn, which has one turn more then. Written as three plain statements, since one that
+/// does it all costs more than they do together.
+fn session(
+    transaction: &Transaction<'_>,
+    speaker: &str,
+    turn: &NewTurn,
+    project: i64,
+) -> rusqlite::Result<i64> {
+    let ts = turn.ts.as_microsecond();
+    let known: Option<(i64, i64, i64)> = transaction
+        .prepare_cached("SELECT id, project, ended FROM sessions WHERE speaker = ?1 AND name = ?2")?
+        .query_row([speaker, &turn.session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((id, last, ended)) = known else {
+        transaction
+            .prepare_cached(
+                "INSERT INTO sessions (speaker, name, client, project, started, ended, turns)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1)",
+            )?
+            .execute(params![speaker, turn.session, turn.client, project, ts])?;
+        return Ok(transaction.last_insert_rowid());
+    };
+    transaction
+        .prepare_cached(
+            "UPDATE sessions SET turns = turns + 1, started = min(started, ?2), ended = max(ended, ?2)
+             WHERE id = ?1",
+        )?
+        .execute([id, ts])?;
+    if ts >= ended && last != project {
+        transaction
+            .prepare_cached("UPDATE sessions SET project = ?2 WHERE id = ?1")?
+            .execute([id, project])?;
+    }
+    Ok(id)
 }
 
 fn project(transaction: &Transaction<'_>, speaker: &str, root: &str) -> rusqlite::Result<i64> {
@@ -316,7 +346,7 @@ pub(super) fn supersede(
     if !there {
         return Ok(Superseded::Missing);
     }
-    let mut index = Gathered::default();
+    let mut index = Gathered::new(transaction).map_err(failed)?;
     let id = match one(transaction, speaker, turn, &mut index).map_err(failed)? {
         Outcome::Inserted(id) | Outcome::Duplicate(id) => id,
         Outcome::Forgotten => return Ok(Superseded::Forgotten),
@@ -335,76 +365,8 @@ pub(super) fn supersede(
     Ok(Superseded::By(id))
 }
 
-pub(super) fn forget(
-    transaction: &Transaction<'_>,
-    speaker: &str,
-    what: &Forget,
-    now: Timestamp,
-) -> rusqlite::Result<usize> {
-    let (column, name) = match what {
-        Forget::Record(id) => ("t.id", id.as_str()),
-        Forget::Session(session) => {
-            transaction.execute(
-                "INSERT INTO forgotten_sessions (speaker, session, until) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (speaker, session) DO UPDATE SET until = max(until, ?3)",
-                params![speaker, session, now.as_microsecond()],
-            )?;
-            ("s.name", session.as_str())
-        }
-    };
-    let found: Vec<(i64, i64, i64)> = transaction
-        .prepare(&format!(
-            "SELECT t.seq, t.project, t.session FROM turns t JOIN sessions s ON s.id = t.session
-             WHERE t.speaker = ?1 AND s.speaker = ?1 AND {column} = ?2"
-        ))?
-        .query_map(params![speaker, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
-    let mut index = Gathered::default();
-    for (seq, project, session) in &found {
-        let run = |sql: &str| transaction.prepare_cached(sql)?.execute([seq]);
-        run("INSERT INTO forgotten (speaker, session, words, key, answer, nth)
-             SELECT t.speaker, s.name, t.words, t.key, t.answer, t.nth
-             FROM turns t JOIN sessions s ON s.id = t.session WHERE t.seq = ?1")?;
-        // What it corrected stands again; what corrected it stands alone.
-        run("UPDATE turns SET superseded_by = NULL WHERE superseded_by =
-                 (SELECT id FROM turns WHERE seq = ?1) AND speaker =
-                 (SELECT speaker FROM turns WHERE seq = ?1)")?;
-        run("UPDATE turns SET supersedes = NULL WHERE supersedes =
-                 (SELECT id FROM turns WHERE seq = ?1) AND speaker =
-                 (SELECT speaker FROM turns WHERE seq = ?1)")?;
-        earlier_index::remove(transaction, *seq)?;
-        index.remove(transaction, *seq)?;
-        transaction
-            .prepare_cached("DELETE FROM vectors WHERE project = ?1 AND seq = ?2")?
-            .execute([project, seq])?;
-        run("DELETE FROM codes WHERE seq = ?1")?;
-        run("DELETE FROM turns WHERE seq = ?1")?;
-        transaction
-            .prepare_cached("UPDATE sessions SET turns = turns - 1 WHERE id = ?1")?
-            .execute([session])?;
-    }
-    index.write(transaction)?;
-    let sessions: BTreeSet<i64> = found.iter().map(|(_, _, session)| *session).collect();
-    for session in sessions {
-        transaction
-            .prepare_cached("DELETE FROM sessions WHERE id = ?1 AND turns <= 0")?
-            .execute([session])?;
-    }
-    let projects: BTreeSet<i64> = found.iter().map(|(_, project, _)| *project).collect();
-    for project in projects {
-        transaction
-            .prepare_cached(
-                "DELETE FROM projects WHERE id = ?1
-                 AND NOT EXISTS (SELECT 1 FROM turns WHERE project = ?1)
-                 AND NOT EXISTS (SELECT 1 FROM sessions WHERE project = ?1)",
-            )?
-            .execute([project])?;
-    }
-    Ok(found.len())
-}
-
 pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusqlite::Result<()> {
-    let mut index = Gathered::default();
+    let mut index = Gathered::new(transaction)?;
     for change in changes {
         let Remask { seq, text, sealed, cue, rules, .. } = change;
         let row: Option<[i64; 4]> = transaction
@@ -422,6 +384,7 @@ pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusql
         index.remove(transaction, *seq)?;
         let terms = &change.terms;
         index.add(transaction, &Entry { seq: *seq, project, session, ts, at, terms })?;
+        note_change(transaction, *seq)?;
         save_vector(transaction, project, *seq, &change.vector)?;
     }
     index.write(transaction)
@@ -447,32 +410,4 @@ fn save_vector(
             .execute(params![seq, project, code])?;
     }
     Ok(())
-}
-
-/// Removes everything of a speaker, what was forgotten included: whoever has the name next is
-/// another one.
-pub(super) fn forget_speaker(
-    transaction: &Transaction<'_>,
-    speaker: &str,
-) -> rusqlite::Result<usize> {
-    transaction.execute(
-        "DELETE FROM term_index WHERE rowid IN (SELECT seq FROM turns WHERE speaker = ?1)",
-        [speaker],
-    )?;
-    for table in ["vectors", "codes", "postings", "indexed", "index_projects"] {
-        let sql = format!(
-            "DELETE FROM {table} WHERE project IN (SELECT id FROM projects WHERE speaker = ?1)"
-        );
-        transaction.execute(&sql, [speaker])?;
-    }
-    transaction.execute(
-        "DELETE FROM index_sessions
-         WHERE session IN (SELECT id FROM sessions WHERE speaker = ?1)",
-        [speaker],
-    )?;
-    let count = transaction.execute("DELETE FROM turns WHERE speaker = ?1", [speaker])?;
-    for table in ["sessions", "projects", "forgotten", "forgotten_sessions"] {
-        transaction.execute(&format!("DELETE FROM {table} WHERE speaker = ?1"), [speaker])?;
-    }
-    Ok(count)
 }

@@ -1,0 +1,202 @@
+//! The index against a plain list: whatever is stored, changed and forgotten, by whomever, in the middle of
+//! merges and after restarts, it counts what is there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use hob_domain::memory::{
+    Forget, Identity, MemoryStore, NewTurn, Place, Probe, ProbeTerm, RecordId, Remask, Scope,
+    Speaker, Tier, TurnRole, record_key, words_key,
+};
+use hob_domain::{DataKey, Timestamp};
+
+use super::Memory;
+
+const WORDS: [&str; 9] = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis"];
+const PROJECTS: [&str; 3] = ["/a", "/b", "/c"];
+
+/// Numbers that look random and are the same every time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+
+    fn terms(&mut self) -> String {
+        let count = 1 + self.below(6);
+        let words: Vec<&str> = (0..count).map(|_| WORDS[self.below(WORDS.len())]).collect();
+        words.join(" ")
+    }
+}
+
+struct Known {
+    id: RecordId,
+    session: String,
+    project: &'static str,
+    terms: String,
+    second: i64,
+}
+
+fn open(path: &Path) -> Memory {
+    Memory::open(path, &DataKey::from_bytes([5; 32]), Duration::from_secs(5)).unwrap()
+}
+
+fn turn(number: usize, session: &str, project: &str, terms: &str, second: i64) -> NewTurn {
+    let text = format!("{terms} {number}");
+    let key = record_key(session, &number.to_string(), TurnRole::User, &text);
+    NewTurn {
+        identity: Identity::Record { key, answer: None },
+        words: words_key(TurnRole::User, &text),
+        session: session.to_owned(),
+        place: Place { project: project.to_owned(), worktree: project.to_owned() },
+        role: TurnRole::User,
+        tier: Tier::Episodic,
+        text,
+        sealed: None,
+        cue: None,
+        ts: Timestamp::from_second(second).unwrap(),
+        at: Timestamp::from_second(second).unwrap(),
+        client: "claude".to_owned(),
+        source: "hook".to_owned(),
+        terms: terms.to_owned(),
+        vector: vec![1; 4],
+        rules: 1,
+    }
+}
+
+fn times(terms: &str, word: &str) -> u32 {
+    terms.split(' ').filter(|term| *term == word).count() as u32
+}
+
+async fn check(memory: &Memory, known: &BTreeMap<i64, Known>, project: Option<&str>) {
+    let terms =
+        WORDS.iter().map(|word| ProbeTerm { term: (*word).to_owned(), weight: 1.0 }).collect();
+    let probe = Probe { terms, vector: Vec::new(), limit: 1000 };
+    let scope = Scope { project: project.map(str::to_owned), ..Scope::default() };
+    let found = memory.propose(&Speaker::Owner, &scope, probe).await.unwrap();
+    let inside: BTreeMap<i64, &Known> = known
+        .iter()
+        .filter(|(_, turn)| project.is_none_or(|project| project == turn.project))
+        .map(|(seq, turn)| (*seq, turn))
+        .collect();
+    assert_eq!(found.turns, inside.len() as u64);
+    if inside.is_empty() {
+        return;
+    }
+    for (number, word) in WORDS.iter().enumerate() {
+        let having = inside.values().filter(|turn| times(&turn.terms, word) > 0).count();
+        assert_eq!(found.spread[number].turns, having as u64, "{word} in {project:?}");
+    }
+    let candidates: BTreeMap<i64, _> = found
+        .candidates
+        .iter()
+        .filter(|candidate| candidate.in_scope)
+        .map(|candidate| (candidate.seq, candidate))
+        .collect();
+    assert!(candidates.keys().eq(inside.keys()), "all turns have one of the words");
+    for (seq, turn) in inside {
+        let candidate = candidates[&seq];
+        for (number, word) in WORDS.iter().enumerate() {
+            let counted = candidate.counts.iter().find(|count| count.term == number);
+            assert_eq!(counted.map_or(0, |count| count.times), times(&turn.terms, word));
+        }
+        let before = known
+            .iter()
+            .filter(|(other, one)| {
+                one.session == turn.session && (one.second, **other) < (turn.second, seq)
+            })
+            .max_by_key(|(other, one)| (one.second, **other))
+            .map(|(other, _)| *other);
+        assert_eq!(candidate.previous, before, "of {seq}");
+    }
+}
+
+#[tokio::test]
+async fn it_counts_what_is_there() {
+    for seed in 1..=6 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.db");
+        // Two on one file, as two processes are.
+        let mut memories = [open(&path), open(&path)];
+        let mut chance = Chance(seed * 0x9E37_79B9);
+        let mut known: BTreeMap<i64, Known> = BTreeMap::new();
+        let mut number = 0;
+        for _ in 0..120 {
+            let who = chance.below(2);
+            let memory = &memories[who];
+            match chance.below(10) {
+                0..=5 => {
+                    let turns: Vec<NewTurn> = (0..1 + chance.below(5))
+                        .map(|_| {
+                            number += 1;
+                            let session = chance.below(6);
+                            let project = PROJECTS[session % PROJECTS.len()];
+                            let second = 1000 + chance.below(300) as i64;
+                            turn(number, &format!("s{session}"), project, &chance.terms(), second)
+                        })
+                        .collect();
+                    memory.store_turns(&Speaker::Owner, turns.clone(), Vec::new()).await.unwrap();
+                    let last = known.keys().last().copied().unwrap_or_default();
+                    let stored = memory.page(None, last, 100).await.unwrap();
+                    for record in stored {
+                        let turn = turns.iter().find(|turn| turn.text == record.text);
+                        let Some(turn) = turn else { continue };
+                        let project = PROJECTS.iter().find(|one| **one == record.place.project);
+                        let one = Known {
+                            id: record.id,
+                            session: record.session,
+                            project: project.unwrap(),
+                            terms: turn.terms.clone(),
+                            second: turn.ts.as_second(),
+                        };
+                        known.insert(record.seq, one);
+                    }
+                }
+                6 => {
+                    let Some(seq) = pick(&mut chance, &known) else { continue };
+                    let what = Forget::Record(known[&seq].id.clone());
+                    let now = Timestamp::UNIX_EPOCH;
+                    assert_eq!(memory.forget(&Speaker::Owner, &what, now).await.unwrap(), 1);
+                    known.remove(&seq);
+                }
+                7 => {
+                    let Some(seq) = pick(&mut chance, &known) else { continue };
+                    let terms = chance.terms();
+                    let change = Remask {
+                        seq,
+                        text: terms.clone(),
+                        sealed: None,
+                        cue: None,
+                        terms: terms.clone(),
+                        vector: vec![1; 4],
+                        rules: 2,
+                    };
+                    memory.remask(vec![change]).await.unwrap();
+                    known.get_mut(&seq).unwrap().terms = terms;
+                }
+                8 => memories[who] = open(&path),
+                _ => {
+                    for project in [None, Some(PROJECTS[chance.below(3)])] {
+                        check(memory, &known, project).await;
+                    }
+                }
+            }
+        }
+        for memory in &memories {
+            check(memory, &known, None).await;
+        }
+        assert!(known.len() > 60, "there was something to count");
+    }
+}
+
+fn pick(chance: &mut Chance, known: &BTreeMap<i64, Known>) -> Option<i64> {
+    if known.is_empty() {
+        return None;
+    }
+    known.keys().nth(chance.below(known.len())).copied()
+}

@@ -1,0 +1,167 @@
+//! Merging the newest turns into the postings, many at once and term by term.
+//!
+//! The terms of one turn lie on as many pages, each of which is enciphered anew when it changes; of
+//! thousands of turns most lie on the same ones. So turns wait until there are enough of them. Then
+//! every transaction that stores turns merges some of their terms as well, in the order of the terms, so that none takes
+//! long; where it has got to is part of the store (see [`State`]).
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, Transaction};
+
+use super::memory_index::{State, append, counted, posting, total};
+use super::postings::Posting;
+
+/// So many turns are merged together at least, and at most; between them a share of all turns. In this
+/// crate's own tests it is always time for it.
+const FEWEST: i64 = if cfg!(test) { 12 } else { 2048 };
+const MOST: i64 = 16_384;
+const SHARE: i64 = 16;
+/// A merge is done when this part as many turns have come on top.
+const PACE: usize = 2;
+/// A process that has stored fewer turns than this merges nothing: to begin costs more than all else it
+/// does.
+const WORTHWHILE: usize = if cfg!(test) { 2 } else { 100 };
+
+/// The terms of the turns that are being merged, held for as long as it goes on.
+#[derive(Default)]
+pub(super) struct Merging {
+    /// How many turns this process has stored, and the last that is known to be committed.
+    stored: usize,
+    committed: i64,
+    work: Option<Work>,
+}
+
+struct Work {
+    next: i64,
+    /// The last change of the index that is in it.
+    revision: i64,
+    /// In the order of terms and projects, each in the order of its turns.
+    postings: Vec<(Box<str>, i64, Vec<Posting>)>,
+}
+
+impl Merging {
+    /// What a step was part of is committed, and so are the turns up to this one.
+    pub(super) fn is_committed(&mut self, newest: i64) {
+        self.committed = self.committed.max(newest);
+    }
+
+    /// It is not: what was read in it may not be true.
+    pub(super) fn is_undone(&mut self) {
+        self.work = None;
+    }
+
+    /// Merges as much as so many new turns are worth. Returns the newest turn.
+    pub(super) fn step(
+        &mut self,
+        transaction: &Transaction<'_>,
+        inserted: usize,
+    ) -> rusqlite::Result<i64> {
+        self.stored += inserted;
+        let mut state = State::read(transaction)?;
+        let newest = newest(transaction)?;
+        let enough = (newest / SHARE).clamp(FEWEST, MOST);
+        let under_way = state.next > state.merged;
+        let due = under_way || self.committed - state.merged >= enough;
+        if inserted == 0 || !due || self.stored < WORTHWHILE {
+            return Ok(newest);
+        }
+        if !under_way {
+            state.next = self.committed;
+            state.done.clear();
+        }
+        let work = self.work(transaction, &state)?;
+        let terms = work.postings.len() * PACE * inserted / enough as usize;
+        let begin = work.postings.partition_point(|(term, ..)| **term <= *state.done);
+        let mut left = work.postings[begin..].iter().enumerate().peekable();
+        while let Some((merged, (term, project, postings))) = left.next() {
+            append(transaction, term, *project, postings)?;
+            // A term is merged for all projects or for none.
+            let last = left.peek().is_none_or(|(_, (next, ..))| next != term);
+            if last && merged >= terms.max(WORTHWHILE) {
+                state.done = term.to_string();
+                break;
+            }
+        }
+        if left.peek().is_none() {
+            state = State { merged: state.next, next: state.next, done: String::new() };
+            self.work = None;
+        }
+        state.write(transaction)?;
+        Ok(newest)
+    }
+
+    fn work(&mut self, transaction: &Transaction<'_>, state: &State) -> rusqlite::Result<&Work> {
+        let revision = revision(transaction)?;
+        let valid = |held: &Work| held.next == state.next && held.revision <= revision;
+        let held = self.work.take().filter(valid);
+        let work = match held {
+            Some(mut held) if !changed(transaction, held.revision, state)? => {
+                held.revision = revision;
+                held
+            }
+            _ => Work {
+                next: state.next,
+                revision,
+                postings: waiting(transaction, state.merged, state.next)?,
+            },
+        };
+        Ok(self.work.insert(work))
+    }
+}
+
+/// The number of the last change of the index.
+pub(super) fn revision(connection: &Connection) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("SELECT coalesce(max(revision), 0) FROM index_changes")?
+        .query_row([], |row| row.get(0))
+}
+
+fn newest(connection: &Connection) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM indexed")?
+        .query_row([], |row| row.get(0))
+}
+
+/// Whether one of the turns that are being merged has changed since then.
+fn changed(connection: &Connection, since: i64, state: &State) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT 1 FROM index_changes
+             WHERE revision > ?1 AND (seq < 0 OR seq > ?2 AND seq <= ?3) LIMIT 1",
+        )?
+        .exists([since, state.merged, state.next])
+}
+
+/// The postings of all turns behind one and up to another.
+fn waiting(
+    connection: &Connection,
+    behind: i64,
+    to: i64,
+) -> rusqlite::Result<Vec<(Box<str>, i64, Vec<Posting>)>> {
+    let mut projects: HashMap<i64, HashMap<Box<str>, Vec<Posting>>> = HashMap::new();
+    let mut statement = connection.prepare_cached(
+        "SELECT i.seq, i.project, i.session, t.terms FROM indexed i JOIN terms t ON t.seq = i.seq
+         WHERE i.seq > ?1 AND i.seq <= ?2 ORDER BY i.seq",
+    )?;
+    let mut rows = statement.query([behind, to])?;
+    while let Some(row) = rows.next()? {
+        let (seq, project, session) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let counts = counted(row.get_ref(3)?.as_str()?);
+        let length = total(&counts);
+        let all = projects.entry(project).or_default();
+        for (term, times) in counts {
+            let posting = posting(seq, session, times, length);
+            match all.get_mut(term) {
+                Some(postings) => postings.push(posting),
+                None => drop(all.insert(term.into(), vec![posting])),
+            }
+        }
+    }
+    let of_project = |(project, all): (i64, HashMap<Box<str>, Vec<Posting>>)| {
+        all.into_iter().map(move |(term, postings)| (term, project, postings))
+    };
+    let mut all: Vec<_> = projects.into_iter().flat_map(of_project).collect();
+    all.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    Ok(all)
+}
