@@ -22,6 +22,8 @@ const LENGTH_SHARE: f32 = 0.25;
 /// most telling ones are read however common they are.
 const MOST_READ: u64 = 150_000;
 const MOST_TELLING: usize = 3;
+/// A term that is in no more turns than this is read at once.
+const FEW: u64 = 2000;
 
 /// The part of the index that a scope allows.
 pub(super) struct Range {
@@ -132,79 +134,77 @@ impl Index<'_> {
         turns: u64,
     ) -> rusqlite::Result<(Vec<Vec<Posting>>, Vec<Spread>)> {
         let projects: HashSet<u32> = range.projects.iter().map(|one| *one as u32).collect();
-        let mut spread = Vec::with_capacity(probe.terms.len());
-        for probed in &probe.terms {
-            let recent = self.recent(&probed.term, &projects).count() as u64;
-            let merged = self.header(&probed.term, &range.projects)?;
-            spread
-                .push(Spread { turns: merged.turns + recent, sessions: merged.sessions + recent });
+        let mut index = vec![Vec::new(); probe.terms.len()];
+        let mut spread = vec![Spread::default(); probe.terms.len()];
+        let mut common = Vec::new();
+        for (term, probed) in probe.terms.iter().enumerate() {
+            match self.of_term(&probed.term, range, &projects, FEW)? {
+                Ok(all) => {
+                    spread[term] = spread_of(&all);
+                    index[term] = all;
+                }
+                Err(many) => {
+                    spread[term] = many;
+                    common.push(term);
+                }
+            }
         }
         let tells = |term: usize| probe.terms[term].weight * rarity(turns, spread[term].turns);
-        let mut order: Vec<usize> = (0..probe.terms.len()).collect();
-        order.sort_by(|a, b| tells(*b).total_cmp(&tells(*a)).then(a.cmp(b)));
-        let mut index = vec![Vec::new(); probe.terms.len()];
-        let mut read = 0;
-        for (place, term) in order.into_iter().enumerate() {
-            let more = spread[term].turns;
-            if place >= MOST_TELLING && read + more > MOST_READ {
-                continue;
+        common.sort_by(|a, b| tells(*b).total_cmp(&tells(*a)).then(a.cmp(b)));
+        let mut read: u64 = index.iter().map(|all| all.len() as u64).sum();
+        for (place, term) in common.into_iter().enumerate() {
+            if place < MOST_TELLING || read + spread[term].turns <= MOST_READ {
+                read += spread[term].turns;
+                let all = self.of_term(&probe.terms[term].term, range, &projects, u64::MAX)?;
+                index[term] = all.unwrap_or_default();
+                spread[term] = spread_of(&index[term]);
             }
-            read += more;
-            index[term] = self.of_term(&probe.terms[term].term, range, &projects)?;
-            spread[term] = spread_of(&index[term]);
         }
         Ok((index, spread))
     }
 
-    fn recent<'a>(
-        &'a self,
-        term: &str,
-        projects: &'a HashSet<u32>,
-    ) -> impl Iterator<Item = Posting> + 'a {
-        let all = self.read.recent(term, self.state.covers(term)).iter();
-        all.filter(|(project, _)| projects.contains(project)).map(|(_, posting)| *posting)
-    }
-
-    /// How common a term is among the merged turns.
-    fn header(&self, term: &str, projects: &[i64]) -> rusqlite::Result<Header> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT run FROM postings WHERE term = ?1 AND project = ?2 AND first = 0",
-        )?;
-        let mut sum = Header::default();
-        for project in projects {
-            let header = statement
-                .query_row(params![term, project], |row| {
-                    Ok(Header::unpacked(row.get_ref(0)?.as_blob()?))
-                })
-                .optional()?;
-            sum.turns += header.unwrap_or_default().turns;
-            sum.sessions += header.unwrap_or_default().sessions;
-        }
-        Ok(sum)
-    }
-
-    /// All postings of a term in order.
+    /// All postings of a term in order; where there are more than `most`, how many.
     fn of_term(
         &self,
         term: &str,
         range: &Range,
         projects: &HashSet<u32>,
-    ) -> rusqlite::Result<Vec<Posting>> {
+        most: u64,
+    ) -> rusqlite::Result<Result<Vec<Posting>, Spread>> {
+        let recent = self.read.recent(term, self.state.covers(term)).iter();
+        let recent = recent.filter(|(project, _)| projects.contains(project));
+        let mut spread = Spread::default();
         let mut all = Vec::new();
-        let mut statement = self.connection.prepare_cached(
-            "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2 AND first > 0",
-        )?;
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT first, run FROM postings WHERE term = ?1 AND project = ?2")?;
         for project in &range.projects {
             let mut rows = statement.query(params![term, project])?;
             while let Some(row) = rows.next()? {
-                unpack(row.get(0)?, row.get_ref(1)?.as_blob()?, |posting| all.push(posting));
+                let (first, run) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
+                if first > 0 {
+                    unpack(first, run, |posting| all.push(posting));
+                    continue;
+                }
+                let header = Header::unpacked(run);
+                spread.turns += header.turns;
+                spread.sessions += header.sessions;
+                if spread.turns > most {
+                    break;
+                }
             }
+        }
+        if spread.turns > most {
+            let recent = recent.count() as u64;
+            spread.turns += recent;
+            spread.sessions += recent;
+            return Ok(Err(spread));
         }
         if range.projects.len() > 1 {
             all.sort_unstable_by_key(|posting| posting.seq);
         }
-        all.extend(self.recent(term, projects));
-        Ok(all)
+        all.extend(recent.map(|(_, posting)| *posting));
+        Ok(Ok(all))
     }
 
     /// The promising turns and those beside them, in order, and their sessions.
