@@ -56,7 +56,7 @@ fn dependencies_point_one_way() {
         ("hob-mcp", &["hob-domain", "hob-memory"]),
         ("hob-sessions", &["hob-child", "hob-domain", "hob-files"]),
         ("hob-gateway", &["hob-domain", "hob-mcp", "hob-sessions"]),
-        ("hob-testkit", &["hob-child"]),
+        ("hob-testkit", &["hob-child", "hob-domain"]),
         (
             "hob",
             &[
@@ -92,6 +92,9 @@ fn dependencies_point_one_way() {
 fn only_one_crate_knows_each_thing() {
     let owners = [
         ("rusqlite", vec!["hob-store"]),
+        ("tokio-postgres", vec!["hob-store"]),
+        ("deadpool-postgres", vec!["hob-store"]),
+        ("openssl", vec!["hob-store"]),
         ("rmcp", vec!["hob-mcp"]),
         ("agent-client-protocol", vec!["hob-sessions"]),
         ("landlock", vec!["hob-child"]),
