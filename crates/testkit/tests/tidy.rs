@@ -197,6 +197,10 @@ fn unsafe_is_rare_and_explained() {
 fn migrations_are_frozen() {
     let frozen = [
         (
+            "crates/store/src/postgres/migrations/0001_ledger.sql",
+            "57944b951e9a34d064dc05a9a289eb72aa2e998510381c1fb847fd7cb815fdd3",
+        ),
+        (
             "crates/store/src/sqlite/migrations/0001_apps.sql",
             "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
         ),
