@@ -242,7 +242,8 @@ async fn who_goes_away_leaves_no_lock() {
         let asked = async move { ledger.accept_turn(&app, &one, &request, at(2)).await };
         let _ = tokio::time::timeout(Duration::from_micros(wait * 50), asked).await;
     }
-    let close = ledger.close_session(&id(1), event(), at(3));
+    let one = id(1);
+    let close = ledger.close_session(&one, event(), at(3));
     assert!(tokio::time::timeout(Duration::from_secs(5), close).await.unwrap().unwrap());
     let open = "SELECT count(*) FROM pg_stat_activity
          WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
