@@ -8,6 +8,7 @@ mod home;
 mod hook;
 mod hooks;
 mod keys;
+mod ledger;
 mod logging;
 mod memory;
 mod outbox;

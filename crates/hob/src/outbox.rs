@@ -1,14 +1,14 @@
 //! What sessions left for the memory: taken once, in order, and only then crossed off.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::memory::{Speaker, Tier};
-use hob_domain::session::{OutboxItem, SessionStore};
-use hob_domain::{AppName, Role, StoreError, Timestamp};
+use hob_domain::session::OutboxItem;
+use hob_domain::{AppName, LedgerStore, Role, StoreError, Timestamp};
 use hob_memory::project::place_of;
 use hob_memory::{Batch, Engine, RawTurn};
-use hob_store::Ledger;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -23,9 +23,9 @@ const TOGETHER: usize = 100;
 const LAST: Duration = Duration::from_secs(2);
 
 /// Drains until told to stop.
-pub async fn drain(ledger: Ledger, engine: Engine, stopping: CancellationToken) {
+pub async fn drain(ledger: Arc<dyn LedgerStore>, engine: Engine, stopping: CancellationToken) {
     loop {
-        let pause = match drain_once(&ledger, &engine).await {
+        let pause = match drain_once(&*ledger, &engine).await {
             Ok(TOGETHER) => Duration::ZERO,
             Ok(_) => INTERVAL,
             Err(error) => {
@@ -41,14 +41,14 @@ pub async fn drain(ledger: Ledger, engine: Engine, stopping: CancellationToken) 
 }
 
 /// What has ended meanwhile is remembered before hob ends; what is not waits for the next start.
-pub async fn drain_last(ledger: &Ledger, engine: &Engine) {
+pub async fn drain_last(ledger: &dyn LedgerStore, engine: &Engine) {
     let all = async { while let Ok(TOGETHER) = drain_once(ledger, engine).await {} };
     if tokio::time::timeout(LAST, all).await.is_err() {
         tracing::warn!("turns wait for the next start to be remembered");
     }
 }
 
-async fn drain_once(ledger: &Ledger, engine: &Engine) -> Result<usize, StoreError> {
+async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, StoreError> {
     let items = ledger.outbox(TOGETHER).await?;
     // Those of one speaker go together: a transaction costs more than a turn.
     let mut by_speaker: Vec<(Speaker, Vec<Batch>)> = Vec::new();

@@ -1,22 +1,27 @@
 //! What tests stand on: a scripted agent with several faces, a scripted model API, servers on
-//! temporary homes, and leak checks. Used by tests only.
+//! temporary homes, a PostgreSQL server, the contract of the ledger's stores, and leak checks. Used by tests only.
 //!
 //! The agent and the model API are steered by the same words in a prompt; see [`script`].
 #![allow(clippy::disallowed_methods, reason = "tests start programs to look at them from outside")]
 
 pub mod agent;
 pub mod leak;
+pub mod memory_ledger;
 pub mod model_api;
+pub mod postgres;
 pub mod programs;
 pub mod random;
 pub mod script;
 pub mod server;
+pub mod store_contract;
 pub mod wait;
 pub mod web_socket;
 pub mod wire;
 
 pub use leak::LeakCheck;
+pub use memory_ledger::MemoryLedger;
 pub use model_api::ModelApi;
+pub use postgres::Postgres;
 pub use programs::program;
 pub use random::Random;
 pub use server::{HobServer, TestHome};

@@ -56,7 +56,7 @@ fn dependencies_point_one_way() {
         ("hob-mcp", &["hob-domain", "hob-memory"]),
         ("hob-sessions", &["hob-child", "hob-domain", "hob-files"]),
         ("hob-gateway", &["hob-domain", "hob-mcp", "hob-sessions"]),
-        ("hob-testkit", &["hob-child"]),
+        ("hob-testkit", &["hob-child", "hob-domain"]),
         (
             "hob",
             &[
@@ -92,6 +92,9 @@ fn dependencies_point_one_way() {
 fn only_one_crate_knows_each_thing() {
     let owners = [
         ("rusqlite", vec!["hob-store"]),
+        ("tokio-postgres", vec!["hob-store"]),
+        ("deadpool-postgres", vec!["hob-store"]),
+        ("openssl", vec!["hob-store"]),
         ("rmcp", vec!["hob-mcp"]),
         ("agent-client-protocol", vec!["hob-sessions"]),
         ("landlock", vec!["hob-child"]),
@@ -193,6 +196,10 @@ fn unsafe_is_rare_and_explained() {
 #[test]
 fn migrations_are_frozen() {
     let frozen = [
+        (
+            "crates/store/src/postgres/migrations/0001_ledger.sql",
+            "57944b951e9a34d064dc05a9a289eb72aa2e998510381c1fb847fd7cb815fdd3",
+        ),
         (
             "crates/store/src/sqlite/migrations/0001_apps.sql",
             "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::memory::Speaker;
-use hob_domain::session::SessionStore;
-use hob_domain::{App, AppName, AppStore, StoreError, Timestamp};
+use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
 use hob_sessions::FileRoom;
-use hob_store::Ledger;
 use serde_json::json;
 
 use super::{Context, Outcome};
 use crate::settings::Resolved;
-use crate::{keys, memory};
+use crate::{keys, ledger, memory};
 
 /// Make, list and revoke apps: who may call hob over HTTP
 #[derive(ClapArgs)]
@@ -50,11 +48,17 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let home = &context.settings.home;
     home.prepare()?;
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
-    let store = Ledger::open(&home.ledger(), &key)?;
-    memory::runtime()?.block_on(act(&store, &context.settings, &args.action))
+    memory::runtime()?.block_on(async {
+        let store = ledger::open(&context.settings, &key).await?;
+        act(&*store, &context.settings, &args.action).await
+    })
 }
 
-async fn act(store: &Ledger, settings: &Resolved, action: &Action) -> anyhow::Result<Outcome> {
+async fn act(
+    store: &dyn LedgerStore,
+    settings: &Resolved,
+    action: &Action,
+) -> anyhow::Result<Outcome> {
     match action {
         Action::Create { name, json } => {
             let name = AppName::new(name.as_str())?;

@@ -9,7 +9,7 @@ use hob_domain::{Driver, Sandbox};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Context, Outcome, doctor_memory};
+use super::{Context, Outcome, doctor_ledger, doctor_memory};
 use crate::settings::Resolved;
 use crate::settings::registry::SETTINGS;
 use crate::socket::client;
@@ -90,6 +90,7 @@ pub(super) fn checks(settings: &Resolved) -> Vec<Check> {
     checks.extend(settings.warnings.iter().map(|warning| {
         Check::warning("settings", warning.clone(), "correct or remove it in config.toml")
     }));
+    checks.extend(doctor_ledger::check(settings));
     checks.extend(doctor_memory::checks(settings));
     checks.push(walls(settings));
     checks.extend(agents(settings));

@@ -8,6 +8,7 @@ pub mod claude;
 pub mod completions;
 pub mod doctor;
 mod doctor_gateway;
+mod doctor_ledger;
 mod doctor_memory;
 pub mod export;
 pub mod forget;

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::{AgentName, AgentSpec, DataKey, Driver, Timestamp};
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
 use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, Engine, backlog};
@@ -21,7 +21,6 @@ use hob_sessions::terminal::Terminals;
 use hob_sessions::{
     Completions, CompletionsOptions, FileRoom, LiveLimit, Runner, RunnerOptions, Walls,
 };
-use hob_store::Ledger;
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,6 +31,7 @@ use super::doctor_gateway::HomeDoctor;
 use super::{Context, Outcome};
 use crate::demo;
 use crate::keys;
+use crate::ledger;
 use crate::logging;
 use crate::memory;
 use crate::outbox;
@@ -160,14 +160,14 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let address: Option<SocketAddr> = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
     // The ledger first: with a wrong key nothing may be made.
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
-    let ledger = Ledger::open(&settings.home.ledger(), &key)?;
+    let ledger = ledger::open(settings, &key).await?;
     let tools = memory::open_with(settings, &key, STORE_BUSY)?;
     keys::publish(&settings.home, &key)?;
     Workshop::walls(settings).clean_all();
     let sessions = workshop.sessions(settings, &ledger).await?;
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
-    let (apps, interval) = (Arc::new(ledger.clone()), settings.sessions.sweep_interval);
+    let (apps, interval) = (ledger.clone(), settings.sessions.sweep_interval);
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
     let completions = workshop.completions(settings, &ledger, &sessions)?;
     tasks.spawn(completions.clone().keep_swept(apps, interval));
@@ -237,7 +237,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     if tokio::time::timeout(END_DEADLINE, ended).await.is_err() {
         tracing::error!("something did not end in time");
     }
-    outbox::drain_last(&last_ledger, &last_engine).await;
+    outbox::drain_last(&*last_ledger, &last_engine).await;
     if let Some(path) = listeners.bound {
         let _ = std::fs::remove_file(path);
     }
@@ -292,11 +292,15 @@ impl Workshop {
         }
     }
 
-    async fn sessions(&self, settings: &Resolved, ledger: &Ledger) -> anyhow::Result<Sessions> {
+    async fn sessions(
+        &self,
+        settings: &Resolved,
+        ledger: &Arc<dyn LedgerStore>,
+    ) -> anyhow::Result<Sessions> {
         let home = &settings.home;
         let socket = settings.socket.display().to_string();
         let options = SessionsOptions {
-            store: Arc::new(ledger.clone()),
+            store: ledger.clone(),
             children: self.children.clone(),
             walls: Workshop::walls(settings),
             agents: Workshop::agents(settings)?,
@@ -322,7 +326,7 @@ impl Workshop {
     fn completions(
         &self,
         settings: &Resolved,
-        ledger: &Ledger,
+        ledger: &Arc<dyn LedgerStore>,
         sessions: &Sessions,
     ) -> anyhow::Result<Completions> {
         let (home, claude) = (&settings.home, &settings.claude);
@@ -351,7 +355,7 @@ impl Workshop {
         Ok(Completions::new(CompletionsOptions {
             backend,
             sessions: sessions.clone(),
-            store: Arc::new(ledger.clone()),
+            store: ledger.clone(),
             walls: Workshop::walls(settings),
             workspaces: home.workspaces().canonicalize()?,
             agent: claude.agent.to_string(),
@@ -367,7 +371,7 @@ impl Workshop {
         &self,
         settings: &Arc<Resolved>,
         key: &DataKey,
-        ledger: Ledger,
+        ledger: Arc<dyn LedgerStore>,
         sessions: Sessions,
         completions: Completions,
         tools: &Tools,
@@ -387,8 +391,8 @@ impl Workshop {
             version: env!("CARGO_PKG_VERSION"),
             started_at: Timestamp::now(),
             tools: tools.clone(),
-            apps: Arc::new(ledger.clone()),
-            audit: Arc::new(ledger),
+            apps: ledger.clone(),
+            audit: ledger,
             runner,
             sessions,
             terminals: self.terminals.clone(),

@@ -14,6 +14,7 @@ use hob_domain::{AgentName, AgentSpec, AppName};
 use hob_sessions::ConversationSetup;
 use hob_sessions::claude::HistoryMode;
 use hob_sessions::session::SessionLimits;
+use hob_store::StoreUrl;
 use toml::{Table, Value};
 
 use crate::home::Home;
@@ -26,6 +27,8 @@ pub struct Resolved {
     pub socket: PathBuf,
     pub passphrase: Option<String>,
     pub admin_token: Option<String>,
+    /// Where the ledger is kept; `None` for a file of the home.
+    pub store: Option<StoreUrl>,
     pub http: bool,
     pub listen: String,
     pub hosts: Vec<String>,
@@ -208,7 +211,9 @@ fn resolve(
     let mut values = BTreeMap::new();
     for setting in SETTINGS {
         let (value, source) = pick(setting, flags, environment, &mut table)?;
-        row(setting.key, value.to_string(), &source);
+        // Written without its password.
+        let store = value.as_str().and_then(|text| text.parse::<StoreUrl>().ok());
+        row(setting.key, store.map_or(value.to_string(), |url| url.to_string()), &source);
         values.insert(setting.key, value);
     }
     let mut tables = |key: &str| match table.remove(key) {
@@ -262,6 +267,7 @@ fn resolve(
         socket,
         passphrase,
         admin_token,
+        store: text("store.url").parse().ok(),
         http: values["http"].as_bool().unwrap_or(true),
         listen: text("listen"),
         hosts: names("hosts"),
@@ -431,6 +437,20 @@ mod tests {
         check(&[], "nonsense", &["not valid TOML"]);
         check(&[], "sessions = 3\n[agents.x]\n", &["agents.x"]);
         check(&[("HOB_SESSIONS_DEFAULT_AGENT", "nobody")], "", &["nobody"]);
+        check(&[("HOB_STORE_URL", "mysql://u@h/d")], "", &["store.url", "postgres://"]);
+    }
+
+    #[test]
+    fn the_password_of_the_database_is_shown_nowhere() {
+        let resolved = ok(&[], &[("HOB_STORE_URL", "postgres://u:s3cret@h:1/d")], "");
+        let row = resolved.rows.iter().find(|row| row.key == "store.url").expect("a row");
+        assert_eq!(row.value, "postgres://u@h:1/d");
+        assert!(!format!("{resolved:?}").contains("s3cret"));
+        for bad in ["postgres://u:s3cret@h:x/d", "pg://u:s3cret@h", "postgres://u:s3cret@h/d?y=1"] {
+            let error = resolve(&[], &env(&[("HOB_STORE_URL", bad)]), "").expect_err(bad);
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+        }
+        assert!(ok(&[], &[], "").store.is_none());
     }
 
     #[test]

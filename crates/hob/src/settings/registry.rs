@@ -1,5 +1,6 @@
 //! The list of settings. The reference in `docs/settings.md` is made from it.
 
+use hob_store::StoreUrl;
 use toml::Value;
 
 /// One setting.
@@ -30,6 +31,8 @@ pub enum Kind {
     Folders,
     /// Names of hosts.
     Names,
+    /// The address of a database, or nothing. It may hold a password, so errors don't repeat it.
+    Store,
 }
 
 pub const SETTINGS: &[Setting] = &[
@@ -94,6 +97,13 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: "info",
         help: "What goes into the log: a level, or a list of `target=level`.",
+        earlier: None,
+    },
+    Setting {
+        key: "store.url",
+        kind: Kind::Store,
+        default: "",
+        help: "Where apps, sessions and their events are kept: `postgres://USER:PASSWORD@HOST/DATABASE`; empty is `hob.db` in the home.",
         earlier: None,
     },
     Setting {
@@ -256,7 +266,7 @@ impl Kind {
     /// Reads a flag, a variable or a default.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {
-            Kind::Text | Kind::Choice(_) => Ok(Value::String(text.to_owned())),
+            Kind::Text | Kind::Choice(_) | Kind::Store => Ok(Value::String(text.to_owned())),
             Kind::Amount => match text.trim().parse::<f64>() {
                 Ok(number) => Ok(Value::Float(number)),
                 Err(_) => Err(format!("{text:?} is not a number")),
@@ -319,11 +329,15 @@ impl Kind {
             (Kind::Choice(known), Value::String(text)) if known.contains(&text.as_str()) => {
                 Ok(value)
             }
+            (Kind::Store, Value::String(text)) => match text.is_empty() {
+                true => Ok(value),
+                false => text.parse::<StoreUrl>().map(|_| value.clone()).map_err(|e| e.to_string()),
+            },
             (Kind::Choice(known), _) => Err(format!("it must be one of {}", known.join(", "))),
             (Kind::Amount, _) => Err("it must be a number that is not negative".to_owned()),
             (Kind::Folders, _) => Err("it must be a list of paths".to_owned()),
             (Kind::Bool, _) => Err("it must be true or false".to_owned()),
-            (Kind::Text, _) => Err("it must be a text in quotes".to_owned()),
+            (Kind::Text | Kind::Store, _) => Err("it must be a text in quotes".to_owned()),
             (Kind::Count { .. }, _) => Err("it must be a whole number".to_owned()),
         }
     }

@@ -31,3 +31,8 @@ mod sessions_turns;
 mod sessions_walls;
 mod setup;
 mod v1;
+
+/// The settings of where the ledger is kept: a file of the home.
+fn store() -> String {
+    String::new()
+}

@@ -34,7 +34,7 @@ pub fn api(extra: &str) -> Api {
 pub fn configure(home: &TestHome, extra: &str) {
     let acp = TestHome::scripted_agent("acp", "acp", &["acp"]);
     let claude = TestHome::scripted_agent("claude", "claude-tui", &[]);
-    home.configure(&format!("{extra}\n{acp}{claude}"));
+    home.configure(&format!("{extra}\n{acp}{claude}{}", crate::store()));
 }
 
 /// A settings table with these lines.

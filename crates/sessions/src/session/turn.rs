@@ -56,13 +56,21 @@ impl Actor {
 
     /// Stores the beginning, for as long as it takes. `None` when hob ends meanwhile.
     async fn begin_turn(&self, index: u32) -> Option<bool> {
-        let options = self.options();
+        let (options, entry) = (self.options(), &self.entry);
+        let mut tried = false;
         loop {
-            let error =
-                match options.store.start_turn(&self.entry.id, index, Timestamp::now()).await {
-                    Ok(begun) => return Some(begun),
+            let begun = options.store.start_turn(&entry.id, index, Timestamp::now()).await;
+            let error = match begun {
+                Ok(true) => return Some(true),
+                Ok(false) if !tried => return Some(false),
+                // An attempt that seemed to fail may have been stored, and nobody but us runs turns here.
+                Ok(false) => match options.store.turn(&entry.app, &entry.id, index).await {
+                    Ok(turn) => return Some(turn.is_some_and(|t| t.state == TurnState::Running)),
                     Err(error) => error,
-                };
+                },
+                Err(error) => error,
+            };
+            tried = true;
             tracing::error!(%error, session = %self.entry.id, "the beginning of a turn was not stored");
             tokio::select! {
                 () = sleep(STORE_AGAIN) => {}
@@ -101,9 +109,14 @@ impl Actor {
             let attempt = entry.publish(async {
                 let now = Timestamp::now();
                 let stored = store.end_turn(&entry.id, index, ending.clone(), now).await?;
-                Ok(((), stored.unwrap_or_default()))
+                Ok((stored.is_some(), stored.unwrap_or_default()))
             });
-            let Err(error) = attempt.await else { return };
+            let error = match attempt.await {
+                Ok(true) => return,
+                // It is over already, perhaps by an attempt that seemed to fail: nobody was told of it.
+                Ok(false) => return entry.announce_more(),
+                Err(error) => error,
+            };
             tracing::error!(%error, session = %entry.id, "the end of a turn was not stored");
             tokio::select! {
                 () = sleep(STORE_AGAIN) => {}

@@ -101,26 +101,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_app_lives_and_dies() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hob.db");
-        let ledger = Ledger::open(&path, &key(1)).unwrap();
-        let token = Token::from_random([9; 32]);
-        ledger.create_app(&an_app("b"), token.hash()).await.unwrap();
-        ledger.create_app(&an_app("a"), Token::from_random([8; 32]).hash()).await.unwrap();
-        let again = ledger.create_app(&an_app("b"), Token::from_random([7; 32]).hash()).await;
-        assert!(matches!(again, Err(StoreError::Exists(_))));
-        assert_eq!(ledger.list_apps().await.unwrap(), [an_app("a"), an_app("b")]);
-
-        // Another process on the same file sees it at once.
-        let other = Ledger::open(&path, &key(1)).unwrap();
-        assert_eq!(other.app_by_token(token.hash()).await.unwrap(), Some(an_app("b")));
-        assert!(other.remove_app(&an_app("b").name).await.unwrap());
-        assert!(!ledger.remove_app(&an_app("b").name).await.unwrap());
-        assert_eq!(ledger.app_by_token(token.hash()).await.unwrap(), None);
-    }
-
-    #[tokio::test]
     async fn the_file_says_nothing_without_its_key() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hob.db");

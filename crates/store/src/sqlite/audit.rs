@@ -84,36 +84,3 @@ impl AuditStore for Ledger {
             .await
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hob_domain::DataKey;
-    use serde_json::json;
-
-    #[tokio::test]
-    async fn entries_stay_and_are_read_backwards() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hob.db");
-        let key = DataKey::from_bytes([1; 32]);
-        let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-        let ledger = Ledger::open(&path, &key).unwrap();
-        for n in 0..5 {
-            let detail = json!({"n": n});
-            ledger.append_audit(at, "attach", "some-session", &detail).await.unwrap();
-        }
-        drop(ledger);
-        let ledger = Ledger::open(&path, &key).unwrap();
-        let numbers =
-            |entries: &[AuditEntry]| -> Vec<u64> { entries.iter().map(|entry| entry.id).collect() };
-        let newest = ledger.list_audit(2, None).await.unwrap();
-        assert_eq!(numbers(&newest), [5, 4]);
-        assert_eq!((newest[0].at, &newest[0].detail), (at, &json!({"n": 4})));
-        assert_eq!(
-            (newest[0].action.as_str(), newest[0].target.as_str()),
-            ("attach", "some-session")
-        );
-        assert_eq!(numbers(&ledger.list_audit(9, Some(4)).await.unwrap()), [3, 2, 1]);
-        assert!(ledger.list_audit(9, Some(0)).await.unwrap().is_empty());
-    }
-}

@@ -5,7 +5,8 @@ use hob_domain::{AppName, StoreError, Timestamp};
 use rusqlite::{Connection, params};
 
 use super::failed;
-use super::session_rows::{app_name, day, event, turn, usage};
+use super::session_rows::{event, turn, usage};
+use crate::values::{app_name, day};
 
 pub(super) const EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";

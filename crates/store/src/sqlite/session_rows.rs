@@ -1,13 +1,13 @@
 //! Rows of sessions, turns and events.
 
 use hob_domain::session::{
-    NewEvent, Permissions, Session, SessionEvent, SessionId, SessionSetup, SessionTurn, TurnState,
-    TurnUsage,
+    NewEvent, Permissions, Session, SessionEvent, SessionSetup, SessionTurn, TurnState, TurnUsage,
 };
-use hob_domain::{AgentName, AppName, StoreError, Timestamp};
+use hob_domain::{AgentName, StoreError};
 use rusqlite::Row;
 
 use super::failed;
+use crate::values::{app_name, damaged, session_id, time};
 
 /// The columns that [`session`] reads. Left alone, SQLite would look at all turns of the session to
 /// find those few.
@@ -78,65 +78,10 @@ pub(super) fn usage(row: &Row<'_>, first: usize) -> rusqlite::Result<TurnUsage> 
     })
 }
 
-/// What was used, as it is stored. The numbers are what an agent says, so they may be anything, and
-/// still a turn must be able to end: they are kept small enough that sums do not overflow.
-pub(super) struct Tally {
-    pub(super) input: i64,
-    pub(super) output: i64,
-    pub(super) cached_read: i64,
-    pub(super) cached_write: i64,
-    pub(super) cost: f64,
-}
-
-impl Tally {
-    const MOST_TOKENS: u64 = 1 << 40;
-    const MOST_COST: f64 = 1e9;
-
-    pub(super) fn of(usage: &TurnUsage) -> Tally {
-        let count = |tokens: u64| tokens.min(Tally::MOST_TOKENS) as i64;
-        Tally {
-            input: count(usage.input_tokens),
-            output: count(usage.output_tokens),
-            cached_read: count(usage.cached_read_tokens),
-            cached_write: count(usage.cached_write_tokens),
-            // SQLite has no number that is none.
-            cost: match usage.cost_usd.is_nan() {
-                true => 0.0,
-                false => usage.cost_usd.clamp(0.0, Tally::MOST_COST),
-            },
-        }
-    }
-}
-
 pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<SessionEvent> {
     Ok(SessionEvent {
         seq: row.get::<_, i64>(0)? as u64,
         at: time(row.get(1)?),
         event: NewEvent { kind: row.get(2)?, turn: row.get(3)?, body: row.get(4)? },
     })
-}
-
-pub(super) fn session_id(text: &str) -> Result<SessionId, StoreError> {
-    SessionId::presented(text).ok_or_else(|| damaged("a session's id"))
-}
-
-pub(super) fn app_name(text: String) -> Result<AppName, StoreError> {
-    AppName::stored(text).map_err(|_| damaged("an app's name"))
-}
-
-fn damaged(what: &str) -> StoreError {
-    StoreError::Failed(format!("{what} is damaged"))
-}
-
-pub(super) fn micros(at: Timestamp) -> i64 {
-    at.as_microsecond()
-}
-
-/// The day in UTC, counted from 1970.
-pub(super) fn day(at: Timestamp) -> i64 {
-    at.as_second().div_euclid(24 * 60 * 60)
-}
-
-pub(super) fn time(microseconds: i64) -> Timestamp {
-    Timestamp::from_microsecond(microseconds).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use hob_domain::{StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::failed;
-use super::session_rows::{Tally, day, micros, session_id, time};
+use crate::values::{Tally, day, micros, session_id, time};
 
 /// The first condition on the state is that of the index, which holds few rows.
 pub(super) const QUEUED: &str = "SELECT number FROM turns INDEXED BY turns_under_way

@@ -9,13 +9,12 @@ use hob_domain::{AppName, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::session_lists::{events_after, events_before, turns_before, usage_since};
-use super::session_rows::{
-    SESSION, Tally, app_name, day, event, micros, session, session_id, turn, usage,
-};
+use super::session_rows::{SESSION, event, session, turn, usage};
 use super::session_turns::{
     accept, add_to_day, append, cancel_queued, end, interrupt, queued, start,
 };
 use super::{Ledger, failed};
+use crate::values::{Tally, app_name, day, micros, session_id};
 
 const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND turn = ?2

@@ -1,0 +1,121 @@
+//! Hob from outside with its ledger in PostgreSQL: what is said of sessions elsewhere, and what is particular to it.
+#![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
+
+#[path = "it/sessions_restart.rs"]
+mod sessions_restart;
+#[path = "it/sessions_seed.rs"]
+mod sessions_seed;
+#[path = "it/sessions_setup.rs"]
+mod sessions_setup;
+
+use std::sync::OnceLock;
+
+use hob_testkit::server::folder_holds;
+use hob_testkit::{Postgres, TestHome, wait_until};
+use serde_json::{Value, json};
+
+use sessions_setup::*;
+
+/// One server for all tests; it ends with this process.
+fn server() -> &'static Postgres {
+    static SERVER: OnceLock<Postgres> = OnceLock::new();
+    SERVER.get_or_init(Postgres::start)
+}
+
+/// The settings of where the ledger is kept: a database of its own for every home.
+fn store() -> String {
+    format!("[store]\nurl = {:?}\n", server().database())
+}
+
+fn doctor(home: &TestHome) -> Value {
+    serde_json::from_slice(&home.run(&["doctor", "--json"]).stdout).expect("JSON")
+}
+
+/// What the doctor says about the ledger.
+fn ledger(home: &TestHome) -> Value {
+    let said = doctor(home);
+    let checks = said["checks"].as_array().expect("checks").clone();
+    checks.into_iter().find(|check| check["name"] == "ledger").expect("a check of the ledger")
+}
+
+/// The address in a home's settings.
+fn address(home: &TestHome) -> String {
+    let text = std::fs::read_to_string(home.hob_home().join("config.toml")).expect("config.toml");
+    let (_, rest) = text.split_once("url = \"").expect("an address");
+    rest.split('"').next().expect("its end").to_owned()
+}
+
+/// A turn, a restart, a kill: what was told is what is told, and only the memory is in the home.
+#[test]
+fn everything_but_the_memory_is_in_the_database() {
+    let api = api("");
+    let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}}));
+    assert_eq!(api.said(&id, "remember the crane"), "echo: remember the crane");
+    api.said(&id, "[[chunks 20]] [[say \u{0} 🦀]]");
+    let url = address(&api.home);
+    let count = |table: &str| server().sql(&url, &format!("SELECT count(*) FROM hob.{table}"));
+    assert_eq!(
+        (count("apps"), count("sessions"), count("turns")),
+        ("1".into(), "1".into(), "2".into())
+    );
+    wait_until("the memory has taken its share", || (count("outbox") == "0").then_some(()));
+    assert!(!api.home.hob_home().join("hob.db").exists(), "there is no second ledger");
+    let (before, log) = (api.look(&id), api.log(&id));
+    assert_gapless(&log);
+    let api = api.after(|server| assert_eq!(server.stop().code(), Some(0)));
+    assert_eq!((api.look(&id), api.log(&id)), (before.clone(), log.clone()));
+    let api = api.after(|server| server.kill());
+    assert_eq!((api.look(&id), api.log(&id)), (before, log));
+    assert_eq!(api.said(&id, "[[say {history}]]").split('|').next(), Some("remember the crane"));
+    assert_eq!(ledger(&api.home)["verdict"], "ok");
+}
+
+/// Apps are made, listed and revoked there, with the server running and without.
+#[test]
+fn apps_are_in_the_database() {
+    let api = api("");
+    let id = api.session();
+    let token = api.home.app("other");
+    assert_eq!(api.server.get("/sessions", Some(&token)).status, 200);
+    let list = api.home.run(&["app", "list", "--json"]);
+    let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+    let names: Vec<&str> =
+        list["apps"].as_array().unwrap().iter().map(|app| app["app"].as_str().unwrap()).collect();
+    assert_eq!(names, ["other", "tests"]);
+    assert!(api.home.run(&["app", "revoke", "other"]).status.success());
+    assert_eq!(api.server.get("/sessions", Some(&token)).status, 401);
+    assert!(api.home.run(&["app", "revoke", "tests"]).status.success());
+    assert_eq!(api.get(&format!("/sessions/{id}")).status, 401);
+    let left = "SELECT count(*) FROM hob.sessions, hob.events, hob.heads, hob.turns";
+    assert_eq!(server().sql(&address(&api.home), left), "0");
+}
+
+/// The doctor says what there is of the database, and the password is nowhere but where it was written.
+#[test]
+fn the_doctor_knows_the_database_and_nobody_tells_its_password() {
+    let home = TestHome::new();
+    let folder = server().socket().parent().unwrap().display().to_string().replace('/', "%2F");
+    let name = server().database();
+    let name = name.rsplit('/').next().unwrap();
+    let set = |folder: &str| {
+        let url = format!("postgres://hob:s3cret-word@{folder}/{name}");
+        home.configure(&format!("log = \"trace\"\n[store]\nurl = {url:?}\n"));
+    };
+    set(&folder);
+    assert!(ledger(&home)["says"].as_str().unwrap().contains("PostgreSQL 18"));
+    let running = home.serve();
+    let says = ledger(&home);
+    assert_eq!(says["verdict"], "ok", "{says}");
+    let text =
+        format!("{}{}", doctor(&home), String::from_utf8_lossy(&home.run(&["doctor"]).stdout));
+    assert!(text.contains("store.url") && !text.contains("s3cret-word"), "{text}");
+    assert_eq!(running.stop().code(), Some(0));
+    set("%2Fno%2Fsuch%2Ffolder");
+    assert_eq!(ledger(&home)["verdict"], "failed");
+    let refused = home.run(&["serve", "--listen", "127.0.0.1:0"]);
+    let said = format!("{refused:?}");
+    assert!(!refused.status.success() && said.contains("/no/such/folder"), "{said}");
+    assert!(!said.contains("s3cret-word"));
+    std::fs::remove_file(home.hob_home().join("config.toml")).unwrap();
+    assert!(!folder_holds(&home.hob_home(), "s3cret-word"), "it is in no log and no other file");
+}

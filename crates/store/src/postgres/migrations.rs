@@ -1,0 +1,55 @@
+//! The schema's history. A step that has landed is frozen: the tidy test knows its digest.
+
+use deadpool_postgres::Object;
+use tokio_postgres::{Client, Error};
+
+/// Each step is applied once, in order, and noted in `hob.migrations`.
+pub(super) const STEPS: &[&str] = &[include_str!("migrations/0001_ledger.sql")];
+
+/// Whoever holds this lock may change the schema: `hob` and what it is about, in bytes.
+const LOCK: i64 = 0x0068_6f62_6d69_6772;
+
+pub(super) enum Migrated {
+    Done,
+    /// A newer Hob has been here.
+    Newer(usize),
+}
+
+/// Brings the schema up to date. Several nodes may come here at once; the others wait and find the work done.
+pub(super) async fn run(client: &mut Object) -> Result<Migrated, Error> {
+    match version(client).await? {
+        Some(found) if found == STEPS.len() => return Ok(Migrated::Done),
+        Some(found) if found > STEPS.len() => return Ok(Migrated::Newer(found)),
+        _ => {}
+    }
+    let transaction = client.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    transaction
+        .batch_execute(
+            "CREATE SCHEMA IF NOT EXISTS hob;
+             CREATE TABLE IF NOT EXISTS hob.migrations (
+                 step integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());",
+        )
+        .await?;
+    let found = version(transaction.client()).await?.unwrap_or_default();
+    if found > STEPS.len() {
+        return Ok(Migrated::Newer(found));
+    }
+    for (number, step) in STEPS.iter().enumerate().skip(found) {
+        transaction.batch_execute(step).await?;
+        let number = number as i32 + 1;
+        transaction.execute("INSERT INTO hob.migrations (step) VALUES ($1)", &[&number]).await?;
+    }
+    transaction.commit().await?;
+    Ok(Migrated::Done)
+}
+
+/// How many steps were applied; `None` where there is nothing of Hob's.
+pub(super) async fn version(client: &Client) -> Result<Option<usize>, Error> {
+    let known = client.query_one("SELECT to_regclass('hob.migrations') IS NOT NULL", &[]).await?;
+    if !known.get::<_, bool>(0) {
+        return Ok(None);
+    }
+    let row = client.query_one("SELECT coalesce(max(step), 0) FROM hob.migrations", &[]).await?;
+    Ok(Some(row.get::<_, i32>(0) as usize))
+}

@@ -1,0 +1,190 @@
+//! The address of a PostgreSQL server, as it is written in settings.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+
+/// A server that does not answer for so long is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// After so long without a sign a connection is looked at, and after so long without one it is given up.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// `postgres://user:password@host/database`, with the parameters of libpq that matter. It is never printed with its
+/// password.
+#[derive(Clone)]
+pub struct StoreUrl {
+    pub(super) config: Config,
+    pub(super) tls: Tls,
+}
+
+/// What is asked of the connection's encryption.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tls {
+    pub(super) trust: Trust,
+    /// Whose certificates are believed; `None` for those of the system.
+    pub(super) root: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// `disable`, `prefer` (the default) and `require`: encrypted or not, whoever it is.
+    Anybody,
+    /// `verify-ca`: a certificate of somebody who is believed.
+    Certified,
+    /// `verify-full`: the same, made out to the host's name.
+    Named,
+}
+
+/// Why an address can't be used. Nothing of it is repeated, since a part of a badly written one may be its password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadUrl {
+    #[error("it must begin with postgres://")]
+    OtherScheme,
+    #[error("sslmode must be disable, prefer, require, verify-ca or verify-full")]
+    SslMode,
+    #[error(
+        "it must be postgres://USER:PASSWORD@HOST/DATABASE?PARAMETERS, with special characters of the password \
+         percent-encoded and parameters that are known"
+    )]
+    Malformed,
+}
+
+impl FromStr for StoreUrl {
+    type Err = BadUrl;
+
+    fn from_str(text: &str) -> Result<StoreUrl, BadUrl> {
+        if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
+            return Err(BadUrl::OtherScheme);
+        }
+        let (place, parameters) = text.split_once('?').unwrap_or((text, ""));
+        let mut tls = Tls { trust: Trust::Anybody, root: None };
+        let mut mode = SslMode::Prefer;
+        let mut kept = Vec::new();
+        // The library knows neither the checked modes nor whose certificates to believe.
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("sslmode", word)) => {
+                    (mode, tls.trust) = match word {
+                        "disable" => (SslMode::Disable, Trust::Anybody),
+                        "prefer" => (SslMode::Prefer, Trust::Anybody),
+                        "require" => (SslMode::Require, Trust::Anybody),
+                        "verify-ca" => (SslMode::Require, Trust::Certified),
+                        "verify-full" => (SslMode::Require, Trust::Named),
+                        _ => return Err(BadUrl::SslMode),
+                    };
+                }
+                Some(("sslrootcert", path)) => {
+                    tls.root = Some(decoded(path).ok_or(BadUrl::Malformed)?.into());
+                }
+                _ => kept.push(parameter),
+            }
+        }
+        let mut rest = place.to_owned();
+        if !kept.is_empty() {
+            rest.push('?');
+            rest.push_str(&kept.join("&"));
+        }
+        let mut config: Config = rest.parse().map_err(|_| BadUrl::Malformed)?;
+        if config.get_hosts().is_empty() {
+            return Err(BadUrl::Malformed);
+        }
+        config.ssl_mode(mode);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("hob");
+        }
+        config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE / 5).keepalives_retries(3);
+        config.tcp_user_timeout(SILENCE);
+        // Of several hosts only the one that takes writes will do.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Ok(StoreUrl { config, tls })
+    }
+}
+
+/// What may be shown: who, where, which database.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use tokio_postgres::config::Host;
+        write!(f, "postgres://{}@", self.config.get_user().unwrap_or_default())?;
+        for (index, host) in self.config.get_hosts().iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            match host {
+                Host::Tcp(name) => write!(f, "{comma}{name}")?,
+                Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
+            }
+            let ports = self.config.get_ports();
+            if let Some(port) = ports.get(index).or(ports.first()) {
+                write!(f, ":{port}")?;
+            }
+        }
+        write!(f, "/{}", self.config.get_dbname().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+/// A text with its percent signs resolved.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = [rest.next()?, rest.next()?];
+        bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_understood_and_the_password_is_never_shown() {
+        let text = "postgres://me:s3cret%2F@db.example:5433/hob?sslmode=verify-full\
+                    &sslrootcert=/etc/my%20ca.pem&connect_timeout=2";
+        let url: StoreUrl = text.parse().unwrap();
+        assert_eq!(url.to_string(), "postgres://me@db.example:5433/hob");
+        assert!(!format!("{url:?}").contains("s3cret"));
+        assert_eq!(url.config.get_password(), Some(&b"s3cret/"[..]));
+        assert_eq!(url.config.get_ssl_mode(), SslMode::Require);
+        assert_eq!(url.config.get_connect_timeout(), Some(&Duration::from_secs(2)));
+        let root = Some(PathBuf::from("/etc/my ca.pem"));
+        assert_eq!(url.tls, Tls { trust: Trust::Named, root });
+        let plain: StoreUrl = "postgresql://me@%2Frun%2Fpg/hob".parse().unwrap();
+        assert_eq!(plain.to_string(), "postgres://me@/run/pg/hob");
+        assert_eq!(plain.config.get_ssl_mode(), SslMode::Prefer);
+        assert_eq!(plain.config.get_connect_timeout(), Some(&CONNECT_TIMEOUT));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_repeating_it() {
+        for (text, why) in [
+            ("", BadUrl::OtherScheme),
+            ("sqlite:///x", BadUrl::OtherScheme),
+            ("postgres://u:pa?ss=word@h/d", BadUrl::Malformed),
+            ("postgres://u:p@h/d?sslmode=maybe", BadUrl::SslMode),
+            ("postgres://u:p@h:port/d", BadUrl::Malformed),
+            ("postgres:///d", BadUrl::Malformed),
+            ("postgres://u:p@h/d?sslrootcert=%zz", BadUrl::Malformed),
+        ] {
+            let error = text.parse::<StoreUrl>().unwrap_err();
+            assert_eq!(error, why, "{text}");
+            assert!(!error.to_string().contains("word"));
+        }
+    }
+}

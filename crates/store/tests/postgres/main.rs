@@ -1,0 +1,301 @@
+//! What holds for PostgreSQL beside the contract: its second wall, its schema, its faults, its encryption.
+
+mod tls;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hob_domain::session::{
+    NewEvent, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnState, TurnUsage,
+};
+use hob_domain::{AgentName, App, AppName, AppStore, StoreError, Timestamp, Token};
+use hob_store::{ConnectError, PostgresLedger};
+use hob_testkit::Postgres;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+/// One server for all tests but those that end it.
+fn server() -> &'static Postgres {
+    static SERVER: OnceLock<Postgres> = OnceLock::new();
+    SERVER.get_or_init(Postgres::start)
+}
+
+async fn open(url: &str) -> PostgresLedger {
+    PostgresLedger::connect(&url.parse().unwrap()).await.unwrap()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn id(byte: u8) -> SessionId {
+    SessionId::from_random([byte; 16])
+}
+
+fn event() -> NewEvent {
+    NewEvent { kind: "message".to_owned(), turn: None, body: "{}".to_owned() }
+}
+
+fn session(app: &str, byte: u8) -> Session {
+    Session {
+        id: id(byte),
+        app: AppName::new(app).unwrap(),
+        setup: SessionSetup {
+            agent: AgentName::new("claude").unwrap(),
+            meta: json!({}),
+            cwd: "/w".to_owned(),
+            model: None,
+            system: None,
+            permissions: Permissions::Deny,
+            mcp_servers: json!([]),
+        },
+        created_at: at(1),
+        closed_at: None,
+        turn_count: 0,
+        last_turn_at: None,
+        busy: false,
+        agent_session: None,
+        usage: TurnUsage::default(),
+        last_event: 0,
+    }
+}
+
+/// The guide's words for a role of one app, as they stand in `docs/postgresql.md`.
+fn guide(role: &str, app: &str) -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/postgresql.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, rest) = text.split_once("```sql\n-- A role of one app").expect("the guide's example");
+    let (sql, _) = rest.split_once("```").unwrap();
+    let sql = format!("--{sql}");
+    sql.replace("crm_reader", role).replace("'crm'", &format!("'{app}'"))
+}
+
+/// A role that is limited to one app sees that app's rows, whatever it asks, sets or claims to be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_of_one_app_is_behind_a_wall() {
+    let server = server();
+    let url = server.database();
+    let ledger = open(&url).await;
+    for (byte, app) in [(1, "mine"), (2, "theirs")] {
+        let own = App { name: AppName::new(app).unwrap(), created_at: at(1) };
+        ledger.create_app(&own, Token::from_random([byte; 32]).hash()).await.unwrap();
+        ledger.create_session(&session(app, byte), event()).await.unwrap();
+        let noted = Some("words".to_owned());
+        let usage = TurnUsage::default();
+        ledger.note_turn(&own.name, TurnState::Finished, usage, noted, at(1)).await.unwrap();
+    }
+    server.sql(&url, &guide("limited", "mine"));
+    // Beyond the guide: should somebody grant too much, the wall still stands.
+    server.sql(&url, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA hob TO limited");
+    let name = url.rsplit('/').next().unwrap();
+    let limited = server.url_of("limited", name);
+    for (table, column) in [
+        ("apps", "name"),
+        ("sessions", "app"),
+        ("heads", "app"),
+        ("events", "app"),
+        ("usage", "app"),
+        ("outbox", "app"),
+    ] {
+        let seen = server.sql(&limited, &format!("SELECT {column} FROM hob.{table}"));
+        assert_eq!(seen, "mine", "of {table}");
+        let tricks = "SET hob.app = 'theirs'; SET row_security = on";
+        let seen = server.sql(&limited, &format!("{tricks}; SELECT {column} FROM hob.{table}"));
+        assert_eq!(seen, "mine", "of {table}");
+    }
+    assert_eq!(server.sql(&limited, "SELECT count(*) FROM hob.audit"), "0");
+    assert_eq!(server.sql(&limited, "SELECT count(*) FROM hob.app_roles"), "0");
+    for refused in [
+        "INSERT INTO hob.outbox (app, body) VALUES ('theirs', 'x')",
+        "INSERT INTO hob.app_roles VALUES ('limited', 'theirs')",
+        "UPDATE hob.outbox SET app = 'theirs'",
+        "UPDATE hob.heads SET app = 'theirs'",
+        "INSERT INTO hob.events VALUES ('02020202020202020202020202020202', 9, 0, 0, 'theirs', '', '')",
+        "SET ROLE hob",
+        "SET row_security = off; SELECT * FROM hob.sessions",
+        "ALTER TABLE hob.sessions DISABLE ROW LEVEL SECURITY",
+        "CREATE OR REPLACE FUNCTION hob.app_of_role() RETURNS text LANGUAGE sql AS 'SELECT ''theirs'''",
+        "TRUNCATE hob.events",
+    ] {
+        assert!(server.try_sql(&limited, refused).is_err(), "{refused}");
+    }
+    server.sql(&limited, "DELETE FROM hob.outbox; UPDATE hob.heads SET last_event = 77");
+    let left = ledger.outbox(9).await.unwrap();
+    assert_eq!(left.iter().map(|item| item.app.as_str()).collect::<Vec<_>>(), ["theirs"]);
+    assert_eq!(server.sql(&url, "SELECT app FROM hob.heads WHERE last_event = 77"), "mine");
+    // A role that stands for no app sees nothing.
+    server.sql(&url, "DELETE FROM hob.app_roles");
+    assert_eq!(server.sql(&limited, "SELECT count(*) FROM hob.sessions"), "0");
+}
+
+/// Several nodes come to an empty database at once: the schema is made once. One of a newer Hob is left alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_is_made_once_and_a_newer_one_is_left_alone() {
+    let server = server();
+    let url = server.database();
+    let nothing = PostgresLedger::look(&url.parse().unwrap()).await.unwrap();
+    assert_eq!(nothing.schema, None);
+    let mut nodes = JoinSet::new();
+    for _ in 0..6 {
+        let url = url.clone();
+        nodes.spawn(async move { open(&url).await.list_apps().await.unwrap().len() });
+    }
+    assert_eq!(nodes.join_all().await, [0; 6]);
+    let state = PostgresLedger::look(&url.parse().unwrap()).await.unwrap();
+    assert_eq!(state.schema, Some(state.known));
+    assert!(state.version.starts_with(|c: char| c.is_ascii_digit()));
+    server.sql(&url, "INSERT INTO hob.migrations (step) VALUES (1000)");
+    let newer = PostgresLedger::connect(&url.parse().unwrap()).await;
+    assert!(matches!(newer, Err(ConnectError::Newer { found: 1000, .. })));
+}
+
+/// What is wrong with an address is told, and never with its password.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_not_there_is_told_without_the_password() {
+    let server = server();
+    let folder = server.socket().parent().unwrap().display().to_string().replace('/', "%2F");
+    for (url, word) in [
+        (format!("postgres://hob:s3cret@{folder}/nowhere"), "nowhere"),
+        (format!("postgres://nobody_knows:s3cret@{folder}/postgres"), "nobody_knows"),
+        ("postgres://hob:s3cret@%2Fno%2Fsuch%2Ffolder/x".to_owned(), "/no/such/folder"),
+        ("postgres://hob:s3cret@127.0.0.1:1/x".to_owned(), "127.0.0.1:1"),
+        (
+            format!(
+                "postgres://hob:s3cret@{folder}/postgres?sslmode=verify-full&sslrootcert=/none"
+            ),
+            "cert",
+        ),
+    ] {
+        let error = PostgresLedger::connect(&url.parse().unwrap()).await.err().expect(&url);
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(word) && !text.contains("s3cret"), "{text}");
+    }
+    let latin = "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0";
+    server.sql(&server.url(), latin);
+    let url = server.url_of("hob", "latin");
+    let latin = PostgresLedger::connect(&url.parse().unwrap()).await;
+    assert!(matches!(latin, Err(ConnectError::Encoding { .. })));
+}
+
+/// The server crashes under writers and comes back: what was acknowledged is there under its number, no number is
+/// missing, and the ledger goes on by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_loses_nothing_that_was_told() {
+    let mut server = Postgres::start();
+    let url = server.database();
+    let ledger = open(&url).await;
+    let mut writers = JoinSet::new();
+    for byte in 1..=4 {
+        ledger.create_session(&session("a", byte), event()).await.unwrap();
+        let ledger = ledger.clone();
+        writers.spawn(async move {
+            let (mut told, mut refused) = (Vec::new(), 0);
+            let until = std::time::Instant::now() + Duration::from_millis(2500);
+            while std::time::Instant::now() < until {
+                let body = format!("{{\"n\":{}}}", told.len() + refused);
+                let said = NewEvent { body, ..event() };
+                match ledger.append_events(&id(byte), vec![said], at(2)).await {
+                    Ok(stored) => told.extend(stored),
+                    Err(StoreError::Unavailable(_)) => refused += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            (byte, told)
+        });
+    }
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::task::block_in_place(|| {
+            server.crash();
+            server.start_again();
+        });
+    }
+    let reader = ledger.list_apps().await.unwrap();
+    assert!(reader.is_empty(), "reads go on by themselves");
+    let app = AppName::new("a").unwrap();
+    for (byte, told) in writers.join_all().await {
+        assert!(told.len() > 10, "only {} were told", told.len());
+        let found = ledger.events(&app, &id(byte), 0, usize::MAX).await.unwrap().unwrap();
+        assert!(found.iter().map(|event| event.seq).eq(1..=found.len() as u64), "without a gap");
+        for event in &told {
+            assert_eq!(found[event.seq as usize - 1], *event);
+        }
+        assert!(told.is_sorted_by(|a, b| a.seq < b.seq));
+    }
+}
+
+/// A caller that goes away in the middle leaves no transaction open behind it, and no lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_goes_away_leaves_no_lock() {
+    let url = server().database();
+    let ledger = Arc::new(open(&url).await);
+    ledger.create_session(&session("a", 1), event()).await.unwrap();
+    let app = AppName::new("a").unwrap();
+    for wait in 0..40 {
+        let request = hob_domain::session::TurnRequest {
+            prompt: "p".to_owned(),
+            idempotency: None,
+            queue: 1000,
+        };
+        let ledger = ledger.clone();
+        let (app, one) = (app.clone(), id(1));
+        let asked = async move { ledger.accept_turn(&app, &one, &request, at(2)).await };
+        let _ = tokio::time::timeout(Duration::from_micros(wait * 50), asked).await;
+    }
+    let one = id(1);
+    let close = ledger.close_session(&one, event(), at(3));
+    assert!(tokio::time::timeout(Duration::from_secs(5), close).await.unwrap().unwrap());
+    let open = "SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+    hob_testkit::wait_until("no transaction is left open", || {
+        (server().sql(&url, open) == "0").then_some(())
+    });
+}
+
+/// What is asked thousands of times a second goes straight to its rows, in a ledger of some size.
+#[tokio::test(flavor = "multi_thread")]
+async fn quick_questions_look_at_no_more_than_they_need() {
+    let server = server();
+    let url = server.database();
+    let ledger = open(&url).await;
+    for byte in 1..=50 {
+        ledger.create_session(&session("a", byte), event()).await.unwrap();
+        ledger.append_events(&id(byte), vec![event(); 200], at(2)).await.unwrap();
+    }
+    let one = id(7).to_string();
+    for (what, sql) in [
+        (
+            "a page",
+            format!(
+                "SELECT seq, body FROM hob.events WHERE session = '{one}' AND seq > 3 ORDER BY seq LIMIT 9"
+            ),
+        ),
+        (
+            "the last page",
+            format!(
+                "SELECT seq, body FROM hob.events WHERE session = '{one}' AND seq < 99 ORDER BY seq DESC LIMIT 9"
+            ),
+        ),
+        (
+            "a head",
+            format!("UPDATE hob.heads SET last_event = last_event + 1 WHERE session = '{one}'"),
+        ),
+        (
+            "what waits",
+            format!(
+                "SELECT number FROM hob.turns WHERE session = '{one}' AND state IN ('queued', 'running')"
+            ),
+        ),
+        ("a token", "SELECT name FROM hob.apps WHERE token_hash = 'x'".to_owned()),
+    ] {
+        let plan = server.sql(&url, &format!("ANALYZE; SET enable_seqscan = off; EXPLAIN {sql}"));
+        assert!(plan.contains("Index") && !plan.contains("Seq Scan"), "{what}: {plan}");
+    }
+    // An event changes the session's head on its own page and in no index.
+    ledger.append_events(&id(7), vec![event()], at(3)).await.unwrap();
+    let hot = "SELECT pg_stat_force_next_flush(); SELECT n_tup_hot_upd * 10 > n_tup_upd * 8
+         FROM pg_stat_user_tables WHERE schemaname = 'hob' AND relname = 'heads'";
+    hob_testkit::wait_until("changes of heads stay on their page", || {
+        server.sql(&url, hot).ends_with('t').then_some(())
+    });
+}

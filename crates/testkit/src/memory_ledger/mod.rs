@@ -1,0 +1,219 @@
+//! The ledger as simple as it can be: lists in memory. What the real ones do is compared with it.
+
+mod sessions;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use hob_domain::session::{
+    NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionTurn, TurnState, TurnUsage,
+    turn_event,
+};
+use hob_domain::{
+    App, AppName, AppStore, AuditEntry, AuditStore, StoreError, Timestamp, TokenHash,
+};
+use serde_json::Value;
+
+const DAY: i64 = 24 * 60 * 60;
+
+/// A ledger that is gone with its process.
+#[derive(Default)]
+pub struct MemoryLedger {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    apps: BTreeMap<AppName, (App, TokenHash)>,
+    sessions: Vec<Kept>,
+    usage: BTreeMap<(i64, AppName), (u64, u64, TurnUsage)>,
+    outbox: Vec<OutboxItem>,
+    next_outbox: i64,
+    audit: Vec<AuditEntry>,
+}
+
+struct Kept {
+    session: Session,
+    turns: Vec<SessionTurn>,
+    keys: BTreeMap<String, (u32, String)>,
+    events: Vec<SessionEvent>,
+}
+
+impl MemoryLedger {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn list(&self, wanted: impl Fn(&Session) -> bool) -> Vec<Session> {
+        let state = self.state();
+        let mut found: Vec<Session> = state.sessions.iter().map(Kept::now).filter(wanted).collect();
+        found.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        found
+    }
+}
+
+impl State {
+    fn find(&mut self, id: &SessionId) -> Option<&mut Kept> {
+        self.sessions.iter_mut().find(|kept| kept.session.id == *id)
+    }
+
+    fn of(&mut self, app: &AppName, id: &SessionId) -> Option<&mut Kept> {
+        self.find(id).filter(|kept| kept.session.app == *app)
+    }
+
+    fn count(&mut self, app: &AppName, state: TurnState, usage: &TurnUsage, now: Timestamp) {
+        let day = now.as_second().div_euclid(DAY);
+        let (turns, failed, sum) = self.usage.entry((day, app.clone())).or_default();
+        *turns += 1;
+        *failed += u64::from(state.is_failure());
+        add(sum, usage);
+    }
+
+    fn remember(&mut self, app: &AppName, body: Option<String>) {
+        if let Some(body) = body {
+            self.next_outbox += 1;
+            let (id, app) = (self.next_outbox, app.as_str().to_owned());
+            self.outbox.push(OutboxItem { id, app, body });
+        }
+    }
+
+    fn delete(&mut self, wanted: impl Fn(&Session) -> bool) -> Vec<SessionId> {
+        let (gone, left) = self.sessions.drain(..).partition(|kept| wanted(&kept.session));
+        self.sessions = left;
+        let gone: Vec<Kept> = gone;
+        gone.into_iter().map(|kept| kept.session.id).collect()
+    }
+}
+
+impl Kept {
+    fn now(&self) -> Session {
+        Session {
+            busy: self.turns.iter().any(|turn| !turn.state.is_over()),
+            last_event: self.events.len() as u64,
+            ..self.session.clone()
+        }
+    }
+
+    fn append(&mut self, events: Vec<NewEvent>, now: Timestamp) -> Vec<SessionEvent> {
+        let first = self.events.len() as u64 + 1;
+        let at = whole(now);
+        let new = (first..).zip(events).map(|(seq, event)| SessionEvent { seq, at, event });
+        let new: Vec<SessionEvent> = new.collect();
+        self.events.extend(new.clone());
+        new
+    }
+
+    fn waiting(&self) -> Vec<u32> {
+        let waiting = self.turns.iter().filter(|turn| turn.state == TurnState::Queued);
+        waiting.map(|turn| turn.index).collect()
+    }
+
+    fn turn(&mut self, index: u32) -> Option<&mut SessionTurn> {
+        self.turns.iter_mut().find(|turn| turn.index == index)
+    }
+
+    fn end_unanswered(&mut self, index: u32, end: Unanswered, now: Timestamp) -> NewEvent {
+        if let Some(turn) = self.turn(index) {
+            turn.state = end.state;
+            turn.stop_reason = end.stop_reason.map(str::to_owned);
+            turn.error = Some(end.error.to_owned());
+            turn.ended_at = Some(whole(now));
+        }
+        self.session.last_turn_at = Some(whole(now));
+        turn_event(index, end.state, end.stop_reason)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Unanswered {
+    state: TurnState,
+    stop_reason: Option<&'static str>,
+    error: &'static str,
+}
+
+/// Times are kept to the microsecond.
+fn whole(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or_default()
+}
+
+/// Usage as it is kept: bounded, since an agent may say anything.
+fn bounded(usage: &TurnUsage) -> TurnUsage {
+    let most = |tokens: u64| tokens.min(1 << 40);
+    let cost = usage.cost_usd;
+    TurnUsage {
+        input_tokens: most(usage.input_tokens),
+        output_tokens: most(usage.output_tokens),
+        cached_read_tokens: most(usage.cached_read_tokens),
+        cached_write_tokens: most(usage.cached_write_tokens),
+        cost_usd: if cost.is_nan() { 0.0 } else { cost.clamp(0.0, 1e9) },
+    }
+}
+
+fn add(sum: &mut TurnUsage, usage: &TurnUsage) {
+    let usage = bounded(usage);
+    sum.input_tokens += usage.input_tokens;
+    sum.output_tokens += usage.output_tokens;
+    sum.cached_read_tokens += usage.cached_read_tokens;
+    sum.cached_write_tokens += usage.cached_write_tokens;
+    sum.cost_usd += usage.cost_usd;
+}
+
+/// The last so many, in order.
+fn last<T: Clone>(all: impl DoubleEndedIterator<Item = T>, limit: usize) -> Vec<T> {
+    let mut last: Vec<T> = all.rev().take(limit).collect();
+    last.reverse();
+    last
+}
+
+#[async_trait]
+impl AppStore for MemoryLedger {
+    async fn create_app(&self, app: &App, token: TokenHash) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.apps.contains_key(&app.name) || state.apps.values().any(|(_, t)| *t == token) {
+            return Err(StoreError::Exists(app.name.to_string()));
+        }
+        state.apps.insert(app.name.clone(), (app.clone(), token));
+        Ok(())
+    }
+
+    async fn list_apps(&self) -> Result<Vec<App>, StoreError> {
+        Ok(self.state().apps.values().map(|(app, _)| app.clone()).collect())
+    }
+
+    async fn remove_app(&self, name: &AppName) -> Result<bool, StoreError> {
+        Ok(self.state().apps.remove(name).is_some())
+    }
+
+    async fn app_by_token(&self, token: TokenHash) -> Result<Option<App>, StoreError> {
+        let state = self.state();
+        Ok(state.apps.values().find(|(_, known)| *known == token).map(|(app, _)| app.clone()))
+    }
+}
+
+#[async_trait]
+impl AuditStore for MemoryLedger {
+    async fn append_audit(
+        &self,
+        at: Timestamp,
+        action: &str,
+        target: &str,
+        detail: &Value,
+    ) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        let id = state.audit.len() as u64 + 1;
+        let (action, target) = (action.to_owned(), target.to_owned());
+        state.audit.push(AuditEntry { id, at: whole(at), action, target, detail: detail.clone() });
+        Ok(id)
+    }
+
+    async fn list_audit(
+        &self,
+        limit: usize,
+        before: Option<u64>,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let state = self.state();
+        let wanted = state.audit.iter().rev().filter(|e| before.is_none_or(|id| e.id < id));
+        Ok(wanted.take(limit).cloned().collect())
+    }
+}

@@ -1,0 +1,331 @@
+//! Sessions in memory.
+
+use async_trait::async_trait;
+use hob_domain::session::{
+    Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
+    TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+};
+use hob_domain::{AppName, StoreError, Timestamp};
+
+use super::{DAY, Kept, MemoryLedger, Unanswered, add, bounded, last, whole};
+
+#[async_trait]
+impl SessionStore for MemoryLedger {
+    async fn create_session(&self, session: &Session, event: NewEvent) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.find(&session.id).is_some() {
+            return Err(StoreError::Failed("there is such a session".to_owned()));
+        }
+        let now = session.created_at;
+        let session = Session { created_at: whole(now), ..session.clone() };
+        let (turns, keys, events) = Default::default();
+        let mut kept = Kept { session, turns, keys, events };
+        kept.append(vec![event], now);
+        state.sessions.push(kept);
+        Ok(())
+    }
+
+    async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
+        Ok(self.state().of(app, id).map(|kept| kept.now()))
+    }
+
+    async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError> {
+        Ok(self.list(|session| session.app == *app))
+    }
+
+    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        Ok(self.list(|_| true))
+    }
+
+    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError> {
+        Ok(self.state().find(id).map(|kept| kept.session.app.clone()))
+    }
+
+    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        Ok(self.list(|session| session.closed_at.is_none()))
+    }
+
+    async fn accept_turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        request: &TurnRequest,
+        now: Timestamp,
+    ) -> Result<Option<Accepted>, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.of(app, id) else { return Ok(None) };
+        if let Some((key, digest)) = &request.idempotency
+            && let Some((index, known)) = kept.keys.get(key)
+        {
+            let same = known == digest;
+            return Ok(Some(if same { Accepted::Repeated(*index) } else { Accepted::OtherBody }));
+        }
+        if kept.session.closed_at.is_some() {
+            return Ok(Some(Accepted::Closed));
+        }
+        if kept.waiting().len() >= request.queue {
+            return Ok(Some(Accepted::QueueFull));
+        }
+        let index = kept.session.turn_count + 1;
+        if let Some((key, digest)) = &request.idempotency {
+            kept.keys.insert(key.clone(), (index, digest.clone()));
+        }
+        kept.turns.push(SessionTurn {
+            index,
+            state: TurnState::Queued,
+            prompt: request.prompt.clone(),
+            text: String::new(),
+            stop_reason: None,
+            error: None,
+            queued_at: whole(now),
+            started_at: None,
+            ended_at: None,
+            usage: TurnUsage::default(),
+        });
+        kept.session.turn_count = index;
+        kept.session.last_turn_at = Some(whole(now));
+        Ok(Some(Accepted::Queued(index)))
+    }
+
+    async fn keep_agent_session(&self, id: &SessionId, name: &str) -> Result<(), StoreError> {
+        if let Some(kept) = self.state().find(id) {
+            kept.session.agent_session = Some(name.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn start_turn(
+        &self,
+        id: &SessionId,
+        index: u32,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let turn = state.find(id).and_then(|kept| kept.turn(index));
+        let Some(turn) = turn.filter(|turn| turn.state == TurnState::Queued) else {
+            return Ok(false);
+        };
+        turn.state = TurnState::Running;
+        turn.started_at = Some(whole(now));
+        Ok(true)
+    }
+
+    async fn append_events(
+        &self,
+        id: &SessionId,
+        events: Vec<NewEvent>,
+        now: Timestamp,
+    ) -> Result<Vec<SessionEvent>, StoreError> {
+        match self.state().find(id) {
+            Some(kept) => Ok(kept.append(events, now)),
+            None if events.is_empty() => Ok(Vec::new()),
+            None => Err(StoreError::Failed("there is no such session".to_owned())),
+        }
+    }
+
+    async fn end_turn(
+        &self,
+        id: &SessionId,
+        index: u32,
+        ending: TurnEnding,
+        now: Timestamp,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.find(id) else { return Ok(None) };
+        let Some(turn) = kept.turn(index) else { return Ok(None) };
+        if !turn.state.may_become(ending.state) {
+            return Ok(None);
+        }
+        turn.state = ending.state;
+        turn.text = ending.text;
+        turn.stop_reason = ending.stop_reason;
+        turn.error = ending.error;
+        turn.ended_at = Some(whole(now));
+        turn.usage = bounded(&ending.usage);
+        kept.session.last_turn_at = Some(whole(now));
+        if ending.agent_session.is_some() {
+            kept.session.agent_session = ending.agent_session;
+        }
+        add(&mut kept.session.usage, &ending.usage);
+        let events = kept.append(ending.events, now);
+        let app = kept.session.app.clone();
+        state.count(&app, ending.state, &ending.usage, now);
+        state.remember(&app, ending.outbox);
+        Ok(Some(events))
+    }
+
+    async fn turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Option<SessionTurn>, StoreError> {
+        Ok(self.state().of(app, id).and_then(|kept| kept.turn(index).cloned()))
+    }
+
+    async fn events(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.of(app, id) else { return Ok(None) };
+        let found = kept.events.iter().filter(|event| event.seq > after);
+        Ok(Some(found.take(limit).cloned().collect()))
+    }
+
+    async fn events_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.of(app, id) else { return Ok(None) };
+        Ok(Some(last(kept.events.iter().filter(|e| e.seq < before).cloned(), limit)))
+    }
+
+    async fn turns_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u32,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.of(app, id) else { return Ok(None) };
+        Ok(Some(last(kept.turns.iter().filter(|t| t.index < before).cloned(), limit)))
+    }
+
+    async fn turn_events(
+        &self,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Vec<SessionEvent>, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.find(id) else { return Ok(Vec::new()) };
+        let found = kept.events.iter().filter(|event| event.event.turn == Some(index));
+        Ok(found.cloned().collect())
+    }
+
+    async fn close_session(
+        &self,
+        id: &SessionId,
+        event: NewEvent,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.find(id).filter(|kept| kept.session.closed_at.is_none()) else {
+            return Ok(false);
+        };
+        kept.session.closed_at = Some(whole(now));
+        let (cancelled, reason) = (TurnState::Cancelled, Some("cancelled"));
+        let error = "the session was closed";
+        let end = Unanswered { state: cancelled, stop_reason: reason, error };
+        let waiting = kept.waiting();
+        let mut events: Vec<NewEvent> =
+            waiting.iter().map(|index| kept.end_unanswered(*index, end, now)).collect();
+        events.push(event);
+        kept.append(events, now);
+        let app = kept.session.app.clone();
+        for _ in waiting {
+            state.count(&app, cancelled, &TurnUsage::default(), now);
+        }
+        Ok(true)
+    }
+
+    async fn interrupt_turns(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let mut state = self.state();
+        let interrupted = TurnState::Interrupted;
+        let error = "hob ended while the turn was under way";
+        let end = Unanswered { state: interrupted, stop_reason: None, error };
+        let mut apps = Vec::new();
+        for kept in &mut state.sessions {
+            let running = kept.turns.iter().filter(|turn| turn.state == TurnState::Running);
+            let running: Vec<u32> = running.map(|turn| turn.index).collect();
+            for index in running {
+                let event = kept.end_unanswered(index, end, now);
+                kept.append(vec![event], now);
+                apps.push(kept.session.app.clone());
+            }
+        }
+        apps.iter().for_each(|app| state.count(app, interrupted, &TurnUsage::default(), now));
+        Ok(apps.len())
+    }
+
+    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
+        Ok(self.state().find(id).map(|kept| kept.waiting()).unwrap_or_default())
+    }
+
+    async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        let idle = self.list(|session| {
+            let used = session.last_turn_at.unwrap_or(session.created_at);
+            session.closed_at.is_none() && !session.busy && used < whole(then)
+        });
+        Ok(idle.into_iter().map(|session| (session.app, session.id)).collect())
+    }
+
+    async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
+        let old = |session: &Session| session.closed_at.is_some_and(|at| at < whole(then));
+        Ok(self.state().delete(old))
+    }
+
+    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError> {
+        let mut state = self.state();
+        state.outbox.retain(|item| item.app != app.as_str());
+        state.usage.retain(|(_, of), _| of != app);
+        Ok(state.delete(|session| session.app == *app))
+    }
+
+    async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError> {
+        let day = day.as_second().div_euclid(DAY);
+        let state = self.state();
+        let found = state.usage.get(&(day, app.clone()));
+        Ok(found.map(|(_, _, usage)| *usage).unwrap_or_default())
+    }
+
+    async fn usage_since(
+        &self,
+        first: Timestamp,
+        app: Option<&AppName>,
+    ) -> Result<Vec<UsageDay>, StoreError> {
+        let first = first.as_second().div_euclid(DAY);
+        let state = self.state();
+        let days = state
+            .usage
+            .iter()
+            .filter(|((day, of), _)| *day >= first && app.is_none_or(|app| of == app));
+        let day =
+            |((day, app), (turns, failed, usage)): (&(i64, AppName), &(u64, u64, TurnUsage))| {
+                let day = Timestamp::from_second(day * DAY).unwrap_or_default();
+                UsageDay { app: app.clone(), day, turns: *turns, failed: *failed, usage: *usage }
+            };
+        Ok(days.map(day).collect())
+    }
+
+    async fn note_turn(
+        &self,
+        app: &AppName,
+        turn: TurnState,
+        usage: TurnUsage,
+        outbox: Option<String>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.count(app, turn, &usage, now);
+        state.remember(app, outbox);
+        Ok(())
+    }
+
+    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
+        Ok(self.state().outbox.iter().take(limit).cloned().collect())
+    }
+
+    async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {
+        self.state().outbox.retain(|item| !ids.contains(&item.id));
+        Ok(())
+    }
+}

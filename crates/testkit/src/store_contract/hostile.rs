@@ -1,0 +1,117 @@
+//! Texts that somebody chose to do harm.
+
+use hob_domain::AppName;
+use hob_domain::session::{Accepted, NewEvent, Session, SessionSetup, TurnEnding, TurnState};
+use serde_json::json;
+
+use super::{Place, app, at, ending, event, id, request, session};
+use hob_domain::session::TurnRequest;
+
+/// Whatever a text holds, it comes back as it was.
+const TEXTS: [&str; 9] = [
+    "",
+    "\0",
+    "a\0b\0\0",
+    "\u{1a}0\u{1a}1\u{1a}",
+    "'; DROP TABLE events; --",
+    "\"\\ $1 ?1 %s {} \\x00 E'\\\\' $$x$$",
+    "🦀 e\u{301} \u{202e}rtl \u{feff}bom \u{10ffff}",
+    "\r\n\t\u{7f}\u{80}\u{2028}",
+    "NULL",
+];
+
+pub async fn what_was_stored_comes_back(place: &dyn Place) {
+    let store = place.open().await;
+    let a = app("a");
+    for (byte, text) in (1..).zip(TEXTS) {
+        let made = session("a", byte, 5);
+        let setup = SessionSetup {
+            meta: json!({text: text, "z": 1, "a": [text]}),
+            cwd: text.to_owned(),
+            model: Some(text.to_owned()),
+            system: Some(text.to_owned()),
+            mcp_servers: json!([{"name": text}]),
+            ..made.setup.clone()
+        };
+        let made = Session { setup, agent_session: Some(text.to_owned()), last_event: 1, ..made };
+        let told = NewEvent { kind: text.to_owned(), turn: Some(u32::MAX), body: text.to_owned() };
+        store.create_session(&made, told.clone()).await.unwrap();
+        let found = store.session(&a, &id(byte)).await.unwrap().unwrap();
+        assert_eq!(found, made);
+        assert_eq!(found.setup.meta.to_string(), made.setup.meta.to_string(), "in its order");
+        let key = Some((format!("k{text}"), text.to_owned()));
+        let turn = TurnRequest { prompt: text.to_owned(), idempotency: key, queue: 9 };
+        let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
+        assert_eq!(taken, Some(Accepted::Queued(1)));
+        let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
+        assert_eq!(taken, Some(Accepted::Repeated(1)));
+        store.start_turn(&id(byte), 1, at(9)).await.unwrap();
+        store.append_events(&id(byte), vec![told.clone(), told.clone()], at(9)).await.unwrap();
+        store.keep_agent_session(&id(byte), &format!("{text}{text}")).await.unwrap();
+        let found = store.session(&a, &id(byte)).await.unwrap().unwrap();
+        assert_eq!(found.agent_session, Some(format!("{text}{text}")));
+        let end = TurnEnding {
+            text: text.to_owned(),
+            stop_reason: Some(text.to_owned()),
+            error: Some(text.to_owned()),
+            events: vec![told.clone()],
+            agent_session: Some(text.to_owned()),
+            outbox: Some(text.to_owned()),
+            ..ending(1, TurnState::Failed)
+        };
+        store.end_turn(&id(byte), 1, end, at(9)).await.unwrap().unwrap();
+        let turn = store.turn(&a, &id(byte), 1).await.unwrap().unwrap();
+        assert_eq!((turn.prompt.as_str(), turn.text.as_str()), (text, text));
+        assert_eq!((turn.stop_reason.as_deref(), turn.error.as_deref()), (Some(text), Some(text)));
+        let events = store.events(&a, &id(byte), 0, 9).await.unwrap().unwrap();
+        assert_eq!(events.len(), 4);
+        assert!(events.iter().all(|event| event.event == told), "{events:?}");
+        assert_eq!(store.turn_events(&id(byte), u32::MAX).await.unwrap(), events);
+    }
+    let outbox: Vec<String> =
+        store.outbox(99).await.unwrap().into_iter().map(|item| item.body).collect();
+    assert_eq!(outbox, TEXTS);
+}
+
+/// Names of apps are given by callers; those that look like something are nothing but names.
+pub async fn names_are_only_names(place: &dyn Place) {
+    let store = place.open().await;
+    let hostile =
+        ["0", "null", "public", "select", "a.b", "a_b", "a-b", "A", "a", "hob", "current_user"];
+    for (byte, name) in (1..).zip(hostile) {
+        let own = session(name, byte, 5);
+        store.create_session(&own, event("create", None)).await.unwrap();
+        store.note_turn(&app(name), TurnState::Finished, super::used(), None, at(1)).await.unwrap();
+    }
+    for (byte, name) in (1..).zip(hostile) {
+        let own = store.sessions(&app(name)).await.unwrap();
+        assert_eq!(super::names(&own), [id(byte)], "{name}");
+        assert_eq!(store.usage_on(&app(name), at(1)).await.unwrap(), super::used());
+    }
+    assert_eq!(store.sessions(&AppName::owner()).await.unwrap(), []);
+    assert_eq!(store.delete_sessions_of(&app("a_b")).await.unwrap(), [id(6)]);
+    assert_eq!(store.all_sessions().await.unwrap().len(), hostile.len() - 1);
+}
+
+/// A megabyte, many at once, and text that takes as much room as it can.
+pub async fn large_bodies_come_back(place: &dyn Place) {
+    let store = place.open().await;
+    store.create_session(&session("a", 1, 5), event("create", None)).await.unwrap();
+    let large = ["x", "\0", "🦀", "'\\\u{1a}"].map(|piece| piece.repeat((1 << 20) / piece.len()));
+    let events: Vec<NewEvent> = large
+        .iter()
+        .map(|body| NewEvent { kind: "message".into(), turn: Some(1), body: body.clone() })
+        .collect();
+    store.append_events(&id(1), events.clone(), at(9)).await.unwrap();
+    let many: Vec<NewEvent> = (0..1000).map(|_| event("message", Some(1))).collect();
+    let stored = store.append_events(&id(1), many, at(9)).await.unwrap();
+    assert_eq!(stored.last().unwrap().seq, 1005);
+    let found = store.events(&app("a"), &id(1), 1, 4).await.unwrap().unwrap();
+    for (found, event) in found.iter().zip(&events) {
+        assert!(found.event == *event, "a large body is another");
+    }
+    let prompt = TurnRequest { prompt: large[1].clone(), ..request("") };
+    store.accept_turn(&app("a"), &id(1), &prompt, at(9)).await.unwrap();
+    let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
+    assert!(turn.prompt == large[1], "a large prompt is another");
+}

@@ -1,0 +1,107 @@
+//! Who sees what, and in which order.
+
+use super::{
+    Place, accept, app, at, ending, event, id, make, names, request, seqs, session, whole_turn,
+};
+use hob_domain::session::{TurnState, TurnUsage};
+
+pub async fn apps_do_not_see_each_other(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    store.create_session(&session("b", 2, 6), event("create", None)).await.unwrap();
+    accept(&*store, 1, &request("hello")).await;
+    let other = app("b");
+    assert_eq!(store.session(&other, &id(1)).await.unwrap(), None);
+    assert_eq!(store.turn(&other, &id(1), 1).await.unwrap(), None);
+    assert_eq!(store.events(&other, &id(1), 0, 10).await.unwrap(), None);
+    assert_eq!(store.events_before(&other, &id(1), 9, 10).await.unwrap(), None);
+    assert_eq!(store.turns_before(&other, &id(1), 9, 10).await.unwrap(), None);
+    let taken = store.accept_turn(&other, &id(1), &request("x"), at(9)).await.unwrap();
+    assert_eq!(taken, None);
+    assert_eq!(names(&store.sessions(&other).await.unwrap()), [id(2)]);
+    assert!(store.queued_turns(&id(2)).await.unwrap().is_empty());
+    store.start_turn(&id(1), 1, at(9)).await.unwrap();
+    store.end_turn(&id(1), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
+    assert_eq!(store.usage_on(&other, at(9)).await.unwrap(), TurnUsage::default());
+    assert_eq!(store.usage_since(at(0), Some(&other)).await.unwrap(), []);
+    assert_eq!(store.delete_sessions_of(&other).await.unwrap(), [id(2)]);
+    assert_eq!(names(&store.all_sessions().await.unwrap()), [id(1)]);
+}
+
+pub async fn the_owner_sees_all(place: &dyn Place) {
+    let store = place.open().await;
+    for (name, byte, second) in [("a", 1, 7), ("b", 2, 6), ("a", 3, 5), ("a", 9, 6)] {
+        store.create_session(&session(name, byte, second), event("create", None)).await.unwrap();
+    }
+    let all = [id(3), id(2), id(9), id(1)];
+    assert_eq!(names(&store.all_sessions().await.unwrap()), all, "oldest first, then by name");
+    assert_eq!(names(&store.sessions(&app("a")).await.unwrap()), [id(3), id(9), id(1)]);
+    store.close_session(&id(2), event("close", None), at(8)).await.unwrap();
+    assert_eq!(names(&store.all_sessions().await.unwrap()), all);
+    assert_eq!(names(&store.open_sessions().await.unwrap()), [id(3), id(9), id(1)]);
+    assert_eq!(store.app_of(&id(2)).await.unwrap(), Some(app("b")));
+    assert_eq!(store.app_of(&id(8)).await.unwrap(), None);
+}
+
+/// The past is read backwards, a page at a time, and each page stands in order.
+pub async fn the_past_in_pages(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1, 2]).await;
+    for _ in 0..3 {
+        whole_turn(&*store, 1, 20).await;
+    }
+    let (a, one) = (app("a"), id(1));
+    let all = store.events(&a, &one, 0, usize::MAX).await.unwrap().unwrap();
+    let last = all.len() as u64;
+    let page =
+        async |before| seqs(&store.events_before(&a, &one, before, 2).await.unwrap().unwrap());
+    assert_eq!(page(u64::MAX).await, [last - 1, last]);
+    assert_eq!(page(last - 1).await, [last - 3, last - 2]);
+    assert_eq!(page(2).await, [1]);
+    assert_eq!(page(1).await, [0; 0]);
+    assert_eq!(page(0).await, [0; 0]);
+    let next =
+        async |after, limit| seqs(&store.events(&a, &one, after, limit).await.unwrap().unwrap());
+    assert_eq!(next(0, 2).await, [1, 2]);
+    assert_eq!(next(2, 2).await, [3, 4]);
+    assert_eq!(next(last, 2).await, [0; 0]);
+    assert_eq!(next(u64::MAX, 2).await, [0; 0]);
+    assert_eq!(next(0, 0).await, [0; 0]);
+    let turns = async |before, limit| {
+        let turns = store.turns_before(&a, &one, before, limit).await.unwrap().unwrap();
+        turns.iter().map(|turn| turn.index).collect::<Vec<_>>()
+    };
+    assert_eq!(turns(u32::MAX, 2).await, [2, 3]);
+    assert_eq!(turns(3, 9).await, [1, 2]);
+    assert_eq!(turns(1, 9).await, [0; 0]);
+    assert_eq!(store.turns_before(&a, &id(2), 9, 9).await.unwrap(), Some(Vec::new()));
+    assert_eq!(store.turns_before(&a, &id(3), 9, 9).await.unwrap(), None);
+    assert_eq!(store.events(&a, &id(3), 0, 9).await.unwrap(), None);
+}
+
+/// All events that name a turn are that turn's, whatever lies between them.
+pub async fn the_events_of_a_turn(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    let say = async |turn| {
+        let said = store.append_events(&id(1), vec![event("message", turn)], at(9)).await.unwrap();
+        said[0].seq
+    };
+    let mut own = Vec::new();
+    for index in 1..=2 {
+        accept(&*store, 1, &request("p")).await;
+        store.start_turn(&id(1), index, at(9)).await.unwrap();
+        own.push(vec![say(Some(index)).await]);
+        say(None).await;
+        own[index as usize - 1].push(say(Some(index)).await);
+        let end = ending(index, TurnState::Finished);
+        let ended = store.end_turn(&id(1), index, end, at(9)).await.unwrap().unwrap();
+        own[index as usize - 1].extend(seqs(&ended));
+    }
+    own[0].push(say(Some(1)).await);
+    for (index, own) in (1..).zip(own) {
+        assert_eq!(seqs(&store.turn_events(&id(1), index).await.unwrap()), own);
+    }
+    assert_eq!(store.turn_events(&id(1), 3).await.unwrap(), []);
+    assert_eq!(store.turn_events(&id(2), 1).await.unwrap(), []);
+}

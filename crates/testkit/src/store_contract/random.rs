@@ -1,0 +1,277 @@
+//! Anything in any order: what a store answers is what a simple ledger in memory answers.
+
+use std::fmt::Debug;
+
+use hob_domain::session::{NewEvent, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event};
+use hob_domain::{App, AppName, LedgerStore, StoreError, Token};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
+
+use super::{Place, app, at, id, session};
+use crate::memory_ledger::MemoryLedger;
+
+const APPS: [&str; 2] = ["a", "b"];
+const SESSIONS: std::ops::RangeInclusive<u8> = 1..=3;
+
+/// One call, with small numbers, so that calls meet.
+#[derive(Debug, Clone)]
+enum Call {
+    CreateApp(usize, u8),
+    RemoveApp(usize),
+    Create(usize, u8, String),
+    Accept(usize, u8, Option<(u8, bool)>, usize, String),
+    Keep(u8, String),
+    Start(u8, u32),
+    Append(u8, Vec<(Option<u32>, String)>),
+    End(u8, u32, TurnState, u64, bool, String),
+    Close(u8),
+    Interrupt,
+    Note(usize, TurnState, u64, bool),
+    DeleteClosed,
+    DeleteOf(usize),
+    Drain(usize),
+    Audit(String),
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => Just("plain".to_owned()),
+        1 => prop::collection::vec(
+            prop::sample::select(vec!["\0", "'", "\u{1a}", "0", "1", "🦀", "\\", "$1"]), 0..4)
+            .prop_map(|pieces| pieces.concat()),
+        1 => any::<String>(),
+    ]
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let (which_app, which) = (0..APPS.len(), SESSIONS);
+    let turn = 1..5_u32;
+    let over: Vec<TurnState> = TurnState::ALL.into_iter().filter(|s| s.is_over()).collect();
+    let over = prop::sample::select(over);
+    let key = prop::option::of((0..2_u8, any::<bool>()));
+    let said = prop::collection::vec((prop::option::of(turn.clone()), text()), 0..4);
+    prop_oneof![
+        1 => (which_app.clone(), 0..3_u8).prop_map(|(app, token)| Call::CreateApp(app, token)),
+        1 => which_app.clone().prop_map(Call::RemoveApp),
+        4 => (which_app.clone(), which.clone(), text()).prop_map(|(a, s, t)| Call::Create(a, s, t)),
+        8 => (which_app.clone(), which.clone(), key, 0..4_usize, text())
+            .prop_map(|(a, s, key, queue, text)| Call::Accept(a, s, key, queue, text)),
+        1 => (which.clone(), text()).prop_map(|(s, text)| Call::Keep(s, text)),
+        8 => (which.clone(), turn.clone()).prop_map(|(s, turn)| Call::Start(s, turn)),
+        6 => (which.clone(), said).prop_map(|(s, said)| Call::Append(s, said)),
+        8 => (which.clone(), turn, over.clone(), 0..4_u64, any::<bool>(), text())
+            .prop_map(|(s, turn, state, used, out, text)| Call::End(s, turn, state, used, out, text)),
+        2 => which.prop_map(Call::Close),
+        1 => Just(Call::Interrupt),
+        2 => (which_app.clone(), over, 0..4_u64, any::<bool>())
+            .prop_map(|(app, state, used, out)| Call::Note(app, state, used, out)),
+        1 => Just(Call::DeleteClosed),
+        1 => which_app.prop_map(Call::DeleteOf),
+        1 => (0..3_usize).prop_map(Call::Drain),
+        1 => text().prop_map(Call::Audit),
+    ]
+}
+
+/// How many sequences are played; `PROPTEST_CASES` says otherwise.
+const CASES: u32 = 40;
+
+pub async fn what_is_done_is_what_a_simple_ledger_does(place: &dyn Place) {
+    let store = place.open().await;
+    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let config =
+        Config { cases: wanted.unwrap_or(CASES), failure_persistence: None, ..Config::default() };
+    let runtime = Handle::current();
+    let played = block_in_place(|| {
+        let sequences = prop::collection::vec(call(), 1..50);
+        TestRunner::new(config).run(&sequences, |calls| {
+            runtime.block_on(play(&*store, &calls)).map_err(TestCaseError::fail)
+        })
+    });
+    if let Err(error) = played {
+        panic!("{error}");
+    }
+}
+
+/// Plays a sequence on the store and on a simple ledger. The error says where they part.
+async fn play(store: &dyn LedgerStore, calls: &[Call]) -> Result<(), String> {
+    empty(store).await.map_err(|error| error.to_string())?;
+    let simple = MemoryLedger::default();
+    let mut second = 24 * 60 * 60 - 20;
+    for call in calls {
+        // Some of it happens on the one day, some on the next.
+        second += 1;
+        let (found, expected) =
+            (answer(store, call, second).await, answer(&simple, call, second).await);
+        same(&format!("the answer to {call:?}"), &found, &expected)?;
+    }
+    let (found, expected) = (all(store, second).await, all(&simple, second).await);
+    for (found, expected) in found.iter().zip(&expected) {
+        same("what is there", found, expected)?;
+    }
+    Ok(())
+}
+
+fn same<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{what} is\n  {found:?}\nand should be\n  {expected:?}")),
+    }
+}
+
+/// Takes away what an earlier sequence has left.
+async fn empty(store: &dyn LedgerStore) -> Result<(), StoreError> {
+    for name in APPS {
+        store.remove_app(&app(name)).await?;
+        store.delete_sessions_of(&app(name)).await?;
+    }
+    Ok(())
+}
+
+/// Makes a call and puts the answer into words. Texts of errors and the numbers of the outbox may differ.
+async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
+    let now = at(second);
+    let name = |index: &usize| app(APPS[*index]);
+    match call.clone() {
+        Call::CreateApp(index, byte) => {
+            let new = App { name: name(&index), created_at: now };
+            told(store.create_app(&new, Token::from_random([byte; 32]).hash()).await)
+        }
+        Call::RemoveApp(index) => told(store.remove_app(&name(&index)).await),
+        Call::Create(index, byte, text) => {
+            let mut new = session(APPS[index], byte, second);
+            new.setup.system = Some(text.clone());
+            new.setup.meta = json!({ text: [1, null] });
+            let event = NewEvent { kind: "create".into(), turn: None, body: "{}".into() };
+            told(store.create_session(&new, event).await)
+        }
+        Call::Accept(index, byte, key, queue, prompt) => {
+            let idempotency = key.map(|(key, other)| (key.to_string(), other.to_string()));
+            let request = TurnRequest { prompt, idempotency, queue };
+            told(store.accept_turn(&name(&index), &id(byte), &request, now).await)
+        }
+        Call::Keep(byte, text) => told(store.keep_agent_session(&id(byte), &text).await),
+        Call::Start(byte, turn) => told(store.start_turn(&id(byte), turn, now).await),
+        Call::Append(byte, said) => {
+            let event = |(turn, body)| NewEvent { kind: "message".into(), turn, body };
+            let events = said.into_iter().map(event).collect();
+            told(store.append_events(&id(byte), events, now).await)
+        }
+        Call::End(byte, turn, state, used, out, text) => {
+            let ending = TurnEnding {
+                state,
+                text: text.clone(),
+                stop_reason: out.then(|| text.clone()),
+                error: (!out).then(|| text.clone()),
+                usage: usage(used),
+                events: vec![turn_event(turn, state, None)],
+                agent_session: out.then(|| text.clone()),
+                outbox: out.then_some(text),
+            };
+            told(store.end_turn(&id(byte), turn, ending, now).await)
+        }
+        Call::Close(byte) => {
+            let event = NewEvent { kind: "close".into(), turn: None, body: "{}".into() };
+            told(store.close_session(&id(byte), event, now).await)
+        }
+        Call::Interrupt => told(store.interrupt_turns(now).await),
+        Call::Note(index, state, used, out) => {
+            let outbox = out.then(|| "noted".to_owned());
+            told(store.note_turn(&name(&index), state, usage(used), outbox, now).await)
+        }
+        Call::DeleteClosed => told(store.delete_closed(at(second - 5)).await.map(sorted)),
+        Call::DeleteOf(index) => told(store.delete_sessions_of(&name(&index)).await.map(sorted)),
+        Call::Drain(count) => match store.outbox(count).await {
+            Ok(items) => {
+                let ids = items.iter().map(|item| item.id).collect();
+                let bodies: Vec<_> = items.iter().map(|item| (&item.app, &item.body)).collect();
+                format!("{bodies:?} {}", told(store.outbox_done(ids).await))
+            }
+            Err(error) => kind(&error).to_owned(),
+        },
+        Call::Audit(text) => {
+            let written = store.append_audit(now, &text, &text, &json!({ "x": text })).await;
+            match (written, store.list_audit(1, None).await) {
+                (Ok(id), Ok(list)) => {
+                    let last = &list[0];
+                    let own = last.id == id;
+                    format!("{own} {:?} {:?} {}", last.action, last.target, last.detail)
+                }
+                (written, list) => format!("{written:?} {list:?}"),
+            }
+        }
+    }
+}
+
+/// Everything that can be asked, in words.
+async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
+    let mut all =
+        vec![
+            told(store.list_apps().await),
+            told(store.all_sessions().await),
+            told(store.open_sessions().await),
+            told(store.idle_since(at(second - 10)).await.map(sorted)),
+            told(store.usage_since(at(0), None).await),
+            told(store.usage_since(at(second), Some(&app("a"))).await),
+            told(store.outbox(100).await.map(|items| {
+                items.into_iter().map(|item| (item.app, item.body)).collect::<Vec<_>>()
+            })),
+        ];
+    for byte in 0..3 {
+        all.push(told(store.app_by_token(Token::from_random([byte; 32]).hash()).await));
+    }
+    for name in APPS.map(app) {
+        all.push(told(store.sessions(&name).await));
+        all.push(told(store.usage_on(&name, at(second)).await));
+        for byte in SESSIONS {
+            all.extend(of_session(store, &name, byte).await);
+        }
+    }
+    all
+}
+
+async fn of_session(store: &dyn LedgerStore, name: &AppName, byte: u8) -> Vec<String> {
+    let id = id(byte);
+    let mut all = vec![
+        told(store.app_of(&id).await),
+        told(store.session(name, &id).await),
+        told(store.events(name, &id, 0, 1000).await),
+        told(store.events(name, &id, 2, 3).await),
+        told(store.events_before(name, &id, 9, 4).await),
+        told(store.turns_before(name, &id, 9, 100).await),
+        told(store.turns_before(name, &id, 4, 2).await),
+        told(store.queued_turns(&id).await),
+    ];
+    for turn in 1..5 {
+        all.push(told(store.turn(name, &id, turn).await));
+        all.push(told(store.turn_events(&id, turn).await));
+    }
+    all
+}
+
+fn usage(n: u64) -> TurnUsage {
+    // Sums of quarters are exact in any order.
+    TurnUsage { input_tokens: n, cost_usd: n as f64 / 4.0, ..TurnUsage::default() }
+}
+
+fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort();
+    list
+}
+
+fn told<T: Debug>(answer: Result<T, StoreError>) -> String {
+    match answer {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => kind(&error).to_owned(),
+    }
+}
+
+fn kind(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Exists(_) => "it exists",
+        StoreError::Unavailable(_) => "it is unavailable",
+        StoreError::Failed(_) => "it failed",
+    }
+}

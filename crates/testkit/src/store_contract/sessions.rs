@@ -1,0 +1,182 @@
+//! How sessions come, live and go.
+
+use hob_domain::session::{Accepted, Session, SessionState, TurnState, TurnUsage};
+use hob_domain::{AppName, Timestamp};
+
+use super::{
+    Place, accept, app, at, ending, event, id, make, names, request, seqs, session, story, used,
+    whole_turn,
+};
+
+pub async fn a_session_lives_through_its_turns(place: &dyn Place) {
+    let store = place.open().await;
+    let (a, one) = (app("a"), id(1));
+    let made = Session { last_event: 1, ..session("a", 1, 5) };
+    store.create_session(&made, event("create", None)).await.unwrap();
+    assert_eq!(store.session(&a, &one).await.unwrap(), Some(made.clone()));
+    assert_eq!(accept(&*store, 1, &request("hello")).await, Some(Accepted::Queued(1)));
+    assert_eq!(story(&*store, 1).await, ["create"], "a turn that is taken in is no event yet");
+    let busy = store.session(&a, &one).await.unwrap().unwrap();
+    assert_eq!((busy.state(), busy.turn_count), (SessionState::Running, 1));
+    store.keep_agent_session(&one, "first name").await.unwrap();
+    assert!(store.start_turn(&one, 1, at(11)).await.unwrap());
+    assert!(!store.start_turn(&one, 1, at(11)).await.unwrap(), "it runs already");
+    let running = store.session(&a, &one).await.unwrap().unwrap();
+    assert_eq!(running.agent_session.as_deref(), Some("first name"));
+    let said = vec![event("message", Some(1)), event("message", Some(1))];
+    let stored = store.append_events(&one, said, at(12)).await.unwrap();
+    assert_eq!(seqs(&stored), [2, 3]);
+    let ended = store.end_turn(&one, 1, ending(1, TurnState::Finished), at(13)).await.unwrap();
+    let ended = ended.unwrap();
+    assert_eq!(seqs(&ended), [4]);
+    let again = store.end_turn(&one, 1, ending(1, TurnState::Died), at(14)).await.unwrap();
+    assert_eq!(again, None, "a turn ends once");
+    let turn = store.turn(&a, &one, 1).await.unwrap().unwrap();
+    assert_eq!((turn.state, turn.text.as_str()), (TurnState::Finished, "done"));
+    assert_eq!((turn.prompt.as_str(), turn.usage), ("hello", used()));
+    let times = (turn.queued_at, turn.started_at, turn.ended_at);
+    assert_eq!(times, (at(10), Some(at(11)), Some(at(13))));
+    let after = store.session(&a, &one).await.unwrap().unwrap();
+    assert_eq!((after.state(), after.usage), (SessionState::Idle, used()));
+    assert_eq!((after.last_turn_at, after.agent_session.as_deref()), (Some(at(13)), Some("own")));
+    assert_eq!(after.last_event, 4);
+    let told: Vec<_> = stored.into_iter().chain(ended).collect();
+    assert_eq!(store.events(&a, &one, 1, 100).await.unwrap().unwrap(), told, "as it was told");
+    assert_eq!(store.turn_events(&one, 1).await.unwrap(), told);
+
+    assert!(store.close_session(&one, event("close", None), at(20)).await.unwrap());
+    assert!(!store.close_session(&one, event("close", None), at(21)).await.unwrap());
+    let closed = store.session(&a, &one).await.unwrap().unwrap();
+    assert_eq!((closed.state(), closed.closed_at), (SessionState::Closed, Some(at(20))));
+    assert_eq!(accept(&*store, 1, &request("more")).await, Some(Accepted::Closed));
+    assert_eq!(story(&*store, 1).await[4..], ["close"]);
+}
+
+/// What was acknowledged is there for whoever opens the ledger next.
+pub async fn what_is_kept_outlives_its_process(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    whole_turn(&*store, 1, 20).await;
+    let a = app("a");
+    let (before, events) =
+        (store.session(&a, &id(1)).await.unwrap(), store.events(&a, &id(1), 0, 99).await.unwrap());
+    drop(store);
+    let store = place.open().await;
+    assert_eq!(store.session(&a, &id(1)).await.unwrap(), before);
+    assert_eq!(store.events(&a, &id(1), 0, 99).await.unwrap(), events);
+    let more = store.append_events(&id(1), vec![event("message", None)], at(30)).await.unwrap();
+    assert_eq!(seqs(&more), [before.unwrap().last_event + 1]);
+}
+
+/// A second session of the same name is refused, and nothing of it is kept.
+pub async fn a_session_that_exists_stays_as_it_is(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    let before = store.session(&app("a"), &id(1)).await.unwrap();
+    for other in ["a", "b"] {
+        let second = session(other, 1, 99);
+        assert!(store.create_session(&second, event("create", None)).await.is_err());
+    }
+    assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
+    assert_eq!(store.all_sessions().await.unwrap().len(), 1);
+    assert_eq!(story(&*store, 1).await, ["create"]);
+}
+
+/// A session that is gone takes nothing in any more.
+pub async fn nothing_is_told_to_a_session_that_is_not_there(place: &dyn Place) {
+    let store = place.open().await;
+    assert!(store.append_events(&id(1), vec![event("message", None)], at(9)).await.is_err());
+    assert!(!store.close_session(&id(1), event("close", None), at(9)).await.unwrap());
+    assert!(!store.start_turn(&id(1), 1, at(9)).await.unwrap());
+    store.keep_agent_session(&id(1), "name").await.unwrap();
+    assert_eq!(accept(&*store, 1, &request("x")).await, None);
+    let ended = store.end_turn(&id(1), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
+    assert_eq!(ended, None);
+    assert!(store.outbox(10).await.unwrap().is_empty());
+    assert_eq!(store.usage_since(at(0), None).await.unwrap(), []);
+    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [0; 0]);
+    // There is the session, but no such turn.
+    make(&*store, [1]).await;
+    assert!(!store.start_turn(&id(1), 7, at(9)).await.unwrap());
+    let ended = store.end_turn(&id(1), 7, ending(7, TurnState::Finished), at(9)).await.unwrap();
+    assert_eq!(ended, None);
+    assert!(store.outbox(10).await.unwrap().is_empty());
+    assert_eq!(story(&*store, 1).await, ["create"]);
+    assert_eq!(store.append_events(&id(1), Vec::new(), at(9)).await.unwrap(), []);
+}
+
+pub async fn an_app_goes_with_all_it_had(place: &dyn Place) {
+    let store = place.open().await;
+    for (name, byte) in [("a", 1), ("a", 2), ("b", 3)] {
+        store.create_session(&session(name, byte, 5), event("create", None)).await.unwrap();
+        let taken = store.accept_turn(&app(name), &id(byte), &request("hello"), at(9)).await;
+        assert_eq!(taken.unwrap(), Some(Accepted::Queued(1)));
+        store.start_turn(&id(byte), 1, at(9)).await.unwrap();
+        store.end_turn(&id(byte), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
+    }
+    let mut deleted = store.delete_sessions_of(&app("a")).await.unwrap();
+    deleted.sort();
+    assert_eq!(deleted, [id(1), id(2)]);
+    assert_eq!(store.delete_sessions_of(&app("a")).await.unwrap(), []);
+    assert_eq!(store.turn_events(&id(1), 1).await.unwrap(), []);
+    assert_eq!(store.turn(&app("a"), &id(1), 1).await.unwrap(), None);
+    assert_eq!(store.usage_on(&app("a"), at(9)).await.unwrap(), TurnUsage::default());
+
+    assert_eq!(names(&store.all_sessions().await.unwrap()), [id(3)]);
+    assert_eq!(store.turn_events(&id(3), 1).await.unwrap().len(), 1);
+    assert_eq!(store.usage_on(&app("b"), at(9)).await.unwrap(), used());
+    let outbox = store.outbox(10).await.unwrap();
+    assert_eq!(outbox.iter().map(|item| item.app.as_str()).collect::<Vec<_>>(), ["b"]);
+
+    // Whoever has the name next begins from nothing.
+    make(&*store, [1]).await;
+    assert_eq!(story(&*store, 1).await, ["create"]);
+    assert_eq!(accept(&*store, 1, &request("x")).await, Some(Accepted::Queued(1)));
+}
+
+pub async fn old_sessions_go(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, 1..=3).await;
+    store
+        .create_session(&Session { app: AppName::owner(), ..session("b", 4, 7) }, event("x", None))
+        .await
+        .unwrap();
+    accept(&*store, 1, &request("busy")).await;
+    let idle = async |then| {
+        let mut idle = store.idle_since(then).await.unwrap();
+        idle.sort();
+        idle.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
+    };
+    assert_eq!(idle(at(5)).await, []);
+    assert_eq!(idle(at(6)).await, [id(2), id(3)]);
+    let mut all = idle(at(100)).await;
+    all.sort();
+    assert_eq!(all, [id(2), id(3), id(4)], "a busy session is not idle, however old");
+    let owned = store.idle_since(at(100)).await.unwrap();
+    assert!(owned.contains(&(AppName::owner(), id(4))), "the owner's as well");
+    store.close_session(&id(2), event("sweep_close", None), at(60)).await.unwrap();
+    assert_eq!(idle(at(6)).await, [id(3)]);
+    assert_eq!(store.delete_closed(at(60)).await.unwrap(), []);
+    assert_eq!(store.delete_closed(at(61)).await.unwrap(), [id(2)]);
+    assert_eq!(store.events(&app("a"), &id(2), 0, 10).await.unwrap(), None);
+    assert_eq!(store.all_sessions().await.unwrap().len(), 3);
+}
+
+/// Times are kept to the microsecond, and what is told when something is stored is what is read later. Times before
+/// 1970 are times.
+pub async fn times_are_told_as_they_are_kept(place: &dyn Place) {
+    let store = place.open().await;
+    let fine: Timestamp = "1969-12-31T23:59:59.123456789Z".parse().unwrap();
+    let kept: Timestamp = "1969-12-31T23:59:59.123456Z".parse().unwrap();
+    let kept = if kept.as_microsecond() == fine.as_microsecond() {
+        kept
+    } else {
+        Timestamp::from_microsecond(fine.as_microsecond()).unwrap()
+    };
+    let made = Session { created_at: fine, ..session("a", 1, 0) };
+    store.create_session(&made, event("create", None)).await.unwrap();
+    assert_eq!(store.session(&app("a"), &id(1)).await.unwrap().unwrap().created_at, kept);
+    let told = store.append_events(&id(1), vec![event("message", None)], fine).await.unwrap();
+    let read = store.events(&app("a"), &id(1), 1, 9).await.unwrap().unwrap();
+    assert_eq!((told[0].at, &read), (kept, &told));
+}

@@ -1,0 +1,118 @@
+//! How turns are taken in, run and end.
+
+use hob_domain::session::{Accepted, SessionState, TurnState, TurnUsage};
+
+use super::{Place, accept, app, at, ending, event, id, keyed, make, request, story, used};
+
+pub async fn turns_wait_in_line_and_a_repeat_runs_nothing(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1, 2]).await;
+    assert_eq!(accept(&*store, 1, &keyed("x", "k")).await, Some(Accepted::Queued(1)));
+    assert_eq!(accept(&*store, 1, &keyed("x", "k")).await, Some(Accepted::Repeated(1)));
+    assert_eq!(accept(&*store, 1, &keyed("y", "k")).await, Some(Accepted::OtherBody));
+    assert_eq!(accept(&*store, 2, &keyed("y", "k")).await, Some(Accepted::Queued(1)));
+    assert_eq!(accept(&*store, 1, &request("y")).await, Some(Accepted::Queued(2)));
+    assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::QueueFull));
+    assert_eq!(accept(&*store, 1, &keyed("x", "k")).await, Some(Accepted::Repeated(1)));
+    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [1, 2]);
+    store.start_turn(&id(1), 1, at(11)).await.unwrap();
+    assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::Queued(3)));
+    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2, 3]);
+    assert_eq!(accept(&*store, 9, &request("z")).await, None);
+    // Keys may be long, and are what they are to the last character.
+    let long = "\0'é".repeat(2000);
+    assert_eq!(accept(&*store, 2, &keyed("x", &long)).await, Some(Accepted::Queued(2)));
+    assert_eq!(accept(&*store, 2, &keyed("x", &long)).await, Some(Accepted::Repeated(2)));
+    let longer = format!("{long}.");
+    assert_eq!(accept(&*store, 2, &keyed("x", &longer)).await, Some(Accepted::QueueFull));
+    // A repeat is known also when the session is closed.
+    store.close_session(&id(2), event("close", None), at(12)).await.unwrap();
+    assert_eq!(accept(&*store, 2, &keyed("y", "k")).await, Some(Accepted::Repeated(1)));
+    assert_eq!(accept(&*store, 2, &keyed("y", "new")).await, Some(Accepted::Closed));
+}
+
+pub async fn what_ran_is_interrupted_and_what_waited_still_waits(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, 1..=3).await;
+    accept(&*store, 1, &request("running")).await;
+    accept(&*store, 1, &request("waiting")).await;
+    store.start_turn(&id(1), 1, at(11)).await.unwrap();
+    accept(&*store, 3, &request("running too")).await;
+    store.start_turn(&id(3), 1, at(11)).await.unwrap();
+    // Hob is killed and opens the ledger again.
+    drop(store);
+    let store = place.open().await;
+    assert_eq!(store.interrupt_turns(at(50)).await.unwrap(), 2);
+    assert_eq!(store.interrupt_turns(at(51)).await.unwrap(), 0);
+    let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
+    assert_eq!((turn.state, turn.ended_at), (TurnState::Interrupted, Some(at(50))));
+    assert!(turn.error.is_some() && turn.stop_reason.is_none());
+    assert_eq!(story(&*store, 1).await, ["create", "turn 1 interrupted"]);
+    assert_eq!(story(&*store, 2).await, ["create"]);
+    assert_eq!(story(&*store, 3).await, ["create", "turn 1 interrupted"]);
+    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2]);
+    let found = store.session(&app("a"), &id(1)).await.unwrap().unwrap();
+    assert_eq!((found.state(), found.usage), (SessionState::Running, TurnUsage::default()));
+    assert_eq!(found.last_turn_at, Some(at(50)));
+    assert_eq!(store.usage_on(&app("a"), at(50)).await.unwrap(), TurnUsage::default());
+    assert!(store.start_turn(&id(1), 2, at(52)).await.unwrap(), "it can go on");
+    let late = store.end_turn(&id(1), 1, ending(1, TurnState::Finished), at(53)).await.unwrap();
+    assert_eq!(late, None, "it was interrupted");
+}
+
+pub async fn closing_cancels_what_waits_and_leaves_what_runs_to_its_caller(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    accept(&*store, 1, &request("running")).await;
+    store.start_turn(&id(1), 1, at(11)).await.unwrap();
+    accept(&*store, 1, &request("waiting")).await;
+    accept(&*store, 1, &request("waiting too")).await;
+    assert!(store.close_session(&id(1), event("close", None), at(20)).await.unwrap());
+    for index in [2, 3] {
+        let turn = store.turn(&app("a"), &id(1), index).await.unwrap().unwrap();
+        assert_eq!((turn.state, turn.ended_at), (TurnState::Cancelled, Some(at(20))));
+        assert_eq!(turn.error.as_deref(), Some("the session was closed"));
+        assert_eq!(turn.stop_reason.as_deref(), Some("cancelled"));
+        assert!(!store.start_turn(&id(1), index, at(21)).await.unwrap(), "it is over");
+    }
+    assert!(store.queued_turns(&id(1)).await.unwrap().is_empty());
+    let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
+    assert_eq!(turn.state, TurnState::Running);
+    store.end_turn(&id(1), 1, ending(1, TurnState::Cancelled), at(22)).await.unwrap().unwrap();
+    let told = ["create", "turn 2 cancelled", "turn 3 cancelled", "close", "turn 1 cancelled"];
+    assert_eq!(story(&*store, 1).await, told);
+    assert_eq!(store.session(&app("a"), &id(1)).await.unwrap().unwrap().usage, used());
+}
+
+/// From every state to every state: the domain says which ways there are, and a way that is none changes nothing.
+pub async fn a_turn_goes_only_where_it_may(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    let a = app("a");
+    for (running, from) in [(false, TurnState::Queued), (true, TurnState::Running)] {
+        for to in TurnState::ALL.into_iter().filter(|state| state.is_over()) {
+            let Some(Accepted::Queued(index)) = accept(&*store, 1, &request("p")).await else {
+                panic!("not taken")
+            };
+            if running {
+                assert!(store.start_turn(&id(1), index, at(11)).await.unwrap());
+            }
+            let before = story(&*store, 1).await.len();
+            let ended = store.end_turn(&id(1), index, ending(index, to), at(12)).await.unwrap();
+            assert_eq!(ended.is_some(), from.may_become(to), "{from:?} to {to:?}");
+            let turn = store.turn(&a, &id(1), index).await.unwrap().unwrap();
+            assert_eq!(turn.state, if ended.is_some() { to } else { from });
+            let after = story(&*store, 1).await.len();
+            assert_eq!(after - before, usize::from(ended.is_some()));
+            if ended.is_none() {
+                let end = ending(index, TurnState::Cancelled);
+                store.end_turn(&id(1), index, end, at(12)).await.unwrap().unwrap();
+            }
+            for next in TurnState::ALL.into_iter().filter(|state| state.is_over()) {
+                let end = ending(index, next);
+                assert_eq!(store.end_turn(&id(1), index, end, at(13)).await.unwrap(), None);
+            }
+            assert!(!store.start_turn(&id(1), index, at(13)).await.unwrap());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What turns use, and what the memory gets of them.
+
+use hob_domain::AppName;
+use hob_domain::session::{TurnEnding, TurnState, TurnUsage};
+
+use super::{Place, accept, app, at, ending, event, id, make, request, used, whole_turn};
+
+const DAY: i64 = 24 * 60 * 60;
+
+fn twice() -> TurnUsage {
+    TurnUsage {
+        input_tokens: 6,
+        output_tokens: 8,
+        cached_read_tokens: 10,
+        cached_write_tokens: 12,
+        cost_usd: 1.0,
+    }
+}
+
+pub async fn usage_is_summed_by_session_and_by_day(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1, 2]).await;
+    for (byte, second) in [(1, DAY - 1), (1, DAY), (2, DAY + 5), (2, 2 * DAY)] {
+        whole_turn(&*store, byte, second).await;
+    }
+    for byte in [1, 2] {
+        assert_eq!(store.session(&app("a"), &id(byte)).await.unwrap().unwrap().usage, twice());
+    }
+    for (second, used) in [
+        (0, used()),
+        (DAY + 7, twice()),
+        (2 * DAY, used()),
+        (3 * DAY, TurnUsage::default()),
+        (-1, TurnUsage::default()),
+    ] {
+        assert_eq!(store.usage_on(&app("a"), at(second)).await.unwrap(), used, "at {second}");
+    }
+    // What an app has used stays used when its sessions go.
+    store.close_session(&id(1), event("close", None), at(6)).await.unwrap();
+    store.delete_closed(at(7)).await.unwrap();
+    assert_eq!(store.usage_on(&app("a"), at(0)).await.unwrap(), used());
+    let days = store.usage_since(at(DAY + 100), None).await.unwrap();
+    let days: Vec<_> = days.iter().map(|d| (d.day, d.turns, d.failed, d.usage)).collect();
+    assert_eq!(days, [(at(DAY), 2, 0, twice()), (at(2 * DAY), 1, 0, used())]);
+    assert_eq!(store.usage_since(at(0), Some(&app("b"))).await.unwrap(), []);
+}
+
+/// Turns that failed are counted, those that were cancelled are not failures, and each counts once.
+pub async fn turns_are_counted_by_how_they_ended(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    for (index, state) in
+        [(1, TurnState::Died), (2, TurnState::Cancelled), (3, TurnState::Finished)]
+    {
+        accept(&*store, 1, &request("p")).await;
+        store.start_turn(&id(1), index, at(11)).await.unwrap();
+        let ended = store.end_turn(&id(1), index, ending(index, state), at(12)).await.unwrap();
+        assert!(ended.is_some());
+        let again = store.end_turn(&id(1), index, ending(index, state), at(12)).await.unwrap();
+        assert!(again.is_none());
+    }
+    // One that waits when its session is closed, and one that runs when Hob ends.
+    accept(&*store, 1, &request("p")).await;
+    store.close_session(&id(1), event("close", None), at(14)).await.unwrap();
+    make(&*store, [2]).await;
+    accept(&*store, 2, &request("p")).await;
+    store.start_turn(&id(2), 1, at(15)).await.unwrap();
+    store.interrupt_turns(at(16)).await.unwrap();
+    let days = store.usage_since(at(0), Some(&app("a"))).await.unwrap();
+    assert_eq!(days.len(), 1);
+    assert_eq!((days[0].turns, days[0].failed), (5, 2));
+}
+
+/// Usage is what an agent says. Whatever that is, its turn ends.
+pub async fn absurd_usage_stops_nothing(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    for (index, cost_usd) in [(1, f64::NAN), (2, f64::INFINITY), (3, -1.0)] {
+        accept(&*store, 1, &request("hello")).await;
+        store.start_turn(&id(1), index, at(11)).await.unwrap();
+        let most = u64::MAX;
+        let used = TurnUsage { input_tokens: most, output_tokens: most, cost_usd, ..used() };
+        let ending = TurnEnding { usage: used, ..ending(index, TurnState::Finished) };
+        assert!(store.end_turn(&id(1), index, ending, at(12)).await.unwrap().is_some());
+    }
+    let used = store.usage_on(&app("a"), at(12)).await.unwrap();
+    assert!(used.tokens() > 1 << 40 && used.cost_usd.is_finite() && used.cost_usd > 0.0);
+}
+
+pub async fn turns_outside_of_sessions_count(place: &dyn Place) {
+    let store = place.open().await;
+    let (a, owner) = (app("a"), AppName::owner());
+    store.note_turn(&a, TurnState::Finished, used(), Some("one".into()), at(1)).await.unwrap();
+    store.note_turn(&a, TurnState::Died, used(), None, at(2)).await.unwrap();
+    store.note_turn(&owner, TurnState::Finished, used(), Some("two".into()), at(3)).await.unwrap();
+    store.note_turn(&a, TurnState::Finished, used(), None, at(-1)).await.unwrap();
+    assert_eq!(store.usage_on(&a, at(5)).await.unwrap(), twice());
+    let days = store.usage_since(at(-DAY), None).await.unwrap();
+    let days: Vec<_> = days.iter().map(|d| (d.day, d.app.as_str(), d.turns, d.failed)).collect();
+    let expected = [(at(-DAY), "a", 1, 0), (at(0), "@owner", 1, 0), (at(0), "a", 2, 1)];
+    assert_eq!(days, expected, "by day, then by app");
+    let outbox = store.outbox(10).await.unwrap();
+    let outbox: Vec<_> = outbox.iter().map(|i| (i.app.as_str(), i.body.as_str())).collect();
+    assert_eq!(outbox, [("a", "one"), ("@owner", "two")]);
+}
+
+/// What the memory is to have is there with the turn's end, in order, until it is said to be there.
+pub async fn the_outbox_is_drained_once(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    for index in 1..=4 {
+        accept(&*store, 1, &request("p")).await;
+        store.start_turn(&id(1), index, at(11)).await.unwrap();
+        assert_eq!(store.outbox(99).await.unwrap().len() as u32, index - 1);
+        let outbox = Some(format!("the \0 {index}."));
+        let ending = TurnEnding { outbox, ..ending(index, TurnState::Finished) };
+        store.end_turn(&id(1), index, ending.clone(), at(12)).await.unwrap().unwrap();
+        assert_eq!(store.end_turn(&id(1), index, ending, at(12)).await.unwrap(), None);
+    }
+    let first = store.outbox(2).await.unwrap();
+    let bodies: Vec<_> = first.iter().map(|item| item.body.as_str()).collect();
+    assert_eq!(bodies, ["the \0 1.", "the \0 2."]);
+    assert_eq!(first[0].app, "a");
+    assert_eq!(store.outbox(2).await.unwrap(), first, "reading takes nothing");
+    store.outbox_done(vec![first[1].id]).await.unwrap();
+    store.outbox_done(vec![first[1].id]).await.unwrap();
+    store.outbox_done(Vec::new()).await.unwrap();
+    let left = store.outbox(99).await.unwrap();
+    let bodies: Vec<_> = left.iter().map(|item| item.body.as_str()).collect();
+    assert_eq!(bodies, ["the \0 1.", "the \0 3.", "the \0 4."]);
+    // It outlives its session, but not its app.
+    store.close_session(&id(1), event("close", None), at(13)).await.unwrap();
+    store.delete_closed(at(14)).await.unwrap();
+    assert_eq!(store.outbox(99).await.unwrap().len(), 3);
+    store.delete_sessions_of(&app("a")).await.unwrap();
+    assert_eq!(store.outbox(99).await.unwrap(), []);
+}
