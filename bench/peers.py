@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Other systems on the same data and with the same measure as `coding-history/eval.py` and `locomo_eval.py`.
+"""Other systems on the same data and with the same measure as `coding-history/eval.py` and `locomo.py`.
 
     scripts/setup-e2e peers
     bench/.venv/bin/python bench/peers.py [--coding tune|held-out] [--locomo DIR] [--only fts5,minilm,chromadb,mem0] [--json OUT]

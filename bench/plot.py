@@ -2,7 +2,7 @@
 """Draws the documentation's plots as SVG, with nothing but Python.
 
     plot.py RESULTS.json OUT_FOLDER
-    plot.py --collect RESULTS.json [--peers PEERS.json] [--coding EVAL.json] [--locomo LOCOMO.json] [--name hob]
+    plot.py --collect RESULTS.json [--peers PEERS.json] [--coding EVAL.json] [--locomo LOCOMO.json] [--scale SCALE.json] [--name hob]
 
 RESULTS.json is a list of plots:
 
@@ -10,7 +10,7 @@ RESULTS.json is a list of plots:
     {"file": "latency.svg", "type": "lines", "title": "…", "note": "…", "unit": "ms", "x": [10000, 100000], "x_unit": "turns", "series": {"p95": [4.1, 12]}}
 
 Lines have logarithmic axes. A missing value is null. `--collect` puts the plots of recall quality into RESULTS.json from what `peers.py`,
-`coding-history/eval.py` and `locomo_eval.py` wrote with `--json`, and leaves the other plots in it alone.
+`coding-history/eval.py`, `locomo.py` and `scale.py` wrote with `--json`, and leaves the other plots in it alone.
 """
 import argparse, json, math, pathlib
 from xml.sax.saxutils import escape
@@ -112,6 +112,14 @@ def collect(arguments):
             for measure, slug in (("any@1", "first"), ("any@5", "five")):
                 plots.append({"file": f"recall-coding-{half}-{slug}.svg", "type": "bars", "top": 1, "title": f"Coding histories, {half} half: {measure}", "note": hashes,
                               "groups": kinds, "series": {name: [groups.get(k, {}).get(measure) for k in kinds] for name, groups in systems.items()}})
+    scale = read(arguments.scale)
+    if scale:
+        x, note = [row["turns"] for row in scale], "one project; bench/scale.py"
+        for slug, title, unit, names in (("latency", "Recall through a bridge", "ms", ["recall p50 ms", "recall p95 ms", "recall p99 ms"]),
+                                         ("size", "Memory and disk", "MB", ["RSS MB", "disk MB"]),
+                                         ("ingest", "Turns stored a second", "/s", ["import turns/s", "more turns/s"])):
+            plots.append({"file": f"memory-{slug}.svg", "type": "lines", "title": title, "note": note, "unit": unit, "x": x, "x_unit": "turns",
+                          "series": {name.removeprefix("recall ").removesuffix(" " + unit).removesuffix(" turns/s"): [row[name] for row in scale] for name in names}})
     path = pathlib.Path(arguments.collect)
     kept = [p for p in (json.loads(path.read_text()) if path.exists() else []) if p["file"] not in {n["file"] for n in plots}]
     path.write_text(json.dumps(kept + plots, indent=1) + "\n")
@@ -125,6 +133,7 @@ def main():
     arguments.add_argument("--peers")
     arguments.add_argument("--coding")
     arguments.add_argument("--locomo")
+    arguments.add_argument("--scale")
     arguments.add_argument("--name", default="hob")
     arguments = arguments.parse_args()
     if arguments.collect:
