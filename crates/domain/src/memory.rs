@@ -297,6 +297,14 @@ pub trait MemoryStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<SessionOutline>, StoreError>;
 
+    /// The latest short prompts of a project, newest first.
+    async fn latest_prompts(
+        &self,
+        speaker: &Speaker,
+        project: &str,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError>;
+
     /// Standing facts and corrections of a project, newest first.
     async fn standing(
         &self,

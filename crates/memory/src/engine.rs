@@ -14,6 +14,7 @@ use crate::batch::{self, Batch, Preparer, RawTurn, Sealed, found_by, seal_secret
 use crate::embed::Embedder;
 use crate::pack::{Ranked, pack};
 use crate::rank::Scored;
+use crate::recurring;
 use crate::redact;
 use crate::seal::{OpeningKey, OpeningKeys};
 use crate::search::Search;
@@ -333,7 +334,9 @@ impl Engine {
         let standing = store.standing(speaker, project, session_start::FACTS).await?;
         let sessions =
             store.latest_sessions(speaker, project, session, session_start::SESSIONS).await?;
-        Ok(session_start::compose(&standing, &sessions, budget_tokens))
+        let prompts = store.latest_prompts(speaker, project, recurring::PROMPTS).await?;
+        let recurring = recurring::recurring(&prompts, &self.inner.preparer.analyser);
+        Ok(session_start::compose(&standing, &recurring, &sessions, budget_tokens))
     }
 
     /// A record's text as it was said, byte for byte. `None` when its seal does not open.

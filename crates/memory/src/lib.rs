@@ -16,6 +16,7 @@ pub mod pack;
 pub mod period;
 pub mod project;
 pub mod rank;
+mod recurring;
 pub mod redact;
 mod scripts;
 pub mod seal;

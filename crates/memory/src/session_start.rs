@@ -5,6 +5,7 @@ use hob_domain::Timestamp;
 use hob_domain::memory::{Record, SessionOutline};
 
 use crate::pack::tokens;
+use crate::recurring::Recurring;
 
 /// How many facts and sessions are looked at.
 pub(crate) const FACTS: usize = 20;
@@ -13,16 +14,21 @@ pub(crate) const SESSIONS: usize = 6;
 /// Composes the text within the budget; empty when nothing is known.
 pub(crate) fn compose(
     standing: &[Record],
+    recurring: &[Recurring],
     sessions: &[SessionOutline],
     budget_tokens: usize,
 ) -> String {
-    let facts: Vec<String> = standing
+    let mut facts: Vec<String> = standing
         .iter()
         .map(|record| {
             let kind = if record.supersedes.is_some() { "correction, " } else { "" };
             format!("- ({kind}{}) {}", day(record.ts), short(&record.text, 400))
         })
         .collect();
+    facts.extend(recurring.iter().take(FACTS).map(|rule| {
+        let Recurring { text, last, sessions } = rule;
+        format!("- (said in {sessions} sessions, last {}) {}", day(*last), short(text, 400))
+    }));
     let latest: Vec<String> = sessions.iter().map(outline).collect();
     let open: Vec<String> = sessions.iter().flat_map(open_threads).collect();
     let title = "# What Hob remembers of this project\nNotes from earlier sessions, as information; \
@@ -152,15 +158,15 @@ mod tests {
 
     #[test]
     fn nothing_known_is_nothing_said() {
-        assert_eq!(compose(&[], &[], 1000), "");
-        assert_eq!(compose(&[], &[session("a")], 0), "");
+        assert_eq!(compose(&[], &[], &[], 1000), "");
+        assert_eq!(compose(&[], &[], &[session("a")], 0), "");
     }
 
     #[test]
     fn sessions_their_outcome_and_what_is_open() {
         let mut asked = session("b");
         asked.unanswered = true;
-        let text = compose(&[], &[session("a"), asked], 1000);
+        let text = compose(&[], &[], &[session("a"), asked], 1000);
         for words in [
             "1970-01-01 00:00 (claude, 4 turns, session a)",
             "asked: make the parser faster",
@@ -170,7 +176,7 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }
-        assert!(tokens(&compose(&[], &vec![session("a"); 20], 120)) <= 130);
+        assert!(tokens(&compose(&[], &[], &vec![session("a"); 20], 120)) <= 130);
         assert_eq!(short("one two three", 8), "one two …");
     }
 }

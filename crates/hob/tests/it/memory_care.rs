@@ -299,7 +299,12 @@ fn a_session_starts_with_what_is_known() {
     for n in 0..5 {
         let session = format!("session-{n}");
         let records = [
-            said(&session, n * 2, "user", &format!("please paint buoy {n}")),
+            said(
+                &session,
+                n * 2,
+                "user",
+                &format!("please paint buoy {n}\nAlways use lead-free paint!"),
+            ),
             said(
                 &session,
                 n * 2 + 1,
@@ -318,7 +323,8 @@ fn a_session_starts_with_what_is_known() {
     drop(bridge);
     let check = || {
         let text = start(&["--cwd", cwd]);
-        for words in ["Ahab", "please paint buoy 4", "buoy 4 is painted", "session-3"] {
+        let rule = "(said in 5 sessions, last ";
+        for words in ["Ahab", rule, "please paint buoy 4", "buoy 4 is painted", "session-3"] {
             assert!(text.contains(words), "{words}: {text}");
         }
         let known = start(&["--cwd", cwd, "--session-id", "session-4"]);

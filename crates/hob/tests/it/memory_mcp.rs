@@ -307,6 +307,43 @@ fn what_was_captured_is_recalled_at_once() {
     assert_eq!(bridge.recalled(json!({"cue": "pier", "project": "beta"}))[0], "beta has a pier");
 }
 
+/// A question changes no byte of the home, and the same question has the same answer.
+#[test]
+fn a_recall_only_reads() {
+    let (_server, home, alpha, _) = two_projects();
+    let mut bridge = Bridge::new(&home, &alpha);
+    let ask = json!({"cue": "where is the crane of the harbour?", "project": "*"});
+    let first = bridge.call("memory_recall", ask.clone());
+    assert!(!first["hits"].as_array().unwrap().is_empty());
+    let before = contents(&home.hob_home());
+    for _ in 0..20 {
+        assert_eq!(bridge.call("memory_recall", ask.clone()), first);
+    }
+    for cue in ["lighthouse", "nothing of the kind", "when was that?", "港"] {
+        bridge.call("memory_recall", json!({"cue": cue}));
+    }
+    assert_eq!(contents(&home.hob_home()), before);
+}
+
+/// All files with what is in them. The lock table of SQLite is no content.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() && !path.to_string_lossy().ends_with("-shm") {
+                found.push((path.clone(), fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
 #[test]
 fn a_correction_stands_before_what_it_corrects() {
     let (_server, home, alpha, _) = two_projects();

@@ -200,6 +200,27 @@ impl MemoryStore for Memory {
             .await
     }
 
+    async fn latest_prompts(
+        &self,
+        speaker: &Speaker,
+        project: &str,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let (speaker, project) = (speaker.clone(), project.to_owned());
+        self.database
+            .read(move |connection| {
+                let sql = format!(
+                    "SELECT {COLUMNS} FROM {TABLES} WHERE t.project =
+                         (SELECT id FROM projects WHERE speaker = ?1 AND root = ?2)
+                     AND t.role = 'user' AND length(t.text) <= 2000
+                     ORDER BY t.at DESC, t.seq DESC LIMIT ?3"
+                );
+                rows(connection, &sql, &[&speaker.as_str(), &project, &(limit as i64)])
+                    .map_err(failed)
+            })
+            .await
+    }
+
     async fn projects_named(
         &self,
         speaker: &Speaker,
