@@ -5,6 +5,7 @@
 mod sessions_restart;
 #[path = "it/sessions_seed.rs"]
 mod sessions_seed;
+#[allow(dead_code, reason = "the other tests of sessions use more of it")]
 #[path = "it/sessions_setup.rs"]
 mod sessions_setup;
 
