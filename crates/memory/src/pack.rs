@@ -103,11 +103,11 @@ pub fn tokens(text: &str) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use hob_domain::memory::{Place, RecordId, Tier, TurnRole};
 
-    fn ranked(seq: i64, text: &str) -> Ranked {
+    pub(crate) fn ranked(seq: i64, text: &str) -> Ranked {
         let record = Record {
             id: RecordId::new(seq.to_string()),
             seq,

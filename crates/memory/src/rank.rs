@@ -29,9 +29,10 @@ const DENSE_NEAREST: usize = 3;
 /// Where the very words are found, they are to be believed.
 const DENSE: f64 = 0.2;
 const DENSE_WITHOUT_TERMS: f64 = 0.5;
-/// What they count where words of the question are in no turn at all, so that it must have been said in
-/// others; a few such words say little.
-const DENSE_OTHER_WORDS: f64 = 2.0;
+/// What vectors count more, and terms less, where words of the question are in no turn at all, so that it
+/// must have been said in others. A few such words say little.
+const DENSE_OTHER_WORDS: f64 = 1.5;
+const LESS_OTHER_WORDS: f64 = 0.85;
 const FEW_OTHER_WORDS: f64 = 0.3;
 /// What the length of a turn counts, up to so many terms: short ones ask and agree, longer ones answer.
 const LENGTH: f64 = 0.9;
@@ -116,14 +117,16 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
             each.fold(0.0, f64::max)
         })
         .collect();
-    let weight = DENSE
+    let other_words = other_words(proposal, asked, &rarity);
+    let of_terms = 1.0 - LESS_OTHER_WORDS * other_words;
+    let of_vectors = DENSE
         + DENSE_WITHOUT_TERMS * (1.0 - coverage(candidates, asked, &rarity))
-        + DENSE_OTHER_WORDS * other_words(proposal, asked, &rarity);
+        + DENSE_OTHER_WORDS * other_words;
     let mut total: Vec<f64> = normal(&lexical)
         .into_iter()
         .zip(normal(&dense))
         .zip(&timely)
-        .map(|((lexical, dense), timely)| lexical + weight * dense + TIMELY * timely)
+        .map(|((lexical, dense), timely)| of_terms * lexical + of_vectors * dense + TIMELY * timely)
         .collect();
     let best = around.best(&total);
     for (total, best) in total.iter_mut().zip(best) {

@@ -4,8 +4,9 @@
 use crate::analyse::beginning;
 use crate::pack::Ranked;
 
-/// What it counts that a turn was said by somebody whom the question names.
-const SAID_BY: f64 = 2.5;
+/// What it counts that a turn was said by the first whom the question names, and by another one.
+const SAID_BY: f64 = 3.0;
+const SAID_BY_ANOTHER: f64 = 1.5;
 /// What a turn loses that asks: the answer is wanted.
 const ASKS: f64 = 0.6;
 /// What it counts that a turn says that something is not as it was: what holds now is in there.
@@ -58,14 +59,21 @@ const CHANGED: &[&str] = &[
 /// Counts in what the texts tell and puts the turns in order again.
 pub fn look_again(cue: &str, ranked: &mut [Ranked]) {
     let asked = words(cue);
+    let named = |hit: &Ranked| speaker(&hit.record.text).and_then(|name| place_of(&asked, name));
+    let first = ranked.iter().filter_map(named).min();
     for hit in ranked.iter_mut() {
-        let text = &hit.record.text;
-        hit.why.said_by = speaker(text).is_some_and(|name| shares_a_word(&asked, name));
-        hit.why.changes = changes(text);
-        let asks = text.trim_end().ends_with(['?', '？']);
-        hit.sum += f64::from(u8::from(hit.why.said_by)) * SAID_BY
-            + f64::from(u8::from(hit.why.changes)) * CHANGES
-            - f64::from(u8::from(asks)) * ASKS;
+        let place = named(hit);
+        hit.why.said_by = place.is_some();
+        hit.why.changes = changes(&hit.record.text);
+        if place.is_some() {
+            hit.sum += if place == first { SAID_BY } else { SAID_BY_ANOTHER };
+        }
+        if hit.why.changes {
+            hit.sum += CHANGES;
+        }
+        if hit.record.text.trim_end().ends_with(['?', '？']) {
+            hit.sum -= ASKS;
+        }
     }
     // Stable: of equals the first stays first.
     ranked.sort_by(|a, b| b.sum.total_cmp(&a.sum));
@@ -79,8 +87,9 @@ fn speaker(text: &str) -> Option<&str> {
     (named && said.starts_with(char::is_whitespace)).then_some(name)
 }
 
-fn shares_a_word(asked: &str, name: &str) -> bool {
-    words(name).split_whitespace().any(|word| asked.contains(&format!(" {word} ")))
+/// Where a question names somebody, by any of the names.
+fn place_of(asked: &str, name: &str) -> Option<usize> {
+    words(name).split_whitespace().filter_map(|word| asked.find(&format!(" {word} "))).min()
 }
 
 fn changes(text: &str) -> bool {
@@ -98,6 +107,7 @@ fn words(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::tests::ranked;
 
     #[test]
     fn speakers_are_those_before_the_colon() {
@@ -108,8 +118,25 @@ mod tests {
             assert_eq!(speaker(text), None, "{text}");
         }
         let asked = words("What did Anna's sister buy?");
-        assert!(shares_a_word(&asked, "Anna") && shares_a_word(&asked, "Anna Schmidt"));
-        assert!(!shares_a_word(&asked, "An") && !shares_a_word(&asked, "Maria"));
+        assert_eq!(place_of(&asked, "Anna"), place_of(&asked, "Schmidt Anna"));
+        assert!(place_of(&asked, "Anna").is_some());
+        assert!(place_of(&asked, "An").is_none() && place_of(&asked, "Maria").is_none());
+    }
+
+    #[test]
+    fn what_texts_tell_counts() {
+        let order = |cue: &str, texts: &[&str]| -> Vec<String> {
+            let mut ranked: Vec<Ranked> = texts.iter().map(|text| ranked(1, text)).collect();
+            look_again(cue, &mut ranked);
+            ranked.into_iter().map(|hit| hit.record.text).collect()
+        };
+        let said = ["Ben: tea", "Anna: coffee", "Eva: water"];
+        let expect = ["Anna: coffee", "Ben: tea", "Eva: water"];
+        assert_eq!(order("what did Anna say to Ben?", &said), expect);
+        assert_eq!(order("what to drink", &said), said);
+        let port = ["Which port?", "Port 80.", "Port 81 from now on."];
+        let expect = ["Port 81 from now on.", "Port 80.", "Which port?"];
+        assert_eq!(order("the port", &port), expect);
     }
 
     #[test]
