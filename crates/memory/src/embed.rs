@@ -19,6 +19,11 @@ pub trait Embedder: Send + Sync {
         self.embed(text)
     }
 
+    /// Whether a term of a question has a part in its vector.
+    fn knows(&self, _term: &str) -> bool {
+        true
+    }
+
     /// Terms that mean about the same as this one, nearest first, and how near: up to 1.
     fn like(&self, _term: &str) -> Vec<(&str, f32)> {
         Vec::new()
@@ -82,6 +87,10 @@ impl Embedder for TableEmbedder {
         self.sum(worth.iter().copied())
     }
 
+    fn knows(&self, term: &str) -> bool {
+        self.table.find(term).is_some()
+    }
+
     fn like(&self, term: &str) -> Vec<(&str, f32)> {
         let Some(row) = self.table.find(term) else { return Vec::new() };
         self.table.neighbours(row).map(|(other, near)| (self.table.word(other), near)).collect()
@@ -140,6 +149,7 @@ mod tests {
         let like: Vec<&str> = embedder.like("car").iter().map(|(term, _)| *term).collect();
         assert!(like.contains(&"automobil") || like.contains(&"vehicl"), "{like:?}");
         assert!(embedder.like("qzxv").is_empty());
+        assert!(embedder.knows("car") && !embedder.knows("qzxv"));
     }
 
     #[test]

@@ -13,11 +13,12 @@ use crate::analyse::Analyser;
 use crate::batch::{self, Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed};
 use crate::embed::Embedder;
 use crate::pack::{Ranked, pack};
-use crate::rank::Scored;
+use crate::rank::{Scored, score};
 use crate::recurring;
 use crate::redact;
 use crate::seal::{OpeningKey, OpeningKeys};
 use crate::search::Search;
+use crate::second_look::look_again;
 use crate::session_start;
 
 /// How many more hits than asked for are read.
@@ -252,14 +253,18 @@ impl Engine {
             records.into_iter().map(|record| (record.seq, record)).collect();
         let hit = |one: Scored| {
             let record = by_seq.remove(&one.seq)?;
-            Some(Ranked { record, score: one.score, why: one.why })
+            Some(Ranked { record, sum: one.sum, why: one.why })
         };
         let mut ranked: Vec<Ranked> = scored.into_iter().filter_map(hit).collect();
+        look_again(&cue, &mut ranked);
+        if let Some(first) = &question.first {
+            ranked.sort_by_key(|hit| hit.record.place.project != *first);
+        }
         ranked.sort_by_key(|hit| hit.record.superseded_by.is_some());
         let packed = pack(ranked, question.budget_tokens, question.limit);
         let hits = packed.hits.into_iter().map(|hit| {
             let reason = search.reason(&hit);
-            Found { record: hit.record, score: hit.score, reason }
+            Found { record: hit.record, score: score(hit.sum), reason }
         });
         Ok(Recall {
             hits: hits.collect(),

@@ -21,6 +21,7 @@ pub mod redact;
 mod scripts;
 pub mod seal;
 mod search;
+mod second_look;
 mod session_start;
 mod table;
 pub mod transcript;

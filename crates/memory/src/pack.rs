@@ -17,8 +17,8 @@ const SHORT: usize = 160;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranked {
     pub record: Record,
-    /// From 0 to 1.
-    pub score: f64,
+    /// Any number: what is greater is better.
+    pub sum: f64,
     pub why: Why,
 }
 
@@ -43,6 +43,12 @@ pub fn reason(hit: &Ranked, terms: &[ProbeTerm], own: usize) -> String {
     }
     if hit.why.timely {
         reasons.push("of the time asked for".to_owned());
+    }
+    if hit.why.said_by {
+        reasons.push("said by whom the question names".to_owned());
+    }
+    if hit.why.changes {
+        reasons.push("tells of a change".to_owned());
     }
     if hit.record.superseded_by.is_some() {
         reasons.push("superseded by a correction".to_owned());
@@ -97,11 +103,11 @@ pub fn tokens(text: &str) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use hob_domain::memory::{Place, RecordId, Tier, TurnRole};
 
-    fn ranked(seq: i64, text: &str) -> Ranked {
+    pub(crate) fn ranked(seq: i64, text: &str) -> Ranked {
         let record = Record {
             id: RecordId::new(seq.to_string()),
             seq,
@@ -118,7 +124,7 @@ mod tests {
             superseded_by: None,
             supersedes: None,
         };
-        Ranked { record, score: 1.0, why: Why::default() }
+        Ranked { record, sum: 1.0, why: Why::default() }
     }
 
     #[test]
@@ -146,11 +152,12 @@ mod tests {
         assert_eq!(reason(&hit, &terms, 1), "said beside what matches");
         hit.why.terms = vec![1];
         assert_eq!(reason(&hit, &terms, 1), "related words: socket");
-        hit.why = Why { terms: vec![0, 1], like: true, timely: true };
+        hit.why = Why { terms: vec![0, 1], like: true, timely: true, said_by: true, changes: true };
         hit.record.superseded_by = Some(RecordId::new("2"));
         assert_eq!(
             reason(&hit, &terms, 1),
-            "matches port; similar meaning; of the time asked for; superseded by a correction"
+            "matches port; similar meaning; of the time asked for; said by whom the question names; \
+             tells of a change; superseded by a correction"
         );
     }
 }

@@ -96,7 +96,7 @@ impl Period {
 /// The times a question speaks of, asked at `now`.
 pub fn periods(question: &str, now: Timestamp) -> Vec<Period> {
     let today = now.to_zoned(TimeZone::UTC).date();
-    let text = question.to_lowercase();
+    let text = question.to_lowercase().replace("mid-", "mid ");
     let words: Vec<&str> =
         text.split(|c: char| !c.is_alphanumeric() && c != '-').filter(|w| !w.is_empty()).collect();
     let mut found = Vec::new();
@@ -337,7 +337,8 @@ mod tests {
             assert_eq!(near(question, &days), [1.0, 0.93, 0.0, 0.0], "{question}");
         }
         assert_eq!(near("what did we do in March 2024", &["2024-03-31", "2025-03-01"]), [1.0, 0.0]);
-        for question in ["what did we do in March", "что было в марте", "3月に何をした"]
+        for question in
+            ["what did we do in March", "the bug of mid-March", "что было в марте", "3月に何をした"]
         {
             let days = ["2024-03-05", "2025-03-31", "2025-07-31"];
             assert_eq!(near(question, &days), [1.0, 1.0, 0.0], "{question}");

@@ -18,17 +18,25 @@ use crate::period::Period;
 const TURN: Saturation = Saturation { k1: 0.7, b: 0.25 };
 const SESSION: Saturation = Saturation { k1: 1.2, b: 0.75 };
 /// What the two turns before and behind count, the nearest first, and the whole session.
-const BEFORE: [f64; 2] = [0.4, 0.2];
-const BEHIND: [f64; 2] = [0.15, 0.05];
+const BEFORE: [f64; 2] = [0.5, 0.2];
+const BEHIND: [f64; 2] = [0.1, 0.05];
 const OF_SESSION: f64 = 0.7;
 /// The same for vectors; the session is told by its nearest turns.
 const DENSE_BEFORE: f64 = 0.15;
 const DENSE_SESSION: f64 = 0.2;
 const DENSE_NEAREST: usize = 3;
-/// What vectors count beside terms: the second for all that no turn has of the question's terms. Where
-/// the very words are found, they are to be believed.
+/// What vectors count beside terms: the second for all that no single turn has of the question's terms.
+/// Where the very words are found, they are to be believed.
 const DENSE: f64 = 0.2;
-const DENSE_WITHOUT_TERMS: f64 = 0.65;
+const DENSE_WITHOUT_TERMS: f64 = 0.5;
+/// What vectors count more, and terms less, where words of the question are in no turn at all, so that it
+/// must have been said in others. A few such words say little.
+const DENSE_OTHER_WORDS: f64 = 1.5;
+const LESS_OTHER_WORDS: f64 = 0.85;
+const FEW_OTHER_WORDS: f64 = 0.3;
+/// What the length of a turn counts, up to so many terms: short ones ask and agree, longer ones answer.
+const LENGTH: f64 = 0.9;
+const LONG: f64 = 40.0;
 /// What it counts that a turn is of the time asked for.
 const TIMELY: f64 = 4.0;
 /// What the best turn of its session lends to each.
@@ -56,6 +64,8 @@ pub struct Asked<'a> {
     pub terms: &'a [ProbeTerm],
     /// For each of those others the place of the one it stands for, if it stands for one.
     pub stands_for: &'a [Option<usize>],
+    /// Which of the question's own terms the vector knows.
+    pub known: &'a [bool],
     pub vector: &'a [i8],
     pub periods: &'a [Period],
 }
@@ -65,9 +75,14 @@ pub struct Asked<'a> {
 pub struct Scored {
     pub seq: i64,
     pub ts: Timestamp,
-    /// From 0 to 1; in order within one answer.
-    pub score: f64,
+    /// Any number: what is greater is better.
+    pub sum: f64,
     pub why: Why,
+}
+
+/// A sum as a number from 0 to 1.
+pub fn score(sum: f64) -> f64 {
+    1.0 / (1.0 + (-sum / 2.0).exp())
 }
 
 /// What spoke for a turn.
@@ -79,6 +94,10 @@ pub struct Why {
     pub like: bool,
     /// Whether it is of the time asked for.
     pub timely: bool,
+    /// Whether somebody said it whom the question names.
+    pub said_by: bool,
+    /// Whether it says that something changed.
+    pub changes: bool,
 }
 
 /// Puts candidates in order, the best first, and of equals the newest.
@@ -98,16 +117,25 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
             each.fold(0.0, f64::max)
         })
         .collect();
-    let weight = DENSE + DENSE_WITHOUT_TERMS * (1.0 - coverage(candidates, asked, &rarity));
+    let other_words = other_words(proposal, asked, &rarity);
+    let of_terms = 1.0 - LESS_OTHER_WORDS * other_words;
+    let of_vectors = DENSE
+        + DENSE_WITHOUT_TERMS * (1.0 - coverage(candidates, asked, &rarity))
+        + DENSE_OTHER_WORDS * other_words;
     let mut total: Vec<f64> = normal(&lexical)
         .into_iter()
         .zip(normal(&dense))
         .zip(&timely)
-        .map(|((lexical, dense), timely)| lexical + weight * dense + TIMELY * timely)
+        .map(|((lexical, dense), timely)| of_terms * lexical + of_vectors * dense + TIMELY * timely)
         .collect();
     let best = around.best(&total);
     for (total, best) in total.iter_mut().zip(best) {
         *total += BEST_OF_SESSION * best;
+    }
+    let usual = usual_length(proposal);
+    for (total, candidate) in total.iter_mut().zip(candidates) {
+        let length = f64::from(candidate.length).min(LONG);
+        *total += LENGTH * ((1.0 + length) / (1.0 + usual)).ln();
     }
     let mut scored: Vec<Scored> = Vec::with_capacity(candidates.len());
     for (place, candidate) in candidates.iter().enumerate().filter(|(_, one)| one.in_scope) {
@@ -115,13 +143,11 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
             terms: candidate.counts.iter().map(|count| count.term).collect(),
             like: near[place].is_some_and(|near| near >= LIKE),
             timely: timely[place] > 0.5,
+            ..Why::default()
         };
-        // From any number to one between 0 and 1.
-        let score = 1.0 / (1.0 + (-total[place] / 2.0).exp());
-        scored.push(Scored { seq: candidate.seq, ts: candidate.ts, score, why });
+        scored.push(Scored { seq: candidate.seq, ts: candidate.ts, sum: total[place], why });
     }
-    scored
-        .sort_by(|a, b| b.score.total_cmp(&a.score).then(b.ts.cmp(&a.ts)).then(b.seq.cmp(&a.seq)));
+    scored.sort_by(|a, b| b.sum.total_cmp(&a.sum).then(b.ts.cmp(&a.ts)).then(b.seq.cmp(&a.seq)));
     scored
 }
 
@@ -161,6 +187,26 @@ fn coverage(candidates: &[Candidate], asked: &Asked<'_>, rarity: &[f64]) -> f64 
     };
     let most = candidates.iter().map(having).fold(0.0, f64::max);
     if all > 0.0 { (most / all).min(1.0) } else { 0.0 }
+}
+
+/// How much of the question was said in other words, if it was said: its terms that are in no turn
+/// and that the vector knows. From 0 to 1, rare terms counting more.
+fn other_words(proposal: &Proposal, asked: &Asked<'_>, rarity: &[f64]) -> f64 {
+    let own = rarity.iter().zip(&proposal.spread).zip(asked.known);
+    let (mut all, mut nowhere) = (0.0, 0.0);
+    for ((rarity, spread), known) in own {
+        all += rarity;
+        if spread.turns == 0 && *known {
+            nowhere += rarity;
+        }
+    }
+    let share = if all > 0.0 { nowhere / all } else { 0.0 };
+    ((share - FEW_OTHER_WORDS) / (1.0 - FEW_OTHER_WORDS)).max(0.0)
+}
+
+/// How many terms a turn has on the average.
+fn usual_length(proposal: &Proposal) -> f64 {
+    (proposal.length as f64 / (proposal.turns as f64).max(1.0)).max(1.0)
 }
 
 /// Who stands beside whom, by their places among the candidates.
@@ -219,7 +265,7 @@ impl Around {
 
 fn lexical(proposal: &Proposal, around: &Around, worth: &[f64]) -> Vec<f64> {
     let rarity = rarity(proposal);
-    let usual = (proposal.length as f64 / (proposal.turns as f64).max(1.0)).max(1.0);
+    let usual = usual_length(proposal);
     let sum = |counts: &[Count], saturation: &Saturation, rarity: &[f64], length: f64| -> f64 {
         let one = |count: &Count| {
             let weight = worth.get(count.term)? * rarity.get(count.term)?;

@@ -82,9 +82,12 @@ impl Search {
         let worth: Vec<(&str, f32)> =
             own.map(|(term, rarity)| (term.term.as_str(), *rarity as f32)).collect();
         let vector = preparer.embedder.embed_question(&self.cue, &worth);
+        let known: Vec<bool> =
+            worth.iter().map(|(term, _)| preparer.embedder.knows(term)).collect();
         let asked = Asked {
             terms: &self.terms,
             stands_for: &self.stands_for,
+            known: &known,
             vector: &vector,
             periods: &self.periods,
         };

@@ -46,7 +46,7 @@ fn terms() -> Vec<ProbeTerm> {
 
 fn order(proposal: &Proposal, vector: &[i8], periods: &[Period]) -> Vec<i64> {
     let terms = terms();
-    let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector, periods };
+    let asked = Asked { terms: &terms, stands_for: &[Some(1)], known: &[true; 2], vector, periods };
     rank(proposal, &asked).into_iter().map(|one| one.seq).collect()
 }
 
@@ -91,6 +91,24 @@ fn vectors_times_and_newness_decide_between_equals() {
     assert!(order(&Proposal::default(), &[0, 0], &[]).is_empty());
 }
 
+#[test]
+fn longer_turns_are_preferred_up_to_a_length() {
+    let mut all: Vec<Candidate> = (1..=3).map(|seq| candidate(seq, seq, &[])).collect();
+    (all[0].length, all[1].length, all[2].length) = (40, 4, 400);
+    assert_eq!(order(&proposal(all), &[0, 0], &[]), [3, 1, 2]);
+}
+
+#[test]
+fn vectors_count_more_where_words_of_the_question_are_nowhere() {
+    let mut all = vec![candidate(1, 1, &[(0, 1)]), candidate(2, 2, &[])];
+    all[0].vector = vec![-9, 1];
+    all[1].vector = vec![9, 1];
+    let mut proposal = proposal(all);
+    assert_eq!(order(&proposal, &[1, 0], &[])[0], 1);
+    proposal.spread[1] = Spread::default();
+    assert_eq!(order(&proposal, &[1, 0], &[])[0], 2);
+}
+
 proptest! {
     /// Whatever is proposed: each in scope has one place, scores are numbers from 0 to 1 in order,
     /// and the order in which candidates come decides nothing.
@@ -107,11 +125,17 @@ proptest! {
         };
         let all: Vec<Candidate> = drawn.iter().enumerate().map(make).collect();
         let terms = terms();
-        let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector: &[5, 5], periods: &[] };
+        let asked = Asked {
+            terms: &terms,
+            stands_for: &[Some(1)],
+            known: &[true; 2],
+            vector: &[5, 5],
+            periods: &[],
+        };
         let ranked = rank(&proposal(all.clone()), &asked);
         prop_assert_eq!(ranked.len(), all.iter().filter(|one| one.in_scope).count());
-        prop_assert!(ranked.iter().all(|one| (0.0..=1.0).contains(&one.score)));
-        prop_assert!(ranked.windows(2).all(|pair| pair[0].score >= pair[1].score));
+        prop_assert!(ranked.iter().all(|one| (0.0..=1.0).contains(&score(one.sum))));
+        prop_assert!(ranked.windows(2).all(|pair| pair[0].sum >= pair[1].sum));
         prop_assert_eq!(ranked.clone(), rank(&proposal(all), &asked));
     }
 }

@@ -1,0 +1,157 @@
+//! A second look at the best turns, at what only their texts tell: who said them, whether they ask or
+//! tell, and whether they say that something changed. Pure; those texts are read anyway.
+
+use crate::analyse::beginning;
+use crate::pack::Ranked;
+
+/// What it counts that a turn was said by the first whom the question names, and by another one.
+const SAID_BY: f64 = 3.0;
+const SAID_BY_ANOTHER: f64 = 1.5;
+/// What a turn loses that asks: the answer is wanted.
+const ASKS: f64 = 0.6;
+/// What it counts that a turn says that something is not as it was: what holds now is in there.
+const CHANGES: f64 = 0.8;
+
+/// Where a text is looked at for changes, and how long the names before its colon may be.
+const LOOKED_AT: usize = 2 << 10;
+const LONGEST_SPEAKER: usize = 40;
+
+/// How people say that something changed: whole words, and parts of words.
+const CHANGED: &[&str] = &[
+    " no longer ",
+    " any more ",
+    " anymore ",
+    " instead ",
+    " after all ",
+    " from now on ",
+    " switch to ",
+    " switched to ",
+    " changed to ",
+    " move to ",
+    " moves to ",
+    " moved to ",
+    " moved from ",
+    " goes away ",
+    " replace ",
+    " replaces ",
+    " replaced ",
+    " reverted ",
+    " dropped ",
+    " as of ",
+    " became ",
+    " больше не ",
+    " теперь ",
+    " вместо ",
+    " замен",
+    " передумал",
+    " отказ",
+    "改为",
+    "改成",
+    "换成",
+    "不再",
+    "变更",
+    "変更",
+    "ではなく",
+    "もう使わ",
+    "に移",
+];
+
+/// Counts in what the texts tell and puts the turns in order again.
+pub fn look_again(cue: &str, ranked: &mut [Ranked]) {
+    let asked = words(cue);
+    let named = |hit: &Ranked| speaker(&hit.record.text).and_then(|name| place_of(&asked, name));
+    let first = ranked.iter().filter_map(named).min();
+    for hit in ranked.iter_mut() {
+        let place = named(hit);
+        hit.why.said_by = place.is_some();
+        hit.why.changes = changes(&hit.record.text);
+        if place.is_some() {
+            hit.sum += if place == first { SAID_BY } else { SAID_BY_ANOTHER };
+        }
+        if hit.why.changes {
+            hit.sum += CHANGES;
+        }
+        if hit.record.text.trim_end().ends_with(['?', '？']) {
+            hit.sum -= ASKS;
+        }
+    }
+    // Stable: of equals the first stays first.
+    ranked.sort_by(|a, b| b.sum.total_cmp(&a.sum));
+}
+
+/// Who said a text that begins as a written conversation does: "Anna: I'll take it."
+fn speaker(text: &str) -> Option<&str> {
+    let (name, said) = beginning(text, LONGEST_SPEAKER).split_once(':')?;
+    let part = |part: &str| part.starts_with(char::is_alphabetic);
+    let named = name.starts_with(char::is_uppercase) && name.split(' ').all(part);
+    (named && said.starts_with(char::is_whitespace)).then_some(name)
+}
+
+/// Where a question names somebody, by any of the names.
+fn place_of(asked: &str, name: &str) -> Option<usize> {
+    words(name).split_whitespace().filter_map(|word| asked.find(&format!(" {word} "))).min()
+}
+
+fn changes(text: &str) -> bool {
+    let text = words(beginning(text, LOOKED_AT));
+    CHANGED.iter().any(|said| text.contains(said))
+}
+
+/// The words of a text in small letters, each between blanks.
+fn words(text: &str) -> String {
+    let small = text.to_lowercase();
+    let words = small.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.fold(String::from(" "), |all, word| all + word + " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::tests::ranked;
+
+    #[test]
+    fn speakers_are_those_before_the_colon() {
+        assert_eq!(speaker("Anna: I'll take it."), Some("Anna"));
+        assert_eq!(speaker("Anna Maria Schmidt: yes"), Some("Anna Maria Schmidt"));
+        assert_eq!(speaker("Анна: да"), Some("Анна"));
+        for text in ["anna: yes", "Anna:yes", "Anna 2: yes", "std::mem", "", "Anna", ": x"] {
+            assert_eq!(speaker(text), None, "{text}");
+        }
+        let asked = words("What did Anna's sister buy?");
+        assert_eq!(place_of(&asked, "Anna"), place_of(&asked, "Schmidt Anna"));
+        assert!(place_of(&asked, "Anna").is_some());
+        assert!(place_of(&asked, "An").is_none() && place_of(&asked, "Maria").is_none());
+    }
+
+    #[test]
+    fn what_texts_tell_counts() {
+        let order = |cue: &str, texts: &[&str]| -> Vec<String> {
+            let mut ranked: Vec<Ranked> = texts.iter().map(|text| ranked(1, text)).collect();
+            look_again(cue, &mut ranked);
+            ranked.into_iter().map(|hit| hit.record.text).collect()
+        };
+        let said = ["Ben: tea", "Anna: coffee", "Eva: water"];
+        let expect = ["Anna: coffee", "Ben: tea", "Eva: water"];
+        assert_eq!(order("what did Anna say to Ben?", &said), expect);
+        assert_eq!(order("what to drink", &said), said);
+        let port = ["Which port?", "Port 80.", "Port 81 from now on."];
+        let expect = ["Port 81 from now on.", "Port 80.", "Which port?"];
+        assert_eq!(order("the port", &port), expect);
+    }
+
+    #[test]
+    fn changes_are_known_in_several_languages() {
+        for text in [
+            "The timeout is no longer 2 s.",
+            "Let's use Jotai instead, please",
+            "Порт теперь 8080",
+            "端口改为 8080",
+            "初期値は 12 時に変更。",
+        ] {
+            assert!(changes(text), "{text}");
+        }
+        for text in ["The timeout is 2 s.", "steadfast", "Порт 8080", ""] {
+            assert!(!changes(text), "{text}");
+        }
+    }
+}
