@@ -260,7 +260,6 @@ impl Engine {
         if let Some(first) = &question.first {
             ranked.sort_by_key(|hit| hit.record.place.project != *first);
         }
-        ranked.sort_by_key(|hit| hit.record.superseded_by.is_some());
         let packed = pack(ranked, question.budget_tokens, question.limit);
         let hits = packed.hits.into_iter().map(|hit| {
             let reason = search.reason(&hit);

@@ -1,6 +1,6 @@
 //! From ranked turns to an answer: what is shown, why, and what fits.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use hob_domain::memory::{ProbeTerm, Record};
 
@@ -12,6 +12,9 @@ const NAMED: usize = 8;
 /// Texts up to so many letters are the same when they differ in signs and capitals alone: "continue",
 /// "Continue."
 const SHORT: usize = 160;
+
+/// So many hits a session may have whatever the limit.
+const FEWEST: usize = 3;
 
 /// A turn in its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +53,9 @@ pub fn reason(hit: &Ranked, terms: &[ProbeTerm], own: usize) -> String {
     if hit.why.changes {
         reasons.push("tells of a change".to_owned());
     }
+    if hit.why.again > 0 {
+        reasons.push(format!("said {} times", hit.why.again + 1));
+    }
     if hit.record.superseded_by.is_some() {
         reasons.push("superseded by a correction".to_owned());
     }
@@ -65,23 +71,43 @@ pub struct Packed {
 }
 
 /// Takes hits in order as long as they fit the budget; one that is too long is passed over for
-/// shorter ones behind it, but the best one is always there. Texts that say the same are shown once.
+/// shorter ones behind it, but the best one is always there. Texts that say the same are shown once, and
+/// it is said how often. A session that fills most of the answer gives way to others.
 pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
     let mut packed = Packed::default();
-    let mut shown: HashSet<String> = HashSet::new();
-    for hit in ranked {
+    let mut shown: HashMap<String, usize> = HashMap::new();
+    for hit in in_turn(ranked, limit) {
         let cost = tokens(&hit.record.text);
         let fits = packed.hits.is_empty() || packed.budget_used + cost <= budget_tokens;
         let said = essence(&hit.record.text);
-        if packed.hits.len() >= limit || !fits || shown.contains(&said) {
+        let known = shown.get(&said).copied();
+        if let Some(place) = known {
+            packed.hits[place].why.again += 1;
+        }
+        if packed.hits.len() >= limit || !fits || known.is_some() {
             packed.omitted += 1;
             continue;
         }
-        shown.insert(said);
+        shown.insert(said, packed.hits.len());
         packed.budget_used += cost;
         packed.hits.push(hit);
     }
     packed
+}
+
+/// The same hits in the same order, but for those of a session that has had its share: they come behind
+/// the others; and behind them, what was superseded.
+fn in_turn(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
+    let share = limit.div_ceil(2).max(FEWEST);
+    let mut had: HashMap<String, usize> = HashMap::new();
+    let mut parts = [const { Vec::new() }; 3];
+    for hit in ranked {
+        let had = had.entry(hit.record.session.clone()).or_default();
+        *had += 1;
+        let superseded = hit.record.superseded_by.is_some();
+        parts[if superseded { 2 } else { usize::from(*had > share) }].push(hit);
+    }
+    parts.into_iter().flatten().collect()
 }
 
 /// What two texts share that say the same.
@@ -145,6 +171,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_was_said_again_is_counted_and_sessions_share_an_answer() {
+        let mut hits: Vec<Ranked> = (0..8).map(|n| ranked(n, &format!("one {n}"))).collect();
+        for (hit, session) in hits.iter_mut().zip(["a", "a", "a", "a", "a", "b", "b", "a"]) {
+            hit.record.session = session.to_owned();
+        }
+        hits[4].record.text = "ONE 0!".to_owned();
+        hits[1].record.superseded_by = Some(RecordId::new("9"));
+        let packed = pack(hits, 5000, 6);
+        let order: Vec<i64> = packed.hits.iter().map(|hit| hit.record.seq).collect();
+        // The session of three comes behind the one that has not had its share, the superseded last.
+        assert_eq!(order, [0, 2, 5, 6, 3, 7]);
+        assert_eq!(packed.hits[0].why.again, 1);
+        assert_eq!(packed.omitted, 2);
+    }
+
+    #[test]
     fn reasons_say_what_matched() {
         let terms: Vec<ProbeTerm> =
             ["port", "socket"].map(|term| ProbeTerm { term: term.to_owned(), weight: 1.0 }).into();
@@ -152,12 +194,19 @@ pub(crate) mod tests {
         assert_eq!(reason(&hit, &terms, 1), "said beside what matches");
         hit.why.terms = vec![1];
         assert_eq!(reason(&hit, &terms, 1), "related words: socket");
-        hit.why = Why { terms: vec![0, 1], like: true, timely: true, said_by: true, changes: true };
+        hit.why = Why {
+            terms: vec![0, 1],
+            like: true,
+            timely: true,
+            said_by: true,
+            changes: true,
+            again: 2,
+        };
         hit.record.superseded_by = Some(RecordId::new("2"));
         assert_eq!(
             reason(&hit, &terms, 1),
             "matches port; similar meaning; of the time asked for; said by whom the question names; \
-             tells of a change; superseded by a correction"
+             tells of a change; said 3 times; superseded by a correction"
         );
     }
 }

@@ -94,6 +94,8 @@ pub struct Why {
     pub like: bool,
     /// Whether it is of the time asked for.
     pub timely: bool,
+    /// How many others say the same and are not shown for it.
+    pub again: usize,
     /// Whether somebody said it whom the question names.
     pub said_by: bool,
     /// Whether it says that something changed.
