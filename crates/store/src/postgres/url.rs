@@ -61,7 +61,12 @@ impl FromStr for StoreUrl {
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             return Err(BadUrl::OtherScheme);
         }
-        let (place, parameters) = text.split_once('?').unwrap_or((text, ""));
+        // A password may hold a question mark.
+        let name = text.find('@').unwrap_or_default();
+        let (place, parameters) = match text[name..].find('?') {
+            Some(mark) => (&text[..name + mark], &text[name + mark + 1..]),
+            None => (text, ""),
+        };
         let mut tls = Tls { trust: Trust::Anybody, root: None };
         let mut mode = SslMode::Prefer;
         let mut kept = Vec::new();
@@ -115,13 +120,11 @@ impl fmt::Display for StoreUrl {
         write!(f, "postgres://{}@", self.config.get_user().unwrap_or_default())?;
         for (index, host) in self.config.get_hosts().iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
-            match host {
-                Host::Tcp(name) => write!(f, "{comma}{name}")?,
-                Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
-            }
             let ports = self.config.get_ports();
-            if let Some(port) = ports.get(index).or(ports.first()) {
-                write!(f, ":{port}")?;
+            let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(name) => write!(f, "{comma}{name}:{port}")?,
+                Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
             }
         }
         write!(f, "/{}", self.config.get_dbname().unwrap_or_default())
@@ -169,6 +172,9 @@ mod tests {
         assert_eq!(plain.to_string(), "postgres://me@/run/pg/hob");
         assert_eq!(plain.config.get_ssl_mode(), SslMode::Prefer);
         assert_eq!(plain.config.get_connect_timeout(), Some(&CONNECT_TIMEOUT));
+        let odd: StoreUrl = "postgres://u:pa?ss=word@h/d?sslmode=verify-full".parse().unwrap();
+        assert_eq!(odd.config.get_password(), Some(&b"pa?ss=word"[..]));
+        assert_eq!(odd.tls.trust, Trust::Named);
     }
 
     #[test]
@@ -176,7 +182,7 @@ mod tests {
         for (text, why) in [
             ("", BadUrl::OtherScheme),
             ("sqlite:///x", BadUrl::OtherScheme),
-            ("postgres://u:pa?ss=word@h/d", BadUrl::Malformed),
+            ("postgres://u:pa?ss=word@h/d?ss=word", BadUrl::Malformed),
             ("postgres://u:p@h/d?sslmode=maybe", BadUrl::SslMode),
             ("postgres://u:p@h:port/d", BadUrl::Malformed),
             ("postgres:///d", BadUrl::Malformed),
