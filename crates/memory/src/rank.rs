@@ -27,14 +27,29 @@ const DENSE_SESSION: f64 = 0.2;
 const DENSE_NEAREST: usize = 3;
 /// What vectors count beside terms: the second for all that no turn has of the question's terms. Where
 /// the very words are found, they are to be believed.
-const DENSE: f64 = 0.2;
-const DENSE_WITHOUT_TERMS: f64 = 0.65;
+const DENSE: Weight = Weight { always: 0.2, without_terms: 0.65 };
+/// The same for the vectors of a model, where turns have them.
+const FINER: Weight = Weight { always: 0.2, without_terms: 0.65 };
+/// Where fewer turns have a vector of the model, they don't say what is usual.
+const FEWEST: usize = 8;
 /// What it counts that a turn is of the time asked for.
 const TIMELY: f64 = 4.0;
 /// What the best turn of its session lends to each.
 const BEST_OF_SESSION: f64 = 0.5;
-/// Cosines above this are said to be of like meaning.
+/// Cosines above this are said to be of like meaning: of the table, of a model.
 const LIKE: f64 = 0.35;
+const FINER_LIKE: f64 = 0.45;
+
+struct Weight {
+    always: f64,
+    without_terms: f64,
+}
+
+impl Weight {
+    fn at(&self, coverage: f64) -> f64 {
+        self.always + self.without_terms * (1.0 - coverage)
+    }
+}
 
 struct Saturation {
     k1: f64,
@@ -57,6 +72,8 @@ pub struct Asked<'a> {
     /// For each of those others the place of the one it stands for, if it stands for one.
     pub stands_for: &'a [Option<usize>],
     pub vector: &'a [i8],
+    /// By the model; empty where there is none.
+    pub finer: &'a [i8],
     pub periods: &'a [Period],
 }
 
@@ -90,7 +107,9 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     let lexical = lexical(proposal, &around, &worth);
     let near: Vec<Option<f64>> =
         candidates.iter().map(|candidate| cosine(asked.vector, &candidate.vector)).collect();
-    let dense = dense(candidates, &around, &near);
+    let finer: Vec<Option<f64>> =
+        candidates.iter().map(|candidate| cosine(asked.finer, &candidate.finer)).collect();
+    let dense = dense(&around, &near, &finer, coverage(candidates, asked, &rarity));
     let timely: Vec<f64> = candidates
         .iter()
         .map(|candidate| {
@@ -98,12 +117,11 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
             each.fold(0.0, f64::max)
         })
         .collect();
-    let weight = DENSE + DENSE_WITHOUT_TERMS * (1.0 - coverage(candidates, asked, &rarity));
     let mut total: Vec<f64> = normal(&lexical)
         .into_iter()
-        .zip(normal(&dense))
+        .zip(dense)
         .zip(&timely)
-        .map(|((lexical, dense), timely)| lexical + weight * dense + TIMELY * timely)
+        .map(|((lexical, dense), timely)| lexical + dense + TIMELY * timely)
         .collect();
     let best = around.best(&total);
     for (total, best) in total.iter_mut().zip(best) {
@@ -113,7 +131,8 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     for (place, candidate) in candidates.iter().enumerate().filter(|(_, one)| one.in_scope) {
         let why = Why {
             terms: candidate.counts.iter().map(|count| count.term).collect(),
-            like: near[place].is_some_and(|near| near >= LIKE),
+            like: near[place].is_some_and(|near| near >= LIKE)
+                || finer[place].is_some_and(|near| near >= FINER_LIKE),
             timely: timely[place] > 0.5,
         };
         // From any number to one between 0 and 1.
@@ -252,9 +271,31 @@ fn lexical(proposal: &Proposal, around: &Around, worth: &[f64]) -> Vec<f64> {
     proposal.candidates.iter().enumerate().map(mixed).collect()
 }
 
-fn dense(candidates: &[Candidate], around: &Around, near: &[Option<f64>]) -> Vec<f64> {
-    let known: Vec<f64> = near.iter().map(|near| near.unwrap_or_default()).collect();
-    let mut of_session = vec![0.0; candidates.len()];
+/// What vectors say for each candidate: those of the model where it has one, else those of the table.
+/// Cosines of two kinds are on two scales, so each is set in relation to its own kind only.
+fn dense(
+    around: &Around,
+    near: &[Option<f64>],
+    finer: &[Option<f64>],
+    coverage: f64,
+) -> Vec<f64> {
+    let of_table = of_kind(around, near);
+    let enough = finer.iter().flatten().count() >= FEWEST;
+    let of_model = if enough { of_kind(around, finer) } else { vec![0.0; finer.len()] };
+    let one = |place: usize| match finer[place] {
+        Some(_) if enough => FINER.at(coverage) * of_model[place],
+        _ => DENSE.at(coverage) * of_table[place],
+    };
+    (0..near.len()).map(one).collect()
+}
+
+/// How much nearer than usual each is by one kind of vectors, with what stands beside it and its
+/// session. One without a vector is taken for a usual one.
+fn of_kind(around: &Around, near: &[Option<f64>]) -> Vec<f64> {
+    let count = near.iter().flatten().count().max(1) as f64;
+    let usual = near.iter().flatten().sum::<f64>() / count;
+    let known: Vec<f64> = near.iter().map(|near| near.unwrap_or(usual)).collect();
+    let mut of_session = vec![0.0; known.len()];
     for places in around.sessions.values() {
         let mut nearest: Vec<f64> = places.iter().map(|place| known[*place]).collect();
         nearest.sort_by(|a, b| b.total_cmp(a));
@@ -264,11 +305,12 @@ fn dense(candidates: &[Candidate], around: &Around, near: &[Option<f64>]) -> Vec
             of_session[*place] = mean;
         }
     }
-    (0..candidates.len())
+    let mixed: Vec<f64> = (0..known.len())
         .map(|place| {
             around.mixed(&known, place, &[DENSE_BEFORE], &[]) + DENSE_SESSION * of_session[place]
         })
-        .collect()
+        .collect();
+    normal(&mixed)
 }
 
 /// Each value by how far it is from the mean, in standard deviations.

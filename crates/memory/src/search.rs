@@ -1,7 +1,7 @@
 //! A question on its way to the store and back.
 
 use hob_domain::Timestamp;
-use hob_domain::memory::{Probe, ProbeTerm, Proposal};
+use hob_domain::memory::{KindVector, Probe, ProbeTerm, Proposal};
 
 use crate::analyse::{is_name, is_single};
 use crate::answers::answers;
@@ -30,12 +30,20 @@ pub struct Search {
     terms: Vec<ProbeTerm>,
     stands_for: Vec<Option<usize>>,
     vector: Vec<i8>,
+    finer: Option<KindVector>,
     periods: Vec<Period>,
     limit: usize,
 }
 
 impl Search {
-    pub fn new(preparer: &Preparer, cue: &str, limit: usize, now: Timestamp) -> Search {
+    /// `finer` is the cue's vector by the model, where there is one.
+    pub fn new(
+        preparer: &Preparer,
+        cue: &str,
+        finer: Option<KindVector>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Search {
         let own = preparer.analyser.question(cue);
         let mut terms: Vec<ProbeTerm> =
             own.iter().map(|term| ProbeTerm { term: term.clone(), weight: weight(term) }).collect();
@@ -59,6 +67,7 @@ impl Search {
         Search {
             vector: preparer.embedder.embed_question(cue, &worth),
             cue: cue.to_owned(),
+            finer,
             terms,
             stands_for,
             periods: periods(cue, now),
@@ -67,7 +76,12 @@ impl Search {
     }
 
     pub fn probe(&self) -> Probe {
-        Probe { terms: self.terms.clone(), vector: self.vector.clone(), limit: self.limit }
+        Probe {
+            terms: self.terms.clone(),
+            vector: self.vector.clone(),
+            finer: self.finer.clone(),
+            limit: self.limit,
+        }
     }
 
     /// How many terms are the question's own.
@@ -86,6 +100,7 @@ impl Search {
             terms: &self.terms,
             stands_for: &self.stands_for,
             vector: &vector,
+            finer: self.finer.as_ref().map_or(&[], |finer| &finer.vector),
             periods: &self.periods,
         };
         rank(proposal, &asked)

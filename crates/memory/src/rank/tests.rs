@@ -13,6 +13,7 @@ fn candidate(seq: i64, session: i64, counts: &[(usize, u32)]) -> Candidate {
         length: 10,
         counts: counts.iter().map(|(term, times)| Count { term: *term, times: *times }).collect(),
         vector: vec![0, 0],
+        finer: Vec::new(),
         in_scope: true,
     }
 }
@@ -46,7 +47,7 @@ fn terms() -> Vec<ProbeTerm> {
 
 fn order(proposal: &Proposal, vector: &[i8], periods: &[Period]) -> Vec<i64> {
     let terms = terms();
-    let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector, periods };
+    let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector, finer: &[], periods };
     rank(proposal, &asked).into_iter().map(|one| one.seq).collect()
 }
 
@@ -107,7 +108,7 @@ proptest! {
         };
         let all: Vec<Candidate> = drawn.iter().enumerate().map(make).collect();
         let terms = terms();
-        let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector: &[5, 5], periods: &[] };
+        let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector: &[5, 5], finer: &[], periods: &[] };
         let ranked = rank(&proposal(all.clone()), &asked);
         prop_assert_eq!(ranked.len(), all.iter().filter(|one| one.in_scope).count());
         prop_assert!(ranked.iter().all(|one| (0.0..=1.0).contains(&one.score)));

@@ -9,6 +9,7 @@ mod memory_facets;
 mod memory_index;
 mod memory_rows;
 mod migrations;
+mod model_vectors;
 mod postings;
 mod propose;
 mod session_lists;

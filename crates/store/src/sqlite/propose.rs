@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hob_domain::Timestamp;
-use hob_domain::memory::{Candidate, Context, Count, Probe, Proposal, Scope, Spread};
+use hob_domain::memory::{Candidate, Context, Count, KindVector, Probe, Proposal, Scope, Spread};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::codes::Codes;
+use super::codes::{ModelCodes, Source, TableCodes};
 use super::memory_rows::time;
 use super::postings::{Posting, length_of, unpack};
-use super::{earlier_index, store_turns};
+use super::{earlier_index, model_vectors, store_turns};
 
 /// How many turns before and behind a promising one come with it.
 const BESIDE: usize = 2;
@@ -31,9 +31,16 @@ impl Range {
     }
 }
 
+/// What is known of vectors in memory.
+#[derive(Default)]
+pub(super) struct AllCodes {
+    pub(super) table: TableCodes,
+    pub(super) model: ModelCodes,
+}
+
 pub(super) fn propose(
     connection: &Connection,
-    codes: &Codes,
+    codes: &AllCodes,
     speaker: &str,
     scope: &Scope,
     probe: &Probe,
@@ -48,8 +55,16 @@ pub(super) fn propose(
         index.push(all);
     }
     let mut best = promising(&index, &spread, probe, &range, (turns, length));
-    best.extend(codes.nearest(connection, &range, &probe.vector, probe.limit)?);
+    let (table, vector) = (&Source::TABLE, &probe.vector);
+    best.extend(codes.table.nearest(connection, table, &range, vector, probe.limit)?);
+    if let Some(KindVector { kind, vector }) = &probe.finer {
+        let source = Source::of(*kind);
+        best.extend(codes.model.nearest(connection, &source, &range, vector, probe.limit)?);
+    }
     let (mut candidates, in_sessions) = surroundings(connection, &best, scope, &range)?;
+    if let Some(finer) = &probe.finer {
+        model_vectors::fill(connection, finer.kind, &mut candidates)?;
+    }
     for candidate in &mut candidates {
         candidate.counts = counts_of(&index, candidate.seq);
     }
@@ -255,6 +270,7 @@ fn surroundings(
             length: row.length,
             counts: Vec::new(),
             vector: row.vector,
+            finer: Vec::new(),
             in_scope: timely && range.projects.contains(&row.project),
         };
         found.insert(seq, candidate);

@@ -9,7 +9,7 @@ use hob_domain::{StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::memory_index::{Entry, Gathered};
-use super::{codes, earlier_index, failed};
+use super::{codes, earlier_index, failed, model_vectors};
 
 /// What became of one turn.
 pub(super) enum Outcome {
@@ -378,6 +378,7 @@ pub(super) fn forget(
             .prepare_cached("DELETE FROM vectors WHERE project = ?1 AND seq = ?2")?
             .execute([project, seq])?;
         run("DELETE FROM codes WHERE seq = ?1")?;
+        model_vectors::remove(transaction, *seq)?;
         run("DELETE FROM turns WHERE seq = ?1")?;
         transaction
             .prepare_cached("UPDATE sessions SET turns = turns - 1 WHERE id = ?1")?
@@ -423,6 +424,8 @@ pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusql
         let terms = &change.terms;
         index.add(transaction, &Entry { seq: *seq, project, session, ts, at, terms })?;
         save_vector(transaction, project, *seq, &change.vector)?;
+        // It may say something else now.
+        model_vectors::remove(transaction, *seq)?;
     }
     index.write(transaction)
 }
@@ -439,7 +442,7 @@ fn save_vector(
             "INSERT OR REPLACE INTO vectors (project, seq, vector) VALUES (?1, ?2, ?3)",
         )?
         .execute(params![project, seq, bytes])?;
-    if let Some(code) = codes::code(vector) {
+    if let Some(code) = codes::code(vector, codes::TABLE_BYTES) {
         transaction
             .prepare_cached(
                 "INSERT OR REPLACE INTO codes (seq, project, code) VALUES (?1, ?2, ?3)",
@@ -459,6 +462,7 @@ pub(super) fn forget_speaker(
         "DELETE FROM term_index WHERE rowid IN (SELECT seq FROM turns WHERE speaker = ?1)",
         [speaker],
     )?;
+    model_vectors::remove_speaker(transaction, speaker)?;
     for table in ["vectors", "codes", "postings", "indexed", "index_projects"] {
         let sql = format!(
             "DELETE FROM {table} WHERE project IN (SELECT id FROM projects WHERE speaker = ?1)"
