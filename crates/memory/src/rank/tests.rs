@@ -92,6 +92,67 @@ fn vectors_times_and_newness_decide_between_equals() {
     assert!(order(&Proposal::default(), &[0, 0], &[]).is_empty());
 }
 
+/// The order by the table's vectors and a model's.
+fn order_by_both(proposal: &Proposal, vector: &[i8], finer: &[i8]) -> Vec<i64> {
+    let terms = terms();
+    let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector, finer, periods: &[] };
+    rank(proposal, &asked).into_iter().map(|one| one.seq).collect()
+}
+
+#[test]
+fn vectors_of_a_model_count_for_those_that_have_them() {
+    // The table says one thing of the turns, the model another.
+    let make = |seq: i64| {
+        let mut one = candidate(seq, seq, &[(1, 1)]);
+        one.vector = vec![60, seq as i8];
+        one.finer = vec![60, 30 - seq as i8, 0];
+        one
+    };
+    let all: Vec<Candidate> = (1..=20).map(make).collect();
+    let by_table = order_by_both(&proposal(all.clone()), &[1, 0], &[]);
+    assert_eq!((by_table[0], by_table[19]), (1, 20));
+    let by_model = order_by_both(&proposal(all.clone()), &[1, 0], &[1, 0, 0]);
+    assert_eq!((by_model[0], by_model[19]), (20, 1));
+    // A question of another length is of another kind: it is as if there were none.
+    assert_eq!(order_by_both(&proposal(all), &[1, 0], &[1, 0]), by_table);
+}
+
+#[test]
+fn a_turn_that_has_no_vector_of_the_model_yet_is_judged_by_the_table() {
+    // All are far but two: one is near by the model, one that the model has not seen by the table.
+    let make = |seq: i64| {
+        let mut one = candidate(seq, seq, &[(1, 1)]);
+        one.vector = if seq == 7 { vec![90, 1] } else { vec![seq as i8, 90] };
+        one.finer = match seq {
+            3 => vec![90, 1, 0],
+            seq if seq % 2 == 0 || seq > 30 => vec![seq as i8, 90, 0],
+            _ => Vec::new(),
+        };
+        one
+    };
+    let all: Vec<Candidate> = (1..=40).map(make).collect();
+    let mixed = order_by_both(&proposal(all.clone()), &[1, 0], &[1, 0, 0]);
+    let mut first = mixed[..2].to_vec();
+    first.sort_unstable();
+    assert_eq!(first, [3, 7]);
+    // To have no vector at all is neither good nor bad.
+    let mut without = all;
+    without[19].vector = Vec::new();
+    without[19].finer = Vec::new();
+    let mixed = order_by_both(&proposal(without), &[1, 0], &[1, 0, 0]);
+    let place = mixed.iter().position(|seq| *seq == 20).unwrap();
+    assert!((3..37).contains(&place), "{place}");
+    // So few of the model say nothing about what is usual.
+    let few: Vec<Candidate> = (1..=40)
+        .map(|seq| {
+            let mut one = make(seq);
+            one.finer.truncate(if seq < 5 { 3 } else { 0 });
+            one
+        })
+        .collect();
+    assert_eq!(order_by_both(&proposal(few), &[1, 0], &[1, 0, 0])[0], 7);
+}
+
 proptest! {
     /// Whatever is proposed: each in scope has one place, scores are numbers from 0 to 1 in order,
     /// and the order in which candidates come decides nothing.
@@ -104,11 +165,18 @@ proptest! {
             one.previous = (place > 0).then(|| place as i64 - 1);
             one.in_scope = *in_scope;
             one.vector = vec![*value, 3];
+            one.finer = if *in_scope { vec![3, *value, 1] } else { Vec::new() };
             one
         };
         let all: Vec<Candidate> = drawn.iter().enumerate().map(make).collect();
         let terms = terms();
-        let asked = Asked { terms: &terms, stands_for: &[Some(1)], vector: &[5, 5], finer: &[], periods: &[] };
+        let asked = Asked {
+            terms: &terms,
+            stands_for: &[Some(1)],
+            vector: &[5, 5],
+            finer: &[5, 5, 5],
+            periods: &[],
+        };
         let ranked = rank(&proposal(all.clone()), &asked);
         prop_assert_eq!(ranked.len(), all.iter().filter(|one| one.in_scope).count());
         prop_assert!(ranked.iter().all(|one| (0.0..=1.0).contains(&one.score)));
