@@ -18,7 +18,7 @@ use crate::pack::{Ranked, pack};
 use crate::rank::Scored;
 use crate::redact;
 use crate::seal::{OpeningKey, OpeningKeys};
-use crate::search::Search;
+use crate::search::{Search, without_any_names};
 use crate::session_start;
 use crate::upgrade::{Upgrade, UpgradeProgress};
 
@@ -230,7 +230,8 @@ impl Engine {
         let _work = self.inner.upgrade.work();
         // A secret in the question is looked for as what is stored of it.
         let cue = redact::mask(&question.cue).text;
-        let finer = self.inner.upgrade.question(&cue).await;
+        let upgrade = &self.inner.upgrade;
+        let finer = upgrade.question(&without_any_names(&cue)).await;
         let search = Search::new(preparer, &cue, finer, question.limit, now);
         let store = &self.inner.store;
         let mut scopes = vec![question.scope.clone()];
@@ -244,7 +245,8 @@ impl Engine {
         for scope in &scopes {
             let proposal = store.propose(speaker, scope, search.probe()).await?;
             partial |= proposal.partial;
-            let ranked = search.rank(preparer, &proposal);
+            let finer = upgrade.question(&search.without_common_names(preparer, &proposal)).await;
+            let ranked = search.rank(preparer, &proposal, finer.as_ref());
             scored.extend(ranked.into_iter().filter(|one| known.insert(one.seq)));
         }
         // Some of them say the same, or are passed over: a few more than asked for are read.

@@ -13,6 +13,7 @@ mod engine;
 pub mod follow;
 pub mod import;
 pub mod model;
+mod names;
 pub mod pack;
 pub mod period;
 pub mod project;

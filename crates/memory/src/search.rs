@@ -6,6 +6,7 @@ use hob_domain::memory::{KindVector, Probe, ProbeTerm, Proposal};
 use crate::analyse::{is_name, is_single};
 use crate::answers::answers;
 use crate::batch::Preparer;
+use crate::names::without_names;
 use crate::pack::{Ranked, reason};
 use crate::period::{Period, periods};
 use crate::rank::{Asked, Scored, rank, rarity};
@@ -35,8 +36,16 @@ pub struct Search {
     limit: usize,
 }
 
+/// A name that is in so large a share of the turns does not tell them apart.
+const COMMON: f64 = 0.2;
+
+/// What a model is asked for first, when nothing is known yet of the turns.
+pub fn without_any_names(cue: &str) -> String {
+    without_names(cue, |_| true)
+}
+
 impl Search {
-    /// `finer` is the cue's vector by the model, where there is one.
+    /// `finer` is the vector by the model, where there is one, of the cue without its names.
     pub fn new(
         preparer: &Preparer,
         cue: &str,
@@ -89,7 +98,25 @@ impl Search {
         self.terms.len() - self.stands_for.len()
     }
 
-    pub fn rank(&self, preparer: &Preparer, proposal: &Proposal) -> Vec<Scored> {
+    /// The cue without the names that say nothing among these turns: what a model is asked for.
+    pub fn without_common_names(&self, preparer: &Preparer, proposal: &Proposal) -> String {
+        let share = |term: &String| {
+            let place = self.terms.iter().position(|known| known.term == *term)?;
+            Some(proposal.spread.get(place)?.turns as f64 / (proposal.turns as f64).max(1.0))
+        };
+        without_names(&self.cue, |name| {
+            let mut terms = preparer.analyser.question(name).into_iter();
+            terms.all(|term| share(&term).is_some_and(|share| share >= COMMON))
+        })
+    }
+
+    /// `finer` is the question's vector by the model, where there is one.
+    pub fn rank(
+        &self,
+        preparer: &Preparer,
+        proposal: &Proposal,
+        finer: Option<&KindVector>,
+    ) -> Vec<Scored> {
         // What all turns have says nothing here, whatever it says elsewhere.
         let rarity = rarity(proposal);
         let own = self.terms.iter().zip(&rarity).take(self.own());
@@ -100,7 +127,7 @@ impl Search {
             terms: &self.terms,
             stands_for: &self.stands_for,
             vector: &vector,
-            finer: self.finer.as_ref().map_or(&[], |finer| &finer.vector),
+            finer: finer.map_or(&[], |finer| &finer.vector),
             periods: &self.periods,
         };
         rank(proposal, &asked)

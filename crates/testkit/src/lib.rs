@@ -17,7 +17,7 @@ pub mod wire;
 
 pub use leak::LeakCheck;
 pub use model_api::ModelApi;
-pub use programs::program;
+pub use programs::{program, tiny_model};
 pub use random::Random;
 pub use server::{HobServer, TestHome};
 pub use wait::wait_until;

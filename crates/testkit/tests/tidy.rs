@@ -96,6 +96,7 @@ fn only_one_crate_knows_each_thing() {
         ("agent-client-protocol", vec!["hob-sessions"]),
         ("landlock", vec!["hob-child"]),
         ("crypto_box", vec!["hob-memory"]),
+        ("ndarray", vec!["hob-memory"]),
         ("axum", vec!["hob-gateway", "hob-testkit"]),
         ("hyper", vec!["hob-gateway"]),
         ("tokio-tungstenite", vec!["hob-gateway", "hob-testkit"]),
@@ -224,6 +225,10 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/memory/0002_postings.sql",
             "c6231e8421f69e82c237e3cce51dcf8f50b79294729963bbce7d60f3679fa5b3",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/memory/0004_model_vectors.sql",
+            "fa074b4029a074c85d5cea50d41bf709da14ea3bdabff7d7cfa66c078f60c33d",
         ),
     ];
     let found: Vec<(String, String)> = sources("sql")
