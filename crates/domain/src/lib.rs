@@ -18,6 +18,7 @@ pub mod run;
 pub mod secret;
 pub mod session;
 mod usage;
+mod vectors;
 
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};

@@ -8,6 +8,9 @@ use crate::app::StoreError;
 pub use crate::identity::{Identity, RecordId, TurnKey, answer_key, record_key, words_key};
 pub use crate::message::Role as TurnRole;
 pub use crate::recall::{Candidate, Context, Count, Probe, ProbeTerm, Proposal, Spread};
+pub use crate::vectors::{
+    Embedded, KindVector, Unembedded, UnembeddedPage, VectorKind, VectorStore,
+};
 
 /// Whose memory it is. Nothing of one speaker is ever seen by another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -241,7 +244,7 @@ pub struct ImportMark {
 /// on the same store. Nothing of one speaker is visible to another. A stored turn can be found by
 /// its terms as soon as `store_turns` has returned.
 #[async_trait]
-pub trait MemoryStore: Send + Sync {
+pub trait MemoryStore: VectorStore {
     /// Stores turns in order, each once (see [`Identity`]), and marks imports as done, in one
     /// transaction.
     async fn store_turns(

@@ -3,12 +3,16 @@
 
 use jiff::Timestamp;
 
+use crate::vectors::KindVector;
+
 /// What to look for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probe {
     pub terms: Vec<ProbeTerm>,
     /// Turns whose vectors point about the same way are proposed as well; all zero asks for none.
     pub vector: Vec<i8>,
+    /// The same by the vectors of a model, as far as turns have them.
+    pub finer: Option<KindVector>,
     /// How many turns are proposed at most for their terms, and how many for their vectors; those
     /// beside them come on top.
     pub limit: usize,
@@ -67,6 +71,8 @@ pub struct Candidate {
     pub length: u32,
     pub counts: Vec<Count>,
     pub vector: Vec<i8>,
+    /// That of the probe's model; empty where there is none yet.
+    pub finer: Vec<i8>,
     /// Whether it may be an answer, and not only stands beside one.
     pub in_scope: bool,
 }

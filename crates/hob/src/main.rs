@@ -1,6 +1,7 @@
 //! The `hob` executable: the composition root, and one file per command.
 
 mod bridge;
+mod care;
 mod cli;
 mod commands;
 mod demo;

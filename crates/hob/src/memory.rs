@@ -105,6 +105,22 @@ pub fn call_tool(
     Ok(result.map_err(|error| error.to_string()))
 }
 
+/// How far the chosen model is, in words, where one was chosen and a server answers.
+pub fn model_progress(settings: &Resolved) -> Option<String> {
+    settings.memory_model.as_ref()?;
+    let mut connection = Connection::open(&settings.socket, DEADLINE).ok()?;
+    let name = "memory_stats".to_owned();
+    let call = Call::Tool { name, arguments: Value::Object(Default::default()), cwd: None };
+    let Answer::Result(stats) = connection.call(&call, DEADLINE).ok()? else { return None };
+    let model = stats.get("model")?;
+    let folder = model["folder"].as_str()?;
+    Some(match model["state"].as_str()? {
+        "loading" => format!("{folder} is being read"),
+        "failed" => stats["health"].as_str()?.to_owned(),
+        _ => format!("{folder} has embedded {} of {} turns", model["embedded"], model["of"]),
+    })
+}
+
 /// What to do with turns when no server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use hob_domain::memory::{Around, Forget, Place, RecordId, Scope, Speaker, Window};
 use hob_domain::{StoreError, Timestamp};
 use hob_memory::project::place_of;
-use hob_memory::{Backlog, Engine, Note, Question, backlog, waiting_turns};
+use hob_memory::{
+    Backlog, Engine, Note, Question, UpgradeProgress, UpgradeState, backlog, waiting_turns,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -220,10 +222,20 @@ impl Tools {
             Speaker::Owner => backlog(&self.deferred),
             Speaker::App(_) => hob_memory::Backlog::default(),
         };
-        let health = match waiting.failed {
-            0 => "ok".to_owned(),
-            failed => format!("{failed} deferred captures were set aside; see `hob doctor`"),
+        // The model is the owner's; what it has embedded is of all.
+        let progress = match here.speaker {
+            Speaker::Owner => self.engine.upgrade_progress().await?,
+            Speaker::App(_) => None,
         };
+        let mut wrong = Vec::new();
+        if waiting.failed > 0 {
+            let failed = waiting.failed;
+            wrong.push(format!("{failed} deferred captures were set aside; see `hob doctor`"));
+        }
+        if let Some(UpgradeProgress { state: UpgradeState::Failed(why), .. }) = &progress {
+            wrong.push(format!("memory.model can't be used: {why}; the built-in table is used"));
+        }
+        let health = if wrong.is_empty() { "ok".to_owned() } else { wrong.join("; ") };
         Ok(StatsResult {
             turns: counts.turns,
             sessions: counts.sessions,
@@ -237,6 +249,7 @@ impl Tools {
                 bytes: waiting.bytes,
                 failed: waiting.failed,
             },
+            model: progress.map(Into::into),
             health,
         })
     }

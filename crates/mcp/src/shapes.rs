@@ -1,7 +1,7 @@
 //! What goes into each tool and what comes out. The declared schemas are made from these.
 
 use hob_domain::memory::{Record, Tier, TurnRole};
-use hob_memory::Found;
+use hob_memory::{Found, UpgradeProgress, UpgradeState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -228,8 +228,34 @@ pub(crate) struct StatsResult {
     pub last_ts: Option<String>,
     /// Captured, not yet stored.
     pub backlog: BacklogResult,
+    /// The model that embeds beside the built-in table, where one was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelResult>,
     /// "ok", or what is wrong.
     pub health: String,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct ModelResult {
+    pub folder: String,
+    /// "loading", "embedding", "ready" once all turns have its vectors, or "failed".
+    pub state: String,
+    /// How many of all turns have its vectors. The others are found by the built-in table.
+    pub embedded: u64,
+    pub of: u64,
+}
+
+impl From<UpgradeProgress> for ModelResult {
+    fn from(progress: UpgradeProgress) -> ModelResult {
+        let (state, embedded, of) = match progress.state {
+            UpgradeState::Loading => ("loading", 0, 0),
+            UpgradeState::Failed(_) => ("failed", 0, 0),
+            UpgradeState::Ready(all) if all.done < all.turns => ("embedding", all.done, all.turns),
+            UpgradeState::Ready(all) => ("ready", all.done, all.turns),
+        };
+        let folder = progress.folder.display().to_string();
+        ModelResult { folder, state: state.to_owned(), embedded, of }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]

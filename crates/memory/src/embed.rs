@@ -98,7 +98,7 @@ impl Embedder for TableEmbedder {
 }
 
 /// As whole numbers from -127 to 127; only the direction counts.
-fn rounded(sum: &[f32]) -> Vec<i8> {
+pub(crate) fn rounded(sum: &[f32]) -> Vec<i8> {
     let largest = sum.iter().fold(0_f32, |largest, value| largest.max(value.abs()));
     if largest == 0.0 {
         return vec![0; sum.len()];

@@ -1,6 +1,7 @@
 //! The memory as its callers use it.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hob_domain::memory::{
@@ -8,6 +9,7 @@ use hob_domain::memory::{
     RecordId, Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
+use tokio_util::sync::CancellationToken;
 
 use crate::analyse::Analyser;
 use crate::batch::{self, Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed};
@@ -17,9 +19,10 @@ use crate::rank::{Scored, score};
 use crate::recurring;
 use crate::redact;
 use crate::seal::{OpeningKey, OpeningKeys};
-use crate::search::Search;
+use crate::search::{Search, without_any_names};
 use crate::second_look::look_again;
 use crate::session_start;
+use crate::upgrade::{Upgrade, UpgradeProgress};
 
 /// How many more hits than asked for are read.
 const SPARE: usize = 20;
@@ -36,6 +39,7 @@ struct Inner {
     store: Arc<dyn MemoryStore>,
     preparer: Preparer,
     opening: OpeningKeys,
+    upgrade: Upgrade,
 }
 
 /// What is asked.
@@ -91,7 +95,18 @@ impl Engine {
     ) -> Engine {
         let preparer =
             Preparer { analyser: Analyser::default(), embedder, sealing: opening.sealing_key() };
-        Engine { inner: Arc::new(Inner { store, preparer, opening }) }
+        Engine { inner: Arc::new(Inner { store, preparer, opening, upgrade: Upgrade::default() }) }
+    }
+
+    /// Takes the model of a folder into use, and has it embed all turns in the background, until told
+    /// to stop. Where it can't be used, the built-in embedder stays alone.
+    pub async fn upgrade(&self, folder: PathBuf, stopping: CancellationToken) {
+        self.inner.upgrade.run(self.inner.store.as_ref(), folder, stopping).await;
+    }
+
+    /// How far that is; `None` where no model was chosen.
+    pub async fn upgrade_progress(&self) -> Result<Option<UpgradeProgress>, StoreError> {
+        self.inner.upgrade.progress(self.inner.store.as_ref()).await
     }
 
     pub fn opening_keys(&self) -> &OpeningKeys {
@@ -115,6 +130,7 @@ impl Engine {
         batches: Vec<Batch>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
+        let _work = self.inner.upgrade.work();
         let prepared = self.prepare(batches).await?;
         self.store(speaker, prepared, marks).await
     }
@@ -138,7 +154,10 @@ impl Engine {
         turns: Prepared,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
-        self.inner.store.store_turns(speaker, turns.0, marks).await
+        let _work = self.inner.upgrade.work();
+        let stored = self.inner.store.store_turns(speaker, turns.0, marks).await?;
+        self.inner.upgrade.tell();
+        Ok(stored)
     }
 
     /// Remembers a note. Returns its name, and whether it was there already.
@@ -155,6 +174,7 @@ impl Engine {
             let id = record_id(&turn.identity);
             let stored = self.inner.store.store_turns(speaker, vec![turn], Vec::new()).await?;
             if stored.forgotten == 0 {
+                self.inner.upgrade.tell();
                 return Ok((id, stored.duplicates > 0));
             }
         }
@@ -186,7 +206,10 @@ impl Engine {
             let batch = note_batch(&note, format!("correction-{old}-{attempt}"), now);
             let turn = self.inner.preparer.prepare(&batch).remove(0);
             match self.inner.store.supersede(speaker, old, turn).await? {
-                Superseded::By(id) => return Ok(Some(id)),
+                Superseded::By(id) => {
+                    self.inner.upgrade.tell();
+                    return Ok(Some(id));
+                }
                 Superseded::Missing => return Ok(None),
                 Superseded::Forgotten => {}
             }
@@ -225,9 +248,12 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Recall, StoreError> {
         let preparer = &self.inner.preparer;
+        let _work = self.inner.upgrade.work();
         // A secret in the question is looked for as what is stored of it.
         let cue = redact::mask(&question.cue).text;
-        let search = Search::new(preparer, &cue, question.limit, now);
+        let upgrade = &self.inner.upgrade;
+        let finer = upgrade.question(&without_any_names(&cue)).await;
+        let search = Search::new(preparer, &cue, finer, question.limit, now);
         let store = &self.inner.store;
         let mut scopes = vec![question.scope.clone()];
         // What comes first is looked for by itself: among many others it might not be proposed.
@@ -240,7 +266,8 @@ impl Engine {
         for scope in &scopes {
             let proposal = store.propose(speaker, scope, search.probe()).await?;
             partial |= proposal.partial;
-            let ranked = search.rank(preparer, &proposal);
+            let finer = upgrade.question(&search.without_common_names(preparer, &proposal)).await;
+            let ranked = search.rank(preparer, &proposal, finer.as_ref());
             scored.extend(ranked.into_iter().filter(|one| known.insert(one.seq)));
         }
         // Some of them say the same, or are passed over: a few more than asked for are read.

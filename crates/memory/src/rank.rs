@@ -27,8 +27,11 @@ const DENSE_SESSION: f64 = 0.2;
 const DENSE_NEAREST: usize = 3;
 /// What vectors count beside terms: the second for all that no single turn has of the question's terms.
 /// Where the very words are found, they are to be believed.
-const DENSE: f64 = 0.2;
-const DENSE_WITHOUT_TERMS: f64 = 0.5;
+const DENSE: Weight = Weight { always: 0.2, without_terms: 0.5 };
+/// The same for the vectors of a model, where turns have them.
+const FINER: Weight = Weight { always: 0.2, without_terms: 0.65 };
+/// Where fewer turns have a vector of the model, they don't say what is usual.
+const FEWEST: usize = 8;
 /// What vectors count more, and terms less, where words of the question are in no turn at all, so that it
 /// must have been said in others. A few such words say little.
 const DENSE_OTHER_WORDS: f64 = 1.5;
@@ -41,8 +44,30 @@ const LONG: f64 = 40.0;
 const TIMELY: f64 = 4.0;
 /// What the best turn of its session lends to each.
 const BEST_OF_SESSION: f64 = 0.5;
-/// Cosines above this are said to be of like meaning.
+/// Cosines above this are said to be of like meaning: of the table, of a model.
 const LIKE: f64 = 0.35;
+const FINER_LIKE: f64 = 0.45;
+
+/// What the terms of a question leave open: how much of them the best turn has, and how much of them is in
+/// no turn at all. From 0 to 1.
+#[derive(Clone, Copy)]
+struct Open {
+    coverage: f64,
+    other_words: f64,
+}
+
+struct Weight {
+    always: f64,
+    without_terms: f64,
+}
+
+impl Weight {
+    fn at(&self, open: Open) -> f64 {
+        self.always
+            + self.without_terms * (1.0 - open.coverage)
+            + DENSE_OTHER_WORDS * open.other_words
+    }
+}
 
 struct Saturation {
     k1: f64,
@@ -67,6 +92,8 @@ pub struct Asked<'a> {
     /// Which of the question's own terms the vector knows.
     pub known: &'a [bool],
     pub vector: &'a [i8],
+    /// By the model; empty where there is none.
+    pub finer: &'a [i8],
     pub periods: &'a [Period],
 }
 
@@ -111,7 +138,13 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     let lexical = lexical(proposal, &around, &worth);
     let near: Vec<Option<f64>> =
         candidates.iter().map(|candidate| cosine(asked.vector, &candidate.vector)).collect();
-    let dense = dense(candidates, &around, &near);
+    let finer: Vec<Option<f64>> =
+        candidates.iter().map(|candidate| cosine(asked.finer, &candidate.finer)).collect();
+    let open = Open {
+        coverage: coverage(candidates, asked, &rarity),
+        other_words: other_words(proposal, asked, &rarity),
+    };
+    let dense = dense(&around, &near, &finer, open);
     let timely: Vec<f64> = candidates
         .iter()
         .map(|candidate| {
@@ -119,16 +152,12 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
             each.fold(0.0, f64::max)
         })
         .collect();
-    let other_words = other_words(proposal, asked, &rarity);
-    let of_terms = 1.0 - LESS_OTHER_WORDS * other_words;
-    let of_vectors = DENSE
-        + DENSE_WITHOUT_TERMS * (1.0 - coverage(candidates, asked, &rarity))
-        + DENSE_OTHER_WORDS * other_words;
+    let of_terms = 1.0 - LESS_OTHER_WORDS * open.other_words;
     let mut total: Vec<f64> = normal(&lexical)
         .into_iter()
-        .zip(normal(&dense))
+        .zip(dense)
         .zip(&timely)
-        .map(|((lexical, dense), timely)| of_terms * lexical + of_vectors * dense + TIMELY * timely)
+        .map(|((lexical, dense), timely)| of_terms * lexical + dense + TIMELY * timely)
         .collect();
     let best = around.best(&total);
     for (total, best) in total.iter_mut().zip(best) {
@@ -143,7 +172,8 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     for (place, candidate) in candidates.iter().enumerate().filter(|(_, one)| one.in_scope) {
         let why = Why {
             terms: candidate.counts.iter().map(|count| count.term).collect(),
-            like: near[place].is_some_and(|near| near >= LIKE),
+            like: near[place].is_some_and(|near| near >= LIKE)
+                || finer[place].is_some_and(|near| near >= FINER_LIKE),
             timely: timely[place] > 0.5,
             ..Why::default()
         };
@@ -300,9 +330,26 @@ fn lexical(proposal: &Proposal, around: &Around, worth: &[f64]) -> Vec<f64> {
     proposal.candidates.iter().enumerate().map(mixed).collect()
 }
 
-fn dense(candidates: &[Candidate], around: &Around, near: &[Option<f64>]) -> Vec<f64> {
-    let known: Vec<f64> = near.iter().map(|near| near.unwrap_or_default()).collect();
-    let mut of_session = vec![0.0; candidates.len()];
+/// What vectors say for each candidate: those of the model where it has one, else those of the table.
+/// Cosines of two kinds are on two scales, so each is set in relation to its own kind only.
+fn dense(around: &Around, near: &[Option<f64>], finer: &[Option<f64>], open: Open) -> Vec<f64> {
+    let of_table = of_kind(around, near);
+    let enough = finer.iter().flatten().count() >= FEWEST;
+    let of_model = if enough { of_kind(around, finer) } else { vec![0.0; finer.len()] };
+    let one = |place: usize| match finer[place] {
+        Some(_) if enough => FINER.at(open) * of_model[place],
+        _ => DENSE.at(open) * of_table[place],
+    };
+    (0..near.len()).map(one).collect()
+}
+
+/// How much nearer than usual each is by one kind of vectors, with what stands beside it and its
+/// session. One without a vector is taken for a usual one.
+fn of_kind(around: &Around, near: &[Option<f64>]) -> Vec<f64> {
+    let count = near.iter().flatten().count().max(1) as f64;
+    let usual = near.iter().flatten().sum::<f64>() / count;
+    let known: Vec<f64> = near.iter().map(|near| near.unwrap_or(usual)).collect();
+    let mut of_session = vec![0.0; known.len()];
     for places in around.sessions.values() {
         let mut nearest: Vec<f64> = places.iter().map(|place| known[*place]).collect();
         nearest.sort_by(|a, b| b.total_cmp(a));
@@ -312,11 +359,12 @@ fn dense(candidates: &[Candidate], around: &Around, near: &[Option<f64>]) -> Vec
             of_session[*place] = mean;
         }
     }
-    (0..candidates.len())
+    let mixed: Vec<f64> = (0..known.len())
         .map(|place| {
             around.mixed(&known, place, &[DENSE_BEFORE], &[]) + DENSE_SESSION * of_session[place]
         })
-        .collect()
+        .collect();
+    normal(&mixed)
 }
 
 /// Each value by how far it is from the mean, in standard deviations.

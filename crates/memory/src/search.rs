@@ -1,11 +1,12 @@
 //! A question on its way to the store and back.
 
 use hob_domain::Timestamp;
-use hob_domain::memory::{Probe, ProbeTerm, Proposal};
+use hob_domain::memory::{KindVector, Probe, ProbeTerm, Proposal};
 
 use crate::analyse::{is_name, is_single};
 use crate::answers::answers;
 use crate::batch::Preparer;
+use crate::names::without_names;
 use crate::pack::{Ranked, reason};
 use crate::period::{Period, periods};
 use crate::rank::{Asked, Scored, rank, rarity};
@@ -30,12 +31,28 @@ pub struct Search {
     terms: Vec<ProbeTerm>,
     stands_for: Vec<Option<usize>>,
     vector: Vec<i8>,
+    finer: Option<KindVector>,
     periods: Vec<Period>,
     limit: usize,
 }
 
+/// A name that is in so large a share of the turns does not tell them apart.
+const COMMON: f64 = 0.2;
+
+/// What a model is asked for first, when nothing is known yet of the turns.
+pub fn without_any_names(cue: &str) -> String {
+    without_names(cue, |_| true)
+}
+
 impl Search {
-    pub fn new(preparer: &Preparer, cue: &str, limit: usize, now: Timestamp) -> Search {
+    /// `finer` is the vector by the model, where there is one, of the cue without its names.
+    pub fn new(
+        preparer: &Preparer,
+        cue: &str,
+        finer: Option<KindVector>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Search {
         let own = preparer.analyser.question(cue);
         let mut terms: Vec<ProbeTerm> =
             own.iter().map(|term| ProbeTerm { term: term.clone(), weight: weight(term) }).collect();
@@ -59,6 +76,7 @@ impl Search {
         Search {
             vector: preparer.embedder.embed_question(cue, &worth),
             cue: cue.to_owned(),
+            finer,
             terms,
             stands_for,
             periods: periods(cue, now),
@@ -67,7 +85,12 @@ impl Search {
     }
 
     pub fn probe(&self) -> Probe {
-        Probe { terms: self.terms.clone(), vector: self.vector.clone(), limit: self.limit }
+        Probe {
+            terms: self.terms.clone(),
+            vector: self.vector.clone(),
+            finer: self.finer.clone(),
+            limit: self.limit,
+        }
     }
 
     /// How many terms are the question's own.
@@ -75,7 +98,25 @@ impl Search {
         self.terms.len() - self.stands_for.len()
     }
 
-    pub fn rank(&self, preparer: &Preparer, proposal: &Proposal) -> Vec<Scored> {
+    /// The cue without the names that say nothing among these turns: what a model is asked for.
+    pub fn without_common_names(&self, preparer: &Preparer, proposal: &Proposal) -> String {
+        let share = |term: &String| {
+            let place = self.terms.iter().position(|known| known.term == *term)?;
+            Some(proposal.spread.get(place)?.turns as f64 / (proposal.turns as f64).max(1.0))
+        };
+        without_names(&self.cue, |name| {
+            let mut terms = preparer.analyser.question(name).into_iter();
+            terms.all(|term| share(&term).is_some_and(|share| share >= COMMON))
+        })
+    }
+
+    /// `finer` is the question's vector by the model, where there is one.
+    pub fn rank(
+        &self,
+        preparer: &Preparer,
+        proposal: &Proposal,
+        finer: Option<&KindVector>,
+    ) -> Vec<Scored> {
         // What all turns have says nothing here, whatever it says elsewhere.
         let rarity = rarity(proposal);
         let own = self.terms.iter().zip(&rarity).take(self.own());
@@ -89,6 +130,7 @@ impl Search {
             stands_for: &self.stands_for,
             known: &known,
             vector: &vector,
+            finer: finer.map_or(&[], |finer| &finer.vector),
             periods: &self.periods,
         };
         rank(proposal, &asked)

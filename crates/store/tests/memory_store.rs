@@ -52,7 +52,7 @@ async fn add(store: &Memory, turns: Vec<NewTurn>) -> (usize, usize, usize) {
 
 fn probe(term: &str) -> Probe {
     let terms = term.split(' ').map(|term| ProbeTerm { term: term.to_owned(), weight: 1.0 });
-    Probe { terms: terms.collect(), vector: vec![0; 4], limit: 50 }
+    Probe { terms: terms.collect(), vector: vec![0; 4], finer: None, limit: 50 }
 }
 
 /// The texts of what is proposed for its own sake, in order.

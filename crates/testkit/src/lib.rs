@@ -22,7 +22,7 @@ pub use leak::LeakCheck;
 pub use memory_ledger::MemoryLedger;
 pub use model_api::ModelApi;
 pub use postgres::Postgres;
-pub use programs::program;
+pub use programs::{program, tiny_model};
 pub use random::Random;
 pub use server::{HobServer, TestHome};
 pub use wait::wait_until;

@@ -13,3 +13,9 @@ pub fn program(name: &str) -> PathBuf {
     assert!(path.exists(), "{} is not built: run `cargo build --workspace` first", path.display());
     path
 }
+
+/// The folder of a sentence model that is small enough for tests. Its vectors mean nothing; see
+/// `scripts/make-tiny-model`.
+pub fn tiny_model() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/tiny-model")
+}

@@ -99,6 +99,7 @@ fn only_one_crate_knows_each_thing() {
         ("agent-client-protocol", vec!["hob-sessions"]),
         ("landlock", vec!["hob-child"]),
         ("crypto_box", vec!["hob-memory"]),
+        ("ndarray", vec!["hob-memory"]),
         ("axum", vec!["hob-gateway", "hob-testkit"]),
         ("hyper", vec!["hob-gateway"]),
         ("tokio-tungstenite", vec!["hob-gateway", "hob-testkit"]),
@@ -235,6 +236,10 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/memory/0003_recent.sql",
             "1207e9e99a56f6493999691e429f34fa14e49190bd5b423c7e9b0ae6d5869650",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/memory/0004_model_vectors.sql",
+            "fa074b4029a074c85d5cea50d41bf709da14ea3bdabff7d7cfa66c078f60c33d",
         ),
     ];
     let found: Vec<(String, String)> = sources("sql")

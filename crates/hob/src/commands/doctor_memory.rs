@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hob_domain::memory::Speaker;
-use hob_memory::backlog;
+use hob_memory::{SentenceModel, backlog};
 
 use super::doctor::Check;
 use crate::hooks::{self, Client, Places, State};
@@ -16,6 +16,7 @@ const EVENTS: usize = 5;
 
 pub fn checks(settings: &Resolved) -> Vec<Check> {
     let mut checks = store(settings);
+    checks.extend(model(settings));
     checks.push(waiting(settings));
     checks.extend(set_aside(settings));
     checks.extend(hook_states());
@@ -56,6 +57,21 @@ fn store(settings: &Resolved) -> Vec<Check> {
         )
     });
     std::iter::once(Check::ok("memory", says)).chain(events).collect()
+}
+
+fn model(settings: &Resolved) -> Option<Check> {
+    let folder = settings.memory_model.as_ref()?;
+    if let Err(error) = SentenceModel::check(folder) {
+        let says = format!("{error}; the built-in table is used alone");
+        let fix = "set memory.model to a folder with model.safetensors, tokenizer.json and config.json \
+                   of a BERT sentence model, or to nothing";
+        return Some(Check::warning("model", says, fix));
+    }
+    let says = match memory::model_progress(settings) {
+        Some(progress) => progress,
+        None => format!("{} is used while `hob serve` runs", folder.display()),
+    };
+    Some(Check::ok("model", says))
 }
 
 fn waiting(settings: &Resolved) -> Check {

@@ -13,7 +13,7 @@ use hob_child::{Children, ChildrenOptions};
 use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
 use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
-use hob_memory::{Drain, Engine, backlog};
+use hob_memory::{Drain, backlog};
 use hob_sessions::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
 use hob_sessions::mcp_servers;
 use hob_sessions::session::{Sessions, SessionsOptions};
@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use super::doctor_gateway::HomeDoctor;
 use super::{Context, Outcome};
+use crate::care;
 use crate::demo;
 use crate::keys;
 use crate::ledger;
@@ -182,7 +183,8 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
         http: address.map(|address| format!("http://{address}")),
     };
     tasks.spawn(Drain::new(tools.engine.clone(), tools.deferred.clone()).run(stopping.clone()));
-    tasks.spawn(rescan(tools.engine.clone(), stopping.clone()));
+    let model = settings.memory_model.clone();
+    tasks.spawn(care::run(tools.engine.clone(), model, stopping.clone()));
     let deferred = tools.deferred.clone();
     tasks.spawn(socket::server::serve(
         UnixListener::from_std(listeners.unix)?,
@@ -418,23 +420,6 @@ impl Workshop {
 fn this_executable() -> anyhow::Result<String> {
     let path = std::env::current_exe().context("where is this executable?")?;
     Ok(path.display().to_string())
-}
-
-/// Masks again, in small steps, what older rules have let through.
-async fn rescan(engine: Engine, stopping: CancellationToken) {
-    loop {
-        tokio::select! {
-            looked = engine.rescan() => match looked {
-                Ok(0) => return,
-                Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-                Err(error) => {
-                    tracing::error!(%error, "old turns could not be scanned for secrets");
-                    return;
-                }
-            },
-            () = stopping.cancelled() => return,
-        }
-    }
 }
 
 /// The one line on standard output. A closed one is no reason to stop.

@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::{Context, Outcome};
+use crate::memory;
 use crate::socket::client;
 
 /// Say whether hob is running on this home (exit 0), or not (exit 3)
@@ -26,6 +27,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
                 println!("hob {} runs with pid {}", hello.version, hello.pid);
                 println!("socket  {}", socket.display());
                 println!("http    {}", hello.http.as_deref().unwrap_or("off"));
+                if let Some(progress) = memory::model_progress(&context.settings) {
+                    println!("model   {progress}");
+                }
             }
             Ok(Outcome::Done)
         }

@@ -46,6 +46,8 @@ pub struct Resolved {
     pub default_agent: AgentName,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     pub claude: ClaudeSettings,
+    /// The folder of the model that embeds beside the table.
+    pub memory_model: Option<PathBuf>,
     /// Every setting with its value and source, secrets hidden.
     pub rows: Vec<Row>,
     /// What was written but is not understood. Nothing fails for it.
@@ -299,6 +301,9 @@ fn resolve(
         default_agent,
         agents,
         claude,
+        memory_model: Some(text("memory.model"))
+            .filter(|folder| !folder.is_empty())
+            .map(|folder| expand(&folder, environment)),
         rows,
         warnings,
     })

@@ -206,6 +206,14 @@ pub const SETTINGS: &[Setting] = &[
         earlier: None,
     },
     Setting {
+        key: "memory.model",
+        kind: Kind::Text,
+        default: "",
+        help: "A folder with a sentence model of the BERT family (`model.safetensors`, `tokenizer.json`, \
+               `config.json`) that embeds beside the built-in table; empty is the table alone.",
+        earlier: None,
+    },
+    Setting {
         key: "limits.app_sessions",
         kind: Kind::Count { least: 0 },
         default: "0",

@@ -13,6 +13,7 @@ mod memory_capture;
 mod memory_care;
 mod memory_keys;
 mod memory_mcp;
+mod memory_model;
 mod memory_secrets;
 mod memory_setup;
 mod memory_turns;

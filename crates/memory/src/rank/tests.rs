@@ -13,6 +13,7 @@ fn candidate(seq: i64, session: i64, counts: &[(usize, u32)]) -> Candidate {
         length: 10,
         counts: counts.iter().map(|(term, times)| Count { term: *term, times: *times }).collect(),
         vector: vec![0, 0],
+        finer: Vec::new(),
         in_scope: true,
     }
 }
@@ -46,7 +47,14 @@ fn terms() -> Vec<ProbeTerm> {
 
 fn order(proposal: &Proposal, vector: &[i8], periods: &[Period]) -> Vec<i64> {
     let terms = terms();
-    let asked = Asked { terms: &terms, stands_for: &[Some(1)], known: &[true; 2], vector, periods };
+    let asked = Asked {
+        terms: &terms,
+        stands_for: &[Some(1)],
+        known: &[true; 2],
+        vector,
+        finer: &[],
+        periods,
+    };
     rank(proposal, &asked).into_iter().map(|one| one.seq).collect()
 }
 
@@ -109,6 +117,74 @@ fn vectors_count_more_where_words_of_the_question_are_nowhere() {
     assert_eq!(order(&proposal, &[1, 0], &[])[0], 2);
 }
 
+/// The order by the table's vectors and a model's.
+fn order_by_both(proposal: &Proposal, vector: &[i8], finer: &[i8]) -> Vec<i64> {
+    let terms = terms();
+    let asked = Asked {
+        terms: &terms,
+        stands_for: &[Some(1)],
+        known: &[true; 2],
+        vector,
+        finer,
+        periods: &[],
+    };
+    rank(proposal, &asked).into_iter().map(|one| one.seq).collect()
+}
+
+#[test]
+fn vectors_of_a_model_count_for_those_that_have_them() {
+    // The table says one thing of the turns, the model another.
+    let make = |seq: i64| {
+        let mut one = candidate(seq, seq, &[(1, 1)]);
+        one.vector = vec![60, seq as i8];
+        one.finer = vec![60, 30 - seq as i8, 0];
+        one
+    };
+    let all: Vec<Candidate> = (1..=20).map(make).collect();
+    let by_table = order_by_both(&proposal(all.clone()), &[1, 0], &[]);
+    assert_eq!((by_table[0], by_table[19]), (1, 20));
+    let by_model = order_by_both(&proposal(all.clone()), &[1, 0], &[1, 0, 0]);
+    assert_eq!((by_model[0], by_model[19]), (20, 1));
+    // A question of another length is of another kind: it is as if there were none.
+    assert_eq!(order_by_both(&proposal(all), &[1, 0], &[1, 0]), by_table);
+}
+
+#[test]
+fn a_turn_that_has_no_vector_of_the_model_yet_is_judged_by_the_table() {
+    // All are far but two: one is near by the model, one that the model has not seen by the table.
+    let make = |seq: i64| {
+        let mut one = candidate(seq, seq, &[(1, 1)]);
+        one.vector = if seq == 7 { vec![90, 1] } else { vec![seq as i8, 90] };
+        one.finer = match seq {
+            3 => vec![90, 1, 0],
+            seq if seq % 2 == 0 || seq > 30 => vec![seq as i8, 90, 0],
+            _ => Vec::new(),
+        };
+        one
+    };
+    let all: Vec<Candidate> = (1..=40).map(make).collect();
+    let mixed = order_by_both(&proposal(all.clone()), &[1, 0], &[1, 0, 0]);
+    let mut first = mixed[..2].to_vec();
+    first.sort_unstable();
+    assert_eq!(first, [3, 7]);
+    // To have no vector at all is neither good nor bad.
+    let mut without = all;
+    without[19].vector = Vec::new();
+    without[19].finer = Vec::new();
+    let mixed = order_by_both(&proposal(without), &[1, 0], &[1, 0, 0]);
+    let place = mixed.iter().position(|seq| *seq == 20).unwrap();
+    assert!((3..37).contains(&place), "{place}");
+    // So few of the model say nothing about what is usual.
+    let few: Vec<Candidate> = (1..=40)
+        .map(|seq| {
+            let mut one = make(seq);
+            one.finer.truncate(if seq < 5 { 3 } else { 0 });
+            one
+        })
+        .collect();
+    assert_eq!(order_by_both(&proposal(few), &[1, 0], &[1, 0, 0])[0], 7);
+}
+
 proptest! {
     /// Whatever is proposed: each in scope has one place, scores are numbers from 0 to 1 in order,
     /// and the order in which candidates come decides nothing.
@@ -121,6 +197,7 @@ proptest! {
             one.previous = (place > 0).then(|| place as i64 - 1);
             one.in_scope = *in_scope;
             one.vector = vec![*value, 3];
+            one.finer = if *in_scope { vec![3, *value, 1] } else { Vec::new() };
             one
         };
         let all: Vec<Candidate> = drawn.iter().enumerate().map(make).collect();
@@ -130,6 +207,7 @@ proptest! {
             stands_for: &[Some(1)],
             known: &[true; 2],
             vector: &[5, 5],
+            finer: &[5, 5, 5],
             periods: &[],
         };
         let ranked = rank(&proposal(all.clone()), &asked);

@@ -62,6 +62,7 @@ pub(super) fn candidates(
             length: total(&counts),
             counts: probe.terms.iter().enumerate().filter_map(count).collect(),
             vector: Vec::new(),
+            finer: Vec::new(),
             in_scope: bounds(scope).is_none_or(|(since, until)| (since..=until).contains(&ts)),
         });
     }
@@ -92,7 +93,7 @@ mod tests {
 
     async fn asked(memory: &Memory, term: &str) -> Proposal {
         let terms = vec![ProbeTerm { term: term.to_owned(), weight: 1.0 }];
-        let probe = Probe { terms, vector: Vec::new(), limit: 10 };
+        let probe = Probe { terms, vector: Vec::new(), finer: None, limit: 10 };
         memory.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap()
     }
 

@@ -6,8 +6,8 @@ use hob_domain::Timestamp;
 use hob_domain::memory::Forget;
 use rusqlite::{Transaction, params};
 
-use super::earlier_index;
 use super::memory_index::{Gathered, note_change};
+use super::{earlier_index, model_vectors};
 
 /// Forgets a turn or a session. Returns how many turns there were.
 pub(super) fn forget(
@@ -54,6 +54,7 @@ pub(super) fn forget(
             .prepare_cached("DELETE FROM vectors WHERE project = ?1 AND seq = ?2")?
             .execute([project, seq])?;
         run("DELETE FROM codes WHERE seq = ?1")?;
+        model_vectors::remove(transaction, *seq)?;
         run("DELETE FROM turns WHERE seq = ?1")?;
         transaction
             .prepare_cached("UPDATE sessions SET turns = turns - 1 WHERE id = ?1")?
@@ -94,6 +95,7 @@ pub(super) fn forget_speaker(
         [speaker],
     )?;
     note_change(transaction, -1)?;
+    model_vectors::remove_speaker(transaction, speaker)?;
     for table in ["vectors", "codes", "postings", "indexed", "index_projects"] {
         let sql = format!(
             "DELETE FROM {table} WHERE project IN (SELECT id FROM projects WHERE speaker = ?1)"

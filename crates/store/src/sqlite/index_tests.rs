@@ -76,7 +76,7 @@ fn times(terms: &str, word: &str) -> u32 {
 async fn check(memory: &Memory, known: &BTreeMap<i64, Known>, project: Option<&str>) {
     let terms =
         WORDS.iter().map(|word| ProbeTerm { term: (*word).to_owned(), weight: 1.0 }).collect();
-    let probe = Probe { terms, vector: Vec::new(), limit: 1000 };
+    let probe = Probe { terms, vector: Vec::new(), finer: None, limit: 1000 };
     let scope = Scope { project: project.map(str::to_owned), ..Scope::default() };
     let found = memory.propose(&Speaker::Owner, &scope, probe).await.unwrap();
     let inside: BTreeMap<i64, &Known> = known

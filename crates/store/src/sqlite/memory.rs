@@ -12,23 +12,29 @@ use hob_domain::memory::{
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
 
-use super::codes::Codes;
 use super::held::Held;
 use super::memory_facets::facets;
 use super::memory_rows::{
     COLUMNS, TABLES, latest_sessions, numbered, record, rows, time, timeline,
 };
 use super::merge::Merging;
-use super::propose::propose;
+use super::propose::{AllCodes, propose};
 use super::{Database, OpenError, Reading, failed, forget, migrations, store_turns};
 
 /// `memory.db`. Cloning shares it.
 #[derive(Clone)]
 pub struct Memory {
-    database: Database,
-    codes: Arc<Codes>,
+    pub(super) database: Database,
+    codes: Arc<AllCodes>,
     held: Arc<Held>,
     merging: Arc<Mutex<Merging>>,
+}
+
+impl AllCodes {
+    fn forget(&self) {
+        self.table.forget();
+        self.model.forget();
+    }
 }
 
 impl Memory {
@@ -275,6 +281,7 @@ impl MemoryStore for Memory {
         self.database
             .write(move |transaction| store_turns::remask(transaction, &changes).map_err(failed))
             .await
+            .inspect(|()| self.codes.model.forget())
     }
 
     async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {

@@ -19,6 +19,7 @@ pub(super) const MEMORY: &[&str] = &[
     include_str!("migrations/memory/0001_turns.sql"),
     include_str!("migrations/memory/0002_postings.sql"),
     include_str!("migrations/memory/0003_recent.sql"),
+    include_str!("migrations/memory/0004_model_vectors.sql"),
 ];
 
 pub(super) fn run(

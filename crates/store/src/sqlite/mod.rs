@@ -14,6 +14,7 @@ mod memory_index;
 mod memory_rows;
 mod merge;
 mod migrations;
+mod model_vectors;
 mod postings;
 mod propose;
 mod session_lists;

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hob_domain::Timestamp;
-use hob_domain::memory::{Candidate, Context, Count, Probe, Proposal, Scope, Spread};
+use hob_domain::memory::{Candidate, Context, Count, KindVector, Probe, Proposal, Scope, Spread};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codes::Codes;
+use super::codes::{ModelCodes, Source, TableCodes};
 use super::held::{Held, Read, Standing};
 use super::memory_index::State;
 use super::memory_rows::time;
 use super::postings::{Header, Posting, length_of, unpack};
-use super::{earlier_index, store_turns};
+use super::{earlier_index, model_vectors, store_turns};
 
 /// How many turns before and behind a promising one come with it.
 const BESIDE: usize = 2;
@@ -39,12 +39,19 @@ impl Range {
     }
 }
 
+/// What is known of vectors in memory.
+#[derive(Default)]
+pub(super) struct AllCodes {
+    pub(super) table: TableCodes,
+    pub(super) model: ModelCodes,
+}
+
 /// Works in one transaction, so that what is held in memory and what is read from the file are of one
 /// time.
 pub(super) fn propose(
     connection: &Connection,
     held: &Held,
-    codes: &Codes,
+    codes: &AllCodes,
     speaker: &str,
     scope: &Scope,
     probe: &Probe,
@@ -69,7 +76,7 @@ struct Index<'a> {
 impl Index<'_> {
     fn propose(
         &self,
-        codes: &Codes,
+        codes: &AllCodes,
         speaker: &str,
         scope: &Scope,
         probe: &Probe,
@@ -79,8 +86,16 @@ impl Index<'_> {
         let (turns, length, sessions) = sums(connection, &range.projects)?;
         let (index, spread) = self.postings(probe, &range, turns)?;
         let mut best = promising(&index, &spread, probe, &range, (turns, length));
-        best.extend(codes.nearest(connection, &range, &probe.vector, probe.limit)?);
+        let (table, vector) = (&Source::TABLE, &probe.vector);
+        best.extend(codes.table.nearest(connection, table, &range, vector, probe.limit)?);
+        if let Some(KindVector { kind, vector }) = &probe.finer {
+            let source = Source::of(*kind);
+            best.extend(codes.model.nearest(connection, &source, &range, vector, probe.limit)?);
+        }
         let (mut candidates, in_sessions) = self.surroundings(&best, scope, &range)?;
+        if let Some(finer) = &probe.finer {
+            model_vectors::fill(connection, finer.kind, &mut candidates)?;
+        }
         count_terms(&mut candidates, &index);
         let contexts = contexts(connection, &index, &in_sessions)?;
         let earlier = earlier_index::candidates(connection, speaker, scope, &range, probe)?;
@@ -236,6 +251,7 @@ impl Index<'_> {
             length: turn.length,
             counts: Vec::new(),
             vector: vectors.remove(&seq).unwrap_or_default(),
+            finer: Vec::new(),
             in_scope: projects.contains(&turn.project)
                 && times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts)),
         };

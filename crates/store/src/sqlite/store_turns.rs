@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::memory_index::{Entry, Gathered, note_change};
 use super::merge::Merging;
-use super::{codes, earlier_index, failed};
+use super::{codes, earlier_index, failed, model_vectors};
 
 /// What became of one turn.
 pub(super) enum Outcome {
@@ -386,6 +386,8 @@ pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusql
         index.add(transaction, &Entry { seq: *seq, project, session, ts, at, terms })?;
         note_change(transaction, *seq)?;
         save_vector(transaction, project, *seq, &change.vector)?;
+        // It may say something else now.
+        model_vectors::remove(transaction, *seq)?;
     }
     index.write(transaction)
 }
@@ -402,7 +404,7 @@ fn save_vector(
             "INSERT OR REPLACE INTO vectors (project, seq, vector) VALUES (?1, ?2, ?3)",
         )?
         .execute(params![project, seq, bytes])?;
-    if let Some(code) = codes::code(vector) {
+    if let Some(code) = codes::code(vector, codes::TABLE_BYTES) {
         transaction
             .prepare_cached(
                 "INSERT OR REPLACE INTO codes (seq, project, code) VALUES (?1, ?2, ?3)",

@@ -1,0 +1,170 @@
+//! A model of the user's beside the table: taken into use, changed and given up while turns come and
+//! questions are asked.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hob_testkit::{HobServer, TestHome, tiny_model, wait_until};
+use serde_json::{Value, json};
+
+use crate::memory_setup::*;
+
+fn serve(home: &TestHome, model: Option<&Path>) -> HobServer {
+    home.serve_with(|command| {
+        if let Some(model) = model {
+            command.env("HOB_MEMORY_MODEL", model);
+        }
+    })
+}
+
+fn stats(home: &TestHome, folder: &Path) -> Value {
+    Bridge::new(home, folder).call("memory_stats", json!({}))
+}
+
+/// Waits until every turn has a vector of the model, and returns what is said then.
+fn wait_for_vectors(home: &TestHome, folder: &Path) -> Value {
+    wait_until("all turns are embedded", || {
+        let stats = stats(home, folder);
+        (stats["model"]["state"] == "ready").then_some(stats)
+    })
+}
+
+/// A session of some turns about one thing each.
+fn session(home: &TestHome, number: usize) -> (PathBuf, Vec<String>) {
+    let name = format!("019a0000-0000-7000-8000-{number:012}");
+    let text = |turn: usize| {
+        format!("the deploy of service number{number}x{turn} failed: its port was taken by login")
+    };
+    let texts: Vec<String> = (0..6).map(text).collect();
+    let records: Vec<Value> = texts
+        .iter()
+        .enumerate()
+        .map(|(n, text)| said(&name, n, ["user", "assistant"][n % 2], text))
+        .collect();
+    (transcript(home, &format!("{name}.jsonl"), &records), texts)
+}
+
+/// A copy of the tiny model that is pooled in another way, so that its vectors are of another kind.
+fn other_model(home: &TestHome) -> PathBuf {
+    let copy = folder(home, "bge-other");
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        std::fs::copy(tiny_model().join(name), copy.join(name)).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn switching_models_under_load_loses_nothing() {
+    let home = TestHome::new();
+    let project = folder(&home, "project");
+    let cwd = project.to_str().unwrap();
+    let mut server = Some(serve(&home, None));
+    let mut first = Vec::new();
+    for number in 0..20 {
+        let (path, texts) = session(&home, number);
+        assert_eq!(capture(&home, &["--cwd", cwd], &path)["inserted"], 6);
+        first.extend(texts);
+    }
+    let (stop, asked, captured) =
+        (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(20));
+    let (tiny, other) = (tiny_model(), other_model(&home));
+    std::thread::scope(|scope| {
+        let ask = || {
+            let mut bridge = Bridge::new(&home, &project);
+            while !stop.load(Ordering::SeqCst) {
+                let number = asked.fetch_add(1, Ordering::SeqCst);
+                let text = &first[number % first.len()];
+                let cue = text.split(' ').nth(5).unwrap();
+                let answer = bridge.call("memory_recall", json!({"cue": cue, "limit": 5}));
+                assert_eq!(answer["hits"][0]["text"], **text, "{cue}: {answer}");
+                assert_eq!(answer["partial"], false);
+            }
+        };
+        let come = || {
+            while !stop.load(Ordering::SeqCst) {
+                let (path, _) = session(&home, captured.load(Ordering::SeqCst));
+                capture(&home, &["--cwd", cwd], &path);
+                captured.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        // Whatever goes wrong here, those two must come to an end.
+        struct Stop<'a>(&'a AtomicBool);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let _stop = Stop(&stop);
+        scope.spawn(ask);
+        scope.spawn(come);
+        // To a model, killed in the middle, to another one, back to the table, and to the model again.
+        let ways = [Some(&tiny), Some(&tiny), Some(&other), None, Some(&tiny)];
+        for (round, model) in ways.into_iter().enumerate() {
+            let (before, came) = (asked.load(Ordering::SeqCst), captured.load(Ordering::SeqCst));
+            wait_until("questions and turns go on", || {
+                let enough = asked.load(Ordering::SeqCst) > before + 10
+                    && captured.load(Ordering::SeqCst) > came + 1;
+                enough.then_some(())
+            });
+            match server.take().unwrap() {
+                server if round == 1 => server.kill(),
+                server => drop(server.stop()),
+            }
+            server = Some(serve(&home, model.map(PathBuf::as_path)));
+        }
+    });
+    wait_for_drain(&home);
+    let all = 6 * captured.load(Ordering::SeqCst);
+    let told = wait_for_vectors(&home, &project);
+    assert_eq!((&told["turns"], &told["model"]["embedded"]), (&json!(all), &json!(all)));
+    assert_eq!(exported_texts(&home).len(), all);
+    let mut bridge = Bridge::new(&home, &project);
+    for number in 0..captured.load(Ordering::SeqCst) {
+        let found = bridge.recalled(json!({"cue": format!("number{number}x3"), "limit": 5}));
+        assert!(found[0].contains(&format!("number{number}x3 ")), "{number}: {found:?}");
+    }
+    server.unwrap().stop();
+}
+
+#[test]
+fn what_is_no_model_is_said_and_does_no_harm() {
+    let home = TestHome::new();
+    let project = folder(&home, "project");
+    let broken = folder(&home, "broken");
+    std::fs::write(broken.join("config.json"), "{}").unwrap();
+    let server = serve(&home, Some(&broken));
+    let (path, texts) = session(&home, 1);
+    assert_eq!(capture(&home, &["--cwd", project.to_str().unwrap()], &path)["inserted"], 6);
+    let told = wait_until("the model is given up", || {
+        let stats = stats(&home, &project);
+        (stats["model"]["state"] == "failed").then_some(stats)
+    });
+    let health = told["health"].as_str().unwrap();
+    assert!(health.contains("broken/config.json") && health.contains("built-in table"), "{health}");
+    assert!(recall(&home, &project, &["number1x2"])["hits"][0]["text"] == texts[2]);
+    let mut doctor = home.command(&["doctor", "--json"]);
+    let checked = json_of(&doctor.env("HOB_MEMORY_MODEL", &broken).output().unwrap());
+    let mut checks = checked["checks"].as_array().unwrap().iter();
+    let check = checks.find(|check| check["name"] == "model").expect("a check of the model");
+    assert_eq!(check["verdict"], "warning");
+    assert!(check["says"].as_str().unwrap().contains("broken/config.json"), "{check}");
+    server.stop();
+}
+
+#[test]
+fn how_far_the_model_is_is_shown() {
+    let home = TestHome::new();
+    let project = folder(&home, "project");
+    let model = tiny_model();
+    let server = serve(&home, Some(&model));
+    let (path, _) = session(&home, 1);
+    capture(&home, &["--cwd", project.to_str().unwrap()], &path);
+    let told = wait_for_vectors(&home, &project);
+    assert_eq!((&told["model"]["embedded"], &told["health"]), (&json!(6), &json!("ok")));
+    for command in ["status", "doctor"] {
+        let output = home.command(&[command]).env("HOB_MEMORY_MODEL", &model).output().unwrap();
+        let words = String::from_utf8(output.stdout).unwrap();
+        assert!(words.contains("tiny-model has embedded 6 of 6 turns"), "{command}: {words}");
+    }
+    server.stop();
+}
