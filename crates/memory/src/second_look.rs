@@ -13,40 +13,44 @@ const ASKS: f64 = 0.6;
 const CHANGES: f64 = 0.8;
 
 /// Where a text is looked at for changes, and how long the names before its colon may be.
-const LOOKED_AT: usize = 2 << 10;
+const LOOKED_AT: usize = 1 << 10;
 const LONGEST_SPEAKER: usize = 40;
 /// Who begins fewer turns is no speaker but a heading: "Summary: …".
 const OFTEN: usize = 3;
 
-/// How people say that something changed: whole words, and parts of words.
-const CHANGED: &[&str] = &[
-    " no longer ",
-    " any more ",
-    " anymore ",
-    " instead ",
-    " after all ",
-    " from now on ",
-    " switch to ",
-    " switched to ",
-    " changed to ",
-    " move to ",
-    " moves to ",
-    " moved to ",
-    " moved from ",
-    " goes away ",
-    " replace ",
-    " replaces ",
-    " replaced ",
-    " reverted ",
-    " dropped ",
-    " as of ",
-    " became ",
-    " больше не ",
-    " теперь ",
-    " вместо ",
-    " замен",
-    " передумал",
-    " отказ",
+/// How people say that something changed: by a word, by two, and by a part of one.
+const CHANGED: [&str; 10] = [
+    "anymore",
+    "instead",
+    "replace",
+    "replaces",
+    "replaced",
+    "reverted",
+    "dropped",
+    "became",
+    "теперь",
+    "вместо",
+];
+const CHANGED_TWO: [(&str, &str); 14] = [
+    ("no", "longer"),
+    ("any", "more"),
+    ("after", "all"),
+    ("now", "on"),
+    ("switch", "to"),
+    ("switched", "to"),
+    ("changed", "to"),
+    ("move", "to"),
+    ("moves", "to"),
+    ("moved", "to"),
+    ("moved", "from"),
+    ("goes", "away"),
+    ("as", "of"),
+    ("больше", "не"),
+];
+const CHANGED_PART: [&str; 12] = [
+    "замен",
+    "передумал",
+    "отказ",
     "改为",
     "改成",
     "换成",
@@ -60,7 +64,8 @@ const CHANGED: &[&str] = &[
 
 /// Counts in what the texts tell and puts the turns in order again.
 pub fn look_again(cue: &str, ranked: &mut [Ranked]) {
-    let asked = words(cue);
+    let cue = cue.to_lowercase();
+    let asked: Vec<&str> = words(&cue).collect();
     let speakers: Vec<Option<&str>> = ranked.iter().map(|hit| speaker(&hit.record.text)).collect();
     let often = |name: &&str| speakers.iter().filter(|one| **one == Some(*name)).count() >= OFTEN;
     let place = |name: &Option<&str>| name.filter(often).and_then(|name| place_of(&asked, name));
@@ -91,20 +96,25 @@ fn speaker(text: &str) -> Option<&str> {
 }
 
 /// Where a question names somebody, by any of the names.
-fn place_of(asked: &str, name: &str) -> Option<usize> {
-    words(name).split_whitespace().filter_map(|word| asked.find(&format!(" {word} "))).min()
+fn place_of(asked: &[&str], name: &str) -> Option<usize> {
+    let name = name.to_lowercase();
+    words(&name).filter_map(|word| asked.iter().position(|one| *one == word)).min()
 }
 
 fn changes(text: &str) -> bool {
-    let text = words(beginning(text, LOOKED_AT));
-    CHANGED.iter().any(|said| text.contains(said))
+    let text = beginning(text, LOOKED_AT).to_lowercase();
+    let mut before = "";
+    for word in words(&text) {
+        if CHANGED.contains(&word) || CHANGED_TWO.contains(&(before, word)) {
+            return true;
+        }
+        before = word;
+    }
+    !text.is_ascii() && CHANGED_PART.iter().any(|part| text.contains(part))
 }
 
-/// The words of a text in small letters, each between blanks.
-fn words(text: &str) -> String {
-    let small = text.to_lowercase();
-    let words = small.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.fold(String::from(" "), |all, word| all + word + " ")
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -129,7 +139,7 @@ mod tests {
         ] {
             assert_eq!(speaker(text), None, "{text}");
         }
-        let asked = words("What did Anna's sister buy?");
+        let asked: Vec<&str> = words("what did anna's sister buy?").collect();
         assert_eq!(place_of(&asked, "Anna"), place_of(&asked, "Schmidt Anna"));
         assert!(place_of(&asked, "Anna").is_some());
         assert!(place_of(&asked, "An").is_none() && place_of(&asked, "Maria").is_none());
