@@ -68,9 +68,6 @@ pub trait VectorStore: Send + Sync {
     async fn embedded(&self, kind: VectorKind) -> Result<Embedded, StoreError>;
 
     /// Removes vectors of all other kinds, at most so many. Returns how many there were.
-    async fn drop_other_vectors(
-        &self,
-        kind: VectorKind,
-        limit: usize,
-    ) -> Result<usize, StoreError>;
+    async fn drop_other_vectors(&self, kind: VectorKind, limit: usize)
+    -> Result<usize, StoreError>;
 }

@@ -29,7 +29,7 @@ const DENSE_NEAREST: usize = 3;
 /// the very words are found, they are to be believed.
 const DENSE: Weight = Weight { always: 0.2, without_terms: 0.65 };
 /// The same for the vectors of a model, where turns have them.
-const FINER: Weight = Weight { always: 0.2, without_terms: 0.65 };
+const FINER: Weight = Weight { always: 0.2, without_terms: 0.9 };
 /// Where fewer turns have a vector of the model, they don't say what is usual.
 const FEWEST: usize = 8;
 /// What it counts that a turn is of the time asked for.
@@ -273,12 +273,7 @@ fn lexical(proposal: &Proposal, around: &Around, worth: &[f64]) -> Vec<f64> {
 
 /// What vectors say for each candidate: those of the model where it has one, else those of the table.
 /// Cosines of two kinds are on two scales, so each is set in relation to its own kind only.
-fn dense(
-    around: &Around,
-    near: &[Option<f64>],
-    finer: &[Option<f64>],
-    coverage: f64,
-) -> Vec<f64> {
+fn dense(around: &Around, near: &[Option<f64>], finer: &[Option<f64>], coverage: f64) -> Vec<f64> {
     let of_table = of_kind(around, near);
     let enough = finer.iter().flatten().count() >= FEWEST;
     let of_model = if enough { of_kind(around, finer) } else { vec![0.0; finer.len()] };

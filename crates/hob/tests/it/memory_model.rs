@@ -65,7 +65,8 @@ fn switching_models_under_load_loses_nothing() {
         assert_eq!(capture(&home, &["--cwd", cwd], &path)["inserted"], 6);
         first.extend(texts);
     }
-    let (stop, asked, captured) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(20));
+    let (stop, asked, captured) =
+        (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(20));
     let (tiny, other) = (tiny_model(), other_model(&home));
     std::thread::scope(|scope| {
         let ask = || {
@@ -73,7 +74,7 @@ fn switching_models_under_load_loses_nothing() {
             while !stop.load(Ordering::SeqCst) {
                 let number = asked.fetch_add(1, Ordering::SeqCst);
                 let text = &first[number % first.len()];
-                let cue = text.split(' ').nth(5).unwrap();
+                let cue = text.split(' ').nth(4).unwrap();
                 let answer = bridge.call("memory_recall", json!({"cue": cue, "limit": 5}));
                 assert_eq!(answer["hits"][0]["text"], **text, "{cue}: {answer}");
                 assert_eq!(answer["partial"], false);

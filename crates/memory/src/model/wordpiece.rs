@@ -123,7 +123,8 @@ impl Tokenizer {
             }
         }
         if self.strip_accents {
-            let plain = |letter: &char| letter.general_category() != GeneralCategory::NonspacingMark;
+            let plain =
+                |letter: &char| letter.general_category() != GeneralCategory::NonspacingMark;
             clean = clean.nfd().filter(plain).collect();
         }
         if self.lowercase {
@@ -158,7 +159,8 @@ impl Tokenizer {
         let mut from = 0;
         let mut piece = String::new();
         while from < word.len() {
-            let ends = word[from..].char_indices().map(|(at, letter)| from + at + letter.len_utf8());
+            let ends =
+                word[from..].char_indices().map(|(at, letter)| from + at + letter.len_utf8());
             let mut ends: Vec<usize> = ends.collect();
             let found = loop {
                 let Some(to) = ends.pop() else { break None };

@@ -136,7 +136,9 @@ fn save(
     remove_of(transaction, seq, Some(kind))?;
     let code = codes::code(vector, MODEL_BYTES).unwrap_or_default();
     transaction
-        .prepare_cached("INSERT INTO model_codes (kind, seq, project, code) VALUES (?1, ?2, ?3, ?4)")?
+        .prepare_cached(
+            "INSERT INTO model_codes (kind, seq, project, code) VALUES (?1, ?2, ?3, ?4)",
+        )?
         .execute(params![kind.0, seq, project, code])?;
     let bytes: Vec<u8> = vector.iter().map(|value| value.cast_unsigned()).collect();
     transaction
@@ -220,8 +222,8 @@ pub(super) fn fill(
     kind: VectorKind,
     candidates: &mut [Candidate],
 ) -> rusqlite::Result<()> {
-    let mut statement =
-        connection.prepare_cached("SELECT vector FROM model_vectors WHERE seq = ?1 AND kind = ?2")?;
+    let mut statement = connection
+        .prepare_cached("SELECT vector FROM model_vectors WHERE seq = ?1 AND kind = ?2")?;
     for candidate in candidates {
         let mut rows = statement.query([candidate.seq, kind.0])?;
         if let Some(row) = rows.next()? {
