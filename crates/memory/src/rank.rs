@@ -29,7 +29,7 @@ const DENSE_NEAREST: usize = 3;
 /// Where the very words are found, they are to be believed.
 const DENSE: Weight = Weight { always: 0.2, without_terms: 0.5 };
 /// The same for the vectors of a model, where turns have them.
-const FINER: Weight = Weight { always: 0.2, without_terms: 0.65 };
+const FINER: Weight = Weight { always: 0.2, without_terms: 0.9 };
 /// Where fewer turns have a vector of the model, they don't say what is usual.
 const FEWEST: usize = 8;
 /// What vectors count more, and terms less, where words of the question are in no turn at all, so that it

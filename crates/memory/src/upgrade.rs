@@ -31,6 +31,8 @@ const DROPPED: usize = 200;
 /// Nobody must have asked or captured anything for so long, but after so long it goes on all the same.
 const QUIET: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it looks for turns that came without its being told, by a command that ran by itself.
+const LOOK: Duration = Duration::from_secs(10);
 /// How long it waits when the store fails, and how often it says how far it is.
 const RETRY: Duration = Duration::from_secs(5);
 const SAID: Duration = Duration::from_secs(30);
@@ -181,7 +183,12 @@ impl Upgrade {
             let mut way = Way::default();
             loop {
                 match self.go(store, &chosen, &mut way).await {
-                    Ok(()) => self.woken.notified().await,
+                    Ok(()) => {
+                        let told = tokio::time::timeout(LOOK, self.woken.notified()).await;
+                        if told.is_err() {
+                            self.news.store(true, Ordering::SeqCst);
+                        }
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "turns could not be embedded; trying again");
                         tokio::time::sleep(RETRY).await;

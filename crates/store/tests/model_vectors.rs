@@ -110,7 +110,8 @@ async fn turns_are_proposed_by_their_own_kind_only() {
         steps += 1;
     }
     assert_eq!(steps, 2);
-    assert!(near(&store, one, 2, 50).await.candidates.is_empty());
+    let found = near(&store, one, 2, 50).await;
+    assert!(found.candidates.iter().all(|candidate| candidate.finer.is_empty()));
     assert_eq!(seqs(&near(&store, two, 2, 50).await), [3]);
     let again = store.vector_kind("one", 8).await.unwrap();
     assert_eq!(store.embedded(again).await.unwrap().done, 0);

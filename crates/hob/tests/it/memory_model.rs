@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hob_testkit::{HobServer, TestHome, tiny_model, wait_until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::memory_setup::*;
@@ -67,17 +68,27 @@ fn switching_models_under_load_loses_nothing() {
     }
     let (stop, asked, captured) =
         (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(20));
+    // Odd while there is no server.
+    let switches = AtomicUsize::new(0);
     let (tiny, other) = (tiny_model(), other_model(&home));
     std::thread::scope(|scope| {
         let ask = || {
             let mut bridge = Bridge::new(&home, &project);
             while !stop.load(Ordering::SeqCst) {
-                let number = asked.fetch_add(1, Ordering::SeqCst);
-                let text = &first[number % first.len()];
-                let cue = text.split(' ').nth(5).unwrap();
-                let answer = bridge.call("memory_recall", json!({"cue": cue, "limit": 5}));
+                let text = &first[asked.load(Ordering::SeqCst) % first.len()];
+                let cue = text.split(' ').nth(4).unwrap();
+                let before = switches.load(Ordering::SeqCst);
+                let answer = bridge.tool("memory_recall", json!({"cue": cue, "limit": 5}));
+                if answer["isError"] == true {
+                    // While there is no server nobody can answer; then it is asked again.
+                    let now = switches.load(Ordering::SeqCst);
+                    assert!(before % 2 == 1 || now != before, "{answer}");
+                    continue;
+                }
+                let answer = &answer["structuredContent"];
                 assert_eq!(answer["hits"][0]["text"], **text, "{cue}: {answer}");
                 assert_eq!(answer["partial"], false);
+                asked.fetch_add(1, Ordering::SeqCst);
             }
         };
         let come = || {
@@ -106,11 +117,16 @@ fn switching_models_under_load_loses_nothing() {
                     && captured.load(Ordering::SeqCst) > came + 1;
                 enough.then_some(())
             });
-            match server.take().unwrap() {
-                server if round == 1 => server.kill(),
-                server => drop(server.stop()),
+            switches.fetch_add(1, Ordering::SeqCst);
+            let old = server.take().unwrap();
+            if round != 1 {
+                old.signal(Signal::SIGTERM);
+                let socket = home.hob_home().join("hob.sock");
+                wait_until("the server has stopped", || (!socket.exists()).then_some(()));
             }
+            old.kill();
             server = Some(serve(&home, model.map(PathBuf::as_path)));
+            switches.fetch_add(1, Ordering::SeqCst);
         }
     });
     wait_for_drain(&home);
@@ -123,6 +139,7 @@ fn switching_models_under_load_loses_nothing() {
         let found = bridge.recalled(json!({"cue": format!("number{number}x3"), "limit": 5}));
         assert!(found[0].contains(&format!("number{number}x3 ")), "{number}: {found:?}");
     }
+    drop(bridge);
     server.unwrap().stop();
 }
 
