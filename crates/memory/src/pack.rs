@@ -98,7 +98,7 @@ pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
 /// The same hits in the same order, but for those of a session that has had its share: they come behind
 /// the others; and behind them, what was superseded.
 fn in_turn(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
-    let share = limit.div_ceil(2).max(FEWEST);
+    let share = (limit * 4 / 5).max(FEWEST);
     let mut had: HashMap<String, usize> = HashMap::new();
     let mut parts = [const { Vec::new() }; 3];
     for hit in ranked {
@@ -173,15 +173,15 @@ pub(crate) mod tests {
     #[test]
     fn what_was_said_again_is_counted_and_sessions_share_an_answer() {
         let mut hits: Vec<Ranked> = (0..8).map(|n| ranked(n, &format!("one {n}"))).collect();
-        for (hit, session) in hits.iter_mut().zip(["a", "a", "a", "a", "a", "b", "b", "a"]) {
+        for (hit, session) in hits.iter_mut().zip(["a", "a", "a", "a", "a", "a", "b", "b"]) {
             hit.record.session = session.to_owned();
         }
         hits[4].record.text = "ONE 0!".to_owned();
         hits[1].record.superseded_by = Some(RecordId::new("9"));
         let packed = pack(hits, 5000, 6);
         let order: Vec<i64> = packed.hits.iter().map(|hit| hit.record.seq).collect();
-        // The session of three comes behind the one that has not had its share, the superseded last.
-        assert_eq!(order, [0, 2, 5, 6, 3, 7]);
+        // One session has had its share when the other comes; the superseded one comes last, too late.
+        assert_eq!(order, [0, 2, 3, 6, 7, 5]);
         assert_eq!(packed.hits[0].why.again, 1);
         assert_eq!(packed.omitted, 2);
     }

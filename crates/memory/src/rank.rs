@@ -2,7 +2,7 @@
 //!
 //! A turn is worth what its own terms say (BM25), what stands beside it and what its session is about
 //! say, and how near its vector is. Each of the two sides is set in relation to the other candidates of
-//! the same question before they are added, since neither has a scale of its own. ARCHITECTURE.md says
+//! the same question before they are added, since neither has a scale of its own. docs/recall.md says
 //! what each part gives.
 
 use std::collections::{BTreeMap, HashMap};
