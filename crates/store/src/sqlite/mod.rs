@@ -4,6 +4,7 @@ mod apps;
 mod audit;
 mod codes;
 mod earlier_index;
+mod holds;
 mod memory;
 mod memory_facets;
 mod memory_index;
