@@ -182,7 +182,7 @@ mod tests {
         for (text, why) in [
             ("", BadUrl::OtherScheme),
             ("sqlite:///x", BadUrl::OtherScheme),
-            ("postgres://u:pa?ss=word@h/d?ss=word", BadUrl::Malformed),
+            ("postgres://u:pa?s3cret=x@h/d?s3cret=x", BadUrl::Malformed),
             ("postgres://u:p@h/d?sslmode=maybe", BadUrl::SslMode),
             ("postgres://u:p@h:port/d", BadUrl::Malformed),
             ("postgres:///d", BadUrl::Malformed),
@@ -190,7 +190,7 @@ mod tests {
         ] {
             let error = text.parse::<StoreUrl>().unwrap_err();
             assert_eq!(error, why, "{text}");
-            assert!(!error.to_string().contains("word"));
+            assert!(!error.to_string().contains("s3cret"));
         }
     }
 }
