@@ -307,3 +307,32 @@ async fn quick_questions_look_at_no_more_than_they_need() {
         server.sql(&url, hot).ends_with('t').then_some(())
     });
 }
+
+/// Not a check: `cargo test --release -p hob-store --test postgres -- --ignored --nocapture figures`
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "figures, not a check"]
+async fn figures() {
+    let url = server().database();
+    let ledger = open(&url).await;
+    for (writers, size) in [(1, 1), (16, 1), (64, 1), (16, 10)] {
+        let mut tasks = JoinSet::new();
+        let until = std::time::Instant::now() + Duration::from_secs(3);
+        for writer in 0..writers {
+            let byte = writer + writers + size * 7;
+            ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
+            let ledger = ledger.clone();
+            tasks.spawn(async move {
+                let said = NewEvent { body: "x".repeat(300), ..event() };
+                let mut stored = 0_u64;
+                while std::time::Instant::now() < until {
+                    let events = vec![said.clone(); usize::from(size)];
+                    ledger.append_events(&hold(byte), events, at(2)).await.unwrap();
+                    stored += u64::from(size);
+                }
+                stored
+            });
+        }
+        let stored: u64 = tasks.join_all().await.into_iter().sum();
+        println!("{writers} sessions, {size} at a time: {} events/s", stored / 3);
+    }
+}
