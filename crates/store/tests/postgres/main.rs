@@ -314,11 +314,13 @@ async fn quick_questions_look_at_no_more_than_they_need() {
 async fn figures() {
     let url = server().database();
     let ledger = open(&url).await;
-    for (writers, size) in [(1, 1), (16, 1), (64, 1), (16, 10)] {
+    let mut byte = 0;
+    for (writers, size) in [(1, 1), (16, 1), (64, 1), (16, 10_u8)] {
         let mut tasks = JoinSet::new();
         let until = std::time::Instant::now() + Duration::from_secs(3);
-        for writer in 0..writers {
-            let byte = writer + writers + size * 7;
+        for _ in 0..writers {
+            byte += 1;
+            let byte = byte;
             ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
             let ledger = ledger.clone();
             tasks.spawn(async move {
