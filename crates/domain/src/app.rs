@@ -131,6 +131,9 @@ pub enum StoreError {
     /// The store can't be used now: locked for too long, disk full.
     #[error("the store cannot be used now: {0}")]
     Unavailable(String),
+    /// The session is somebody else's by now, or gone. Nothing was changed, and nothing will be.
+    #[error("the session is held by another node, or gone")]
+    Lost,
     /// The store can't be used: wrong key, damaged.
     #[error("the store failed: {0}")]
     Failed(String),

@@ -1,14 +1,17 @@
 //! Sessions: conversations with an agent that outlive processes, connections and restarts.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::agent::AgentName;
 use crate::app::{AppName, StoreError};
+use crate::node::{Hold, NodeId, Taken};
+pub use crate::permissions::Permissions;
 pub use crate::usage::{TurnUsage, UsageDay};
 
 /// A session's name: random, so that it can't be guessed, and safe in paths and URLs.
@@ -37,37 +40,6 @@ impl SessionId {
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// What happens when an agent asks whether it may do something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Permissions {
-    /// It is told no at once, and the turn goes on.
-    #[default]
-    Deny,
-    /// The caller is asked.
-    Ask,
-    Allow,
-}
-
-impl Permissions {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Permissions::Deny => "deny",
-            Permissions::Ask => "ask",
-            Permissions::Allow => "allow",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Permissions> {
-        match text {
-            "deny" => Some(Permissions::Deny),
-            "ask" => Some(Permissions::Ask),
-            "allow" => Some(Permissions::Allow),
-            _ => None,
-        }
     }
 }
 
@@ -296,11 +268,33 @@ pub struct OutboxItem {
 ///
 /// Contract: a call that returned `Ok` is durable; each is atomic. Events of a session are numbered
 /// without gaps in the order of the calls that stored them. Every call about a session names its
-/// app, and finds nothing of another's.
+/// app, and finds nothing of another's. What only the holder of a session may do takes its [`Hold`], and is
+/// [`StoreError::Lost`] with one that is not the latest.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Adds a session with its first event.
-    async fn create_session(&self, session: &Session, event: NewEvent) -> Result<(), StoreError>;
+    /// Adds a session with its first event. It is held by the node that makes it, with the fence 1.
+    async fn create_session(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+    ) -> Result<Hold, StoreError>;
+
+    /// Takes a session that is free, the caller's own, or one whose holder was not heard of for the lease. Turns
+    /// that ran are interrupted, each with a `turn` event under the new fence; those that waited still wait.
+    async fn take(
+        &self,
+        id: &SessionId,
+        node: &NodeId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Taken, StoreError>;
+
+    /// Sessions that are open, or in which a turn is under way, and that [`SessionStore::take`] would give.
+    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError>;
+
+    /// Gives a session back: anybody may take it.
+    async fn release(&self, hold: &Hold) -> Result<(), StoreError>;
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError>;
 
@@ -326,20 +320,16 @@ pub trait SessionStore: Send + Sync {
     ) -> Result<Option<Accepted>, StoreError>;
 
     /// Keeps the agent's own name for the conversation.
-    async fn keep_agent_session(&self, id: &SessionId, name: &str) -> Result<(), StoreError>;
+    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError>;
 
     /// The turn's agent begins. `false` when it is over already.
-    async fn start_turn(
-        &self,
-        id: &SessionId,
-        index: u32,
-        now: Timestamp,
-    ) -> Result<bool, StoreError>;
+    async fn start_turn(&self, hold: &Hold, index: u32, now: Timestamp)
+    -> Result<bool, StoreError>;
 
     /// Stores events and returns them with their numbers.
     async fn append_events(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError>;
@@ -348,7 +338,7 @@ pub trait SessionStore: Send + Sync {
     /// it was over already, and nothing is changed.
     async fn end_turn(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         index: u32,
         ending: TurnEnding,
         now: Timestamp,
@@ -405,10 +395,6 @@ pub trait SessionStore: Send + Sync {
         event: NewEvent,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
-
-    /// Marks turns that ran when Hob ended, each with a `turn` event. Those that waited still wait.
-    /// Returns how many.
-    async fn interrupt_turns(&self, now: Timestamp) -> Result<usize, StoreError>;
 
     /// The turns of a session that wait, in order.
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError>;

@@ -80,6 +80,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         match error {
             StoreError::Exists(_) => ApiError::Conflict(error.to_string()),
+            StoreError::Lost => ApiError::Internal(error.to_string()),
             StoreError::Unavailable(inside) | StoreError::Failed(inside) => {
                 ApiError::Internal(inside)
             }

@@ -6,13 +6,17 @@ use std::time::{Duration, Instant};
 use hob_domain::session::{
     NewEvent, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnUsage,
 };
-use hob_domain::{AgentName, App, AppName, AppStore, DataKey, Timestamp, Token};
+use hob_domain::{AgentName, App, AppName, AppStore, DataKey, Hold, NodeId, Timestamp, Token};
 use hob_store::Ledger;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 fn ledger(folder: &tempfile::TempDir) -> Ledger {
     Ledger::open(&folder.path().join("hob.db"), &DataKey::from_bytes([7; 32])).unwrap()
+}
+
+fn node() -> NodeId {
+    NodeId::from_random([1; 16])
 }
 
 fn app() -> AppName {
@@ -47,7 +51,7 @@ async fn sessions(ledger: &Ledger, count: u8) -> Vec<SessionId> {
     let mut ids = Vec::new();
     for byte in 1..=count {
         let id = SessionId::from_random([byte.wrapping_mul(37); 16]);
-        ledger.create_session(&session(id.clone()), event("create", 0)).await.unwrap();
+        ledger.create_session(&session(id.clone()), event("create", 0), &node()).await.unwrap();
         ids.push(id);
     }
     ids
@@ -71,8 +75,9 @@ async fn append(ledger: Ledger, id: SessionId, count: usize, pause: Duration) ->
     while left > 0 {
         let size = (times.len() % 5 + 1).min(left);
         let events = vec![event("message", 300); size];
+        let hold = Hold { session: id.clone(), fence: 1 };
         let began = Instant::now();
-        ledger.append_events(&id, events, Timestamp::UNIX_EPOCH).await.unwrap();
+        ledger.append_events(&hold, events, Timestamp::UNIX_EPOCH).await.unwrap();
         times.push(began.elapsed());
         left -= size;
         if !pause.is_zero() {

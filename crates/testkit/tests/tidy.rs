@@ -202,6 +202,10 @@ fn migrations_are_frozen() {
             "57944b951e9a34d064dc05a9a289eb72aa2e998510381c1fb847fd7cb815fdd3",
         ),
         (
+            "crates/store/src/postgres/migrations/0002_holds.sql",
+            "a1905d1aeae125cce1cdae6a4f1a0583c5d39869509732c24346b2793240bb6b",
+        ),
+        (
             "crates/store/src/sqlite/migrations/0001_apps.sql",
             "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
         ),
@@ -224,6 +228,10 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/0006_usage_turns.sql",
             "c22b1066ca7943139b19e27dee8a222128b277079abae9337b2c6ddc60ca547e",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/0007_holds.sql",
+            "4687fc2ae752a88a8bb0ba38f12d99ef31fbfc3ea5e5602a81aebb36fde4330b",
         ),
         (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, NodeId, Timestamp};
 use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, backlog};
@@ -303,6 +303,9 @@ impl Workshop {
         let socket = settings.socket.display().to_string();
         let options = SessionsOptions {
             store: ledger.clone(),
+            node: NodeId::from_random(uuid::Uuid::new_v4().into_bytes()),
+            // One node alone: whatever is held is held by an earlier run of it.
+            lease: Duration::ZERO,
             children: self.children.clone(),
             walls: Workshop::walls(settings),
             agents: Workshop::agents(settings)?,

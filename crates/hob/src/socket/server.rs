@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use async_trait::async_trait;
@@ -26,6 +26,8 @@ use super::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
 
 /// How many calls are worked on at once; the others wait their turn.
 const AT_ONCE: usize = 64;
+/// How long the socket of a killed run may still be answered on.
+const LEFT_OVER: Duration = Duration::from_secs(1);
 
 /// What the socket answers with.
 pub struct Service {
@@ -95,7 +97,13 @@ pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
     if path.as_os_str().len() > 107 {
         bail!("the socket's path is longer than the system allows (107 bytes): {}", path.display());
     }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+    // A process that a killed run was just starting has its socket for a moment longer.
+    let until = Instant::now() + LEFT_OVER;
+    while std::os::unix::net::UnixStream::connect(path).is_ok() {
+        if Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        }
         bail!("another program answers on the socket {}", path.display());
     }
     match fs::remove_file(path) {

@@ -75,8 +75,9 @@ impl Sessions {
         };
         let body = json!({"agent": session.setup.agent.as_str(), "meta": session.setup.meta,
             "permissions": session.setup.permissions});
-        self.store().create_session(&session, audit("create", None, body)).await?;
-        let (entry, answered) = Entry::new(&session, permit, Vec::new());
+        let event = audit("create", None, body);
+        let hold = self.store().create_session(&session, event, &options.node).await?;
+        let (entry, answered) = Entry::new(&session, hold, permit, Vec::new());
         self.open().insert(session.id.clone(), entry.clone());
         self.start_actor(Actor::of(&self.inner, entry, answered).warm());
         tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "a session was made");

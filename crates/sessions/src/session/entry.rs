@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hob_domain::session::{NewEvent, Session, SessionEvent, SessionId, SessionSetup, SessionStore};
-use hob_domain::{AppName, StoreError, Timestamp};
+use hob_domain::{AppName, Hold, StoreError, Timestamp};
 use tokio::sync::{Notify, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +21,8 @@ pub(super) struct Entry {
     pub id: SessionId,
     pub app: AppName,
     pub setup: SessionSetup,
+    /// By which we may write to it.
+    pub hold: Hold,
     state: Mutex<State>,
     /// Taking a turn into the store and into the queue is one step.
     pub intake: tokio::sync::Mutex<()>,
@@ -86,6 +88,7 @@ pub(super) enum NotAnswered {
 impl Entry {
     pub fn new(
         session: &Session,
+        hold: Hold,
         permit: LivePermit,
         queue: Vec<u32>,
     ) -> (Arc<Entry>, mpsc::UnboundedReceiver<Answered>) {
@@ -101,6 +104,7 @@ impl Entry {
             id: session.id.clone(),
             app: session.app.clone(),
             setup: session.setup.clone(),
+            hold,
             state: Mutex::new(state),
             intake: tokio::sync::Mutex::default(),
             publishing: tokio::sync::Mutex::default(),
@@ -218,7 +222,7 @@ impl Entry {
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
         let _one = self.publishing.lock().await;
-        let stored = store.append_events(&self.id, events, Timestamp::now()).await?;
+        let stored = store.append_events(&self.hold, events, Timestamp::now()).await?;
         self.announce(stored);
         Ok(())
     }

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hob_domain::session::{
     NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
 };
-use hob_domain::{AppName, StoreError, Timestamp};
+use hob_domain::{AppName, Hold, StoreError, Taken, Timestamp};
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinSet;
 
 use super::actor::Actor;
 use super::counts::{Counts, Figures};
@@ -50,16 +51,35 @@ pub struct CancelOutcome {
     pub turn: Option<u32>,
 }
 
+/// Takes all sessions that nobody has. Turns that ran in them are interrupted.
+async fn take_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Hold>, StoreError> {
+    let (lease, now) = (options.lease, Timestamp::now());
+    let mut takes = JoinSet::new();
+    // All at once: the store commits together what comes together.
+    for (_, id) in options.store.unheld(lease).await? {
+        let (store, node) = (options.store.clone(), options.node.clone());
+        takes.spawn(async move { store.take(&id, &node, lease, now).await });
+    }
+    let (mut holds, mut interrupted) = (HashMap::new(), 0);
+    for taken in takes.join_all().await {
+        if let Taken::Held(hold, turns) = taken? {
+            interrupted += turns.len();
+            holds.insert(hold.session.clone(), hold);
+        }
+    }
+    if interrupted > 0 {
+        tracing::warn!(interrupted, "turns were under way when hob ended");
+    }
+    Ok(holds)
+}
+
 impl Sessions {
     /// Takes up what an earlier run left: turns that ran then are interrupted, those that waited go
     /// on, and open sessions are open.
     pub async fn restore(options: SessionsOptions) -> Result<Sessions, StoreError> {
         // What a killed run left for its agents.
         let _ = std::fs::remove_dir_all(options.claude.join("mcp"));
-        let interrupted = options.store.interrupt_turns(Timestamp::now()).await?;
-        if interrupted > 0 {
-            tracing::warn!(interrupted, "turns were under way when hob ended");
-        }
+        let holds = take_all(&options).await?;
         let inner = Inner {
             options,
             open: Mutex::default(),
@@ -70,9 +90,10 @@ impl Sessions {
         };
         let sessions = Sessions { inner: Arc::new(inner) };
         for session in sessions.store().open_sessions().await? {
+            let Some(hold) = holds.get(&session.id) else { continue };
             let queue = sessions.store().queued_turns(&session.id).await?;
             let permit = sessions.inner.options.live.take_anyway();
-            let (entry, answered) = Entry::new(&session, permit, queue);
+            let (entry, answered) = Entry::new(&session, hold.clone(), permit, queue);
             sessions.open().insert(session.id.clone(), entry.clone());
             sessions.start_actor(Actor::of(&sessions.inner, entry, answered));
         }

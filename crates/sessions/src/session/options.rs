@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hob_child::Children;
 use hob_domain::session::{Permissions, SessionStore};
-use hob_domain::{AgentName, AgentSpec};
+use hob_domain::{AgentName, AgentSpec, NodeId};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,6 +19,10 @@ use crate::walls::Walls;
 
 pub struct SessionsOptions {
     pub store: Arc<dyn SessionStore>,
+    /// Who we are among those on the same ledger.
+    pub node: NodeId,
+    /// Who was not heard of for so long has nothing any more; zero where there is nobody but us.
+    pub lease: Duration,
     pub children: Children,
     pub walls: Walls,
     pub agents: BTreeMap<AgentName, AgentSpec>,

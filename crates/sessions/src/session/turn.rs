@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hob_domain::Timestamp;
 use hob_domain::session::{NewEvent, SessionTurn, TurnEnding, TurnState, turn_event};
+use hob_domain::{StoreError, Timestamp};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -59,10 +59,11 @@ impl Actor {
         let (options, entry) = (self.options(), &self.entry);
         let mut tried = false;
         loop {
-            let begun = options.store.start_turn(&entry.id, index, Timestamp::now()).await;
+            let begun = options.store.start_turn(&entry.hold, index, Timestamp::now()).await;
             let error = match begun {
                 Ok(true) => return Some(true),
                 Ok(false) if !tried => return Some(false),
+                Err(StoreError::Lost) => return Some(false),
                 // An attempt that seemed to fail may have been stored, and nobody but us runs turns here.
                 Ok(false) => match options.store.turn(&entry.app, &entry.id, index).await {
                     Ok(turn) => return Some(turn.is_some_and(|t| t.state == TurnState::Running)),
@@ -108,13 +109,15 @@ impl Actor {
         loop {
             let attempt = entry.publish(async {
                 let now = Timestamp::now();
-                let stored = store.end_turn(&entry.id, index, ending.clone(), now).await?;
+                let stored = store.end_turn(&entry.hold, index, ending.clone(), now).await?;
                 Ok((stored.is_some(), stored.unwrap_or_default()))
             });
             let error = match attempt.await {
                 Ok(true) => return,
                 // It is over already, perhaps by an attempt that seemed to fail: nobody was told of it.
                 Ok(false) => return entry.announce_more(),
+                // Whoever has the session now has ended the turn, or the session is gone.
+                Err(StoreError::Lost) => return entry.announce_more(),
                 Err(error) => error,
             };
             tracing::error!(%error, session = %entry.id, "the end of a turn was not stored");
@@ -158,7 +161,7 @@ impl Actor {
         let Some(agent) = &self.agent else { return Ok(()) };
         let name = agent.conversation.clone();
         if self.entry.conversation().as_deref() != Some(name.as_str()) {
-            let kept = self.options().store.keep_agent_session(&self.entry.id, &name).await;
+            let kept = self.options().store.keep_agent_session(&self.entry.hold, &name).await;
             if let Err(error) = kept {
                 tracing::error!(%error, session = %self.entry.id, "a conversation was not kept");
                 let text = "the ledger could not be written";

@@ -3,6 +3,7 @@
 mod apps;
 mod audit;
 mod connections;
+mod holds;
 mod migrations;
 mod session_lists;
 mod session_rows;

@@ -18,25 +18,29 @@ use super::session_rows::{key, number};
 use super::text::put;
 use crate::values::{Tally, day, micros, time};
 
-/// One statement: the head counts up under its lock, and the events are stored under those numbers.
+/// One statement: the head counts up under its lock, and the events are stored under those numbers. Nothing happens
+/// where the fence is another; none is the session's own, for what needs no holder.
 pub(super) const APPEND: &str = "WITH head AS (
-         UPDATE hob.heads SET last_event = last_event + cardinality($3::text[]) WHERE session = $1
-         RETURNING app, last_event - cardinality($3::text[]) AS before
+         UPDATE hob.heads SET last_event = last_event + cardinality($3::text[])
+         WHERE session = $1 AND fence = coalesce($6, fence)
+         RETURNING app, fence, last_event - cardinality($3::text[]) AS before
      ), stored AS (
-         INSERT INTO hob.events (session, seq, at, turn, app, kind, body)
-         SELECT $1, head.before + e.place, $2, e.turn, head.app, e.kind, e.body
+         INSERT INTO hob.events (session, seq, at, turn, app, kind, body, fence)
+         SELECT $1, head.before + e.place, $2, e.turn, head.app, e.kind, e.body, head.fence
          FROM head, unnest($3::text[], $4::bigint[], $5::text[])
              WITH ORDINALITY AS e (kind, turn, body, place)
      ) SELECT before FROM head";
 
 pub(super) const START: &str = "WITH head AS (
-         SELECT last_event FROM hob.heads WHERE session = $1 FOR UPDATE
-     ) UPDATE hob.turns SET state = 'running', started_at = $3, first_event = head.last_event + 1
-     FROM head WHERE session = $1 AND number = $2 AND state = 'queued' RETURNING 1";
+         SELECT last_event FROM hob.heads WHERE session = $1 AND fence = $4 FOR UPDATE
+     ), begun AS (
+         UPDATE hob.turns SET state = 'running', started_at = $3, first_event = head.last_event + 1
+         FROM head WHERE session = $1 AND number = $2 AND state = 'queued' RETURNING number
+     ) SELECT EXISTS (SELECT 1 FROM begun) FROM head";
 
 /// Everything that comes with a turn's end, in one statement. The head is locked before the turn, as everywhere.
 pub(super) const END: &str = "WITH locked AS (
-         SELECT session FROM hob.heads WHERE session = $1 FOR UPDATE
+         SELECT session FROM hob.heads WHERE session = $1 AND fence = $21 FOR UPDATE
      ), ended AS (
          UPDATE hob.turns SET state = $4, text = $5, stop_reason = $6, error = $7, ended_at = $8,
              input_tokens = $9, output_tokens = $10, cached_read_tokens = $11,
@@ -49,7 +53,7 @@ pub(super) const END: &str = "WITH locked AS (
              output_tokens = output_tokens + $10, cached_read_tokens = cached_read_tokens + $11,
              cached_write_tokens = cached_write_tokens + $12, cost_usd = cost_usd + $13
          FROM ended WHERE heads.session = ended.session
-         RETURNING app, last_event - cardinality($16::text[]) AS before
+         RETURNING app, fence, last_event - cardinality($16::text[]) AS before
      ), counted AS (
          INSERT INTO hob.usage AS u (app, day, part, input_tokens, output_tokens, cached_read_tokens,
              cached_write_tokens, cost_usd, turns, failed)
@@ -64,11 +68,11 @@ pub(super) const END: &str = "WITH locked AS (
      ), remembered AS (
          INSERT INTO hob.outbox (app, body) SELECT app, $15 FROM head WHERE $15::text IS NOT NULL
      ), stored AS (
-         INSERT INTO hob.events (session, seq, at, turn, app, kind, body)
-         SELECT $1, head.before + e.place, $8, e.turn, head.app, e.kind, e.body
+         INSERT INTO hob.events (session, seq, at, turn, app, kind, body, fence)
+         SELECT $1, head.before + e.place, $8, e.turn, head.app, e.kind, e.body, head.fence
          FROM head, unnest($16::text[], $17::bigint[], $18::text[])
              WITH ORDINALITY AS e (kind, turn, body, place)
-     ) SELECT before FROM head";
+     ) SELECT head.before FROM locked LEFT JOIN head ON true";
 
 /// Counts turns that ended, and what they used, among those of their app's day.
 const COUNT: &str = "INSERT INTO hob.usage AS u (app, day, part, input_tokens, output_tokens,
@@ -212,9 +216,8 @@ pub(super) async fn close(
         stop_reason: Some("cancelled"),
         error: "the session was closed",
     };
-    let mut events = ended.mark(client, &[session], now).await?;
-    let cancelled = events.len();
-    let mut last: Vec<NewEvent> = events.drain(..).map(|(_, _, event)| event).collect();
+    let mut last = ended.mark(client, session, now).await?;
+    let cancelled = last.len();
     last.push(event);
     if cancelled > 0 {
         count(client, head.get(0), ended.state, cancelled, &TurnUsage::default(), now).await?;
@@ -223,34 +226,25 @@ pub(super) async fn close(
     Ok(true)
 }
 
-/// Ends the turns that ran when Hob ended.
-pub(super) async fn interrupt(client: &Client, now: Timestamp) -> Result<usize, Error> {
-    let statement = client
-        .prepare_cached(
-            "SELECT session FROM hob.heads WHERE session IN (
-                 SELECT session FROM hob.turns
-                 WHERE state IN ('queued', 'running') AND state = 'running')
-             ORDER BY session FOR UPDATE",
-        )
-        .await?;
-    let sessions = client.query(&statement, &[]).await?;
-    let sessions: Vec<Uuid> = sessions.iter().map(|row| row.get(0)).collect();
+/// Ends the turns that ran when the session's holder ended, and says which. The head is locked.
+pub(super) async fn interrupt(
+    client: &Client,
+    session: Uuid,
+    app: &str,
+    now: Timestamp,
+) -> Result<Vec<u32>, Error> {
     let ended = Unanswered {
         state: TurnState::Interrupted,
         from: TurnState::Running,
         stop_reason: None,
         error: "hob ended while the turn was under way",
     };
-    let events = ended.mark(client, &sessions, now).await?;
-    let mut apps = std::collections::BTreeMap::<&str, usize>::new();
-    for (session, app, event) in &events {
-        append(client, *session, std::slice::from_ref(event), now).await?;
-        *apps.entry(app).or_default() += 1;
+    let events = ended.mark(client, session, now).await?;
+    if !events.is_empty() {
+        append(client, session, &events, now).await?;
+        count(client, app, ended.state, events.len(), &TurnUsage::default(), now).await?;
     }
-    for (app, turns) in apps {
-        count(client, app, ended.state, turns, &TurnUsage::default(), now).await?;
-    }
-    Ok(events.len())
+    Ok(events.iter().filter_map(|event| event.turn).collect())
 }
 
 /// How turns ended to which no agent gave an answer.
@@ -262,30 +256,31 @@ struct Unanswered {
 }
 
 impl Unanswered {
-    /// Ends such turns of sessions whose heads are locked. Returns their events in order, with session and app.
+    /// Ends such turns of a session whose head is locked. Returns their events in order.
     async fn mark(
         &self,
         client: &Client,
-        sessions: &[Uuid],
+        session: Uuid,
         now: Timestamp,
-    ) -> Result<Vec<(Uuid, String, NewEvent)>, Error> {
+    ) -> Result<Vec<NewEvent>, Error> {
         let statement = client
             .prepare_cached(
                 "WITH ended AS (
                      UPDATE hob.turns SET state = $3, error = $4, ended_at = $5, stop_reason = $6
-                     WHERE session = ANY ($1::uuid[]) AND state = $2 RETURNING session, number, app
-                 ), heads AS (
+                     WHERE session = $1 AND state IN ('queued', 'running') AND state = $2
+                     RETURNING number
+                 ), head AS (
                      UPDATE hob.heads SET last_turn_at = $5
-                     WHERE session IN (SELECT session FROM ended)
-                 ) SELECT number, session, app FROM ended ORDER BY session, number",
+                     WHERE session = $1 AND EXISTS (SELECT 1 FROM ended)
+                 ) SELECT number FROM ended ORDER BY number",
             )
             .await?;
         let (from, state) = (self.from.as_str(), self.state.as_str());
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
-            [&sessions, &from, &state, &self.error, &micros(now), &self.stop_reason];
+            [&session, &from, &state, &self.error, &micros(now), &self.stop_reason];
         let rows = client.query(&statement, &values).await?;
         let event = |row| turn_event(number(row, 0), self.state, self.stop_reason);
-        Ok(rows.iter().map(|row| (row.get(1), row.get(2), event(row))).collect())
+        Ok(rows.iter().map(event).collect())
     }
 }
 
@@ -298,8 +293,8 @@ async fn append(
 ) -> Result<(), Error> {
     let columns = Columns::of(events);
     let statement = client.prepare_cached(APPEND).await?;
-    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-        [&session, &micros(now), &columns.kinds, &columns.turns, &columns.bodies];
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+        [&session, &micros(now), &columns.kinds, &columns.turns, &columns.bodies, &None::<i64>];
     client.query(&statement, &values).await.map(drop)
 }
 

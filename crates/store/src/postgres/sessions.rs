@@ -4,19 +4,22 @@
 //! keeping the agent's name, and taking things from the outbox. All others would take effect twice or, done the
 //! second time, answer as if somebody else had been first; their callers are told that the store is unavailable.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
     TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
-use hob_domain::{AppName, StoreError, Timestamp};
+use hob_domain::{AppName, Hold, NodeId, StoreError, Taken, Timestamp};
 use uuid::Uuid;
 
 use super::PostgresLedger;
 use super::connections::{Again, Values};
+use super::holds::fence;
 use super::session_rows::{SESSION, id as session_id, key, number, session};
 use super::session_turns::{
-    APPEND, Columns, END, End, START, accept, before, close, count, interrupt, numbered,
+    APPEND, Columns, END, End, START, accept, before, close, count, numbered,
 };
 use super::text::{put, take};
 use crate::values::{app_name, day, micros};
@@ -26,14 +29,19 @@ const CREATE: &str = "WITH made AS (
              mcp_servers)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
      ), head AS (
-         INSERT INTO hob.heads (session, last_event, turn_count, app, agent_session)
-         VALUES ($1, 1, 0, $3, $11)
-     ) INSERT INTO hob.events (session, seq, at, turn, app, kind, body)
-     VALUES ($1, 1, $2, $12, $3, $13, $14)";
+         INSERT INTO hob.heads (session, last_event, turn_count, app, agent_session, fence, holder)
+         VALUES ($1, 1, 0, $3, $11, 1, $15)
+     ) INSERT INTO hob.events (session, seq, at, turn, app, kind, body, fence)
+     VALUES ($1, 1, $2, $12, $3, $13, $14, 1)";
 
 #[async_trait]
 impl SessionStore for PostgresLedger {
-    async fn create_session(&self, session: &Session, event: NewEvent) -> Result<(), StoreError> {
+    async fn create_session(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+    ) -> Result<Hold, StoreError> {
         let setup = &session.setup;
         let values: Values<'_> = &[
             &key(&session.id),
@@ -50,8 +58,28 @@ impl SessionStore for PostgresLedger {
             &event.turn.map(i64::from),
             &put(&event.kind),
             &put(&event.body),
+            &node.as_str(),
         ];
-        self.connections.query(Again::Never, CREATE, values).await.map(drop)
+        self.connections.query(Again::Never, CREATE, values).await?;
+        Ok(Hold { session: session.id.clone(), fence: 1 })
+    }
+
+    async fn take(
+        &self,
+        id: &SessionId,
+        node: &NodeId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Taken, StoreError> {
+        self.take_session(id, node, lease, now).await
+    }
+
+    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        self.unheld_sessions(lease).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<(), StoreError> {
+        self.release_session(hold).await
     }
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
@@ -93,50 +121,50 @@ impl SessionStore for PostgresLedger {
             .await
     }
 
-    async fn keep_agent_session(&self, id: &SessionId, name: &str) -> Result<(), StoreError> {
-        let sql = "UPDATE hob.heads SET agent_session = $2 WHERE session = $1";
-        let values: Values<'_> = &[&key(id), &put(name)];
-        self.connections.query(Again::Harmless, sql, values).await.map(drop)
+    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError> {
+        let sql = "UPDATE hob.heads SET agent_session = $2 WHERE session = $1 AND fence = $3
+             RETURNING 1";
+        let values: Values<'_> = &[&key(&hold.session), &put(name), &fence(hold)];
+        let kept = self.connections.query_one(Again::Harmless, sql, values).await?;
+        kept.map(drop).ok_or(StoreError::Lost)
     }
 
     async fn start_turn(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         index: u32,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let values: Values<'_> = &[&key(id), &i64::from(index), &micros(now)];
-        Ok(self.connections.query_one(Again::Never, START, values).await?.is_some())
+        let values: Values<'_> =
+            &[&key(&hold.session), &i64::from(index), &micros(now), &fence(hold)];
+        let row = self.connections.query_one(Again::Never, START, values).await?;
+        row.map(|row| row.get(0)).ok_or(StoreError::Lost)
     }
 
     async fn append_events(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError> {
-        if events.is_empty() {
-            return Ok(Vec::new());
-        }
         let columns = Columns::of(&events);
+        let (kinds, turns, bodies) = (&columns.kinds, &columns.turns, &columns.bodies);
         let values: Values<'_> =
-            &[&key(id), &micros(now), &columns.kinds, &columns.turns, &columns.bodies];
-        match self.connections.query_one(Again::Never, APPEND, values).await? {
-            Some(row) => Ok(numbered(row.get(0), events, now)),
-            None => Err(StoreError::Failed("there is no such session".to_owned())),
-        }
+            &[&key(&hold.session), &micros(now), kinds, turns, bodies, &Some(fence(hold))];
+        let row = self.connections.query_one(Again::Never, APPEND, values).await?;
+        row.map(|row| numbered(row.get(0), events, now)).ok_or(StoreError::Lost)
     }
 
     async fn end_turn(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         index: u32,
         ending: TurnEnding,
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let End { ending, used, columns } = End::new(ending);
         let values: Values<'_> = &[
-            &key(id),
+            &key(&hold.session),
             &i64::from(index),
             &before(ending.state),
             &ending.state.as_str(),
@@ -156,9 +184,11 @@ impl SessionStore for PostgresLedger {
             &columns.bodies,
             &day(now),
             &i64::from(ending.state.is_failure()),
+            &fence(hold),
         ];
         let row = self.connections.query_one(Again::Never, END, values).await?;
-        Ok(row.map(|row| numbered(row.get(0), ending.events, now)))
+        let first: Option<i64> = row.ok_or(StoreError::Lost)?.get(0);
+        Ok(first.map(|first| numbered(first, ending.events, now)))
     }
 
     async fn turn(
@@ -218,10 +248,6 @@ impl SessionStore for PostgresLedger {
         self.connections
             .transaction(|client| async move { close(&client, id, event.clone(), now).await })
             .await
-    }
-
-    async fn interrupt_turns(&self, now: Timestamp) -> Result<usize, StoreError> {
-        self.connections.transaction(|client| async move { interrupt(&client, now).await }).await
     }
 
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {

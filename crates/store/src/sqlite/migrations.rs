@@ -14,6 +14,7 @@ pub(super) const LEDGER: &[&str] = &[
     include_str!("migrations/0004_events.sql"),
     include_str!("migrations/0005_audit.sql"),
     include_str!("migrations/0006_usage_turns.sql"),
+    include_str!("migrations/0007_holds.sql"),
 ];
 pub(super) const MEMORY: &[&str] = &[
     include_str!("migrations/memory/0001_turns.sql"),

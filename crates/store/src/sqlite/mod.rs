@@ -6,6 +6,7 @@ mod codes;
 mod earlier_index;
 mod forget;
 mod held;
+mod holds;
 #[cfg(test)]
 mod index_tests;
 mod memory;

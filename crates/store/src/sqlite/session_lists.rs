@@ -1,17 +1,71 @@
-//! Pages of a session's past, and what was used by day.
+//! Sessions and pages of their past, and what was used by day.
 
-use hob_domain::session::{SessionEvent, SessionId, SessionTurn, UsageDay};
-use hob_domain::{AppName, StoreError, Timestamp};
-use rusqlite::{Connection, params};
+use hob_domain::session::{Session, SessionEvent, SessionId, SessionTurn, UsageDay};
+use hob_domain::{AppName, NodeId, StoreError, Timestamp};
+use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
 use super::failed;
-use super::session_rows::{event, turn, usage};
-use crate::values::{app_name, day};
+use super::session_rows::{SESSION, event, session, turn, usage};
+use crate::values::{app_name, day, micros};
 
 pub(super) const EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 pub(super) const EVENTS_BEFORE: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    session: &Session,
+    node: &NodeId,
+) -> rusqlite::Result<usize> {
+    let setup = &session.setup;
+    transaction.execute(
+        "INSERT INTO sessions (id, app, agent, meta, cwd, model, system, permissions, mcp_servers,
+             created_at, turn_count, agent_session, fence, holder)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, 1, ?12)",
+        params![
+            session.id.as_str(),
+            session.app.as_str(),
+            setup.agent.as_str(),
+            setup.meta.to_string(),
+            setup.cwd,
+            setup.model,
+            setup.system,
+            setup.permissions.as_str(),
+            setup.mcp_servers.to_string(),
+            micros(session.created_at),
+            session.agent_session,
+            node.as_str(),
+        ],
+    )
+}
+
+pub(super) fn find(
+    connection: &Connection,
+    app: &AppName,
+    id: &SessionId,
+) -> Result<Option<Session>, StoreError> {
+    let sql = format!("SELECT {SESSION} FROM sessions WHERE app = ?1 AND id = ?2");
+    let found = connection
+        .prepare_cached(&sql)
+        .and_then(|mut s| {
+            s.query_row([app.as_str(), id.as_str()], |row| Ok(session(row))).optional()
+        })
+        .map_err(failed)?;
+    found.transpose()
+}
+
+/// Sessions that meet a condition, oldest first.
+pub(super) fn list(
+    connection: &Connection,
+    condition: &str,
+    values: &[&dyn ToSql],
+) -> Result<Vec<Session>, StoreError> {
+    let sql = format!("SELECT {SESSION} FROM sessions {condition} ORDER BY created_at, id");
+    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+    let rows = statement.query_map(values, |row| Ok(session(row))).map_err(failed)?;
+    rows.map(|row| row.map_err(failed)?).collect()
+}
 
 fn is_known(connection: &Connection, app: &AppName, id: &SessionId) -> Result<bool, StoreError> {
     connection

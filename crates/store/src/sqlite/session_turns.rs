@@ -8,13 +8,14 @@ use hob_domain::{StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::failed;
-use crate::values::{Tally, day, micros, session_id, time};
+use super::holds::fence;
+use crate::values::{Tally, day, micros, time};
 
 /// The first condition on the state is that of the index, which holds few rows.
 pub(super) const QUEUED: &str = "SELECT number FROM turns INDEXED BY turns_under_way
      WHERE session = ?1 AND state IN ('queued', 'running') AND state = 'queued' ORDER BY number";
-pub(super) const RUNNING: &str = "SELECT session, number FROM turns INDEXED BY turns_under_way
-     WHERE state IN ('queued', 'running') AND state = 'running' ORDER BY session, number";
+pub(super) const RUNNING: &str = "SELECT number FROM turns INDEXED BY turns_under_way
+     WHERE session = ?1 AND state IN ('queued', 'running') AND state = 'running' ORDER BY number";
 pub(super) const LAST_EVENT: &str = "SELECT coalesce(max(seq), 0) FROM events WHERE session = ?1";
 
 pub(super) fn accept(
@@ -103,19 +104,19 @@ pub(super) fn append(
         .prepare_cached(LAST_EVENT)
         .and_then(|mut s| s.query_row([id.as_str()], |row| row.get(0)))
         .map_err(failed)?;
+    let fence = fence(transaction, id)?.ok_or(StoreError::Lost)?;
     // What is told now is what is read later.
     let at = time(micros(now));
     let mut stored = Vec::with_capacity(events.len());
     for (seq, event) in (last + 1..).zip(events) {
         transaction
             .prepare_cached(
-                "INSERT INTO events (session, seq, at, kind, turn, body)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO events (session, seq, at, kind, turn, body, fence)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )
             .and_then(|mut s| {
-                let row =
-                    params![id.as_str(), seq, micros(now), event.kind, event.turn, event.body];
-                s.execute(row)
+                let (id, at) = (id.as_str(), micros(now));
+                s.execute(params![id, seq, at, event.kind, event.turn, event.body, fence as i64])
             })
             .map_err(failed)?;
         stored.push(SessionEvent { seq: seq as u64, at, event });
@@ -204,26 +205,26 @@ pub(super) fn cancel_queued(
     Ok(events)
 }
 
-/// Ends the turns that ran when Hob ended.
+/// Ends the turns of a session that ran when its holder ended, and says which.
 pub(super) fn interrupt(
     transaction: &Transaction<'_>,
+    id: &SessionId,
     now: Timestamp,
-) -> Result<usize, StoreError> {
-    let running: Vec<(String, u32)> = transaction
+) -> Result<Vec<u32>, StoreError> {
+    let running: Vec<u32> = transaction
         .prepare_cached(RUNNING)
-        .and_then(|mut s| s.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect())
+        .and_then(|mut s| s.query_map([id.as_str()], |row| row.get(0))?.collect())
         .map_err(failed)?;
-    for (id, index) in &running {
-        let id = session_id(id)?;
+    for index in &running {
         let ended = Unanswered {
             state: TurnState::Interrupted,
             stop_reason: None,
             error: "hob ended while the turn was under way",
         };
-        let event = ended.mark(transaction, &id, *index, now)?;
-        append(transaction, &id, vec![event], now)?;
+        let event = ended.mark(transaction, id, *index, now)?;
+        append(transaction, id, vec![event], now)?;
     }
-    Ok(running.len())
+    Ok(running)
 }
 
 /// How a turn ended to which no agent gave an answer.

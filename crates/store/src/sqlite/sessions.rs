@@ -1,18 +1,21 @@
 //! Sessions in SQLite.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
     TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
-use hob_domain::{AppName, StoreError, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
+use hob_domain::{AppName, Hold, NodeId, StoreError, Taken, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
 
-use super::session_lists::{events_after, events_before, turns_before, usage_since};
-use super::session_rows::{SESSION, event, session, turn, usage};
-use super::session_turns::{
-    accept, add_to_day, append, cancel_queued, end, interrupt, queued, start,
+use super::holds::{self, check};
+use super::session_lists::{
+    events_after, events_before, find, insert, list, turns_before, usage_since,
 };
+use super::session_rows::{event, turn, usage};
+use super::session_turns::{accept, add_to_day, append, cancel_queued, end, queued, start};
 use super::{Ledger, failed};
 use crate::values::{Tally, app_name, day, micros, session_id};
 
@@ -24,15 +27,42 @@ const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
 
 #[async_trait]
 impl SessionStore for Ledger {
-    async fn create_session(&self, session: &Session, event: NewEvent) -> Result<(), StoreError> {
-        let session = session.clone();
+    async fn create_session(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+    ) -> Result<Hold, StoreError> {
+        let (session, node) = (session.clone(), node.clone());
         self.database
             .write(move |transaction| {
-                insert(transaction, &session).map_err(failed)?;
+                insert(transaction, &session, &node).map_err(failed)?;
                 append(transaction, &session.id, vec![event], session.created_at)?;
-                Ok(())
+                Ok(Hold { session: session.id, fence: 1 })
             })
             .await
+    }
+
+    async fn take(
+        &self,
+        id: &SessionId,
+        node: &NodeId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Taken, StoreError> {
+        let (id, node) = (id.clone(), node.clone());
+        self.database
+            .write(move |transaction| holds::take(transaction, &id, &node, lease, now))
+            .await
+    }
+
+    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        self.database.read(move |connection| holds::unheld(connection, lease)).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<(), StoreError> {
+        let hold = hold.clone();
+        self.database.write(move |transaction| holds::release(transaction, &hold)).await
     }
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
@@ -84,13 +114,14 @@ impl SessionStore for Ledger {
             .await
     }
 
-    async fn keep_agent_session(&self, id: &SessionId, name: &str) -> Result<(), StoreError> {
-        let (id, name) = (id.clone(), name.to_owned());
+    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError> {
+        let (hold, name) = (hold.clone(), name.to_owned());
         self.database
             .write(move |transaction| {
+                check(transaction, &hold)?;
                 transaction
                     .prepare_cached("UPDATE sessions SET agent_session = ?2 WHERE id = ?1")
-                    .and_then(|mut s| s.execute([id.as_str(), &name]))
+                    .and_then(|mut s| s.execute([hold.session.as_str(), &name]))
                     .map_err(failed)?;
                 Ok(())
             })
@@ -99,33 +130,48 @@ impl SessionStore for Ledger {
 
     async fn start_turn(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         index: u32,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let id = id.clone();
-        self.database.write(move |transaction| start(transaction, &id, index, now)).await
+        let hold = hold.clone();
+        self.database
+            .write(move |transaction| {
+                check(transaction, &hold)?;
+                start(transaction, &hold.session, index, now)
+            })
+            .await
     }
 
     async fn append_events(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError> {
-        let id = id.clone();
-        self.database.write(move |transaction| append(transaction, &id, events, now)).await
+        let hold = hold.clone();
+        self.database
+            .write(move |transaction| {
+                check(transaction, &hold)?;
+                append(transaction, &hold.session, events, now)
+            })
+            .await
     }
 
     async fn end_turn(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         index: u32,
         ending: TurnEnding,
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        let id = id.clone();
-        self.database.write(move |transaction| end(transaction, &id, index, ending, now)).await
+        let hold = hold.clone();
+        self.database
+            .write(move |transaction| {
+                check(transaction, &hold)?;
+                end(transaction, &hold.session, index, ending, now)
+            })
+            .await
     }
 
     async fn turn(
@@ -235,10 +281,6 @@ impl SessionStore for Ledger {
                 Ok(true)
             })
             .await
-    }
-
-    async fn interrupt_turns(&self, now: Timestamp) -> Result<usize, StoreError> {
-        self.database.write(move |transaction| interrupt(transaction, now)).await
     }
 
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
@@ -378,61 +420,13 @@ impl SessionStore for Ledger {
     }
 }
 
-fn insert(transaction: &Transaction<'_>, session: &Session) -> rusqlite::Result<usize> {
-    let setup = &session.setup;
-    transaction.execute(
-        "INSERT INTO sessions (id, app, agent, meta, cwd, model, system, permissions, mcp_servers,
-             created_at, turn_count, agent_session)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11)",
-        params![
-            session.id.as_str(),
-            session.app.as_str(),
-            setup.agent.as_str(),
-            setup.meta.to_string(),
-            setup.cwd,
-            setup.model,
-            setup.system,
-            setup.permissions.as_str(),
-            setup.mcp_servers.to_string(),
-            micros(session.created_at),
-            session.agent_session,
-        ],
-    )
-}
-
-fn find(
-    connection: &Connection,
-    app: &AppName,
-    id: &SessionId,
-) -> Result<Option<Session>, StoreError> {
-    let sql = format!("SELECT {SESSION} FROM sessions WHERE app = ?1 AND id = ?2");
-    let found = connection
-        .prepare_cached(&sql)
-        .and_then(|mut s| {
-            s.query_row([app.as_str(), id.as_str()], |row| Ok(session(row))).optional()
-        })
-        .map_err(failed)?;
-    found.transpose()
-}
-
-/// Sessions that meet a condition, oldest first.
-fn list(
-    connection: &Connection,
-    condition: &str,
-    values: &[&dyn ToSql],
-) -> Result<Vec<Session>, StoreError> {
-    let sql = format!("SELECT {SESSION} FROM sessions {condition} ORDER BY created_at, id");
-    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
-    let rows = statement.query_map(values, |row| Ok(session(row))).map_err(failed)?;
-    rows.map(|row| row.map_err(failed)?).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use hob_domain::DataKey;
 
     use super::*;
     use crate::sqlite::session_lists::{EVENTS, EVENTS_BEFORE};
+    use crate::sqlite::session_rows::SESSION;
     use crate::sqlite::session_turns::{LAST_EVENT, QUEUED, RUNNING};
 
     /// What is asked thousands of times a second goes straight to its rows.

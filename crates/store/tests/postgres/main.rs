@@ -8,7 +8,7 @@ use std::time::Duration;
 use hob_domain::session::{
     NewEvent, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnState, TurnUsage,
 };
-use hob_domain::{AgentName, App, AppName, AppStore, StoreError, Timestamp, Token};
+use hob_domain::{AgentName, App, AppName, AppStore, Hold, NodeId, StoreError, Timestamp, Token};
 use hob_store::{ConnectError, PostgresLedger};
 use hob_testkit::Postgres;
 use serde_json::json;
@@ -30,6 +30,14 @@ fn at(second: i64) -> Timestamp {
 
 fn id(byte: u8) -> SessionId {
     SessionId::from_random([byte; 16])
+}
+
+fn node() -> NodeId {
+    NodeId::from_random([1; 16])
+}
+
+fn hold(byte: u8) -> Hold {
+    Hold { session: id(byte), fence: 1 }
 }
 
 fn event() -> NewEvent {
@@ -79,7 +87,7 @@ async fn a_role_of_one_app_is_behind_a_wall() {
     for (byte, app) in [(1, "mine"), (2, "theirs")] {
         let own = App { name: AppName::new(app).unwrap(), created_at: at(1) };
         ledger.create_app(&own, Token::from_random([byte; 32]).hash()).await.unwrap();
-        ledger.create_session(&session(app, byte), event()).await.unwrap();
+        ledger.create_session(&session(app, byte), event(), &node()).await.unwrap();
         let noted = Some("words".to_owned());
         let usage = TurnUsage::default();
         ledger.note_turn(&own.name, TurnState::Finished, usage, noted, at(1)).await.unwrap();
@@ -186,7 +194,7 @@ async fn a_crash_loses_nothing_that_was_told() {
     let ledger = open(&url).await;
     let mut writers = JoinSet::new();
     for byte in 1..=4 {
-        ledger.create_session(&session("a", byte), event()).await.unwrap();
+        ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
         let ledger = ledger.clone();
         writers.spawn(async move {
             let (mut told, mut refused) = (Vec::new(), 0);
@@ -194,7 +202,7 @@ async fn a_crash_loses_nothing_that_was_told() {
             while std::time::Instant::now() < until {
                 let body = format!("{{\"n\":{}}}", told.len() + refused);
                 let said = NewEvent { body, ..event() };
-                match ledger.append_events(&id(byte), vec![said], at(2)).await {
+                match ledger.append_events(&hold(byte), vec![said], at(2)).await {
                     Ok(stored) => told.extend(stored),
                     Err(StoreError::Unavailable(_)) => refused += 1,
                     Err(error) => panic!("{error}"),
@@ -229,7 +237,7 @@ async fn a_crash_loses_nothing_that_was_told() {
 async fn who_goes_away_leaves_no_lock() {
     let url = server().database();
     let ledger = Arc::new(open(&url).await);
-    ledger.create_session(&session("a", 1), event()).await.unwrap();
+    ledger.create_session(&session("a", 1), event(), &node()).await.unwrap();
     let app = AppName::new("a").unwrap();
     for wait in 0..40 {
         let request = hob_domain::session::TurnRequest {
@@ -259,8 +267,8 @@ async fn quick_questions_look_at_no_more_than_they_need() {
     let url = server.database();
     let ledger = open(&url).await;
     for byte in 1..=50 {
-        ledger.create_session(&session("a", byte), event()).await.unwrap();
-        ledger.append_events(&id(byte), vec![event(); 200], at(2)).await.unwrap();
+        ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
+        ledger.append_events(&hold(byte), vec![event(); 200], at(2)).await.unwrap();
     }
     let one = id(7).to_string();
     for (what, sql) in [
@@ -292,10 +300,41 @@ async fn quick_questions_look_at_no_more_than_they_need() {
         assert!(plan.contains("Index") && !plan.contains("Seq Scan"), "{what}: {plan}");
     }
     // An event changes the session's head on its own page and in no index.
-    ledger.append_events(&id(7), vec![event()], at(3)).await.unwrap();
+    ledger.append_events(&hold(7), vec![event()], at(3)).await.unwrap();
     let hot = "SELECT pg_stat_force_next_flush(); SELECT n_tup_hot_upd * 10 > n_tup_upd * 8
          FROM pg_stat_user_tables WHERE schemaname = 'hob' AND relname = 'heads'";
     hob_testkit::wait_until("changes of heads stay on their page", || {
         server.sql(&url, hot).ends_with('t').then_some(())
     });
+}
+
+/// Not a check: `cargo test --release -p hob-store --test postgres -- --ignored --nocapture figures`
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "figures, not a check"]
+async fn figures() {
+    let url = server().database();
+    let ledger = open(&url).await;
+    let mut byte = 0;
+    for (writers, size) in [(1, 1), (16, 1), (64, 1), (16, 10_u8)] {
+        let mut tasks = JoinSet::new();
+        let until = std::time::Instant::now() + Duration::from_secs(3);
+        for _ in 0..writers {
+            byte += 1;
+            let byte = byte;
+            ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
+            let ledger = ledger.clone();
+            tasks.spawn(async move {
+                let said = NewEvent { body: "x".repeat(300), ..event() };
+                let mut stored = 0_u64;
+                while std::time::Instant::now() < until {
+                    let events = vec![said.clone(); usize::from(size)];
+                    ledger.append_events(&hold(byte), events, at(2)).await.unwrap();
+                    stored += u64::from(size);
+                }
+                stored
+            });
+        }
+        let stored: u64 = tasks.join_all().await.into_iter().sum();
+        println!("{writers} sessions, {size} at a time: {} events/s", stored / 3);
+    }
 }

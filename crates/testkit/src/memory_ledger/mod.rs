@@ -1,9 +1,11 @@
 //! The ledger as simple as it can be: lists in memory. What the real ones do is compared with it.
 
+mod nodes;
 mod sessions;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hob_domain::session::{
@@ -11,7 +13,7 @@ use hob_domain::session::{
     turn_event,
 };
 use hob_domain::{
-    App, AppName, AppStore, AuditEntry, AuditStore, StoreError, Timestamp, TokenHash,
+    App, AppName, AppStore, AuditEntry, AuditStore, Hold, NodeId, StoreError, Timestamp, TokenHash,
 };
 use serde_json::Value;
 
@@ -31,10 +33,13 @@ struct State {
     outbox: Vec<OutboxItem>,
     next_outbox: i64,
     audit: Vec<AuditEntry>,
+    nodes: BTreeMap<NodeId, (String, Instant)>,
 }
 
 struct Kept {
     session: Session,
+    fence: u64,
+    holder: Option<NodeId>,
     turns: Vec<SessionTurn>,
     keys: BTreeMap<String, (u32, String)>,
     events: Vec<SessionEvent>,
@@ -60,6 +65,17 @@ impl State {
 
     fn of(&mut self, app: &AppName, id: &SessionId) -> Option<&mut Kept> {
         self.find(id).filter(|kept| kept.session.app == *app)
+    }
+
+    /// What only its holder may change.
+    fn held(&mut self, hold: &Hold) -> Result<&mut Kept, StoreError> {
+        let found = self.find(&hold.session).filter(|kept| kept.fence == hold.fence);
+        found.ok_or(StoreError::Lost)
+    }
+
+    fn lives(&self, node: Option<&NodeId>, lease: Duration) -> bool {
+        let beat = node.and_then(|node| self.nodes.get(node));
+        beat.is_some_and(|(_, beat)| beat.elapsed() < lease)
     }
 
     fn count(&mut self, app: &AppName, state: TurnState, usage: &TurnUsage, now: Timestamp) {

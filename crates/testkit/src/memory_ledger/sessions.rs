@@ -1,17 +1,24 @@
 //! Sessions in memory.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
     TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
-use hob_domain::{AppName, StoreError, Timestamp};
+use hob_domain::{AppName, Hold, NodeId, StoreError, Taken, Timestamp};
 
 use super::{DAY, Kept, MemoryLedger, Unanswered, add, bounded, last, whole};
 
 #[async_trait]
 impl SessionStore for MemoryLedger {
-    async fn create_session(&self, session: &Session, event: NewEvent) -> Result<(), StoreError> {
+    async fn create_session(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+    ) -> Result<Hold, StoreError> {
         let mut state = self.state();
         if state.find(&session.id).is_some() {
             return Err(StoreError::Failed("there is such a session".to_owned()));
@@ -19,9 +26,58 @@ impl SessionStore for MemoryLedger {
         let now = session.created_at;
         let session = Session { created_at: whole(now), ..session.clone() };
         let (turns, keys, events) = Default::default();
-        let mut kept = Kept { session, turns, keys, events };
+        let hold = Hold { session: session.id.clone(), fence: 1 };
+        let (fence, holder) = (1, Some(node.clone()));
+        let mut kept = Kept { session, fence, holder, turns, keys, events };
         kept.append(vec![event], now);
         state.sessions.push(kept);
+        Ok(hold)
+    }
+
+    async fn take(
+        &self,
+        id: &SessionId,
+        node: &NodeId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Taken, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.find(id) else { return Ok(Taken::Missing) };
+        let (app, holder) = (kept.session.app.clone(), kept.holder.clone());
+        if let Some(holder) = holder.filter(|holder| holder != node)
+            && state.lives(Some(&holder), lease)
+        {
+            return Ok(Taken::HeldBy(holder));
+        }
+        let interrupted = TurnState::Interrupted;
+        let error = "hob ended while the turn was under way";
+        let end = Unanswered { state: interrupted, stop_reason: None, error };
+        let Some(kept) = state.find(id) else { return Ok(Taken::Missing) };
+        kept.fence += 1;
+        kept.holder = Some(node.clone());
+        let hold = Hold { session: id.clone(), fence: kept.fence };
+        let running = kept.turns.iter().filter(|turn| turn.state == TurnState::Running);
+        let running: Vec<u32> = running.map(|turn| turn.index).collect();
+        for index in &running {
+            let event = kept.end_unanswered(*index, end, now);
+            kept.append(vec![event], now);
+        }
+        running.iter().for_each(|_| state.count(&app, interrupted, &TurnUsage::default(), now));
+        Ok(Taken::Held(hold, running))
+    }
+
+    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        let state = self.state();
+        let wanted = state.sessions.iter().filter(|kept| {
+            let under_way = kept.turns.iter().any(|turn| !turn.state.is_over());
+            (kept.session.closed_at.is_none() || under_way)
+                && !state.lives(kept.holder.as_ref(), lease)
+        });
+        Ok(wanted.map(|kept| (kept.session.app.clone(), kept.session.id.clone())).collect())
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<(), StoreError> {
+        self.state().held(hold)?.holder = None;
         Ok(())
     }
 
@@ -87,21 +143,19 @@ impl SessionStore for MemoryLedger {
         Ok(Some(Accepted::Queued(index)))
     }
 
-    async fn keep_agent_session(&self, id: &SessionId, name: &str) -> Result<(), StoreError> {
-        if let Some(kept) = self.state().find(id) {
-            kept.session.agent_session = Some(name.to_owned());
-        }
+    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError> {
+        self.state().held(hold)?.session.agent_session = Some(name.to_owned());
         Ok(())
     }
 
     async fn start_turn(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         index: u32,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let mut state = self.state();
-        let turn = state.find(id).and_then(|kept| kept.turn(index));
+        let turn = state.held(hold)?.turn(index);
         let Some(turn) = turn.filter(|turn| turn.state == TurnState::Queued) else {
             return Ok(false);
         };
@@ -112,26 +166,22 @@ impl SessionStore for MemoryLedger {
 
     async fn append_events(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError> {
-        match self.state().find(id) {
-            Some(kept) => Ok(kept.append(events, now)),
-            None if events.is_empty() => Ok(Vec::new()),
-            None => Err(StoreError::Failed("there is no such session".to_owned())),
-        }
+        Ok(self.state().held(hold)?.append(events, now))
     }
 
     async fn end_turn(
         &self,
-        id: &SessionId,
+        hold: &Hold,
         index: u32,
         ending: TurnEnding,
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let mut state = self.state();
-        let Some(kept) = state.find(id) else { return Ok(None) };
+        let kept = state.held(hold)?;
         let Some(turn) = kept.turn(index) else { return Ok(None) };
         if !turn.state.may_become(ending.state) {
             return Ok(None);
@@ -235,25 +285,6 @@ impl SessionStore for MemoryLedger {
             state.count(&app, cancelled, &TurnUsage::default(), now);
         }
         Ok(true)
-    }
-
-    async fn interrupt_turns(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let mut state = self.state();
-        let interrupted = TurnState::Interrupted;
-        let error = "hob ended while the turn was under way";
-        let end = Unanswered { state: interrupted, stop_reason: None, error };
-        let mut apps = Vec::new();
-        for kept in &mut state.sessions {
-            let running = kept.turns.iter().filter(|turn| turn.state == TurnState::Running);
-            let running: Vec<u32> = running.map(|turn| turn.index).collect();
-            for index in running {
-                let event = kept.end_unanswered(index, end, now);
-                kept.append(vec![event], now);
-                apps.push(kept.session.app.clone());
-            }
-        }
-        apps.iter().for_each(|app| state.count(app, interrupted, &TurnUsage::default(), now));
-        Ok(apps.len())
     }
 
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {

@@ -7,7 +7,8 @@ use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
 
 use super::{
-    Place, accept, app, at, ending, event, id, keyed, make, request, seqs, session, story, used,
+    Place, accept, app, at, ending, event, hold, id, keyed, make, node, request, seqs, session,
+    story, used,
 };
 
 /// The same ledger twice, as two nodes have it.
@@ -42,7 +43,10 @@ pub async fn numbers_have_no_gap(place: &dyn Place) {
         let mut told = Vec::new();
         for _ in 0..5 {
             let events = vec![event("message", None), event("message", None)];
-            told.push((byte, seqs(&store.append_events(&id(byte), events, at(9)).await.unwrap())));
+            told.push((
+                byte,
+                seqs(&store.append_events(&hold(byte), events, at(9)).await.unwrap()),
+            ));
         }
         told
     })
@@ -109,10 +113,10 @@ pub async fn a_turn_begins_and_ends_once(place: &dyn Place) {
         let begun = at_once(&stores, 4, move |store, time| async move {
             if time == 3 && round > 3 {
                 let end = ending(1, TurnState::Cancelled);
-                store.end_turn(&id(round), 1, end, at(12)).await.unwrap();
+                store.end_turn(&hold(round), 1, end, at(12)).await.unwrap();
                 return false;
             }
-            store.start_turn(&id(round), 1, at(11)).await.unwrap()
+            store.start_turn(&hold(round), 1, at(11)).await.unwrap()
         })
         .await;
         let begun = begun.into_iter().filter(|begun| *begun).count();
@@ -125,7 +129,7 @@ pub async fn a_turn_begins_and_ends_once(place: &dyn Place) {
                     .unwrap();
             }
             let end = ending(1, TurnState::Finished);
-            store.end_turn(&id(round), 1, end, at(13)).await.unwrap().is_some()
+            store.end_turn(&hold(round), 1, end, at(13)).await.unwrap().is_some()
         })
         .await;
         let ended = ended.into_iter().filter(|ended| *ended).count();
@@ -152,7 +156,7 @@ pub async fn nothing_is_added_to_what_is_deleted(place: &dyn Place) {
         }
         for _ in 0..10 {
             let said = vec![event("message", Some(1))];
-            if store.append_events(&id(1), said, at(9)).await.is_err() {
+            if store.append_events(&hold(1), said, at(9)).await.is_err() {
                 return;
             }
         }
@@ -190,7 +194,7 @@ pub async fn names_are_given_once(place: &dyn Place) {
     assert_eq!(made.into_iter().filter(|made| *made).count(), 1);
     let made = at_once(&stores, 8, |store, time| async move {
         let own = session("a", 1, time as i64);
-        store.create_session(&own, event("create", None)).await.is_ok()
+        store.create_session(&own, event("create", None), &node()).await.is_ok()
     })
     .await;
     assert_eq!(made.into_iter().filter(|made| *made).count(), 1);

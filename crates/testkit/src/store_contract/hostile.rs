@@ -4,7 +4,7 @@ use hob_domain::AppName;
 use hob_domain::session::{Accepted, NewEvent, Session, SessionSetup, TurnEnding, TurnState};
 use serde_json::json;
 
-use super::{Place, app, at, ending, event, id, request, session};
+use super::{Place, app, at, ending, event, hold, id, node, request, session};
 use hob_domain::session::TurnRequest;
 
 /// Whatever a text holds, it comes back as it was.
@@ -35,7 +35,7 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
         };
         let made = Session { setup, agent_session: Some(text.to_owned()), last_event: 1, ..made };
         let told = NewEvent { kind: text.to_owned(), turn: Some(u32::MAX), body: text.to_owned() };
-        store.create_session(&made, told.clone()).await.unwrap();
+        store.create_session(&made, told.clone(), &node()).await.unwrap();
         let found = store.session(&a, &id(byte)).await.unwrap().unwrap();
         assert_eq!(found, made);
         assert_eq!(found.setup.meta.to_string(), made.setup.meta.to_string(), "in its order");
@@ -45,9 +45,9 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
         assert_eq!(taken, Some(Accepted::Queued(1)));
         let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
         assert_eq!(taken, Some(Accepted::Repeated(1)));
-        store.start_turn(&id(byte), 1, at(9)).await.unwrap();
-        store.append_events(&id(byte), vec![told.clone(), told.clone()], at(9)).await.unwrap();
-        store.keep_agent_session(&id(byte), &format!("{text}{text}")).await.unwrap();
+        store.start_turn(&hold(byte), 1, at(9)).await.unwrap();
+        store.append_events(&hold(byte), vec![told.clone(), told.clone()], at(9)).await.unwrap();
+        store.keep_agent_session(&hold(byte), &format!("{text}{text}")).await.unwrap();
         let found = store.session(&a, &id(byte)).await.unwrap().unwrap();
         assert_eq!(found.agent_session, Some(format!("{text}{text}")));
         let end = TurnEnding {
@@ -59,7 +59,7 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
             outbox: Some(text.to_owned()),
             ..ending(1, TurnState::Failed)
         };
-        store.end_turn(&id(byte), 1, end, at(9)).await.unwrap().unwrap();
+        store.end_turn(&hold(byte), 1, end, at(9)).await.unwrap().unwrap();
         let turn = store.turn(&a, &id(byte), 1).await.unwrap().unwrap();
         assert_eq!((turn.prompt.as_str(), turn.text.as_str()), (text, text));
         assert_eq!((turn.stop_reason.as_deref(), turn.error.as_deref()), (Some(text), Some(text)));
@@ -80,7 +80,7 @@ pub async fn names_are_only_names(place: &dyn Place) {
         ["0", "null", "public", "select", "a.b", "a_b", "a-b", "A", "a", "hob", "current_user"];
     for (byte, name) in (1..).zip(hostile) {
         let own = session(name, byte, 5);
-        store.create_session(&own, event("create", None)).await.unwrap();
+        store.create_session(&own, event("create", None), &node()).await.unwrap();
         store.note_turn(&app(name), TurnState::Finished, super::used(), None, at(1)).await.unwrap();
     }
     for (byte, name) in (1..).zip(hostile) {
@@ -96,15 +96,15 @@ pub async fn names_are_only_names(place: &dyn Place) {
 /// A megabyte, many at once, and text that takes as much room as it can.
 pub async fn large_bodies_come_back(place: &dyn Place) {
     let store = place.open().await;
-    store.create_session(&session("a", 1, 5), event("create", None)).await.unwrap();
+    store.create_session(&session("a", 1, 5), event("create", None), &node()).await.unwrap();
     let large = ["x", "\0", "🦀", "'\\\u{1a}"].map(|piece| piece.repeat((1 << 20) / piece.len()));
     let events: Vec<NewEvent> = large
         .iter()
         .map(|body| NewEvent { kind: "message".into(), turn: Some(1), body: body.clone() })
         .collect();
-    store.append_events(&id(1), events.clone(), at(9)).await.unwrap();
+    store.append_events(&hold(1), events.clone(), at(9)).await.unwrap();
     let many: Vec<NewEvent> = (0..1000).map(|_| event("message", Some(1))).collect();
-    let stored = store.append_events(&id(1), many, at(9)).await.unwrap();
+    let stored = store.append_events(&hold(1), many, at(9)).await.unwrap();
     assert_eq!(stored.last().unwrap().seq, 1005);
     let found = store.events(&app("a"), &id(1), 1, 4).await.unwrap().unwrap();
     for (found, event) in found.iter().zip(&events) {

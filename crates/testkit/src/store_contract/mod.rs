@@ -4,6 +4,7 @@
 pub mod apps;
 pub mod at_once;
 pub mod audit;
+pub mod holds;
 pub mod hostile;
 pub mod lists;
 pub mod random;
@@ -18,7 +19,7 @@ use hob_domain::session::{
     Accepted, NewEvent, Permissions, Session, SessionEvent, SessionId, SessionSetup, SessionStore,
     TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
 };
-use hob_domain::{AgentName, AppName, LedgerStore, Timestamp};
+use hob_domain::{AgentName, AppName, Hold, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
 
 /// Where a ledger is kept.
@@ -39,6 +40,8 @@ macro_rules! every_contract {
                 a_turn_begins_and_ends_once nothing_is_added_to_what_is_deleted days_add_up
                 names_are_given_once;
             audit: entries_stay_and_are_read_backwards;
+            holds: a_session_is_its_makers two_take_and_one_has_it who_lost_its_hold_writes_nothing
+                what_ran_is_interrupted_once nodes_are_known_by_their_beat a_hold_is_given_back;
             hostile: what_was_stored_comes_back names_are_only_names large_bodies_come_back;
             lists: the_owner_sees_all apps_do_not_see_each_other the_past_in_pages
                 the_events_of_a_turn;
@@ -69,6 +72,16 @@ fn id(byte: u8) -> SessionId {
     SessionId::from_random([byte; 16])
 }
 
+/// The node that all of this happens on, where it is not about nodes.
+fn node() -> NodeId {
+    NodeId::from_random([0xaa; 16])
+}
+
+/// A session as its maker holds it.
+fn hold(byte: u8) -> Hold {
+    Hold { session: id(byte), fence: 1 }
+}
+
 fn session(app_name: &str, byte: u8, second: i64) -> Session {
     Session {
         id: id(byte),
@@ -96,7 +109,7 @@ fn session(app_name: &str, byte: u8, second: i64) -> Session {
 /// Makes sessions of `a`.
 async fn make(store: &dyn LedgerStore, bytes: impl IntoIterator<Item = u8>) {
     for byte in bytes {
-        store.create_session(&session("a", byte, 5), event("create", None)).await.unwrap();
+        store.create_session(&session("a", byte, 5), event("create", None), &node()).await.unwrap();
     }
 }
 
@@ -145,9 +158,9 @@ async fn whole_turn(store: &dyn SessionStore, byte: u8, second: i64) {
     let Some(Accepted::Queued(index)) = accept(store, byte, &request("hello")).await else {
         panic!("the turn was not taken")
     };
-    assert!(store.start_turn(&id(byte), index, at(second)).await.unwrap());
+    assert!(store.start_turn(&hold(byte), index, at(second)).await.unwrap());
     let ending = ending(index, TurnState::Finished);
-    assert!(store.end_turn(&id(byte), index, ending, at(second)).await.unwrap().is_some());
+    assert!(store.end_turn(&hold(byte), index, ending, at(second)).await.unwrap().is_some());
 }
 
 /// The events of a session of `a`: their kinds, turns and, for a turn's end, its state.

@@ -1,20 +1,22 @@
 //! Anything in any order: what a store answers is what a simple ledger in memory answers.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use hob_domain::session::{NewEvent, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event};
-use hob_domain::{App, AppName, LedgerStore, StoreError, Token};
+use hob_domain::{App, AppName, Hold, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use super::{Place, app, at, id, session};
+use super::{Place, app, at, id, node, session};
 use crate::memory_ledger::MemoryLedger;
 
 const APPS: [&str; 2] = ["a", "b"];
 const SESSIONS: std::ops::RangeInclusive<u8> = 1..=3;
+const NODES: std::ops::Range<u8> = 0..2;
 
 /// One call, with small numbers, so that calls meet.
 #[derive(Debug, Clone)]
@@ -23,12 +25,15 @@ enum Call {
     RemoveApp(usize),
     Create(usize, u8, String),
     Accept(usize, u8, Option<(u8, bool)>, usize, String),
-    Keep(u8, String),
-    Start(u8, u32),
-    Append(u8, Vec<(Option<u32>, String)>),
-    End(u8, u32, TurnState, u64, bool, String),
+    Keep(Hold, String),
+    Start(Hold, u32),
+    Append(Hold, Vec<(Option<u32>, String)>),
+    End(Hold, u32, TurnState, u64, bool, String),
     Close(u8),
-    Interrupt,
+    Take(u8, u8, bool),
+    Release(Hold),
+    Beat(u8),
+    Gone(u8),
     Note(usize, TurnState, u64, bool),
     DeleteClosed,
     DeleteOf(usize),
@@ -46,6 +51,16 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
+/// A hold that may be the latest, or was, or will be.
+fn held() -> impl Strategy<Value = Hold> {
+    let fence = prop_oneof![6 => Just(1), 3 => Just(2), 1 => 0..5_u64];
+    (SESSIONS, fence).prop_map(|(byte, fence)| Hold { session: id(byte), fence })
+}
+
+fn nobody(byte: u8) -> NodeId {
+    NodeId::from_random([byte; 16])
+}
+
 fn call() -> impl Strategy<Value = Call> {
     let (which_app, which) = (0..APPS.len(), SESSIONS);
     let turn = 1..5_u32;
@@ -59,13 +74,16 @@ fn call() -> impl Strategy<Value = Call> {
         4 => (which_app.clone(), which.clone(), text()).prop_map(|(a, s, t)| Call::Create(a, s, t)),
         8 => (which_app.clone(), which.clone(), key, 0..4_usize, text())
             .prop_map(|(a, s, key, queue, text)| Call::Accept(a, s, key, queue, text)),
-        1 => (which.clone(), text()).prop_map(|(s, text)| Call::Keep(s, text)),
-        8 => (which.clone(), turn.clone()).prop_map(|(s, turn)| Call::Start(s, turn)),
-        6 => (which.clone(), said).prop_map(|(s, said)| Call::Append(s, said)),
-        8 => (which.clone(), turn, over.clone(), 0..4_u64, any::<bool>(), text())
+        1 => (held(), text()).prop_map(|(s, text)| Call::Keep(s, text)),
+        8 => (held(), turn.clone()).prop_map(|(s, turn)| Call::Start(s, turn)),
+        6 => (held(), said).prop_map(|(s, said)| Call::Append(s, said)),
+        8 => (held(), turn, over.clone(), 0..4_u64, any::<bool>(), text())
             .prop_map(|(s, turn, state, used, out, text)| Call::End(s, turn, state, used, out, text)),
+        3 => (which.clone(), NODES, any::<bool>()).prop_map(|(s, n, long)| Call::Take(s, n, long)),
+        1 => held().prop_map(Call::Release),
+        1 => NODES.prop_map(Call::Beat),
+        1 => NODES.prop_map(Call::Gone),
         2 => which.prop_map(Call::Close),
-        1 => Just(Call::Interrupt),
         2 => (which_app.clone(), over, 0..4_u64, any::<bool>())
             .prop_map(|(app, state, used, out)| Call::Note(app, state, used, out)),
         1 => Just(Call::DeleteClosed),
@@ -127,6 +145,9 @@ async fn empty(store: &dyn LedgerStore) -> Result<(), StoreError> {
         store.remove_app(&app(name)).await?;
         store.delete_sessions_of(&app(name)).await?;
     }
+    for by in NODES {
+        store.gone(&nobody(by)).await?;
+    }
     Ok(())
 }
 
@@ -145,21 +166,21 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             new.setup.system = Some(text.clone());
             new.setup.meta = json!({ text: [1, null] });
             let event = NewEvent { kind: "create".into(), turn: None, body: "{}".into() };
-            told(store.create_session(&new, event).await)
+            told(store.create_session(&new, event, &node()).await)
         }
         Call::Accept(index, byte, key, queue, prompt) => {
             let idempotency = key.map(|(key, other)| (key.to_string(), other.to_string()));
             let request = TurnRequest { prompt, idempotency, queue };
             told(store.accept_turn(&name(&index), &id(byte), &request, now).await)
         }
-        Call::Keep(byte, text) => told(store.keep_agent_session(&id(byte), &text).await),
-        Call::Start(byte, turn) => told(store.start_turn(&id(byte), turn, now).await),
-        Call::Append(byte, said) => {
+        Call::Keep(hold, text) => told(store.keep_agent_session(&hold, &text).await),
+        Call::Start(hold, turn) => told(store.start_turn(&hold, turn, now).await),
+        Call::Append(hold, said) => {
             let event = |(turn, body)| NewEvent { kind: "message".into(), turn, body };
             let events = said.into_iter().map(event).collect();
-            told(store.append_events(&id(byte), events, now).await)
+            told(store.append_events(&hold, events, now).await)
         }
-        Call::End(byte, turn, state, used, out, text) => {
+        Call::End(hold, turn, state, used, out, text) => {
             let ending = TurnEnding {
                 state,
                 text: text.clone(),
@@ -170,13 +191,20 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
                 agent_session: out.then(|| text.clone()),
                 outbox: out.then_some(text),
             };
-            told(store.end_turn(&id(byte), turn, ending, now).await)
+            told(store.end_turn(&hold, turn, ending, now).await)
         }
         Call::Close(byte) => {
             let event = NewEvent { kind: "close".into(), turn: None, body: "{}".into() };
             told(store.close_session(&id(byte), event, now).await)
         }
-        Call::Interrupt => told(store.interrupt_turns(now).await),
+        Call::Take(byte, by, long) => {
+            // Either whoever has beaten lives, or nobody does.
+            let lease = if long { Duration::from_secs(600) } else { Duration::ZERO };
+            told(store.take(&id(byte), &nobody(by), lease, now).await)
+        }
+        Call::Release(hold) => told(store.release(&hold).await),
+        Call::Beat(by) => told(store.beat(&nobody(by), "there").await),
+        Call::Gone(by) => told(store.gone(&nobody(by)).await),
         Call::Note(index, state, used, out) => {
             let outbox = out.then(|| "noted".to_owned());
             told(store.note_turn(&name(&index), state, usage(used), outbox, now).await)
@@ -213,6 +241,8 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
             told(store.all_sessions().await),
             told(store.open_sessions().await),
             told(store.idle_since(at(second - 10)).await.map(sorted)),
+            told(store.unheld(Duration::from_secs(600)).await.map(sorted)),
+            told(store.unheld(Duration::ZERO).await.map(sorted)),
             told(store.usage_since(at(0), None).await),
             told(store.usage_since(at(second), Some(&app("a"))).await),
             told(store.outbox(100).await.map(|items| {
@@ -273,5 +303,6 @@ fn kind(error: &StoreError) -> &'static str {
         StoreError::Exists(_) => "it exists",
         StoreError::Unavailable(_) => "it is unavailable",
         StoreError::Failed(_) => "it failed",
+        StoreError::Lost => "it is lost",
     }
 }

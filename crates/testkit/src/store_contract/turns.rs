@@ -1,8 +1,15 @@
 //! How turns are taken in, run and end.
 
+use std::time::Duration;
+
+use hob_domain::Taken;
 use hob_domain::session::{Accepted, SessionState, TurnState, TurnUsage};
 
-use super::{Place, accept, app, at, ending, event, id, keyed, make, request, story, used};
+use super::{
+    Place, accept, app, at, ending, event, hold, id, keyed, make, node, request, story, used,
+};
+
+const LEASE: Duration = Duration::from_secs(600);
 
 pub async fn turns_wait_in_line_and_a_repeat_runs_nothing(place: &dyn Place) {
     let store = place.open().await;
@@ -15,7 +22,7 @@ pub async fn turns_wait_in_line_and_a_repeat_runs_nothing(place: &dyn Place) {
     assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::QueueFull));
     assert_eq!(accept(&*store, 1, &keyed("x", "k")).await, Some(Accepted::Repeated(1)));
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [1, 2]);
-    store.start_turn(&id(1), 1, at(11)).await.unwrap();
+    store.start_turn(&hold(1), 1, at(11)).await.unwrap();
     assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::Queued(3)));
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2, 3]);
     assert_eq!(accept(&*store, 9, &request("z")).await, None);
@@ -36,14 +43,21 @@ pub async fn what_ran_is_interrupted_and_what_waited_still_waits(place: &dyn Pla
     make(&*store, 1..=3).await;
     accept(&*store, 1, &request("running")).await;
     accept(&*store, 1, &request("waiting")).await;
-    store.start_turn(&id(1), 1, at(11)).await.unwrap();
+    store.start_turn(&hold(1), 1, at(11)).await.unwrap();
     accept(&*store, 3, &request("running too")).await;
-    store.start_turn(&id(3), 1, at(11)).await.unwrap();
+    store.start_turn(&hold(3), 1, at(11)).await.unwrap();
     // Hob is killed and opens the ledger again.
     drop(store);
     let store = place.open().await;
-    assert_eq!(store.interrupt_turns(at(50)).await.unwrap(), 2);
-    assert_eq!(store.interrupt_turns(at(51)).await.unwrap(), 0);
+    let take = async |byte, second| match store.take(&id(byte), &node(), LEASE, at(second)).await {
+        Ok(Taken::Held(hold, interrupted)) => (hold, interrupted),
+        other => panic!("{other:?}"),
+    };
+    for (byte, running) in [(1, &[1][..]), (2, &[]), (3, &[1])] {
+        assert_eq!(take(byte, 50).await.1, running);
+        assert_eq!(take(byte, 51).await.1, [0; 0]);
+    }
+    let (held, _) = take(1, 51).await;
     let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
     assert_eq!((turn.state, turn.ended_at), (TurnState::Interrupted, Some(at(50))));
     assert!(turn.error.is_some() && turn.stop_reason.is_none());
@@ -55,8 +69,8 @@ pub async fn what_ran_is_interrupted_and_what_waited_still_waits(place: &dyn Pla
     assert_eq!((found.state(), found.usage), (SessionState::Running, TurnUsage::default()));
     assert_eq!(found.last_turn_at, Some(at(50)));
     assert_eq!(store.usage_on(&app("a"), at(50)).await.unwrap(), TurnUsage::default());
-    assert!(store.start_turn(&id(1), 2, at(52)).await.unwrap(), "it can go on");
-    let late = store.end_turn(&id(1), 1, ending(1, TurnState::Finished), at(53)).await.unwrap();
+    assert!(store.start_turn(&held, 2, at(52)).await.unwrap(), "it can go on");
+    let late = store.end_turn(&held, 1, ending(1, TurnState::Finished), at(53)).await.unwrap();
     assert_eq!(late, None, "it was interrupted");
 }
 
@@ -64,7 +78,7 @@ pub async fn closing_cancels_what_waits_and_leaves_what_runs_to_its_caller(place
     let store = place.open().await;
     make(&*store, [1]).await;
     accept(&*store, 1, &request("running")).await;
-    store.start_turn(&id(1), 1, at(11)).await.unwrap();
+    store.start_turn(&hold(1), 1, at(11)).await.unwrap();
     accept(&*store, 1, &request("waiting")).await;
     accept(&*store, 1, &request("waiting too")).await;
     assert!(store.close_session(&id(1), event("close", None), at(20)).await.unwrap());
@@ -73,12 +87,12 @@ pub async fn closing_cancels_what_waits_and_leaves_what_runs_to_its_caller(place
         assert_eq!((turn.state, turn.ended_at), (TurnState::Cancelled, Some(at(20))));
         assert_eq!(turn.error.as_deref(), Some("the session was closed"));
         assert_eq!(turn.stop_reason.as_deref(), Some("cancelled"));
-        assert!(!store.start_turn(&id(1), index, at(21)).await.unwrap(), "it is over");
+        assert!(!store.start_turn(&hold(1), index, at(21)).await.unwrap(), "it is over");
     }
     assert!(store.queued_turns(&id(1)).await.unwrap().is_empty());
     let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
     assert_eq!(turn.state, TurnState::Running);
-    store.end_turn(&id(1), 1, ending(1, TurnState::Cancelled), at(22)).await.unwrap().unwrap();
+    store.end_turn(&hold(1), 1, ending(1, TurnState::Cancelled), at(22)).await.unwrap().unwrap();
     let told = ["create", "turn 2 cancelled", "turn 3 cancelled", "close", "turn 1 cancelled"];
     assert_eq!(story(&*store, 1).await, told);
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap().unwrap().usage, used());
@@ -95,10 +109,10 @@ pub async fn a_turn_goes_only_where_it_may(place: &dyn Place) {
                 panic!("not taken")
             };
             if running {
-                assert!(store.start_turn(&id(1), index, at(11)).await.unwrap());
+                assert!(store.start_turn(&hold(1), index, at(11)).await.unwrap());
             }
             let before = story(&*store, 1).await.len();
-            let ended = store.end_turn(&id(1), index, ending(index, to), at(12)).await.unwrap();
+            let ended = store.end_turn(&hold(1), index, ending(index, to), at(12)).await.unwrap();
             assert_eq!(ended.is_some(), from.may_become(to), "{from:?} to {to:?}");
             let turn = store.turn(&a, &id(1), index).await.unwrap().unwrap();
             assert_eq!(turn.state, if ended.is_some() { to } else { from });
@@ -106,13 +120,13 @@ pub async fn a_turn_goes_only_where_it_may(place: &dyn Place) {
             assert_eq!(after - before, usize::from(ended.is_some()));
             if ended.is_none() {
                 let end = ending(index, TurnState::Cancelled);
-                store.end_turn(&id(1), index, end, at(12)).await.unwrap().unwrap();
+                store.end_turn(&hold(1), index, end, at(12)).await.unwrap().unwrap();
             }
             for next in TurnState::ALL.into_iter().filter(|state| state.is_over()) {
                 let end = ending(index, next);
-                assert_eq!(store.end_turn(&id(1), index, end, at(13)).await.unwrap(), None);
+                assert_eq!(store.end_turn(&hold(1), index, end, at(13)).await.unwrap(), None);
             }
-            assert!(!store.start_turn(&id(1), index, at(13)).await.unwrap());
+            assert!(!store.start_turn(&hold(1), index, at(13)).await.unwrap());
         }
     }
 }

@@ -1,0 +1,200 @@
+//! Which node a session belongs to. Nobody who lost a session can write to it.
+
+use std::time::Duration;
+
+use hob_domain::session::{SessionId, SessionStore, TurnState};
+use hob_domain::{AppName, Hold, LedgerStore, NodeId, StoreError, Taken};
+use tokio::task::JoinSet;
+
+use super::{Place, accept, app, at, ending, event, hold, id, make, node, request, seqs, story};
+
+/// Long enough that whoever has just beaten lives, however slow the machine is.
+const LEASE: Duration = Duration::from_secs(600);
+
+fn other(byte: u8) -> NodeId {
+    NodeId::from_random([byte; 16])
+}
+
+async fn take(store: &dyn SessionStore, byte: u8, node: &NodeId, lease: Duration) -> Taken {
+    store.take(&id(byte), node, lease, at(50)).await.unwrap()
+}
+
+async fn unheld(store: &dyn SessionStore, lease: Duration) -> Vec<(AppName, SessionId)> {
+    let mut unheld = store.unheld(lease).await.unwrap();
+    unheld.sort();
+    unheld
+}
+
+/// Whoever makes a session has it, as long as it is heard of.
+pub async fn a_session_is_its_makers(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    assert_eq!(take(&*store, 9, &other(1), LEASE).await, Taken::Missing);
+    store.beat(&node(), "here").await.unwrap();
+    assert_eq!(take(&*store, 1, &other(1), LEASE).await, Taken::HeldBy(node()));
+    assert_eq!(unheld(&*store, LEASE).await, []);
+    store.append_events(&hold(1), vec![event("message", None)], at(9)).await.unwrap();
+    // It is not heard of for the lease.
+    assert_eq!(unheld(&*store, Duration::ZERO).await, [(app("a"), id(1))]);
+    let taken = take(&*store, 1, &other(1), Duration::ZERO).await;
+    assert_eq!(taken, Taken::Held(Hold { session: id(1), fence: 2 }, Vec::new()));
+    // One that never was heard of is not there, either; it says good-bye and is not there any more.
+    assert_eq!(unheld(&*store, LEASE).await, [(app("a"), id(1))]);
+    store.beat(&other(1), "there").await.unwrap();
+    assert_eq!(take(&*store, 1, &node(), LEASE).await, Taken::HeldBy(other(1)));
+    store.gone(&other(1)).await.unwrap();
+    let taken = take(&*store, 1, &node(), LEASE).await;
+    assert_eq!(taken, Taken::Held(Hold { session: id(1), fence: 3 }, Vec::new()));
+    // What it has it may take again: whoever had it before under its name is out.
+    let taken = take(&*store, 1, &node(), LEASE).await;
+    assert_eq!(taken, Taken::Held(Hold { session: id(1), fence: 4 }, Vec::new()));
+    // A closed session in which nothing is under way needs nobody.
+    store.close_session(&id(1), event("close", None), at(60)).await.unwrap();
+    assert_eq!(unheld(&*store, Duration::ZERO).await, []);
+}
+
+/// Many come for the same session at once: one has it, the others are told who.
+pub async fn two_take_and_one_has_it(place: &dyn Place) {
+    let stores = [place.open().await, place.open().await];
+    for round in 1..=3_u8 {
+        make(&*stores[0], [round]).await;
+        accept(&*stores[0], round, &request("p")).await;
+        stores[0].start_turn(&hold(round), 1, at(11)).await.unwrap();
+        let mut tasks = JoinSet::new();
+        for taker in 1..=6_u8 {
+            let store = stores[usize::from(taker) % 2].clone();
+            tasks.spawn(async move {
+                store.beat(&other(taker), "there").await.unwrap();
+                (other(taker), take(&*store, round, &other(taker), LEASE).await)
+            });
+        }
+        let answers = tasks.join_all().await;
+        let held: Vec<_> = answers
+            .iter()
+            .filter_map(|(by, answer)| match answer {
+                Taken::Held(hold, interrupted) => Some((by, hold, interrupted)),
+                _ => None,
+            })
+            .collect();
+        let [(winner, hold, interrupted)] = &held[..] else { panic!("{answers:?}") };
+        assert_eq!((hold.fence, interrupted.as_slice()), (2, &[1][..]));
+        for (by, answer) in &answers {
+            assert!(by == *winner || *answer == Taken::HeldBy((*winner).clone()), "{answer:?}");
+        }
+        assert_eq!(story(&*stores[1], round).await, ["create", "turn 1 interrupted"]);
+    }
+}
+
+async fn all_lost(store: &dyn LedgerStore, hold: &Hold) {
+    let lost = |what: &str, answer: Result<(), StoreError>| {
+        assert!(matches!(answer, Err(StoreError::Lost)), "{what}: {answer:?}");
+    };
+    let said = vec![event("message", Some(1))];
+    lost("events", store.append_events(hold, said, at(70)).await.map(drop));
+    lost("no events", store.append_events(hold, Vec::new(), at(70)).await.map(drop));
+    lost("a beginning", store.start_turn(hold, 2, at(70)).await.map(drop));
+    for index in [1, 2, 9] {
+        let end = ending(index, TurnState::Cancelled);
+        lost("an end", store.end_turn(hold, index, end, at(70)).await.map(drop));
+    }
+    lost("a name", store.keep_agent_session(hold, "mine").await);
+    lost("giving it back", store.release(hold).await);
+}
+
+/// A node that lost its session changes nothing of it, whatever it tries, and neither does one that guesses.
+pub async fn who_lost_its_hold_writes_nothing(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    accept(&*store, 1, &request("running")).await;
+    accept(&*store, 1, &request("waiting")).await;
+    store.start_turn(&hold(1), 1, at(11)).await.unwrap();
+    let Taken::Held(held, _) = take(&*store, 1, &other(1), LEASE).await else {
+        panic!("not taken")
+    };
+    let before = store.session(&app("a"), &id(1)).await.unwrap();
+    for fence in [0, 1, 3, u64::MAX] {
+        all_lost(&*store, &Hold { session: id(1), fence }).await;
+    }
+    all_lost(&*store, &hold(9)).await;
+    assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
+    assert_eq!(story(&*store, 1).await, ["create", "turn 1 interrupted"]);
+    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2]);
+    assert!(store.outbox(9).await.unwrap().is_empty());
+    // Its holder goes on.
+    assert!(store.start_turn(&held, 2, at(71)).await.unwrap());
+    let said = store.append_events(&held, vec![event("message", Some(2))], at(72)).await.unwrap();
+    assert_eq!(seqs(&said), [3]);
+    assert!(
+        store.end_turn(&held, 2, ending(2, TurnState::Finished), at(73)).await.unwrap().is_some()
+    );
+}
+
+/// Writers under an old hold and a taker race: what the old one was told is stored, and nothing of it comes after.
+pub async fn what_ran_is_interrupted_once(place: &dyn Place) {
+    let stores = [place.open().await, place.open().await];
+    make(&*stores[0], [1]).await;
+    accept(&*stores[0], 1, &request("running")).await;
+    stores[0].start_turn(&hold(1), 1, at(11)).await.unwrap();
+    let mut writers = JoinSet::new();
+    for _ in 0..3 {
+        let store = stores[0].clone();
+        writers.spawn(async move {
+            let mut told = Vec::new();
+            loop {
+                match store.append_events(&hold(1), vec![event("message", Some(1))], at(12)).await {
+                    Ok(stored) => told.extend(seqs(&stored)),
+                    Err(StoreError::Lost) => return told,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+    }
+    // Not before all of them are at it.
+    while stores[1].session(&app("a"), &id(1)).await.unwrap().unwrap().last_event < 20 {
+        tokio::task::yield_now().await;
+    }
+    let Taken::Held(held, interrupted) = take(&*stores[1], 1, &other(1), LEASE).await else {
+        panic!("not taken")
+    };
+    assert_eq!(interrupted, [1]);
+    let told: Vec<u64> = writers.join_all().await.into_iter().flatten().collect();
+    let events = stores[1].events(&app("a"), &id(1), 0, usize::MAX).await.unwrap().unwrap();
+    let end = events.iter().position(|event| event.event.kind == "turn").expect("its end");
+    assert_eq!(end + 1, events.len(), "nothing comes after the end");
+    assert_eq!(told.len() + 2, events.len(), "what is there was told, but for beginning and end");
+    let Taken::Held(_, again) = take(&*stores[0], 1, &other(1), LEASE).await else {
+        panic!("not taken again")
+    };
+    assert_eq!(again, [0; 0]);
+    all_lost(&*stores[1], &held).await;
+}
+
+pub async fn nodes_are_known_by_their_beat(place: &dyn Place) {
+    let store = place.open().await;
+    assert_eq!(store.nodes().await.unwrap(), []);
+    store.beat(&other(2), "http://two:1").await.unwrap();
+    store.beat(&other(1), "http://one:1").await.unwrap();
+    store.beat(&other(2), "http://two:2 \0 '").await.unwrap();
+    let nodes = place.open().await.nodes().await.unwrap();
+    let known: Vec<_> = nodes.iter().map(|node| (&node.id, node.address.as_str())).collect();
+    assert_eq!(known, [(&other(1), "http://one:1"), (&other(2), "http://two:2 \0 '")]);
+    assert!(nodes.iter().all(|node| node.age < LEASE), "{nodes:?}");
+    let before = nodes[0].age;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let after = store.nodes().await.unwrap();
+    assert!(after[0].age > before, "time goes by");
+    store.gone(&other(1)).await.unwrap();
+    store.gone(&other(1)).await.unwrap();
+    assert_eq!(store.nodes().await.unwrap().len(), 1);
+}
+
+pub async fn a_hold_is_given_back(place: &dyn Place) {
+    let store = place.open().await;
+    make(&*store, [1]).await;
+    store.beat(&node(), "here").await.unwrap();
+    store.release(&hold(1)).await.unwrap();
+    assert_eq!(unheld(&*store, LEASE).await, [(app("a"), id(1))]);
+    let taken = take(&*store, 1, &other(1), LEASE).await;
+    assert_eq!(taken, Taken::Held(Hold { session: id(1), fence: 2 }, Vec::new()));
+    all_lost(&*store, &hold(1)).await;
+}
