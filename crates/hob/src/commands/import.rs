@@ -13,7 +13,7 @@ use hob_memory::transcript::Client;
 use hob_memory::{Batch, Engine, follow, import};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::{Context, Outcome};
 use crate::memory;
@@ -111,7 +111,7 @@ async fn import_all(
     bar: &ProgressBar,
     totals: &mut Totals,
 ) -> anyhow::Result<()> {
-    let mut storing = Storing { engine: engine.clone(), under_way: None };
+    let mut storing = Storing { engine: engine.clone(), under_way: JoinSet::new() };
     let mut waiting: Vec<Batch> = Vec::new();
     let mut marks: Vec<ImportMark> = Vec::new();
     let mut turns = 0;
@@ -188,7 +188,8 @@ fn read(path: &Path, totals: &mut Totals) -> Option<Batch> {
 /// Stores turns while the next ones are read and made ready; one transaction at a time, in order.
 struct Storing {
     engine: Engine,
-    under_way: Option<JoinHandle<Result<Stored, StoreError>>>,
+    /// One at most.
+    under_way: JoinSet<Result<Stored, StoreError>>,
 }
 
 impl Storing {
@@ -197,18 +198,18 @@ impl Storing {
         let prepared = self.engine.prepare(batches).await?;
         let before = self.finish().await?;
         let engine = self.engine.clone();
-        self.under_way = Some(tokio::spawn(async move {
+        self.under_way.spawn(async move {
             let stored = engine.store(&Speaker::Owner, prepared, marks).await;
             // A live capture that waits for the store gets it now.
             tokio::time::sleep(Duration::from_millis(2)).await;
             stored
-        }));
+        });
         Ok(before)
     }
 
     async fn finish(&mut self) -> anyhow::Result<Stored> {
-        match self.under_way.take() {
-            Some(storing) => Ok(storing.await??),
+        match self.under_way.join_next().await {
+            Some(stored) => Ok(stored??),
             None => Ok(Stored::default()),
         }
     }

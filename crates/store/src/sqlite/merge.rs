@@ -36,9 +36,11 @@ struct Work {
     next: i64,
     /// The last change of the index that is in it.
     revision: i64,
-    /// In the order of terms and projects, each in the order of its turns.
-    postings: Vec<(Box<str>, i64, Vec<Posting>)>,
+    postings: Waiting,
 }
+
+/// Terms, projects and their postings, in this order.
+type Waiting = Vec<(Box<str>, i64, Vec<Posting>)>;
 
 impl Merging {
     /// What a step was part of is committed, and so are the turns up to this one.
@@ -134,11 +136,7 @@ fn changed(connection: &Connection, since: i64, state: &State) -> rusqlite::Resu
 }
 
 /// The postings of all turns behind one and up to another.
-fn waiting(
-    connection: &Connection,
-    behind: i64,
-    to: i64,
-) -> rusqlite::Result<Vec<(Box<str>, i64, Vec<Posting>)>> {
+fn waiting(connection: &Connection, behind: i64, to: i64) -> rusqlite::Result<Waiting> {
     let mut projects: HashMap<i64, HashMap<Box<str>, Vec<Posting>>> = HashMap::new();
     let mut statement = connection.prepare_cached(
         "SELECT i.seq, i.project, i.session, t.terms FROM indexed i JOIN terms t ON t.seq = i.seq
