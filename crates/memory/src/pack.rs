@@ -98,7 +98,7 @@ pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
 /// The same hits in the same order, but for those of a session that has had its share: they come behind
 /// the others; and behind them, what was superseded.
 fn in_turn(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
-    let share = (limit * 4 / 5).max(FEWEST);
+    let share = (limit * 9 / 10).max(FEWEST);
     let mut had: HashMap<String, usize> = HashMap::new();
     let mut parts = [const { Vec::new() }; 3];
     for hit in ranked {

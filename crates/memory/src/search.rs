@@ -12,7 +12,7 @@ use crate::period::{Period, periods};
 use crate::rank::{Asked, Scored, rank, rarity};
 
 /// How many turns the store proposes at least for their terms, and for their vectors.
-const PROPOSED: usize = 50;
+const PROPOSED: usize = 40;
 /// A term that means the same counts so much, times its nearness squared.
 const RELATED: f32 = 0.7;
 /// How many of those a question gets at most.
