@@ -207,7 +207,7 @@ impl Upgrade {
         let from = folder.clone();
         let loaded = tokio::task::spawn_blocking(move || SentenceModel::load(&from)).await;
         let chosen = match loaded {
-            Ok(Ok(model)) => match store.vector_kind(model.name(), model.width()).await {
+            Ok(Ok(model)) => match kind_of(store, &model).await {
                 Ok(kind) => Ok(Arc::new(Chosen { folder: folder.clone(), model, kind })),
                 Err(error) => Err(error.to_string()),
             },
@@ -345,6 +345,16 @@ impl Way {
 fn words(turn: &Unembedded) -> String {
     let words = found_by(&turn.text, turn.cue.as_deref());
     crate::analyse::beginning(&words, LETTERS).to_owned()
+}
+
+/// The kind of a model's vectors. A store that is busy is asked again.
+async fn kind_of(store: &dyn MemoryStore, model: &SentenceModel) -> Result<VectorKind, StoreError> {
+    loop {
+        match store.vector_kind(model.name(), model.width()).await {
+            Err(error) if error.is_temporary() => tokio::time::sleep(RETRY).await,
+            done => return done,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ fn migrations_are_frozen() {
         ),
         (
             "crates/store/src/sqlite/migrations/memory/0003_recent.sql",
-            "1207e9e99a56f6493999691e429f34fa14e49190bd5b423c7e9b0ae6d5869650",
+            "a81c5af674be55eacbf5b757872f15150de65e1aaf2d9e0804163e7ce3b4219b",
         ),
         (
             "crates/store/src/sqlite/migrations/memory/0004_model_vectors.sql",

@@ -51,17 +51,23 @@ pub struct CancelOutcome {
     pub turn: Option<u32>,
 }
 
+/// So many sessions are taken at a time.
+const TAKES: usize = 256;
+
 /// Takes all sessions that nobody has. Turns that ran in them are interrupted.
 async fn take_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Hold>, StoreError> {
     let (lease, now) = (options.lease, Timestamp::now());
     let mut takes = JoinSet::new();
-    // All at once: the store commits together what comes together.
-    for (_, id) in options.store.unheld(lease).await? {
-        let (store, node) = (options.store.clone(), options.node.clone());
-        takes.spawn(async move { store.take(&id, &node, lease, now).await });
-    }
     let (mut holds, mut interrupted) = (HashMap::new(), 0);
-    for taken in takes.join_all().await {
+    let mut free = options.store.unheld(lease).await?.into_iter();
+    loop {
+        // Many at once: the store commits together what comes together.
+        for (_, id) in free.by_ref().take(TAKES - takes.len()) {
+            let (store, node) = (options.store.clone(), options.node.clone());
+            takes.spawn(async move { store.take(&id, &node, lease, now).await });
+        }
+        let Some(taken) = takes.join_next().await else { break };
+        let taken = taken.map_err(|error| StoreError::Failed(error.to_string()))?;
         if let Taken::Held(hold, turns) = taken? {
             interrupted += turns.len();
             holds.insert(hold.session.clone(), hold);

@@ -47,6 +47,11 @@ pub(super) struct Read {
 }
 
 impl Held {
+    /// Lets go of all that was read.
+    pub(super) fn forget(&self) {
+        *self.read.write().unwrap_or_else(PoisonError::into_inner) = Read::default();
+    }
+
     /// Reads what is new to this connection's transaction, and all there is then. `None` when this
     /// transaction is too old to be served from what is held: it must be begun again.
     pub(super) fn read(

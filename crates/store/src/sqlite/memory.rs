@@ -1,7 +1,7 @@
 //! The memory in SQLite.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,7 +27,7 @@ pub struct Memory {
     pub(super) database: Database,
     codes: Arc<AllCodes>,
     held: Arc<Held>,
-    merging: Arc<Mutex<Merging>>,
+    merging: Arc<Merging>,
 }
 
 impl AllCodes {
@@ -64,21 +64,12 @@ impl MemoryStore for Memory {
         let stored = self
             .database
             .write(move |transaction| {
-                let mut merging = merging.lock().unwrap_or_else(PoisonError::into_inner);
-                store_turns::store(transaction, speaker.as_str(), &turns, &marks, &mut merging)
+                store_turns::store(transaction, speaker.as_str(), &turns, &marks, &merging)
             })
             .await;
-        let mut merging = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
-        match stored {
-            Ok((stored, newest)) => {
-                merging.is_committed(newest);
-                Ok(stored)
-            }
-            Err(error) => {
-                merging.is_undone();
-                Err(error)
-            }
-        }
+        let (stored, newest) = stored?;
+        self.merging.is_committed(newest);
+        Ok(stored)
     }
 
     async fn supersede(

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use super::postings::{Header, LONGEST_RUN, Posting, length_class, pack, unpack};
 
 /// So many changes are kept for those who hold turns in memory; one that has missed more reads all anew.
-const CHANGES: i64 = 2000;
+const CHANGES: i64 = 50_000;
 
 /// A turn as the index takes it.
 pub(super) struct Entry<'a> {
@@ -28,21 +28,25 @@ pub(super) struct State {
     /// The terms up to `done` are merged up to here.
     pub(super) next: i64,
     pub(super) done: String,
+    /// Another one after every step of a merge.
+    pub(super) token: i64,
 }
 
 impl State {
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<State> {
-        connection
-            .prepare_cached("SELECT merged, next, done FROM index_state")?
-            .query_row([], |row| {
-                Ok(State { merged: row.get(0)?, next: row.get(1)?, done: row.get(2)? })
-            })
+        connection.prepare_cached("SELECT merged, next, done, token FROM index_state")?.query_row(
+            [],
+            |row| {
+                let (merged, next) = (row.get(0)?, row.get(1)?);
+                Ok(State { merged, next, done: row.get(2)?, token: row.get(3)? })
+            },
+        )
     }
 
     pub(super) fn write(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         transaction
-            .prepare_cached("UPDATE index_state SET merged = ?1, next = ?2, done = ?3")?
-            .execute(params![self.merged, self.next, self.done])?;
+            .prepare_cached("UPDATE index_state SET merged = ?1, next = ?2, done = ?3, token = ?4")?
+            .execute(params![self.merged, self.next, self.done, self.token])?;
         Ok(())
     }
 

@@ -6,6 +6,9 @@
 //! long; where it has got to is part of the store (see [`State`]).
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction};
 
@@ -19,21 +22,31 @@ const MOST: i64 = 16_384;
 const SHARE: i64 = 16;
 /// A merge is done when this part as many turns have come on top.
 const PACE: usize = 2;
-/// A process that has stored fewer turns than this merges nothing: to begin costs more than all else it
-/// does.
+/// A process that has stored fewer turns than this leaves the merging to others, unless it is long overdue: to
+/// begin costs more than all else it does.
 const WORTHWHILE: usize = if cfg!(test) { 2 } else { 100 };
 
 /// The terms of the turns that are being merged, held for as long as it goes on.
 #[derive(Default)]
 pub(super) struct Merging {
-    /// How many turns this process has stored, and the last that is known to be committed.
+    /// The last turn that is known to be committed.
+    committed: AtomicI64,
+    /// Only the thread that writes looks at it.
+    steps: Mutex<Steps>,
+}
+
+#[derive(Default)]
+struct Steps {
+    /// How many turns this process has stored.
     stored: usize,
-    committed: i64,
     work: Option<Work>,
 }
 
 struct Work {
     next: i64,
+    /// That of the step it was last used in. Where the store has another, that step was undone, or somebody
+    /// else has merged since.
+    token: i64,
     /// The last change of the index that is in it.
     revision: i64,
     postings: Waiting,
@@ -44,32 +57,43 @@ type Waiting = Vec<(Box<str>, i64, Vec<Posting>)>;
 
 impl Merging {
     /// What a step was part of is committed, and so are the turns up to this one.
-    pub(super) fn is_committed(&mut self, newest: i64) {
-        self.committed = self.committed.max(newest);
-    }
-
-    /// It is not: what was read in it may not be true.
-    pub(super) fn is_undone(&mut self) {
-        self.work = None;
+    pub(super) fn is_committed(&self, newest: i64) {
+        self.committed.fetch_max(newest, Ordering::Relaxed);
     }
 
     /// Merges as much as so many new turns are worth. Returns the newest turn.
     pub(super) fn step(
+        &self,
+        transaction: &Transaction<'_>,
+        inserted: usize,
+    ) -> rusqlite::Result<i64> {
+        let committed = self.committed.load(Ordering::Relaxed);
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        steps.step(transaction, inserted, committed)
+    }
+}
+
+impl Steps {
+    fn step(
         &mut self,
         transaction: &Transaction<'_>,
         inserted: usize,
+        committed: i64,
     ) -> rusqlite::Result<i64> {
         self.stored += inserted;
         let mut state = State::read(transaction)?;
         let newest = newest(transaction)?;
         let enough = (newest / SHARE).clamp(FEWEST, MOST);
         let under_way = state.next > state.merged;
-        let due = under_way || self.committed - state.merged >= enough;
-        if inserted == 0 || !due || self.stored < WORTHWHILE {
+        let waiting = committed - state.merged;
+        let due = under_way || waiting >= enough;
+        let mine = self.stored >= WORTHWHILE || waiting >= 2 * enough;
+        if inserted == 0 || !due || !mine {
             return Ok(newest);
         }
         if !under_way {
-            state.next = self.committed;
+            // What is not surely committed may be another turn tomorrow.
+            state.next = committed.min(state.merged + MOST);
             state.done.clear();
         }
         let work = self.work(transaction, &state)?;
@@ -85,17 +109,25 @@ impl Merging {
                 break;
             }
         }
-        if left.peek().is_none() {
-            state = State { merged: state.next, next: state.next, done: String::new() };
+        let ended = left.peek().is_none();
+        state.token = RandomState::new().hash_one(newest).cast_signed();
+        work.token = state.token;
+        if ended {
+            state.merged = state.next;
+            state.done.clear();
             self.work = None;
         }
         state.write(transaction)?;
         Ok(newest)
     }
 
-    fn work(&mut self, transaction: &Transaction<'_>, state: &State) -> rusqlite::Result<&Work> {
+    fn work(
+        &mut self,
+        transaction: &Transaction<'_>,
+        state: &State,
+    ) -> rusqlite::Result<&mut Work> {
         let revision = revision(transaction)?;
-        let valid = |held: &Work| held.next == state.next && held.revision <= revision;
+        let valid = |held: &Work| held.next == state.next && held.token == state.token;
         let held = self.work.take().filter(valid);
         let work = match held {
             Some(mut held) if !changed(transaction, held.revision, state)? => {
@@ -104,6 +136,7 @@ impl Merging {
             }
             _ => Work {
                 next: state.next,
+                token: state.token,
                 revision,
                 postings: waiting(transaction, state.merged, state.next)?,
             },
@@ -125,8 +158,14 @@ fn newest(connection: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
-/// Whether one of the turns that are being merged has changed since then.
+/// Whether one of the turns that are being merged has changed since then, or that can't be told any more.
 fn changed(connection: &Connection, since: i64, state: &State) -> rusqlite::Result<bool> {
+    let oldest: Option<i64> = connection
+        .prepare_cached("SELECT min(revision) FROM index_changes")?
+        .query_row([], |row| row.get(0))?;
+    if oldest.is_some_and(|oldest| oldest > since + 1) {
+        return Ok(true);
+    }
     connection
         .prepare_cached(
             "SELECT 1 FROM index_changes

@@ -25,6 +25,9 @@ const MOST_TELLING: usize = 3;
 /// A term that is in no more turns than this is read at once.
 const FEW: u64 = 2000;
 
+/// So often a question that came while turns were merged begins again.
+const ROUNDS: usize = 5;
+
 /// The part of the index that a scope allows.
 pub(super) struct Range {
     pub(super) projects: Vec<i64>,
@@ -56,7 +59,11 @@ pub(super) fn propose(
     scope: &Scope,
     probe: &Probe,
 ) -> rusqlite::Result<Proposal> {
-    loop {
+    for round in 0.. {
+        if round == ROUNDS {
+            // The file is not the one that was read: somebody has put an older one in its place.
+            held.forget();
+        }
         let transaction = connection.unchecked_transaction()?;
         let state = State::read(&transaction)?;
         if let Some(read) = held.read(&transaction, &state)? {
@@ -64,6 +71,7 @@ pub(super) fn propose(
             return index.propose(codes, speaker, scope, probe);
         }
     }
+    Ok(Proposal::default())
 }
 
 /// The index as one question sees it.

@@ -24,7 +24,7 @@ pub(super) fn store(
     speaker: &str,
     turns: &[NewTurn],
     marks: &[ImportMark],
-    merging: &mut Merging,
+    merging: &Merging,
 ) -> Result<(Stored, i64), StoreError> {
     let mut stored = Stored::default();
     let mut index = Gathered::new(transaction).map_err(failed)?;

@@ -1,14 +1,17 @@
 -- The newest turns are merged into `postings` many at once, since every page that changes is enciphered
 -- anew. Turns up to `merged` are there; those behind it are found by their rows in `terms`. While a merge is
--- under way, the terms up to `done` are merged up to `next`. With nothing under way `next` is `merged`.
+-- under way, the terms up to `done` are merged up to `next`. With nothing under way `next` is `merged`. `token` is
+-- another one after every step, so that whoever holds something of a merge knows whether its last step counted.
 CREATE TABLE index_state (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     merged INTEGER NOT NULL,
     next INTEGER NOT NULL,
-    done TEXT NOT NULL
+    done TEXT NOT NULL,
+    token INTEGER NOT NULL
 ) STRICT;
-INSERT INTO index_state (id, merged, next, done)
-    SELECT 1, coalesce(max(seq), 0), coalesce(max(seq), 0), '' FROM indexed;
+-- Also of turns that are not in this index yet: when they are, they go straight to their places.
+INSERT INTO index_state (id, merged, next, done, token)
+    SELECT 1, coalesce(max(seq), 0), coalesce(max(seq), 0), '', 0 FROM turns;
 
 -- What it takes to merge a turn into the index and to take it out again. Apart from `indexed`, which is
 -- small then and is held in memory whole.
