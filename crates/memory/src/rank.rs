@@ -40,6 +40,8 @@ const FEW_OTHER_WORDS: f64 = 0.3;
 /// What the length of a turn counts, up to so many terms: short ones ask and agree, longer ones answer.
 const LENGTH: f64 = 0.9;
 const LONG: f64 = 40.0;
+/// Of fewer candidates than this it counts less.
+const MANY: f64 = 40.0;
 /// What it counts that a turn is of the time asked for.
 const TIMELY: f64 = 4.0;
 /// What the best turn of its session lends to each.
@@ -164,9 +166,11 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
         *total += BEST_OF_SESSION * best;
     }
     let usual = usual_length(proposal);
+    // Among few no one is far from the mean, and what matches must not lose to what is merely long.
+    let of_length = LENGTH * (candidates.len() as f64 / MANY).min(1.0);
     for (total, candidate) in total.iter_mut().zip(candidates) {
         let length = f64::from(candidate.length).min(LONG);
-        *total += LENGTH * ((1.0 + length) / (1.0 + usual)).ln();
+        *total += of_length * ((1.0 + length) / (1.0 + usual)).ln();
     }
     let mut scored: Vec<Scored> = Vec::with_capacity(candidates.len());
     for (place, candidate) in candidates.iter().enumerate().filter(|(_, one)| one.in_scope) {

@@ -258,7 +258,10 @@ fn two_see_the_same_and_one_types() {
     assert_eq!(api.said(&id, "[[say the next answer]]"), "the next answer");
     first.hears(json!({"type": "size", "cols": 120, "rows": 40}));
     first.shows("● the next answer");
-    assert_eq!(first.model.text(), screen(&api, &id).trim_end_matches('\n'));
+    // The end of the turn may still be on its way.
+    first.until("the same screen", |watching| {
+        watching.model.text() == screen(&api, &id).trim_end_matches('\n')
+    });
     // A person may ask themselves.
     first.socket.send_bytes(b"[[say for a person]]");
     first.shows("❯\u{a0}[[say for a person]]");
