@@ -6,8 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::memory_index::{State, counted, posting};
-use super::merge::revision;
+use super::memory_index::{State, counted, has_missed, newest, posting, revision};
 use super::postings::Posting;
 
 /// Where a turn stands.
@@ -80,12 +79,6 @@ impl Held {
     }
 }
 
-fn newest(connection: &Connection) -> rusqlite::Result<i64> {
-    connection
-        .prepare_cached("SELECT coalesce(max(seq), 0) FROM indexed")?
-        .query_row([], |row| row.get(0))
-}
-
 impl Read {
     fn catch_up(&mut self, connection: &Connection, state: &State) -> rusqlite::Result<()> {
         let revision = revision(connection)?;
@@ -105,10 +98,7 @@ impl Read {
             // There is nothing that could have changed.
             return Ok(Some(HashSet::new()));
         }
-        let oldest: Option<i64> = connection
-            .prepare_cached("SELECT min(revision) FROM index_changes")?
-            .query_row([], |row| row.get(0))?;
-        if oldest.is_some_and(|oldest| oldest > self.revision + 1) {
+        if has_missed(connection, self.revision)? {
             return Ok(None);
         }
         let changes: HashSet<i64> = connection

@@ -163,6 +163,28 @@ pub(super) fn note_change(transaction: &Transaction<'_>, seq: i64) -> rusqlite::
     Ok(())
 }
 
+/// The number of the last change of the index.
+pub(super) fn revision(connection: &Connection) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("SELECT coalesce(max(revision), 0) FROM index_changes")?
+        .query_row([], |row| row.get(0))
+}
+
+/// Whether changes since then are not told any more.
+pub(super) fn has_missed(connection: &Connection, since: i64) -> rusqlite::Result<bool> {
+    let oldest: Option<i64> = connection
+        .prepare_cached("SELECT min(revision) FROM index_changes")?
+        .query_row([], |row| row.get(0))?;
+    Ok(oldest.is_some_and(|oldest| oldest > since + 1))
+}
+
+/// The newest turn of the index.
+pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM indexed")?
+        .query_row([], |row| row.get(0))
+}
+
 pub(super) fn posting(seq: i64, session: i64, times: u32, length: u32) -> Posting {
     let times = u8::try_from(times).unwrap_or(u8::MAX);
     Posting { seq, session, times, length: length_class(length) }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction};
 
-use super::memory_index::{State, append, counted, posting, total};
+use super::memory_index::{State, append, counted, has_missed, newest, posting, revision, total};
 use super::postings::Posting;
 
 /// So many turns are merged together at least, and at most; between them a share of all turns. In this
@@ -145,25 +145,9 @@ impl Steps {
     }
 }
 
-/// The number of the last change of the index.
-pub(super) fn revision(connection: &Connection) -> rusqlite::Result<i64> {
-    connection
-        .prepare_cached("SELECT coalesce(max(revision), 0) FROM index_changes")?
-        .query_row([], |row| row.get(0))
-}
-
-fn newest(connection: &Connection) -> rusqlite::Result<i64> {
-    connection
-        .prepare_cached("SELECT coalesce(max(seq), 0) FROM indexed")?
-        .query_row([], |row| row.get(0))
-}
-
 /// Whether one of the turns that are being merged has changed since then, or that can't be told any more.
 fn changed(connection: &Connection, since: i64, state: &State) -> rusqlite::Result<bool> {
-    let oldest: Option<i64> = connection
-        .prepare_cached("SELECT min(revision) FROM index_changes")?
-        .query_row([], |row| row.get(0))?;
-    if oldest.is_some_and(|oldest| oldest > since + 1) {
+    if has_missed(connection, since)? {
         return Ok(true);
     }
     connection
