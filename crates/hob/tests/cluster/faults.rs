@@ -16,6 +16,8 @@ struct Run {
     name: &'static str,
     sessions: usize,
     lasts: Duration,
+    /// Whether the database goes away: then a turn may fail because it could not be written.
+    database_goes: bool,
     options: ClusterOptions,
 }
 
@@ -24,7 +26,7 @@ fn run(name: &'static str, sessions: usize, short_secs: u64, long_secs: u64) -> 
     let nodes = std::env::var("NODES").map_or(3, |n| n.parse().unwrap());
     let options = options(nodes, "[sessions]\nmax_live = 400\n");
     let sessions = if campaign() { 100 } else { sessions };
-    Run { name, sessions, lasts, options }
+    Run { name, sessions, lasts, database_goes: false, options }
 }
 
 /// Writes down who held a session under which fence, beside the ledger.
@@ -88,6 +90,8 @@ fn under(run: &Run, disturb: impl Fn(&Cluster, &mut Random) -> usize) {
         "{}: {taken} of {} sessions were taken by another run or node",
         run.name, run.sessions
     );
+    let unwritten: usize = talkers.iter().map(|talker| talker.figures.unwritten).sum();
+    assert!(run.database_goes || unwritten == 0, "{unwritten} turns could not be written");
     let twice: Vec<_> = notes.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty(), "turns that ran twice: {twice:?}");
     let problems: Vec<&String> = talkers.iter().flat_map(|talker| &talker.problems).collect();
@@ -118,7 +122,7 @@ fn report(run: &Run, disturbed: usize, talkers: &[Talker], checked: Duration) {
     };
     println!(
         "{}: {disturbed} times in {} s under {} sessions: {} events told ({} again, the same), {} lost; {} turns \
-         finished, {} interrupted, {} resume_failed; {} streams cut and taken up, {} requests repeated; acknowledged \
+         finished, {} interrupted, {} resume_failed, {} not written; {} streams cut and taken up, {} requests repeated; acknowledged \
          within {} ms, up to three turns over within {} ms; checked in {} s",
         run.name,
         run.lasts.as_secs(),
@@ -129,6 +133,7 @@ fn report(run: &Run, disturbed: usize, talkers: &[Talker], checked: Duration) {
         sum(|f| f.finished),
         sum(|f| f.interrupted),
         sum(|f| f.resume_failed),
+        sum(|f| f.unwritten),
         sum(|f| f.reconnected),
         sum(|f| f.asked_again),
         most(|f| f.slowest_ask),
@@ -160,7 +165,9 @@ fn nodes_are_killed() {
 /// The database ends without a word and comes back.
 #[test]
 fn the_database_is_restarted() {
-    under(&run("database restarts", 30, 10, 60), |cluster, random| {
+    let mut run = run("database restarts", 30, 10, 60);
+    run.database_goes = true;
+    under(&run, |cluster, random| {
         sleep_ms(random, 1500, 2500);
         cluster.restart_database(Duration::from_millis(random.below(2000)));
         sleep_ms(random, 2000, 3000);
@@ -189,6 +196,7 @@ fn a_node_is_paused() {
 fn a_node_is_cut_off_from_the_database() {
     let mut run = run("partitions", 30, 14, 90);
     run.options.proxied = true;
+    run.database_goes = true;
     under(&run, |cluster, random| {
         let node = cluster.any();
         sleep_ms(random, 1000, 2000);

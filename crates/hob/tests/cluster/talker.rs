@@ -38,6 +38,8 @@ pub struct Figures {
     pub finished: usize,
     pub interrupted: usize,
     pub resume_failed: usize,
+    /// Turns that failed because nobody knows whether an event was stored: the database went away in the middle.
+    pub unwritten: usize,
     pub lost: usize,
     pub slowest_ask: Duration,
     pub slowest_turn: Duration,
@@ -267,8 +269,16 @@ impl Talker {
                     self.figures.finished += 1;
                 }
                 Some("interrupted") if noted <= 1 => self.figures.interrupted += 1,
+                Some("failed")
+                    if at["error"] == "the ledger could not be written" && noted <= 1 =>
+                {
+                    self.figures.unwritten += 1;
+                }
                 Some("resume_failed") if noted == 0 => self.figures.resume_failed += 1,
-                _ => self.problem(format!("turn {turn}, {mark}, which ran {noted} times: {at}")),
+                _ => self.problem(format!(
+                    "turn {turn}, {mark}, which ran {noted} times: {}",
+                    short(&at)
+                )),
             }
             if ends != 1 {
                 self.problem(format!("turn {turn} has {ends} ends in the log"));
@@ -318,4 +328,11 @@ fn to_microseconds(event: &Value) -> Value {
         event["at"] = json!(format!("{seconds}.{}Z", part[..6].trim_end_matches('0')));
     }
     event
+}
+
+/// A turn without its events.
+fn short(turn: &Value) -> Value {
+    let mut turn = turn.clone();
+    turn["events"] = json!(turn["events"].as_array().map(Vec::len));
+    turn
 }
