@@ -3,6 +3,9 @@
 /// The longest name a file keeps.
 const NAME_LIMIT: usize = 100;
 
+/// What comes before the paths.
+const HEAD: &str = "Files for this request:\n";
+
 /// A name that is safe as the last part of a path: the last component of what the client said, with
 /// everything outside `A-Z a-z 0-9 . _ -` replaced. Never empty, never hidden, never `..`.
 pub fn safe_name(name: &str) -> String {
@@ -22,7 +25,22 @@ pub fn prompt_with_files(prompt: &str, paths: &[String]) -> String {
         return prompt.to_owned();
     }
     let list: String = paths.iter().map(|path| format!("- {path}\n")).collect();
-    format!("Files for this request:\n{list}\n{prompt}")
+    format!("{HEAD}{list}\n{prompt}")
+}
+
+/// The paths before a prompt.
+pub fn files_of_prompt(prompt: &str) -> Vec<&str> {
+    let lines = prompt.strip_prefix(HEAD).unwrap_or_default().lines();
+    lines.map_while(|line| line.strip_prefix("- ")).collect()
+}
+
+/// The same prompt with other paths before it, as many as there are.
+pub fn with_other_files(prompt: &str, paths: &[String]) -> String {
+    let before: usize = files_of_prompt(prompt).iter().map(|path| path.len() + 3).sum();
+    match prompt.strip_prefix(HEAD) {
+        Some(rest) => prompt_with_files(&rest[before + 1..], paths),
+        None => prompt.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +72,9 @@ mod tests {
         let annotated = prompt_with_files("hello", &["/data/x.txt".into(), "/data/y.txt".into()]);
         assert!(annotated.contains("/data/x.txt") && annotated.contains("/data/y.txt"));
         assert!(annotated.ends_with("hello"));
+        assert_eq!(files_of_prompt(&annotated), ["/data/x.txt", "/data/y.txt"]);
+        assert!(files_of_prompt("hello").is_empty());
+        let moved = with_other_files(&annotated, &["/a".into(), "/b".into()]);
+        assert_eq!(moved, prompt_with_files("hello", &["/a".into(), "/b".into()]));
     }
 }

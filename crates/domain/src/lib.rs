@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod app;
 pub mod audit;
+pub mod cluster;
 pub mod file;
 pub mod fingerprint;
 mod identity;
@@ -25,6 +26,7 @@ mod vectors;
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};
 pub use audit::{AuditEntry, AuditStore};
+pub use cluster::{ClusterStore, Errand, FilePart, Heard, HeldSession};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use jiff::Timestamp;
 pub use ledger::LedgerStore;

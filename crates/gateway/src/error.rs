@@ -80,10 +80,14 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         match error {
             StoreError::Exists(_) => ApiError::Conflict(error.to_string()),
-            StoreError::Lost => ApiError::Internal(error.to_string()),
-            StoreError::Unavailable(inside) | StoreError::Failed(inside) => {
-                ApiError::Internal(inside)
+            StoreError::Lost => ApiError::Busy { code: "moved", message: error.to_string() },
+            StoreError::Unavailable(inside) => {
+                tracing::error!(error = inside, "the store could not be used");
+                let message =
+                    "the store can't be used right now; it is not known whether anything was done";
+                ApiError::Busy { code: "store_unavailable", message: message.to_owned() }
             }
+            StoreError::Failed(inside) => ApiError::Internal(inside),
         }
     }
 }

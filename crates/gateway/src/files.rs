@@ -101,7 +101,11 @@ async fn store(
         let chunk = within(field.chunk()).await?;
         match chunk.map_err(|error| UploadError::Broken(error.body_text()))? {
             Some(bytes) => upload.write(&bytes).await?,
-            None => return Ok(upload.finish().await?),
+            None => {
+                let stored = upload.finish().await?;
+                gateway.files.share(app, &stored).await?;
+                return Ok(stored);
+            }
         }
     }
 }

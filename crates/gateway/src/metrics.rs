@@ -68,6 +68,20 @@ fn render(figures: &Figures, pool: &BackendFigures, requests: &Requests, version
     head("hob_turns_total", "counter", "Turns that ended since the start.", &turns);
     let messages = [(String::new(), figures.messages)];
     head("hob_agent_messages_total", "counter", "Messages of agents in turns.", &messages);
+    if let Some(node) = &figures.node {
+        let id = format!("{{node=\"{}\"}}", node.id);
+        head("hob_node_info", "gauge", "Who this node is among the others.", &[(id, 1)]);
+        head("hob_node_ready", "gauge", "Whether it takes part.", &plain(node.ready.into()));
+        let silence = node.silence.as_millis() as usize;
+        head(
+            "hob_node_silence_milliseconds",
+            "gauge",
+            "Since it was last heard of.",
+            &plain(silence),
+        );
+        let taken = [(String::new(), node.taken)];
+        head("hob_sessions_taken_total", "counter", "Sessions taken that nobody had.", &taken);
+    }
     let labelled = |label: &str, value: u64| (format!("{{{label}}}"), value);
     let processes = [
         labelled("state=\"busy\"", pool.busy as u64),
@@ -107,6 +121,12 @@ mod tests {
             agents: 2,
             turns: TurnState::ALL.map(|state| (state, 7)),
             messages: 99,
+            node: Some(hob_sessions::session::NodeFigures {
+                id: hob_domain::NodeId::from_random([7; 16]),
+                silence: std::time::Duration::from_millis(1234),
+                taken: 5,
+                ready: true,
+            }),
         };
         let requests = Requests::default();
         requests.count(200);
@@ -116,6 +136,7 @@ mod tests {
         assert!(text.contains("\nhob_v1_turns_total{session=\"warm\"} 9\n"), "{text}");
         assert!(text.contains("\nhob_turns_total{state=\"finished\"} 7\n"), "{text}");
         assert!(text.contains("\nhob_http_requests_total{status=\"4xx\"} 1\n"));
+        assert!(text.contains("\nhob_node_silence_milliseconds 1234\n"), "{text}");
         assert!(!text.contains("queued"), "only what is over has ended");
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();

@@ -17,7 +17,7 @@ use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
             `{\"ok\":false,\"error\":…,\"code\":…}`; a request without a token, or with a wrong one, is 401.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    paths(health::healthz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
+    paths(health::healthz, health::livez, health::readyz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
         control::permit, apps::create, apps::list, apps::remove, audit::list, live::list, live::stream::stream,
         live::screen::screen, live::attach::attach, owner::list, owner::get,

@@ -26,6 +26,8 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/assets/{*file}", get(console::asset))
         .route("/favicon.svg", get(console::icon))
         .route("/healthz", get(health::healthz))
+        .route("/livez", get(health::livez))
+        .route("/readyz", get(health::readyz))
         .route("/openapi.json", get(openapi::openapi_json))
         .route("/metrics", get(metrics::metrics))
         .route("/run", post(run::run))

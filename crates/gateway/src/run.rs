@@ -79,7 +79,7 @@ pub(crate) async fn run(
             return Err(ApiError::bad_request(format!("{field}: it is empty or holds a NUL")));
         }
     }
-    let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default())?;
+    let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
     let timeout = timeout(body.timeout_secs, gateway.limits.run_timeout)?;
     let prompt = prompt_with_files(&body.prompt, &paths);
     let request = RunRequest { prompt, model: body.model, system: body.system, timeout };

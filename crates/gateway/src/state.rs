@@ -67,19 +67,21 @@ impl Gateway {
     }
 
     /// Where an app's uploaded files lie, by their names.
-    pub(crate) fn file_paths(
+    pub(crate) async fn file_paths(
         &self,
         app: &AppName,
         files: &[String],
     ) -> Result<Vec<String>, ApiError> {
-        let path = |id: &String| match self.files.find(app, id) {
-            Some(path) => Ok(path.display().to_string()),
-            None => Err(ApiError::BadRequest {
+        let mut paths = Vec::with_capacity(files.len());
+        for id in files {
+            let path = self.files.fetch(app, id).await?;
+            let path = path.ok_or_else(|| ApiError::BadRequest {
                 code: "unknown_file",
                 message: format!("files: there is no uploaded file {id:?}"),
-            }),
-        };
-        files.iter().map(path).collect()
+            })?;
+            paths.push(path.display().to_string());
+        }
+        Ok(paths)
     }
 }
 

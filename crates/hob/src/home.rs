@@ -38,6 +38,11 @@ impl Home {
         self.root.join("hob.db")
     }
 
+    /// The name of the node that last ran here.
+    pub fn node(&self) -> PathBuf {
+        self.root.join("node")
+    }
+
     pub fn memory(&self) -> PathBuf {
         self.root.join("memory.db")
     }

@@ -3,17 +3,23 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use hob_domain::AppName;
-use hob_domain::file::safe_name;
-use tokio::io::AsyncWriteExt;
+use hob_domain::file::{files_of_prompt, safe_name, with_other_files};
+use hob_domain::{AppName, ClusterStore, FilePart};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
 
+/// How much of a file is shared at a time.
+const PART: usize = 1 << 20;
+
 /// Where uploaded files lie. An app reaches its own alone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FileRoom {
     root: PathBuf,
     limit: u64,
+    /// Where other nodes find them.
+    shared: Option<Arc<dyn ClusterStore>>,
 }
 
 /// A file of an app.
@@ -37,7 +43,93 @@ pub enum UploadError {
 impl FileRoom {
     /// `limit` is the most bytes a file may have.
     pub fn new(root: PathBuf, limit: u64) -> FileRoom {
-        FileRoom { root, limit }
+        FileRoom { root, limit, shared: None }
+    }
+
+    /// The same with files that other nodes find as well.
+    pub fn sharing(self, shared: Option<Arc<dyn ClusterStore>>) -> FileRoom {
+        FileRoom { shared, ..self }
+    }
+
+    /// Lets other nodes find a file.
+    pub async fn share(&self, app: &AppName, stored: &StoredFile) -> Result<(), UploadError> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let name = stored.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let size = tokio::fs::metadata(&stored.path).await?.len();
+        let mut file = tokio::fs::File::open(&stored.path).await?;
+        let (mut part, mut read) = (0, 0);
+        loop {
+            let mut bytes = Vec::with_capacity(PART);
+            (&mut file).take(PART as u64).read_to_end(&mut bytes).await?;
+            read += bytes.len() as u64;
+            let last = read >= size || bytes.is_empty();
+            let (app, id, name) = (app.clone(), stored.id.clone(), name.clone());
+            let stored = shared.put_file(&FilePart { app, id, name, part, bytes, last }).await;
+            stored.map_err(|error| UploadError::Failed(io::Error::other(error)))?;
+            if last {
+                return Ok(());
+            }
+            part += 1;
+        }
+    }
+
+    /// The path of an app's file, wherever it was uploaded.
+    pub async fn fetch(&self, app: &AppName, id: &str) -> Result<Option<PathBuf>, UploadError> {
+        if let Some(path) = self.find(app, id) {
+            return Ok(Some(path));
+        }
+        let Some(shared) = self.shared.as_ref().filter(|_| is_id(id)) else { return Ok(None) };
+        let asked = |part| async move {
+            let part = shared.file(app, id, part).await;
+            part.map_err(|error| UploadError::Failed(io::Error::other(error)))
+        };
+        let Some(first) = asked(0).await? else { return Ok(None) };
+        // Whole or not there, and made by one of those who fetch it at once.
+        let folder = self.root.join(app.as_str());
+        fs::create_dir_all(&folder)?;
+        let making = folder.join(format!(".{}", Uuid::new_v4().simple()));
+        fs::create_dir(&making)?;
+        let unfinished = Unfinished { folder: Some(making.clone()) };
+        let mut file = tokio::fs::File::create_new(making.join(safe_name(&first.name))).await?;
+        let mut part = first;
+        loop {
+            file.write_all(&part.bytes).await?;
+            if part.last {
+                break;
+            }
+            let broken = || UploadError::Broken("a part of it is gone".to_owned());
+            part = asked(part.part + 1).await?.ok_or_else(broken)?;
+        }
+        file.flush().await?;
+        file.sync_all().await?;
+        // Another may have been first; then it is there all the same.
+        let _ = fs::rename(&making, folder.join(id));
+        drop(unfinished);
+        Ok(self.find(app, id))
+    }
+
+    /// A prompt whose files are here: it may have been written on another node, with the paths that they have there.
+    pub async fn with_files_here(
+        &self,
+        app: &AppName,
+        prompt: String,
+    ) -> Result<String, UploadError> {
+        let named = files_of_prompt(&prompt);
+        if named.is_empty() || self.shared.is_none() {
+            return Ok(prompt);
+        }
+        let mut paths = Vec::with_capacity(named.len());
+        for path in named {
+            let id = Path::new(path).parent().and_then(Path::file_name).and_then(|id| id.to_str());
+            let here = match id {
+                Some(id) if !path.starts_with(&*self.root.to_string_lossy()) => {
+                    self.fetch(app, id).await?
+                }
+                _ => None,
+            };
+            paths.push(here.map_or(path.to_owned(), |path| path.display().to_string()));
+        }
+        Ok(with_other_files(&prompt, &paths))
     }
 
     /// Begins a file; write to it, then finish it. One that is dropped before that is removed.
@@ -54,8 +146,7 @@ impl FileRoom {
 
     /// The path of an app's file; `None` for another app's, or one that never was.
     pub fn find(&self, app: &AppName, id: &str) -> Option<PathBuf> {
-        let well_formed = id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
-        if !well_formed {
+        if !is_id(id) {
             return None;
         }
         let folder = self.root.join(app.as_str()).join(id);
@@ -80,6 +171,10 @@ impl FileRoom {
     pub fn root(&self) -> &Path {
         &self.root
     }
+}
+
+fn is_id(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// A file that is being written.

@@ -39,6 +39,7 @@ impl OneTurn {
             changes: self.changes.clone(),
             install: install.to_owned(),
             resume: None,
+            history: Vec::new(),
             model: self.model.clone(),
             system: self.system.clone(),
             permissions: Permissions::Deny,

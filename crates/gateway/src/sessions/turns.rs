@@ -68,7 +68,7 @@ pub(crate) async fn turn(
     let after = stream::last_event_id(&headers)?;
     // A session that is not this app's must not be told apart by its files.
     gateway.sessions.get(&app.name, &id).await?;
-    let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default())?;
+    let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
     let ask = TurnAsk { prompt: prompt_with_files(&body.prompt, &paths), idempotency };
     let index = gateway.sessions.submit(&app.name, &id, ask).await?;
     let place = format!("/sessions/{id}/turns/{index}");

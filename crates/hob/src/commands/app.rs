@@ -49,7 +49,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     home.prepare()?;
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
     memory::runtime()?.block_on(async {
-        let store = ledger::open(&context.settings, &key).await?;
+        let store = ledger::open(&context.settings, &key).await?.ledger;
         act(&*store, &context.settings, &args.action).await
     })
 }

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
-use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, NodeId, Timestamp};
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
 use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, backlog};
@@ -161,19 +161,29 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let address: Option<SocketAddr> = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
     // The ledger first: with a wrong key nothing may be made.
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
-    let ledger = ledger::open(settings, &key).await?;
+    let opened = ledger::open(settings, &key).await?;
+    let ledger = opened.ledger.clone();
     let tools = memory::open_with(settings, &key, STORE_BUSY)?;
     keys::publish(&settings.home, &key)?;
     Workshop::walls(settings).clean_all();
-    let sessions = workshop.sessions(settings, &ledger).await?;
+    let files = FileRoom::new(settings.home.files(), settings.max_file_bytes)
+        .sharing(opened.cluster.clone().map(|cluster| cluster.store));
+    let sessions = workshop.sessions(settings, opened, files.clone()).await?;
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
     let (apps, interval) = (ledger.clone(), settings.sessions.sweep_interval);
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
     let completions = workshop.completions(settings, &ledger, &sessions)?;
     tasks.spawn(completions.clone().keep_swept(apps, interval));
-    let gateway =
-        workshop.gateway(settings, &key, ledger, sessions.clone(), completions.clone(), &tools)?;
+    let gateway = workshop.gateway(
+        settings,
+        &key,
+        ledger,
+        sessions.clone(),
+        completions.clone(),
+        files,
+        &tools,
+    )?;
     let router = hob_gateway::router(Arc::new(gateway));
 
     let hello = Hello {
@@ -297,15 +307,16 @@ impl Workshop {
     async fn sessions(
         &self,
         settings: &Resolved,
-        ledger: &Arc<dyn LedgerStore>,
+        opened: ledger::Opened,
+        files: FileRoom,
     ) -> anyhow::Result<Sessions> {
         let home = &settings.home;
         let socket = settings.socket.display().to_string();
         let options = SessionsOptions {
-            store: ledger.clone(),
-            node: NodeId::from_random(uuid::Uuid::new_v4().into_bytes()),
-            // One node alone: whatever is held is held by an earlier run of it.
-            lease: Duration::ZERO,
+            node: opened.begin_node(settings).await?,
+            store: opened.ledger,
+            cluster: opened.cluster,
+            files,
             children: self.children.clone(),
             walls: Workshop::walls(settings),
             agents: Workshop::agents(settings)?,
@@ -379,6 +390,7 @@ impl Workshop {
         ledger: Arc<dyn LedgerStore>,
         sessions: Sessions,
         completions: Completions,
+        files: FileRoom,
         tools: &Tools,
     ) -> anyhow::Result<Gateway> {
         let home = &settings.home;
@@ -402,7 +414,7 @@ impl Workshop {
             sessions,
             terminals: self.terminals.clone(),
             completions,
-            files: FileRoom::new(home.files(), settings.max_file_bytes),
+            files,
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),
             admin,

@@ -29,6 +29,8 @@ pub struct Resolved {
     pub admin_token: Option<String>,
     /// Where the ledger is kept; `None` for a file of the home.
     pub store: Option<StoreUrl>,
+    /// How long a node that is not heard of counts as alive.
+    pub lease: Duration,
     pub http: bool,
     pub listen: String,
     pub hosts: Vec<String>,
@@ -270,6 +272,7 @@ fn resolve(
         passphrase,
         admin_token,
         store: text("store.url").parse().ok(),
+        lease: seconds("cluster.lease_secs"),
         http: values["http"].as_bool().unwrap_or(true),
         listen: text("listen"),
         hosts: names("hosts"),

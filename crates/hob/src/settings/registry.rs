@@ -107,6 +107,13 @@ pub const SETTINGS: &[Setting] = &[
         earlier: None,
     },
     Setting {
+        key: "cluster.lease_secs",
+        kind: Kind::Count { least: 2 },
+        default: "10",
+        help: "With `store.url`: a node that the database has not heard of for so long is dead, and others take its sessions.",
+        earlier: None,
+    },
+    Setting {
         key: "sessions.max_live",
         kind: Kind::Count { least: 1 },
         default: "16",

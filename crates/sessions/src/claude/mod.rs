@@ -26,7 +26,7 @@ mod process;
 mod record;
 mod request;
 mod screen;
-mod seed;
+pub(crate) mod seed;
 mod stream;
 mod tail;
 mod tidy;

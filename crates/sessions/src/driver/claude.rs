@@ -1,13 +1,14 @@
 //! What both ways of driving Claude Code in a session share: its arguments, its configuration folder,
 //! and its records in the words of the Agent Client Protocol.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hob_domain::{Block, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Start, StartError};
+use crate::claude::seed::{self, SeedContext};
 use crate::claude::{ConfigFolder, McpConfigs, Outfit, Profile, paths};
 use crate::mcp_servers;
 
@@ -18,6 +19,8 @@ pub(super) struct Prepared {
     pub transcript: PathBuf,
     /// Without those that say how it is driven.
     pub arguments: Vec<String>,
+    /// Whether its transcript was written by us.
+    rebuilt: bool,
     /// Its `--mcp-config` file, removed with it.
     mcp: McpConfigs,
     /// Where that file lies, alone.
@@ -48,9 +51,14 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     let (mode, more) = outfit.permit(start.permissions);
     let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let transcript = paths::transcript(config.path(), &start.child.cwd, &session);
+    let is_gone = start.resume.is_some() && !transcript.exists();
+    let rebuilt = is_gone && !start.history.is_empty();
+    if rebuilt {
+        rebuild(start, &transcript, &session).map_err(internal)?;
+    }
     let mut arguments = match &start.resume {
         // Asked for one it does not know, the program would say so only on its way out.
-        Some(_) if !transcript.exists() => {
+        Some(_) if is_gone && !rebuilt => {
             return Err(StartError::NotResumed("its transcript is gone".to_owned()));
         }
         Some(_) => vec!["--resume".to_owned(), session.clone()],
@@ -72,7 +80,31 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     (start.child.env, start.child.confinement) = (outfit.environment, outfit.confinement);
     let file = file.map(|file| file.display().to_string());
     arguments.extend(profile.arguments(file.as_deref()));
-    Ok(Prepared { session, transcript, arguments, mcp, folder })
+    Ok(Prepared { session, transcript, arguments, rebuilt, mcp, folder })
+}
+
+/// Writes a transcript from what was said.
+fn rebuild(start: &Start, transcript: &Path, session: &str) -> std::io::Result<()> {
+    if let Some(folder) = transcript.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let now = Timestamp::now().to_string();
+    let context = SeedContext {
+        session,
+        cwd: &start.child.cwd.to_string_lossy(),
+        now: &now,
+        model: start.model.as_deref().unwrap_or("claude"),
+    };
+    let text = seed::transcript(&start.history, &context, || Uuid::new_v4().to_string());
+    hob_files::create(transcript, text.as_bytes())
+}
+
+impl Prepared {
+    /// What whoever asked should know.
+    pub fn notice(&self) -> Option<String> {
+        let text = "the conversation was rebuilt from the ledger: the agent knows what was said, not what its tools did";
+        self.rebuilt.then(|| text.to_owned())
+    }
 }
 
 /// A message of the protocol with the native record beside it.

@@ -52,7 +52,8 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
     let internal = |text: &str| StartError::Internal(text.to_owned());
     let input = child.stdin.take().ok_or_else(|| internal("the agent has no input"))?;
     let output = child.stdout.take().ok_or_else(|| internal("the agent has no output"))?;
-    let (agent, ends) = LiveAgent::new(prepared.session.clone());
+    let (mut agent, ends) = LiveAgent::new(prepared.session.clone());
+    agent.notice = prepared.notice();
     let (messages, to_write) = mpsc::unbounded_channel();
     start.tasks.spawn(write(input, to_write));
     let talk = Talk { child, input: messages, translator: Translator::new(&prepared.session) };

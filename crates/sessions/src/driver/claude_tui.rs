@@ -47,7 +47,8 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
         BackendError::Internal(inside) => StartError::Internal(inside),
         error => StartError::Refused(error.to_string()),
     })?;
-    let (agent, ends) = LiveAgent::new(prepared.session.clone());
+    let (mut agent, ends) = LiveAgent::new(prepared.session.clone());
+    agent.notice = prepared.notice();
     start.tasks.spawn(talk(session, prepared, limits, ends));
     Ok(agent)
 }

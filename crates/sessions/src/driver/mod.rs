@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hob_child::{ChildSpec, Children};
-use hob_domain::Driver;
 use hob_domain::session::Permissions;
+use hob_domain::{Driver, Message};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
@@ -37,6 +37,8 @@ pub(crate) struct Start {
     pub install: String,
     /// The agent's own name for the conversation that is to go on.
     pub resume: Option<String>,
+    /// What was said in it, where the agent may have to be told: its own record may lie on another node.
+    pub history: Vec<Message>,
     pub model: Option<String>,
     pub system: Option<String>,
     pub permissions: Permissions,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
 use hob_domain::session::{NewEvent, Session};
+use hob_domain::{Message, StoreError};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -16,6 +17,9 @@ use super::reading::says_something;
 use crate::driver::{self, LiveAgent, Order, Said, Start, StartError};
 use crate::mcp_servers::{self, McpServer};
 use crate::terminal::{Entering, Kind};
+
+/// So many turns of a conversation are told to an agent that does not know it.
+const REBUILT: usize = 1000;
 
 pub(super) struct Actor {
     pub inner: Arc<Inner>,
@@ -87,12 +91,27 @@ impl Actor {
             }
         }
         if let Some(agent) = self.agent.take() {
-            if entry.closing.is_cancelled() {
+            // A conversation that goes on elsewhere is not closed.
+            if entry.closing.is_cancelled() && !entry.is_lost() {
                 agent.tell(Order::Close);
             }
             agent.stop().await;
         }
         self.options().walls.clean(entry.id.as_str());
+        if self.inner.cluster.is_some() && !entry.closing.is_cancelled() {
+            self.hand_over().await;
+        }
+    }
+
+    /// We stop, and another node may go on with it.
+    async fn hand_over(&self) {
+        match self.options().store.release(&self.entry.hold).await {
+            Ok(()) | Err(StoreError::Lost) => {}
+            // It is taken when we are not heard of for long enough.
+            Err(error) => {
+                tracing::warn!(%error, session = %self.entry.id, "a session was not handed over");
+            }
+        }
     }
 
     /// What an agent says when nobody asked.
@@ -136,7 +155,9 @@ impl Actor {
             self.cost = 0.0;
             return Ok(());
         };
-        match driver::start(driver, self.start_request(Some(name))?).await {
+        let mut request = self.start_request(Some(name))?;
+        request.history = self.history().await?;
+        match driver::start(driver, request).await {
             Ok(agent) => {
                 self.note_resume(json!({"ok": true})).await?;
                 self.agent = Some(agent);
@@ -156,6 +177,20 @@ impl Actor {
             }
         }
         Ok(())
+    }
+
+    /// What was said so far, where the session has been on another node.
+    async fn history(&self) -> Result<Vec<Message>, StartError> {
+        let (options, entry) = (self.options(), &self.entry);
+        if self.inner.cluster.is_none() || entry.hold.fence <= 1 {
+            return Ok(Vec::new());
+        }
+        let turns = options.store.turns_before(&entry.app, &entry.id, u32::MAX, REBUILT).await;
+        let turns = turns.map_err(|error| StartError::Internal(error.to_string()))?;
+        let said = turns.unwrap_or_default().into_iter().filter(|turn| !turn.text.is_empty());
+        Ok(said
+            .flat_map(|turn| [Message::user(turn.prompt), Message::assistant(turn.text)])
+            .collect())
     }
 
     async fn note_resume(&self, body: serde_json::Value) -> Result<(), StartError> {
@@ -199,14 +234,23 @@ impl Actor {
         let (entry, spec) = (&self.entry, self.spec()?);
         let setup = &entry.setup;
         let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
-        let cwd = PathBuf::from(&setup.cwd);
+        let mut cwd = PathBuf::from(&setup.cwd);
         let own = options.workspaces.join(entry.id.as_str());
+        let elsewhere = self.inner.cluster.is_some() && !cwd.is_dir();
+        if elsewhere && cwd.file_name() == own.file_name() {
+            // The folder that another node made for it is not shared: it goes on in one of ours.
+            cwd = own.clone();
+        }
         if cwd == own || cwd.starts_with(&options.workspaces) {
             std::fs::create_dir_all(&cwd).map_err(|error| internal(&error))?;
         } else if !cwd.canonicalize().is_ok_and(|real| real == cwd && real.is_dir()) {
             // Somebody may have put a link in its place: then it leads where nobody allowed it to.
             let text = format!("the folder {} is gone, or another one now", cwd.display());
-            return Err(StartError::Refused(text));
+            return Err(match resume {
+                // It may be there on another node.
+                Some(_) if elsewhere => StartError::NotResumed(text),
+                _ => StartError::Refused(text),
+            });
         }
         let streams = Streams::Pipes { stdin: Stdin::Pipe };
         let child = options
@@ -223,6 +267,7 @@ impl Actor {
             changes: self.inner.changes.clone(),
             install: spec.install.clone(),
             resume,
+            history: Vec::new(),
             model: setup.model.clone(),
             system: setup.system.clone(),
             permissions: setup.permissions,

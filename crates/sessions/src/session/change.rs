@@ -10,7 +10,9 @@ use hob_domain::session::{
 use hob_domain::{AppName, StoreError, Timestamp};
 use serde_json::json;
 
+use super::cluster::Place;
 use super::entry::{Cancelled, Entry};
+use super::errand::{Fulfilled, Wish};
 use super::error::SessionError;
 use super::hub::{CancelOutcome, Sessions, TurnAsk, audit};
 use super::limits::check_budgets;
@@ -46,19 +48,27 @@ impl Sessions {
         ask: TurnAsk,
     ) -> Result<u32, SessionError> {
         let options = &self.inner.options;
-        let Some(entry) = self.entry(app, id) else {
-            return self.submit_to_closed(app, id, ask).await;
+        let (place, _one) = loop {
+            let Some(place) = self.place(app, id).await? else {
+                return self.submit_to_closed(app, id, ask).await;
+            };
+            if options.stopping.is_cancelled() {
+                return Err(SessionError::Stopping);
+            }
+            let Place::Here(entry) = &place else { break (place, None) };
+            let one = entry.take_in().await;
+            if entry.is_lost() {
+                // Somebody else has it by now.
+                continue;
+            }
+            if entry.closing.is_cancelled() {
+                return self.submit_to_closed(app, id, ask).await;
+            }
+            if entry.ended.is_cancelled() {
+                return Err(SessionError::Stopping);
+            }
+            break (place, Some(one));
         };
-        if options.stopping.is_cancelled() {
-            return Err(SessionError::Stopping);
-        }
-        let _one = entry.intake.lock().await;
-        if entry.closing.is_cancelled() {
-            return self.submit_to_closed(app, id, ask).await;
-        }
-        if entry.ended.is_cancelled() {
-            return Err(SessionError::Stopping);
-        }
         let request = TurnRequest {
             prompt: ask.prompt,
             idempotency: ask.idempotency,
@@ -72,10 +82,18 @@ impl Sessions {
         }
         self.check_limits(app, id).await?;
         let now = Timestamp::now();
-        match self.store().accept_turn(app, id, &request, now).await? {
+        let accepted = self.store().accept_turn(app, id, &request, now).await;
+        if accepted.is_err() {
+            // It may have been taken in all the same; then it is found there.
+            self.look_soon();
+        }
+        match accepted? {
             None => Err(SessionError::NotFound),
             Some(Accepted::Queued(turn)) => {
-                entry.enqueue(turn);
+                match place {
+                    Place::Here(entry) => entry.enqueue(turn),
+                    Place::Elsewhere => self.call_holder(id).await,
+                }
                 Ok(turn)
             }
             Some(Accepted::Repeated(turn)) => Ok(turn),
@@ -142,14 +160,16 @@ impl Sessions {
             check_budgets(limits, session, today.as_ref(), until_tomorrow)?;
         }
         let most = limits.app_turns_per_minute;
-        self.inner.pace.take(app, most, Instant::now()).map_err(|retry_after| {
-            SessionError::Limited {
-                code: "app_pace",
-                message: format!(
-                    "the app has had {most} turns in a minute (limits.app_turns_per_minute)"
-                ),
-                retry_after,
-            }
+        let pace = match &self.inner.cluster {
+            Some(cluster) if most > 0 => cluster.options.store.pace(app, most).await?,
+            _ => self.inner.pace.take(app, most, Instant::now()),
+        };
+        pace.map_err(|retry_after| SessionError::Limited {
+            code: "app_pace",
+            message: format!(
+                "the app has had {most} turns in a minute (limits.app_turns_per_minute)"
+            ),
+            retry_after,
         })
     }
 
@@ -168,10 +188,16 @@ impl Sessions {
         app: &AppName,
         id: &SessionId,
     ) -> Result<CancelOutcome, SessionError> {
-        let Some(entry) = self.entry(app, id) else {
-            self.get(app, id).await?;
-            return Ok(CancelOutcome { turn: None });
-        };
+        match self.have_done(app, id, Wish::Cancel).await? {
+            Some(Fulfilled::Cancelled { turn }) => Ok(CancelOutcome { turn }),
+            _ => Ok(CancelOutcome { turn: None }),
+        }
+    }
+
+    pub(super) async fn break_off_here(
+        &self,
+        entry: &Arc<Entry>,
+    ) -> Result<CancelOutcome, SessionError> {
         match entry.cancel() {
             Cancelled::Nothing => Ok(CancelOutcome { turn: None }),
             Cancelled::Running(running) => {
@@ -213,16 +239,20 @@ impl Sessions {
 
     /// Closes a session: what runs is cancelled, its agent ended. `false` when it was closed already.
     pub async fn close(&self, app: &AppName, id: &SessionId) -> Result<bool, SessionError> {
-        let Some(entry) = self.entry(app, id) else {
-            self.get(app, id).await?;
-            return Ok(false);
-        };
-        let sessions = self.clone();
+        let (sessions, app, id) = (self.clone(), app.clone(), id.clone());
         self.carry_through(async move {
-            let _one = entry.intake.lock().await;
-            sessions.close_taken(&entry, "close").await
+            let done = sessions.have_done(&app, &id, Wish::Close).await?;
+            Ok(matches!(done, Some(Fulfilled::Closed { now: true })))
         })
         .await
+    }
+
+    pub(super) async fn close_here(&self, entry: &Arc<Entry>) -> Result<bool, SessionError> {
+        let _one = entry.intake.lock().await;
+        if entry.is_lost() {
+            return Err(StoreError::Lost.into());
+        }
+        self.close_taken(entry, "close").await
     }
 
     /// Closes a session in which nothing has happened since then, and nothing is under way.
@@ -265,8 +295,7 @@ impl Sessions {
             }
         };
         entry.announce_more();
-        entry.release();
-        self.open().remove(id);
+        self.drop_entry(entry);
         tracing::info!(app = %entry.app, session = %id, kind, "a session was closed");
         Ok(closed)
     }

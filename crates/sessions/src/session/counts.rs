@@ -1,7 +1,9 @@
 //! What has happened since the start, counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use hob_domain::NodeId;
 use hob_domain::session::TurnState;
 
 /// Counters that only grow.
@@ -45,4 +47,17 @@ pub struct Figures {
     pub turns: [(TurnState, u64); TurnState::ALL.len()],
     /// Messages of agents in turns since the start.
     pub messages: u64,
+    /// Where there may be other nodes.
+    pub node: Option<NodeFigures>,
+}
+
+/// How a node stands among the others.
+#[derive(Debug, Clone)]
+pub struct NodeFigures {
+    pub id: NodeId,
+    /// How long ago the ledger last heard of it.
+    pub silence: Duration,
+    /// Sessions it has taken that nobody had, since the start.
+    pub taken: u64,
+    pub ready: bool,
 }

@@ -8,7 +8,6 @@ use hob_domain::{AppName, StoreError, Timestamp};
 use serde_json::json;
 
 use super::actor::Actor;
-use super::entry::Entry;
 use super::error::SessionError;
 use super::hub::{Sessions, audit};
 use super::options::NewSession;
@@ -40,7 +39,11 @@ impl Sessions {
             0 => None,
             _ => Some(self.inner.creating.lock().await),
         };
-        let has = self.open().values().filter(|entry| entry.app == *app).count();
+        let has = match &self.inner.cluster {
+            _ if most == 0 => 0,
+            Some(cluster) => cluster.options.store.open_count(app).await?,
+            None => self.open().values().filter(|entry| entry.app == *app).count(),
+        };
         if most > 0 && has >= most {
             return Err(SessionError::Limited {
                 code: "app_sessions",
@@ -77,8 +80,7 @@ impl Sessions {
             "permissions": session.setup.permissions});
         let event = audit("create", None, body);
         let hold = self.store().create_session(&session, event, &options.node).await?;
-        let (entry, answered) = Entry::new(&session, hold, permit, Vec::new());
-        self.open().insert(session.id.clone(), entry.clone());
+        let (entry, answered) = self.enter(&session, hold, permit, Vec::new());
         self.start_actor(Actor::of(&self.inner, entry, answered).warm());
         tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "a session was made");
         Ok(session)

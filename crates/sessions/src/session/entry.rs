@@ -2,19 +2,24 @@
 //! those who listen.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hob_domain::session::{NewEvent, Session, SessionEvent, SessionId, SessionSetup, SessionStore};
 use hob_domain::{AppName, Hold, StoreError, Timestamp};
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{Notify, OwnedMutexGuard, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::choice;
+use super::cluster::Cluster;
 use crate::driver::Ask;
 use crate::live::LivePermit;
 
 /// How many events a listener may be behind before it reads them from the store.
 const BEHIND: usize = 256;
+/// Events that may not have been stored are tried again after this.
+const APPEND_AGAIN: Duration = Duration::from_millis(200);
 
 /// One open session.
 pub(super) struct Entry {
@@ -23,14 +28,20 @@ pub(super) struct Entry {
     pub setup: SessionSetup,
     /// By which we may write to it.
     pub hold: Hold,
+    /// Those who want to know what is new.
+    cluster: Option<Arc<Cluster>>,
+    /// The number of the last event that we know of; 0 when we can't tell.
+    last: AtomicU64,
     state: Mutex<State>,
     /// Taking a turn into the store and into the queue is one step.
-    pub intake: tokio::sync::Mutex<()>,
+    pub intake: Arc<tokio::sync::Mutex<()>>,
     /// So is storing events and telling listeners: they hear them in order.
     publishing: tokio::sync::Mutex<()>,
     pub wake: Notify,
     /// Cancelled when the session is to be closed.
     pub closing: CancellationToken,
+    /// Whether another node has it by now.
+    lost: AtomicBool,
     /// Cancelled once its actor is gone.
     pub ended: CancellationToken,
     listeners: broadcast::Sender<News>,
@@ -91,6 +102,7 @@ impl Entry {
         hold: Hold,
         permit: LivePermit,
         queue: Vec<u32>,
+        cluster: Option<Arc<Cluster>>,
     ) -> (Arc<Entry>, mpsc::UnboundedReceiver<Answered>) {
         let (answers, answered) = mpsc::unbounded_channel();
         let state = State {
@@ -105,11 +117,14 @@ impl Entry {
             app: session.app.clone(),
             setup: session.setup.clone(),
             hold,
+            cluster,
+            last: AtomicU64::new(session.last_event),
             state: Mutex::new(state),
-            intake: tokio::sync::Mutex::default(),
+            intake: Arc::default(),
             publishing: tokio::sync::Mutex::default(),
             wake: Notify::new(),
             closing: CancellationToken::new(),
+            lost: AtomicBool::new(false),
             ended: CancellationToken::new(),
             listeners: broadcast::channel(BEHIND).0,
             answers,
@@ -125,6 +140,35 @@ impl Entry {
     pub fn enqueue(&self, turn: u32) {
         self.state().queue.push_back(turn);
         self.wake.notify_one();
+    }
+
+    /// While this is held no turn comes in, and the session is not closed.
+    pub async fn take_in(&self) -> OwnedMutexGuard<()> {
+        self.intake.clone().lock_owned().await
+    }
+
+    /// Puts turns at the end of the queue of which nobody has told us, in order. One that is over by now is found to be so
+    /// when it begins.
+    pub fn enqueue_missing(&self, turns: &[u32]) {
+        let mut state = self.state();
+        let running = state.running.as_ref().map(|running| running.turn);
+        for turn in turns {
+            if running != Some(*turn) && !state.queue.contains(turn) {
+                state.queue.push_back(*turn);
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// It is another node's. `false` when that was known.
+    pub fn lose(&self) -> bool {
+        let first = !self.lost.swap(true, Ordering::AcqRel);
+        self.closing.cancel();
+        first
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
     }
 
     /// Puts a turn that was taken from the queue back to its beginning.
@@ -222,9 +266,52 @@ impl Entry {
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
         let _one = self.publishing.lock().await;
-        let stored = store.append_events(&self.hold, events, Timestamp::now()).await?;
-        self.announce(stored);
+        let stored = store.append_events(&self.hold, events.clone(), Timestamp::now()).await;
+        let stored = match (stored, &self.cluster) {
+            (Err(StoreError::Unavailable(error)), Some(cluster)) => {
+                self.append_again(store, cluster, events, error).await
+            }
+            (stored, _) => stored,
+        };
+        self.announce(self.noted(stored)?);
         Ok(())
+    }
+
+    /// The connection to the ledger broke, and nobody knows whether the events were stored. As nobody but us stores any, the
+    /// last number says it.
+    async fn append_again(
+        &self,
+        store: &dyn SessionStore,
+        cluster: &Cluster,
+        events: Vec<NewEvent>,
+        mut error: String,
+    ) -> Result<Vec<SessionEvent>, StoreError> {
+        let last = self.last.load(Ordering::Acquire);
+        while last > 0 && cluster.is_heard_of() {
+            tokio::time::sleep(APPEND_AGAIN).await;
+            let found = match store.session(&self.app, &self.id).await {
+                Ok(Some(session)) => session.last_event,
+                Ok(None) => return Err(StoreError::Lost),
+                Err(StoreError::Unavailable(text)) => {
+                    error = text;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if found == last {
+                match store.append_events(&self.hold, events.clone(), Timestamp::now()).await {
+                    Err(StoreError::Unavailable(text)) => error = text,
+                    stored => return stored,
+                }
+            } else if found == last + events.len() as u64 {
+                let stored = store.events(&self.app, &self.id, last, events.len()).await?;
+                return stored.ok_or(StoreError::Lost);
+            } else {
+                // Not by us.
+                return Err(StoreError::Lost);
+            }
+        }
+        Err(StoreError::Unavailable(error))
     }
 
     /// The same for whatever else stores events.
@@ -233,20 +320,40 @@ impl Entry {
         work: impl Future<Output = Result<(T, Vec<SessionEvent>), StoreError>>,
     ) -> Result<T, StoreError> {
         let _one = self.publishing.lock().await;
-        let (value, stored) = work.await?;
+        let (value, stored) = self.noted(work.await)?;
         self.announce(stored);
         Ok(value)
     }
 
+    /// Takes note of having lost the session.
+    fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let (Err(StoreError::Lost), Some(_)) = (&result, &self.cluster) {
+            self.lose();
+        }
+        result
+    }
+
     fn announce(&self, stored: Vec<SessionEvent>) {
+        if let Some(last) = stored.last() {
+            self.last.store(last.seq, Ordering::Release);
+            self.tell_others();
+        }
         for event in stored {
             // Nobody listening is fine.
             let _ = self.listeners.send(News::Event(Arc::new(event)));
         }
     }
 
-    /// Makes listeners look at the store.
+    /// Makes listeners look at the store, which has more than we know of.
     pub fn announce_more(&self) {
+        self.last.store(0, Ordering::Release);
         let _ = self.listeners.send(News::Look);
+        self.tell_others();
+    }
+
+    fn tell_others(&self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.note_change(&self.id);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hob_domain::session::{
     NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
@@ -9,16 +10,20 @@ use hob_domain::session::{
 use hob_domain::{AppName, Hold, StoreError, Taken, Timestamp};
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::actor::Actor;
-use super::counts::{Counts, Figures};
-use super::entry::{Entry, News, NotAnswered};
+use super::cluster::Cluster;
+use super::counts::{Counts, Figures, NodeFigures};
+use super::entry::{Answered, Entry, News, NotAnswered};
+use super::errand::Wish;
 use super::error::SessionError;
-use super::follow::Follow;
+use super::follow::{Follow, Live};
 use super::limits::Pace;
 use super::options::SessionsOptions;
 use crate::claude::Changes;
+use crate::live::LivePermit;
 
 /// All sessions of all apps. Cloning shares it.
 #[derive(Clone)]
@@ -34,6 +39,8 @@ pub(super) struct Inner {
     /// One watcher of transcripts for all: the system gives few.
     pub changes: Changes,
     pub pace: Pace,
+    /// `None` where there is nobody but us.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 /// A turn that is asked for.
@@ -54,9 +61,9 @@ pub struct CancelOutcome {
 /// So many sessions are taken at a time.
 const TAKES: usize = 256;
 
-/// Takes all sessions that nobody has. Turns that ran in them are interrupted.
+/// Takes all sessions: whatever is held is held by an earlier run of ours. Turns that ran in them are interrupted.
 async fn take_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Hold>, StoreError> {
-    let (lease, now) = (options.lease, Timestamp::now());
+    let (lease, now) = (Duration::ZERO, Timestamp::now());
     let mut takes = JoinSet::new();
     let (mut holds, mut interrupted) = (HashMap::new(), 0);
     let mut free = options.store.unheld(lease).await?.into_iter();
@@ -81,12 +88,17 @@ async fn take_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Hold>,
 
 impl Sessions {
     /// Takes up what an earlier run left: turns that ran then are interrupted, those that waited go
-    /// on, and open sessions are open.
+    /// on, and open sessions are open. Where there are other nodes, what nobody has is taken when it is asked for, or
+    /// when turns wait in it.
     pub async fn restore(options: SessionsOptions) -> Result<Sessions, StoreError> {
         // What a killed run left for its agents.
         let _ = std::fs::remove_dir_all(options.claude.join("mcp"));
-        let holds = take_all(&options).await?;
+        let holds = match &options.cluster {
+            None => take_all(&options).await?,
+            Some(_) => HashMap::new(),
+        };
         let inner = Inner {
+            cluster: options.cluster.clone().map(Cluster::new).map(Arc::new),
             options,
             open: Mutex::default(),
             creating: tokio::sync::Mutex::default(),
@@ -95,12 +107,15 @@ impl Sessions {
             pace: Pace::default(),
         };
         let sessions = Sessions { inner: Arc::new(inner) };
+        sessions.join().await?;
+        if sessions.inner.cluster.is_some() {
+            return Ok(sessions);
+        }
         for session in sessions.store().open_sessions().await? {
             let Some(hold) = holds.get(&session.id) else { continue };
             let queue = sessions.store().queued_turns(&session.id).await?;
             let permit = sessions.inner.options.live.take_anyway();
-            let (entry, answered) = Entry::new(&session, hold.clone(), permit, queue);
-            sessions.open().insert(session.id.clone(), entry.clone());
+            let (entry, answered) = sessions.enter(&session, hold.clone(), permit, queue);
             sessions.start_actor(Actor::of(&sessions.inner, entry, answered));
         }
         Ok(sessions)
@@ -112,6 +127,20 @@ impl Sessions {
 
     pub(super) fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Entry>>> {
         self.inner.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session is open here from now on.
+    pub(super) fn enter(
+        &self,
+        session: &Session,
+        hold: Hold,
+        permit: LivePermit,
+        queue: Vec<u32>,
+    ) -> (Arc<Entry>, mpsc::UnboundedReceiver<Answered>) {
+        let cluster = self.inner.cluster.clone();
+        let (entry, answered) = Entry::new(session, hold, permit, queue, cluster);
+        self.open().insert(session.id.clone(), entry.clone());
+        (entry, answered)
     }
 
     pub(super) fn start_actor(&self, actor: Actor) {
@@ -158,25 +187,41 @@ impl Sessions {
         id: &SessionId,
         turn: u32,
     ) -> Result<SessionTurn, SessionError> {
-        let mut news = self.entry(app, id).map(|entry| entry.listen());
+        let mut live = self.live(app, id);
         loop {
             let found = self.turn(app, id, turn).await?;
             if found.state.is_over() {
                 return Ok(found);
             }
-            let Some(news) = &mut news else { return Ok(found) };
-            loop {
-                match news.recv().await {
-                    Ok(News::Event(stored)) => {
-                        let event = &stored.event;
-                        if event.kind == "turn" && event.turn == Some(turn) {
+            match &mut live {
+                Live::Over => return Ok(found),
+                Live::Elsewhere(elsewhere) => elsewhere.news().await,
+                Live::Here(news) => loop {
+                    match news.recv().await {
+                        Ok(News::Event(stored)) => {
+                            let event = &stored.event;
+                            if event.kind == "turn" && event.turn == Some(turn) {
+                                break;
+                            }
+                        }
+                        Ok(News::Look) | Err(RecvError::Lagged(_)) => break,
+                        Err(RecvError::Closed) => {
+                            live = self.live(app, id);
                             break;
                         }
                     }
-                    Ok(News::Look) | Err(RecvError::Lagged(_)) => break,
-                    Err(RecvError::Closed) => return self.turn(app, id, turn).await,
-                }
+                },
             }
+        }
+    }
+
+    /// How one hears of a session from now on.
+    pub(super) fn live(&self, app: &AppName, id: &SessionId) -> Live {
+        let entry = self.entry(app, id).filter(|entry| !entry.is_lost());
+        match (entry, &self.inner.cluster) {
+            (Some(entry), _) => Live::Here(entry.listen()),
+            (None, Some(cluster)) => Live::elsewhere(cluster.bell(id)),
+            (None, None) => Live::Over,
         }
     }
 
@@ -199,10 +244,10 @@ impl Sessions {
         after: u64,
     ) -> Result<Follow, SessionError> {
         // Listening begins before reading, so that nothing falls between.
-        let live = self.entry(app, id).map(|entry| entry.listen());
-        self.get(app, id).await?;
+        let live = self.live(app, id);
+        let live = if self.get(app, id).await?.closed_at.is_some() { Live::Over } else { live };
         Ok(Follow {
-            store: self.store().clone(),
+            sessions: self.clone(),
             app: app.clone(),
             id: id.clone(),
             last: after,
@@ -220,20 +265,20 @@ impl Sessions {
         turn: u32,
         after: u64,
     ) -> Result<Follow, SessionError> {
-        let live = self.entry(app, id).map(|entry| entry.listen());
+        let live = self.live(app, id);
         let session = self.get(app, id).await?;
         let mut read: VecDeque<_> =
             self.store().turn_events(id, turn).await?.into_iter().map(Arc::new).collect();
         // Who has seen its end has seen all.
         let seen = |event: &Arc<SessionEvent>| event.event.kind == "turn" && event.seq <= after;
         let whole = read.iter().any(seen);
-        let live = live.filter(|_| !whole);
+        let live = if whole || session.closed_at.is_some() { Live::Over } else { live };
         // Before the turn has said anything, what comes next is what comes after all there is.
         let last = if read.is_empty() { session.last_event } else { after };
         read.retain(|event| event.seq > after);
-        let (store, app, id) = (self.store().clone(), app.clone(), id.clone());
+        let (sessions, app, id) = (self.clone(), app.clone(), id.clone());
         let last = read.back().map_or(last.max(after), |event| event.seq);
-        Ok(Follow { store, app, id, last, read, behind: !whole, live })
+        Ok(Follow { sessions, app, id, last, read, behind: !whole, live })
     }
 
     /// The session's events so far after this number, at most so many.
@@ -305,10 +350,18 @@ impl Sessions {
         request: &str,
         option: &str,
     ) -> Result<(), SessionError> {
-        let Some(entry) = self.entry(app, id) else {
-            self.get(app, id).await?;
-            return Err(SessionError::NotFound);
-        };
+        let wish = Wish::Answer { request: request.to_owned(), option: option.to_owned() };
+        let (sessions, app, id) = (self.clone(), app.clone(), id.clone());
+        let done = self.carry_through(async move { sessions.have_done(&app, &id, wish).await });
+        done.await?.map(drop).ok_or(SessionError::NotFound)
+    }
+
+    pub(super) fn answer_here(
+        &self,
+        entry: &Entry,
+        request: &str,
+        option: &str,
+    ) -> Result<(), SessionError> {
         entry.answer(request, option).map_err(|error| match error {
             NotAnswered::NoSuchAsk => SessionError::NotFound,
             NotAnswered::NoSuchOption { options } => {
@@ -339,6 +392,12 @@ impl Sessions {
             agents: options.children.live(),
             turns: TurnState::ALL.map(|state| (state, self.inner.counts.turns(state))),
             messages: self.inner.counts.messages(),
+            node: self.inner.cluster.as_ref().map(|cluster| NodeFigures {
+                id: options.node.clone(),
+                silence: cluster.silence(),
+                taken: cluster.taken(),
+                ready: self.is_ready(),
+            }),
         }
     }
 

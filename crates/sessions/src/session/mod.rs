@@ -7,9 +7,11 @@
 mod actor;
 mod change;
 mod choice;
+mod cluster;
 mod counts;
 mod create;
 mod entry;
+mod errand;
 mod error;
 mod follow;
 mod hub;
@@ -22,7 +24,8 @@ mod talk;
 mod turn;
 
 pub(crate) use choice::rejection;
-pub use counts::Figures;
+pub use cluster::ClusterOptions;
+pub use counts::{Figures, NodeFigures};
 pub use error::SessionError;
 pub use follow::Follow;
 pub use hub::{CancelOutcome, Sessions, TurnAsk};

@@ -12,6 +12,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cluster::ClusterOptions;
+use crate::files::FileRoom;
 use crate::live::LiveLimit;
 use crate::mcp_servers::Way;
 use crate::terminal::Terminals;
@@ -21,11 +23,13 @@ pub struct SessionsOptions {
     pub store: Arc<dyn SessionStore>,
     /// Who we are among those on the same ledger.
     pub node: NodeId,
-    /// Who was not heard of for so long has nothing any more; zero where there is nobody but us.
-    pub lease: Duration,
+    /// Where there may be other nodes on the ledger.
+    pub cluster: Option<ClusterOptions>,
     pub children: Children,
     pub walls: Walls,
     pub agents: BTreeMap<AgentName, AgentSpec>,
+    /// What apps have uploaded.
+    pub files: FileRoom,
     /// Where sessions get their folders.
     pub workspaces: PathBuf,
     /// Folders a caller's `cwd` may lie in.

@@ -4,8 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use hob_domain::Timestamp;
+use hob_domain::session::SessionId;
 
 use super::hub::Sessions;
+
+/// A session takes less to be made.
+const NEW: Duration = Duration::from_secs(300);
 
 impl Sessions {
     /// Sweeps now and then, until told to stop.
@@ -31,7 +35,7 @@ impl Sessions {
         match self.store().idle_since(then).await {
             Ok(idle) => {
                 for (app, id) in idle {
-                    let Some(entry) = self.entry(&app, &id) else { continue };
+                    let Some(entry) = self.here_or_taken(&app, &id).await else { continue };
                     if let Err(error) = self.close_idle(&entry, then).await {
                         tracing::error!(%error, session = %id, "an idle session was not closed");
                     }
@@ -47,6 +51,29 @@ impl Sessions {
         let (files, age) = (options.walls.files.clone(), options.limits.hard_ttl);
         let _ = tokio::task::spawn_blocking(move || remove_old_files(&files, age)).await;
         self.drop_orphans().await;
+        if let Some(cluster) = &self.inner.cluster {
+            if let Err(error) = cluster.options.store.drop_files(None, age).await {
+                tracing::error!(%error, "old files could not be deleted");
+            }
+            self.drop_old_workspaces().await;
+        }
+    }
+
+    /// Folders of sessions that another node has deleted.
+    async fn drop_old_workspaces(&self) {
+        let folders = std::fs::read_dir(&self.inner.options.workspaces).into_iter().flatten();
+        let names = folders.flatten().filter_map(|folder| folder.file_name().into_string().ok());
+        let sessions: Vec<SessionId> =
+            names.filter_map(|name| SessionId::presented(&name)).collect();
+        for id in sessions {
+            // One that is being made has its folder before it is in the ledger.
+            let path = self.inner.options.workspaces.join(id.as_str());
+            let made = path.metadata().and_then(|metadata| metadata.modified()).ok();
+            let is_new = made.and_then(|at| at.elapsed().ok()).is_none_or(|age| age < NEW);
+            if !is_new && let Ok(None) = self.store().app_of(&id).await {
+                self.remove_workspace(&id);
+            }
+        }
     }
 
     /// Sessions that somebody else deleted, with their app: their agents have nobody to work for.
@@ -55,8 +82,7 @@ impl Sessions {
         for entry in entries {
             if let Ok(None) = self.store().session(&entry.app, &entry.id).await {
                 entry.closing.cancel();
-                entry.release();
-                self.open().remove(&entry.id);
+                self.drop_entry(&entry);
                 self.remove_workspace(&entry.id);
             }
         }

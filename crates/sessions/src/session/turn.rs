@@ -37,7 +37,18 @@ impl Actor {
         };
         let started = Instant::now();
         let (turn, outcome) = match begun {
-            Ok(Some(turn)) => {
+            Ok(Some(mut turn)) => {
+                match self
+                    .options()
+                    .files
+                    .with_files_here(&self.entry.app, turn.prompt.clone())
+                    .await
+                {
+                    Ok(prompt) => turn.prompt = prompt,
+                    Err(error) => {
+                        tracing::warn!(%error, session = %id, "a turn's files could not be fetched");
+                    }
+                }
                 let outcome = self.perform(&turn, &running).await;
                 (Some(turn), outcome)
             }
@@ -63,7 +74,10 @@ impl Actor {
             let error = match begun {
                 Ok(true) => return Some(true),
                 Ok(false) if !tried => return Some(false),
-                Err(StoreError::Lost) => return Some(false),
+                Err(StoreError::Lost) => {
+                    entry.lose();
+                    return Some(false);
+                }
                 // An attempt that seemed to fail may have been stored, and nobody but us runs turns here.
                 Ok(false) => match options.store.turn(&entry.app, &entry.id, index).await {
                     Ok(turn) => return Some(turn.is_some_and(|t| t.state == TurnState::Running)),

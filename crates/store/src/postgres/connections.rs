@@ -32,7 +32,7 @@ const ATTEMPTS: u32 = 6;
 
 /// What every connection begins with. Locks are waited for no longer than other things; a transaction of somebody
 /// who has gone away ends.
-fn beginning() -> String {
+pub(super) fn beginning() -> String {
     let limit = STATEMENT_TIMEOUT.as_millis();
     format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {limit}; \
@@ -361,7 +361,7 @@ fn is_io(error: &Error) -> bool {
     false
 }
 
-fn tls(wanted: &Tls) -> Result<MakeTlsConnector, openssl::error::ErrorStack> {
+pub(super) fn tls(wanted: &Tls) -> Result<MakeTlsConnector, openssl::error::ErrorStack> {
     let mut builder = SslConnector::builder(SslMethod::tls())?;
     match (wanted.trust, &wanted.root) {
         (Trust::Anybody, _) => builder.set_verify(SslVerifyMode::NONE),

@@ -4,8 +4,11 @@ use deadpool_postgres::Object;
 use tokio_postgres::{Client, Error};
 
 /// Each step is applied once, in order, and noted in `hob.migrations`.
-pub(super) const STEPS: &[&str] =
-    &[include_str!("migrations/0001_ledger.sql"), include_str!("migrations/0002_holds.sql")];
+pub(super) const STEPS: &[&str] = &[
+    include_str!("migrations/0001_ledger.sql"),
+    include_str!("migrations/0002_holds.sql"),
+    include_str!("migrations/0004_cluster.sql"),
+];
 
 /// Whoever holds this lock may change the schema: `hob` and what it is about, in bytes.
 const LOCK: i64 = 0x0068_6f62_6d69_6772;

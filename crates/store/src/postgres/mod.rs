@@ -1,7 +1,9 @@
 //! PostgreSQL: the ledger of several nodes.
 
 mod apps;
+mod attend;
 mod audit;
+mod cluster;
 mod connections;
 mod holds;
 mod migrations;
@@ -21,6 +23,10 @@ use migrations::{Migrated, STEPS};
 #[derive(Clone)]
 pub struct PostgresLedger {
     connections: Connections,
+    /// For connections that are kept.
+    url: StoreUrl,
+    /// Who we are among those who carry things to the memory.
+    carrier: String,
 }
 
 /// What a server says of itself.
@@ -70,7 +76,8 @@ impl PostgresLedger {
             Err(error) => return Err(failed(Trouble::of(&error))),
         }
         drop(client);
-        Ok(PostgresLedger { connections })
+        let carrier = uuid::Uuid::new_v4().simple().to_string();
+        Ok(PostgresLedger { connections, url: url.clone(), carrier })
     }
 
     /// Looks at a server and changes nothing.

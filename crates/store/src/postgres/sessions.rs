@@ -268,15 +268,18 @@ impl SessionStore for PostgresLedger {
 
     async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
         let then = micros(then);
-        let which =
-            "SELECT session FROM hob.heads WHERE closed_at < $1 ORDER BY session FOR UPDATE";
+        let which = "SELECT session FROM hob.heads WHERE closed_at < $1 ORDER BY session FOR UPDATE SKIP LOCKED";
         self.delete(which, &[&then], &[]).await
     }
 
     async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError> {
         let which = "SELECT session FROM hob.heads WHERE app = $1 ORDER BY session FOR UPDATE";
-        let also =
-            ["DELETE FROM hob.outbox WHERE app = $1", "DELETE FROM hob.usage WHERE app = $1"];
+        let also = [
+            "DELETE FROM hob.outbox WHERE app = $1",
+            "DELETE FROM hob.usage WHERE app = $1",
+            "DELETE FROM hob.files WHERE app = $1",
+            "DELETE FROM hob.pace WHERE app = $1",
+        ];
         self.delete(which, &[&app.as_str()], &also).await
     }
 
@@ -314,9 +317,17 @@ impl SessionStore for PostgresLedger {
     }
 
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
-        let sql = "SELECT id, app, body FROM hob.outbox ORDER BY id LIMIT $1";
+        // What another has taken is left to it, unless it was gone for long.
+        let sql = "WITH taken AS (
+                 UPDATE hob.outbox SET taken_by = $2, taken_at = clock_timestamp() WHERE id IN (
+                     SELECT id FROM hob.outbox WHERE taken_by IS NULL OR taken_by = $2
+                         OR taken_at < clock_timestamp() - interval '30 seconds'
+                     ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED)
+                 RETURNING id, app, body
+             ) SELECT id, app, body FROM taken ORDER BY id";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.connections.query(Again::Harmless, sql, &[&limit]).await?;
+        let values: Values<'_> = &[&limit, &self.carrier];
+        let rows = self.connections.query(Again::Harmless, sql, values).await?;
         let item = |row: &tokio_postgres::Row| OutboxItem {
             id: row.get(0),
             app: row.get(1),
