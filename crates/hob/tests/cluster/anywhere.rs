@@ -73,7 +73,7 @@ fn a_turn_is_cancelled_from_anywhere() {
 fn a_question_is_answered_from_anywhere() {
     let nodes = nodes(&options(2, ""));
     let id = nodes.create(0, &json!({"agent": "acp", "permissions": "ask"}));
-    let turn = nodes.background(1, &id, "[[permission rm]]");
+    let turn = nodes.background(1, &id, "[[permission rm]] [[say  done]]");
     let asked = wait_until("the agent asks", || {
         nodes.log(1, &id).into_iter().find(|event| event["event"] == "permission")
     });
@@ -84,7 +84,7 @@ fn a_question_is_answered_from_anywhere() {
     assert_eq!(nodes.post(1, &path, &json!({"option": "no such"})).status(), 400);
     let answered = nodes.post(1, &path, &json!({"option": "allow_once"}));
     assert_eq!(answered.status(), 200, "{}", answered.body);
-    assert_eq!(nodes.wait_for(1, &id, turn, "finished")["text"], "permission rm: yes");
+    assert_eq!(nodes.wait_for(1, &id, turn, "finished")["text"], "permission rm: yes done");
     let again = nodes.post(1, &path, &json!({"option": "allow_once"}));
     let there = nodes.post(0, &path, &json!({"option": "allow_once"}));
     assert_eq!((again.status(), again.json()), (there.status(), there.json()), "the same answer");
@@ -236,4 +236,18 @@ fn a_turn_on_another_node_does_not_wait_for_a_poll() {
         assert_eq!(nodes.said(1, &id, &format!("{n}")), format!("echo: {n}"));
     }
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+}
+
+/// What was acknowledged by one node can be cancelled on another at once, whether its holder has heard of it or not.
+#[test]
+fn a_turn_that_was_just_taken_in_is_cancelled_elsewhere() {
+    let nodes = nodes(&options(3, ""));
+    let id = nodes.session(0);
+    nodes.said(0, &id, "warm");
+    for n in 0..15 {
+        let turn = nodes.background(1 + n % 2, &id, "[[hang]]");
+        let cancelled = nodes.post(n % 2, &format!("/sessions/{id}/cancel"), &Value::Null);
+        assert_eq!(cancelled.json()["turn_index"], turn, "{}", cancelled.body);
+        assert_eq!(nodes.at(2, &id, turn)["state"], "cancelled");
+    }
 }
