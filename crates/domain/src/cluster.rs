@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::app::{AppName, StoreError};
 use crate::node::{Hold, NodeId, NodeStore};
-use crate::session::SessionId;
+use crate::session::{NewEvent, Session, SessionId};
 
 /// An open session that a node holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct HeldSession {
     pub hold: Hold,
     /// The turns that wait in it.
     pub queued: Vec<u32>,
+    /// Whether a turn runs in it.
+    pub running: bool,
 }
 
 /// Something that only the holder of a session can do, wanted by another node.
@@ -98,6 +100,15 @@ pub trait ClusterStore: NodeStore {
 
     /// How many sessions an app has open.
     async fn open_count(&self, app: &AppName) -> Result<usize, StoreError>;
+
+    /// Creates a session as [`crate::session::SessionStore::create_session`] does, unless its app has `most` open; then there is none.
+    async fn create_within(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+        most: usize,
+    ) -> Result<Option<Hold>, StoreError>;
 
     /// Counts a turn of an app, or says how long to wait: in a minute there are `most`.
     async fn pace(&self, app: &AppName, most: usize) -> Result<Result<(), Duration>, StoreError>;

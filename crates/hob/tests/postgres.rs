@@ -9,10 +9,11 @@ mod sessions_seed;
 #[path = "it/sessions_setup.rs"]
 mod sessions_setup;
 
+use std::process::Command;
 use std::sync::OnceLock;
 
 use hob_testkit::server::folder_holds;
-use hob_testkit::{Postgres, TestHome, wait_until};
+use hob_testkit::{HobServer, Postgres, TestHome, wait_until};
 use serde_json::{Value, json};
 
 use sessions_setup::*;
@@ -26,6 +27,15 @@ fn server() -> &'static Postgres {
 /// The settings of where the ledger is kept: a database of its own for every home.
 fn store() -> String {
     format!("[store]\nurl = {:?}\n", server().database())
+}
+
+/// A server on a home, with a last word on its command.
+fn serve_with(home: &TestHome, adjust: impl Fn(&mut Command)) -> HobServer {
+    home.serve_with(adjust)
+}
+
+fn serve(home: &TestHome) -> HobServer {
+    home.serve()
 }
 
 fn doctor(home: &TestHome) -> Value {

@@ -1,15 +1,17 @@
 //! What tests stand on: a scripted agent with several faces, a scripted model API, servers on
-//! temporary homes, a PostgreSQL server, the contract of the ledger's stores, and leak checks. Used by tests only.
+//! temporary homes, clusters of them, a PostgreSQL server, the contract of the ledger's stores, and leak checks. Used by tests only.
 //!
 //! The agent and the model API are steered by the same words in a prompt; see [`script`].
 #![allow(clippy::disallowed_methods, reason = "tests start programs to look at them from outside")]
 
 pub mod agent;
+pub mod cluster;
 pub mod leak;
 pub mod memory_ledger;
 pub mod model_api;
 pub mod postgres;
 pub mod programs;
+pub mod proxy;
 pub mod random;
 pub mod script;
 pub mod server;
@@ -18,11 +20,13 @@ pub mod wait;
 pub mod web_socket;
 pub mod wire;
 
+pub use cluster::{Cluster, ClusterOptions};
 pub use leak::LeakCheck;
 pub use memory_ledger::MemoryLedger;
 pub use model_api::ModelApi;
 pub use postgres::Postgres;
 pub use programs::{program, tiny_model};
+pub use proxy::Proxy;
 pub use random::Random;
 pub use server::{HobServer, TestHome};
 pub use wait::wait_until;

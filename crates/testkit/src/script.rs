@@ -20,6 +20,7 @@
 //! | `[[stderr TEXT]]`, `[[garbage TEXT]]` | a line on standard error; a raw line on standard output |
 //! | `[[daemon]]` | leave a grandchild in a session of its own |
 //! | `[[chunks N]]` | N blocks of text |
+//! | `[[note TEXT]]` | a line in the file `notes` of the working folder |
 //! | `[[until FILE]]` | wait until there is such a file in the working folder |
 //! | `[[deaf]]` | ignore the protocol's cancel from now on |
 //! | `[[stubborn]]` | ignore TERM, INT, HUP and end of file from now on |
@@ -57,6 +58,7 @@ pub enum Step {
     Sleep(u64),
     Hang,
     Until(String),
+    Note(String),
     Deaf,
     Retry(u64),
     Permission(String),
@@ -120,6 +122,7 @@ fn parse_one(words: &str) -> Option<Step> {
         "sleep" => Step::Sleep(rest.parse().ok()?),
         "hang" => Step::Hang,
         "until" => Step::Until(text),
+        "note" => Step::Note(text),
         "deaf" => Step::Deaf,
         "retry" => Step::Retry(rest.parse().ok()?),
         "permission" => Step::Permission(text),

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,28 +12,60 @@ use tempfile::TempDir;
 
 use crate::leak::{files_below, processes_with};
 use crate::programs::program;
+use crate::random::Random;
 use crate::wait::wait_until;
 
 /// A home of its own below a temporary folder, which is also `HOME` of everything started on it.
 pub struct TestHome {
-    folder: TempDir,
+    /// Homes beside each other share it.
+    folder: Arc<TempDir>,
+    hob: PathBuf,
+    user: PathBuf,
 }
 
 impl TestHome {
     pub fn new() -> TestHome {
         let folder = tempfile::Builder::new().prefix("hob-test-").tempdir().expect("a folder");
-        fs::create_dir_all(folder.path().join("user")).expect("a user's folder");
-        TestHome { folder }
+        let (hob, user) = (folder.path().join("hob"), folder.path().join("user"));
+        fs::create_dir_all(&user).expect("a user's folder");
+        TestHome { folder: Arc::new(folder), hob, user }
+    }
+
+    /// A home for another node: a `$HOB_HOME` of its own with the same settings, key and admin's token as far as there
+    /// are any. Workspaces and `$HOME` are the same, as on machines that share a disk.
+    pub fn beside(&self, number: usize) -> TestHome {
+        let hob = self.folder.path().join(format!("hob-{number}"));
+        fs::create_dir_all(&hob).expect("a home");
+        for name in ["config.toml", "key", "admin.token"] {
+            if self.hob.join(name).exists() {
+                fs::copy(self.hob.join(name), hob.join(name)).expect("a copy");
+            }
+        }
+        let _ = std::os::unix::fs::symlink(self.hob.join("workspaces"), hob.join("workspaces"));
+        TestHome { folder: self.folder.clone(), hob, user: self.user.clone() }
+    }
+
+    /// The same home with another name for the same `$HOME`, by which its processes are known among those of others.
+    pub fn known_apart(mut self, number: usize) -> TestHome {
+        let name = self.folder.path().join(format!("{number}-user"));
+        let _ = std::os::unix::fs::symlink(&self.user, &name);
+        self.user = name;
+        self
+    }
+
+    /// The folder of this home and all that are beside it.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// `$HOB_HOME`. It does not exist until Hob makes it.
     pub fn hob_home(&self) -> PathBuf {
-        self.folder.path().join("hob")
+        self.hob.clone()
     }
 
     /// `$HOME` of Hob and its agents.
     pub fn user_home(&self) -> PathBuf {
-        self.folder.path().join("user")
+        self.user.clone()
     }
 
     /// Writes `config.toml`.
@@ -106,6 +139,8 @@ impl TestHome {
             hob_home: self.hob_home(),
             user_home: self.user_home(),
             killed: false,
+            peers: Vec::new(),
+            choice: Mutex::new(Random::new(1)),
         }
     }
 }
@@ -125,6 +160,9 @@ pub struct HobServer {
     user_home: PathBuf,
     /// After a kill it is the test that looks for what is left.
     killed: bool,
+    /// The other nodes of a cluster that is looked at as if it were one server.
+    peers: Vec<HobServer>,
+    choice: Mutex<Random>,
 }
 
 /// An answer over HTTP.
@@ -143,14 +181,29 @@ impl Answer {
 }
 
 impl HobServer {
+    /// This server and others as if they were one behind a balancer: every request goes to one of them by chance, and
+    /// what is done to it is done to all. They must have the same `$HOME`.
+    pub fn together_with(mut self, peers: Vec<HobServer>, seed: u64) -> HobServer {
+        self.peers = peers;
+        self.choice = Mutex::new(Random::new(seed));
+        self
+    }
+
+    /// One of the nodes, by chance.
+    fn any(&self) -> &HobServer {
+        let nodes = 1 + self.peers.len() as u64;
+        let chosen = self.choice.lock().unwrap_or_else(PoisonError::into_inner).below(nodes);
+        self.peers.get(chosen as usize).unwrap_or(self)
+    }
+
     /// `http://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
-        &self.url
+        &self.any().url
     }
 
     /// `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
-        self.url.trim_start_matches("http://")
+        self.url().trim_start_matches("http://")
     }
 
     pub fn pid(&self) -> i32 {
@@ -214,7 +267,7 @@ impl HobServer {
             .timeout_global(Some(Duration::from_secs(120)))
             .build();
         let mut request =
-            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url));
+            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url()));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -245,6 +298,7 @@ impl HobServer {
     pub fn signal(&self, signal: nix::sys::signal::Signal) {
         let pid = nix::unistd::Pid::from_raw(self.pid());
         nix::sys::signal::kill(pid, signal).expect("a live server");
+        self.peers.iter().for_each(|peer| peer.signal(signal));
     }
 
     /// Stops it with SIGTERM and returns how it ended.
@@ -257,15 +311,32 @@ impl HobServer {
     pub fn kill(mut self) {
         self.signal(nix::sys::signal::Signal::SIGKILL);
         self.killed = true;
-        let mut child = self.child.take().expect("it runs");
-        wait_until("hob serve is killed", || child.try_wait().expect("a child"));
+        self.ended();
+        self.peers.drain(..).for_each(|mut peer| {
+            peer.killed = true;
+            peer.ended();
+        });
     }
 
     /// Waits for it to end by itself, in order.
     pub fn wait(&mut self) -> ExitStatus {
-        let mut child = self.child.take().expect("it runs");
-        let status = wait_until("hob serve ends", || child.try_wait().expect("a child"));
+        let mut status = self.ended();
+        for peer in &mut self.peers {
+            let other = peer.ended();
+            status = if status.success() { other } else { status };
+        }
         assert_eq!(self.processes(), [0; 0], "no process is left after an orderly end");
+        self.assert_no_temporary_file();
+        self.peers.iter().for_each(HobServer::assert_no_temporary_file);
+        status
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it runs");
+        wait_until("hob serve ends", || child.try_wait().expect("a child"))
+    }
+
+    fn assert_no_temporary_file(&self) {
         let temporary: Vec<PathBuf> = files_below(&self.hob_home)
             .into_iter()
             .filter(|path| {
@@ -279,7 +350,13 @@ impl HobServer {
             })
             .collect();
         assert!(temporary.is_empty(), "temporary files are left: {temporary:?}");
-        status
+    }
+
+    /// What it has started, shims included.
+    pub fn descendants(&self) -> Vec<i32> {
+        let nodes = self.peers.iter().chain([self]);
+        let trees = nodes.flat_map(|node| hob_child::tree::descendants(node.pid()));
+        trees.map(|process| process.pid).collect()
     }
 
     /// The server and everything it started, but shims: they have no environment.
@@ -290,7 +367,8 @@ impl HobServer {
 
 impl Drop for HobServer {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
+        let peers = self.peers.iter_mut().filter_map(|peer| peer.child.take());
+        for mut child in peers.chain(self.child.take()) {
             let _ = child.kill();
             let _ = child.wait();
         }

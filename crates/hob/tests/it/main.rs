@@ -33,7 +33,20 @@ mod sessions_walls;
 mod setup;
 mod v1;
 
+use std::process::Command;
+
+use hob_testkit::{HobServer, TestHome};
+
 /// The settings of where the ledger is kept: a file of the home.
 fn store() -> String {
     String::new()
+}
+
+/// A server on a home, with a last word on its command.
+fn serve_with(home: &TestHome, adjust: impl Fn(&mut Command)) -> HobServer {
+    home.serve_with(adjust)
+}
+
+fn serve(home: &TestHome) -> HobServer {
+    home.serve()
 }

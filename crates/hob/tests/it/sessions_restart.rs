@@ -79,7 +79,7 @@ fn sigterm_lets_a_turn_finish() {
     };
     assert_eq!(server.wait().code(), Some(0));
     assert_eq!(processes_of(&home), [0; 0]);
-    let api = Api { server: home.serve(), home, token };
+    let api = Api { server: crate::serve(&home), home, token };
     let id = api.get("/sessions").json()["sessions"][0]["session_id"].as_str().unwrap().to_owned();
     assert_eq!(api.at(&id, 1)["state"], "finished");
 }
@@ -143,7 +143,7 @@ fn kill_9_in_the_middle_of_a_turn() {
     server.kill();
     wait_until("no process is left", || processes_of(&home).is_empty().then_some(()));
     assert!(killed.elapsed() < Duration::from_secs(3), "{:?}", killed.elapsed());
-    let api = Api { server: home.serve(), home, token };
+    let api = Api { server: crate::serve(&home), home, token };
     let turn = api.at(&id, 2);
     assert_eq!((&turn["state"], &turn["code"]), (&json!("interrupted"), &json!("interrupted")));
     let events: Vec<Value> = seen.iter().map(SseEvent::json).collect();
@@ -273,7 +273,7 @@ fn an_open_session_keeps_an_idle_server_alive() {
     let home = hob_testkit::TestHome::new();
     configure(&home, &sessions("ttl_secs = 2\nsweep_interval_secs = 1"));
     let token = home.app("tests");
-    let server = home.serve_with(|command| {
+    let server = crate::serve_with(&home, |command| {
         command.env("HOB_IDLE_SHUTDOWN_SECS", "1");
     });
     let api = Api { server, home, token };

@@ -27,7 +27,7 @@ pub fn api(extra: &str) -> Api {
     let home = TestHome::new();
     configure(&home, extra);
     let token = home.app("tests");
-    let server = home.serve();
+    let server = crate::serve(&home);
     Api { server, home, token }
 }
 
@@ -215,7 +215,7 @@ impl Api {
     pub fn after(self, end: impl FnOnce(HobServer)) -> Api {
         let Api { server, home, token } = self;
         end(server);
-        let server = home.serve();
+        let server = crate::serve(&home);
         Api { server, home, token }
     }
 

@@ -88,7 +88,7 @@ fn an_agent_that_ends_while_idle_is_resumed() {
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
     }
     // A dying process may hold its end of a pipe for a moment longer than its memory; its shim outlives it.
-    let no_shim = || hob_child::tree::descendants(api.server.pid()).is_empty().then_some(());
+    let no_shim = || api.server.descendants().is_empty().then_some(());
     hob_testkit::wait_until("nothing is left of it", no_shim);
     assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane");
     // Before the first turn nothing was said, so there is nothing to lose.
@@ -198,7 +198,7 @@ fn a_folder_that_is_gone_is_said_by_the_turn() {
     fs::create_dir_all(root.join("project")).unwrap();
     configure(&home, &format!("[sessions]\nroots = [{:?}]\n", root.display().to_string()));
     let token = home.app("tests");
-    let api = Api { server: home.serve(), home, token };
+    let api = Api { server: crate::serve(&home), home, token };
     let id = api.create(&json!({"agent": "acp", "cwd": root.join("project")}));
     assert_eq!(api.turn(&id, "hi").status, 200);
     assert_eq!(api.turn(&id, "[[crash]]").status, 502);

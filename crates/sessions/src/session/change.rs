@@ -91,7 +91,8 @@ impl Sessions {
             None => Err(SessionError::NotFound),
             Some(Accepted::Queued(turn)) => {
                 match place {
-                    Place::Here(entry) => entry.enqueue(turn),
+                    Place::Here(entry) if entry.enqueue(turn) => {}
+                    Place::Here(entry) => self.hear_of_turns(&entry).await,
                     Place::Elsewhere => self.call_holder(id).await,
                 }
                 Ok(turn)
@@ -198,6 +199,8 @@ impl Sessions {
         &self,
         entry: &Arc<Entry>,
     ) -> Result<CancelOutcome, SessionError> {
+        // One that another node has just taken in can be broken off as well.
+        self.hear_of_turns(entry).await;
         match entry.cancel() {
             Cancelled::Nothing => Ok(CancelOutcome { turn: None }),
             Cancelled::Running(running) => {
@@ -285,6 +288,8 @@ impl Sessions {
             });
             let error = match closing.await {
                 Ok(closed) => break closed,
+                // Another node has it, and closes it.
+                Err(StoreError::Lost) => return Err(StoreError::Lost.into()),
                 Err(error) => error,
             };
             tracing::error!(%error, session = %id, "a session could not be closed");

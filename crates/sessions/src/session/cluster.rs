@@ -271,11 +271,11 @@ impl Sessions {
         }
         if taking {
             // Ours by the ledger, but not here: they were let go of in a silence that is over.
-            for held in ours.into_values().filter(|held| !held.queued.is_empty()) {
-                self.claim(&held.app, &held.hold.session).await?;
+            for held in ours.into_values().filter(|held| held.running || !held.queued.is_empty()) {
+                self.here_or_taken(&held.app, &held.hold.session).await;
             }
             for (app, id) in cluster.options.store.orphans(cluster.options.lease).await? {
-                self.claim(&app, &id).await?;
+                self.here_or_taken(&app, &id).await;
             }
         }
         for errand in cluster.options.store.wanted(node).await? {
@@ -310,7 +310,7 @@ impl Sessions {
         }
         match self.claim(app, id).await {
             Ok(Some(Place::Here(entry))) => Some(entry),
-            Ok(_) => None,
+            Ok(_) | Err(SessionError::NotFound) => None,
             Err(error) => {
                 tracing::warn!(%error, session = %id, "it is not known who has a session");
                 None
@@ -368,6 +368,20 @@ impl Sessions {
         if let Err(error) = cluster.options.store.ring(node, std::slice::from_ref(id)).await {
             // It looks now and then all the same.
             tracing::debug!(%error, session = %id, "the holder of a session was not told of a turn");
+        }
+    }
+
+    /// Turns that others have taken in for a session of ours are known from now on.
+    pub(super) async fn hear_of_turns(&self, entry: &Arc<Entry>) {
+        if self.inner.cluster.is_none() {
+            return;
+        }
+        match self.store().queued_turns(&entry.id).await {
+            Ok(turns) => entry.enqueue_missing(&turns),
+            Err(error) => {
+                tracing::debug!(%error, session = %entry.id, "it is not known which turns wait");
+                self.look_soon();
+            }
         }
     }
 

@@ -44,16 +44,18 @@ impl Sessions {
             Some(cluster) => cluster.options.store.open_count(app).await?,
             None => self.open().values().filter(|entry| entry.app == *app).count(),
         };
+        let limited = || SessionError::Limited {
+            code: "app_sessions",
+            message: format!("the app has {} open sessions (limits.app_sessions)", has.max(most)),
+            retry_after: Duration::from_secs(1),
+        };
         if most > 0 && has >= most {
-            return Err(SessionError::Limited {
-                code: "app_sessions",
-                message: format!("the app has {has} open sessions (limits.app_sessions)"),
-                retry_after: Duration::from_secs(1),
-            });
+            return Err(limited());
         }
         let permit = options.live.take().await;
         let permit = permit.ok_or(SessionError::PoolFull { live: options.live.live() })?;
-        let cwd = if asked.cwd.is_none() { own_folder(&cwd)? } else { cwd };
+        let own = asked.cwd.is_none();
+        let cwd = if own { own_folder(&cwd)? } else { cwd };
         let session = Session {
             id,
             app: app.clone(),
@@ -79,7 +81,18 @@ impl Sessions {
         let body = json!({"agent": session.setup.agent.as_str(), "meta": session.setup.meta,
             "permissions": session.setup.permissions});
         let event = audit("create", None, body);
-        let hold = self.store().create_session(&session, event, &options.node).await?;
+        let hold = match &self.inner.cluster {
+            // Others may have made some since they were counted.
+            Some(cluster) if most > 0 => {
+                let store = &cluster.options.store;
+                let made = store.create_within(&session, event, &options.node, most).await;
+                if !matches!(made, Ok(Some(_))) && own {
+                    self.remove_workspace(&session.id);
+                }
+                made?.ok_or_else(limited)?
+            }
+            _ => self.store().create_session(&session, event, &options.node).await?,
+        };
         let (entry, answered) = self.enter(&session, hold, permit, Vec::new());
         self.start_actor(Actor::of(&self.inner, entry, answered).warm());
         tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "a session was made");

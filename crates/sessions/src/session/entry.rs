@@ -64,7 +64,10 @@ pub(super) struct Answered {
 }
 
 struct State {
+    /// In the order of their numbers.
     queue: VecDeque<u32>,
+    /// All turns up to this one are known here: they wait, run or are over.
+    known: u32,
     running: Option<Running>,
     asks: HashMap<String, Ask>,
     /// The agent's own name for the conversation.
@@ -106,6 +109,7 @@ impl Entry {
     ) -> (Arc<Entry>, mpsc::UnboundedReceiver<Answered>) {
         let (answers, answered) = mpsc::unbounded_channel();
         let state = State {
+            known: queue.last().map_or(session.turn_count, |last| session.turn_count.max(*last)),
             queue: queue.into(),
             running: None,
             asks: HashMap::new(),
@@ -136,10 +140,19 @@ impl Entry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a turn at the end of the queue.
-    pub fn enqueue(&self, turn: u32) {
-        self.state().queue.push_back(turn);
-        self.wake.notify_one();
+    /// Puts a turn at the end of the queue. `false` when others have taken in turns before it that are not known here: they
+    /// come first.
+    pub fn enqueue(&self, turn: u32) -> bool {
+        let mut state = self.state();
+        if turn > state.known + 1 {
+            return false;
+        }
+        if turn > state.known {
+            state.known = turn;
+            state.queue.push_back(turn);
+            self.wake.notify_one();
+        }
+        true
     }
 
     /// While this is held no turn comes in, and the session is not closed.
@@ -147,16 +160,19 @@ impl Entry {
         self.intake.clone().lock_owned().await
     }
 
-    /// Puts turns at the end of the queue of which nobody has told us, in order. One that is over by now is found to be so
-    /// when it begins.
+    /// Puts turns into the queue of which nobody has told us: all that wait, as the ledger has it. One that is over by now
+    /// is found to be so when it begins.
     pub fn enqueue_missing(&self, turns: &[u32]) {
         let mut state = self.state();
         let running = state.running.as_ref().map(|running| running.turn);
         for turn in turns {
-            if running != Some(*turn) && !state.queue.contains(turn) {
-                state.queue.push_back(*turn);
+            if let Err(place) = state.queue.binary_search(turn)
+                && running != Some(*turn)
+            {
+                state.queue.insert(place, *turn);
                 self.wake.notify_one();
             }
+            state.known = state.known.max(*turn);
         }
     }
 
@@ -266,6 +282,7 @@ impl Entry {
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
         let _one = self.publishing.lock().await;
+        self.still_ours()?;
         let stored = store.append_events(&self.hold, events.clone(), Timestamp::now()).await;
         let stored = match (stored, &self.cluster) {
             (Err(StoreError::Unavailable(error)), Some(cluster)) => {
@@ -320,9 +337,16 @@ impl Entry {
         work: impl Future<Output = Result<(T, Vec<SessionEvent>), StoreError>>,
     ) -> Result<T, StoreError> {
         let _one = self.publishing.lock().await;
+        self.still_ours()?;
         let (value, stored) = self.noted(work.await)?;
         self.announce(stored);
         Ok(value)
+    }
+
+    /// Of what is lost nothing is written, also where nobody else has it yet: what its agent says while it is ended is not
+    /// how its turn ended.
+    fn still_ours(&self) -> Result<(), StoreError> {
+        if self.is_lost() { Err(StoreError::Lost) } else { Ok(()) }
     }
 
     /// Takes note of having lost the session.

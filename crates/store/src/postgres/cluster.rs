@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hob_domain::session::SessionId;
+use hob_domain::session::{NewEvent, Session, SessionId};
 use hob_domain::{
     AppName, ClusterStore, Errand, FilePart, Heard, HeldSession, Hold, NodeId, StoreError,
 };
@@ -42,9 +42,11 @@ impl ClusterStore for PostgresLedger {
     }
 
     async fn held(&self, node: &NodeId) -> Result<Vec<HeldSession>, StoreError> {
-        let sql = "SELECT h.app, h.session, h.fence, array_remove(array_agg(t.number ORDER BY t.number), NULL)
+        let sql = "SELECT h.app, h.session, h.fence,
+                 coalesce(array_agg(t.number ORDER BY t.number) FILTER (WHERE t.state = 'queued'), '{}'),
+                 coalesce(bool_or(t.state = 'running'), false)
              FROM hob.heads h LEFT JOIN hob.turns t ON t.session = h.session
-                 AND t.state IN ('queued', 'running') AND t.state = 'queued'
+                 AND t.state IN ('queued', 'running')
              WHERE h.holder = $1 AND h.closed_at IS NULL GROUP BY h.session";
         let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
         let held = |row: &tokio_postgres::Row| {
@@ -53,6 +55,7 @@ impl ClusterStore for PostgresLedger {
                 app: app_name(row.get(0))?,
                 hold: Hold { session: session_id(row.get(1))?, fence: row.get::<_, i64>(2) as u64 },
                 queued: queued.into_iter().map(|turn| turn as u32).collect(),
+                running: row.get(4),
             })
         };
         rows.iter().map(held).collect()
@@ -112,6 +115,17 @@ impl ClusterStore for PostgresLedger {
         let sql = "SELECT count(*) FROM hob.heads WHERE app = $1 AND closed_at IS NULL";
         let row = self.connections.query_one(Again::Harmless, sql, &[&app.as_str()]).await?;
         Ok(row.map_or(0, |row| row.get::<_, i64>(0) as usize))
+    }
+
+    async fn create_within(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+        most: usize,
+    ) -> Result<Option<Hold>, StoreError> {
+        let made = self.create(session, event, node, Some(most)).await?;
+        Ok(made.then(|| Hold { session: session.id.clone(), fence: 1 }))
     }
 
     async fn pace(&self, app: &AppName, most: usize) -> Result<Result<(), Duration>, StoreError> {

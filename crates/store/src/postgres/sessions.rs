@@ -34,14 +34,15 @@ const CREATE: &str = "WITH made AS (
      ) INSERT INTO hob.events (session, seq, at, turn, app, kind, body, fence)
      VALUES ($1, 1, $2, $12, $3, $13, $14, 1)";
 
-#[async_trait]
-impl SessionStore for PostgresLedger {
-    async fn create_session(
+impl PostgresLedger {
+    /// Creates a session. `false` when its app has `most` open.
+    pub(super) async fn create(
         &self,
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-    ) -> Result<Hold, StoreError> {
+        most: Option<usize>,
+    ) -> Result<bool, StoreError> {
         let setup = &session.setup;
         let values: Values<'_> = &[
             &key(&session.id),
@@ -60,7 +61,37 @@ impl SessionStore for PostgresLedger {
             &put(&event.body),
             &node.as_str(),
         ];
-        self.connections.query(Again::Never, CREATE, values).await?;
+        let Some(most) = most else {
+            return self.connections.query(Again::Never, CREATE, values).await.map(|_| true);
+        };
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.connections
+            .transaction(|client| async move {
+                // Those of one app one after the other: counting and adding are one step.
+                let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1751080049))";
+                let app = session.app.as_str();
+                client.query(&client.prepare_cached(lock).await?, &[&app]).await?;
+                let count = "SELECT count(*) FROM hob.heads WHERE app = $1 AND closed_at IS NULL";
+                let count = client.prepare_cached(count).await?;
+                if client.query_one(&count, &[&app]).await?.get::<_, i64>(0) >= most {
+                    return Ok(false);
+                }
+                client.execute(&client.prepare_cached(CREATE).await?, values).await?;
+                Ok(true)
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl SessionStore for PostgresLedger {
+    async fn create_session(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+    ) -> Result<Hold, StoreError> {
+        self.create(session, event, node, None).await?;
         Ok(Hold { session: session.id.clone(), fence: 1 })
     }
 

@@ -82,6 +82,12 @@ pub fn perform(step: &Step, interrupt: &Interrupt) -> bool {
                 break false;
             }
         },
+        Step::Note(text) => {
+            let notes = std::fs::OpenOptions::new().create(true).append(true).open("notes");
+            // In one piece, since another agent may be writing at the same time.
+            let _ = notes.and_then(|mut notes| notes.write_all(format!("{text}\n").as_bytes()));
+            true
+        }
         Step::Crash => {
             let _ = raise(Signal::SIGKILL);
             true

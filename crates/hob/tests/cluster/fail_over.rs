@@ -1,0 +1,199 @@
+//! What happens to sessions when their node is killed, told to stop, put to sleep or cut off from the database.
+
+use std::time::{Duration, Instant};
+
+use hob_testkit::wait_until;
+use hob_testkit::wire::StreamEvent;
+use serde_json::{Value, json};
+
+use crate::setup::*;
+
+/// The status of a route that needs no token; `None` when there is no answer in time.
+fn status(nodes: &Nodes, node: usize, path: &str) -> Option<u16> {
+    let reply = nodes.try_call(node, "", "GET", path, &[], &Value::Null);
+    reply.ok().map(|reply| reply.status())
+}
+
+/// All events until the end of this turn.
+fn until_turn(events: &mut dyn Iterator<Item = StreamEvent>, turn: u64) -> Vec<StreamEvent> {
+    let mut heard: Vec<StreamEvent> = Vec::new();
+    loop {
+        let event = events.next().unwrap_or_else(|| panic!("the stream ended after {heard:?}"));
+        let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        let over = event.kind == "turn" && data["turn_index"] == turn;
+        heard.push(event);
+        if over {
+            return heard;
+        }
+    }
+}
+
+/// The stream of another node just goes on: the turn that ran is interrupted, the one that waited runs on the taker.
+#[test]
+fn a_killed_nodes_sessions_are_taken() {
+    let nodes = nodes(&options(3, ""));
+    let id = nodes.session(0);
+    nodes.said(1, &id, "remember the crane");
+    let running = nodes.gated(1, &id);
+    let waits = nodes.background(2, &id, "[[say {history}]]");
+    let mut follow = nodes.follow(1, &id, 0);
+    nodes.cluster.kill(0);
+    let killed = Instant::now();
+    let heard = until_turn(&mut follow, running);
+    let limit = nodes.cluster.lease() + Duration::from_secs(3);
+    assert!(killed.elapsed() < limit, "taken after {:?}", killed.elapsed());
+    let last: Value = serde_json::from_str(&heard.last().unwrap().data).unwrap();
+    assert_eq!((&last["state"], &last["text"]), (&json!("interrupted"), &json!("begun")));
+    let rest = until_turn(&mut follow, waits);
+    let numbers: Vec<u64> = heard.iter().chain(&rest).map(|event| event.id).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<u64>>());
+    let text = nodes.at(2, &id, waits)["text"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("remember the crane"), "{text}");
+    assert_ne!(nodes.holder(&id), None);
+    nodes.cluster.restart(0);
+    assert!(nodes.said(0, &id, "[[say {history}]]").starts_with("remember the crane"));
+    assert_eq!(nodes.log(0, &id), nodes.log(1, &id));
+    assert_fences(&nodes.cluster);
+}
+
+/// A node that comes back on its home takes up its own at once: it need not wait for its former lease to run out.
+#[test]
+fn a_node_that_comes_back_does_not_wait() {
+    let nodes = nodes(&hob_testkit::ClusterOptions { lease_secs: 60, ..options(2, "") });
+    let id = nodes.session(0);
+    let running = nodes.gated(0, &id);
+    let waits = nodes.background(1, &id, "hello");
+    nodes.cluster.kill(0);
+    let killed = Instant::now();
+    nodes.cluster.restart(0);
+    assert_eq!(nodes.wait_for(1, &id, running, "interrupted")["text"], "begun");
+    assert_eq!(nodes.wait_for(1, &id, waits, "finished")["text"], "echo: hello");
+    assert!(killed.elapsed() < Duration::from_secs(20), "{:?}", killed.elapsed());
+    assert_fences(&nodes.cluster);
+}
+
+/// A node that slept finds that it lost: it writes nothing, ends its agents, and serves on.
+#[test]
+fn a_node_that_slept_gives_way() {
+    let nodes = nodes(&options(2, ""));
+    let id = nodes.session(0);
+    nodes.said(0, &id, "remember the crane");
+    let running = nodes.background(0, &id, "[[say begun]] [[until go]] [[chunks 50]] [[hang]]");
+    wait_until("it runs", || (nodes.at(0, &id, running)["events"] != json!([])).then_some(()));
+    let waits = nodes.background(1, &id, "[[say on the other]]");
+    nodes.cluster.pause(0);
+    nodes.wait_for(1, &id, running, "interrupted");
+    assert_eq!(nodes.wait_for(1, &id, waits, "finished")["text"], "on the other");
+    // What its agent says now lies in the pipe when it wakes up.
+    nodes.let_go(1, &id);
+    let log = nodes.log(1, &id);
+    nodes.cluster.go_on(0);
+    wait_until("its agents are ended", || {
+        nodes.cluster.with(0, |server| server.descendants().is_empty()).then_some(())
+    });
+    wait_until("it is ready again", || (status(&nodes, 0, "/readyz") == Some(200)).then_some(()));
+    assert_eq!(nodes.log(1, &id), log, "it has written nothing");
+    assert_eq!(nodes.log(0, &id), log);
+    assert!(nodes.said(0, &id, "[[say {history}]]").starts_with("remember the crane"));
+    let own = nodes.session(0);
+    assert_eq!(nodes.said(1, &own, "hi"), "echo: hi");
+    assert_fences(&nodes.cluster);
+}
+
+/// Told to stop, a node gives its idle sessions away at once, lets turns finish, and ends; nothing is interrupted.
+#[test]
+fn a_drained_node_loses_nothing() {
+    let nodes = nodes(&options(2, ""));
+    let idle = nodes.session(0);
+    nodes.said(0, &idle, "remember the crane");
+    let busy = nodes.session(0);
+    let running = nodes.gated(1, &busy);
+    let waits = nodes.background(1, &busy, "[[say after it]]");
+    std::thread::scope(|scope| {
+        let stopped = scope.spawn(|| nodes.cluster.stop(0));
+        // Long before the other session lets it go.
+        let said = wait_until("it is taken by the other", || {
+            let reply = nodes.turn(1, &idle, &[], "[[say {history}]]");
+            (reply.status() == 200).then(|| reply.json()["text"].clone())
+        });
+        assert_eq!(said, "remember the crane");
+        assert!(!stopped.is_finished());
+        nodes.let_go(1, &busy);
+        assert_eq!(stopped.join().unwrap().code(), Some(0));
+    });
+    let ended = nodes.at(1, &busy, running);
+    assert_eq!((&ended["state"], &ended["text"]), (&json!("finished"), &json!("begungone on")));
+    assert_eq!(nodes.wait_for(1, &busy, waits, "finished")["text"], "after it");
+    for id in [&idle, &busy] {
+        assert_gapless(&nodes.log(1, id));
+    }
+    assert_fences(&nodes.cluster);
+}
+
+/// Without anything shared but the database, Claude goes on with a transcript made from the ledger, and an agent that
+/// can't says so.
+#[test]
+fn without_a_shared_disk_a_conversation_is_rebuilt_or_said_to_be_lost() {
+    let nodes = nodes(&hob_testkit::ClusterOptions { apart: true, ..options(2, "") });
+    let claude = nodes.create(0, &json!({"agent": "claude"}));
+    let acp = nodes.session(0);
+    let fresh = nodes.session(0);
+    assert_eq!(nodes.said(1, &claude, "remember the crane"), "echo: remember the crane");
+    assert_eq!(nodes.said(1, &acp, "remember the crane"), "echo: remember the crane");
+    nodes.cluster.kill(0);
+    let history = nodes.said(1, &claude, "[[say {history}]]");
+    assert!(history.contains("remember the crane"), "{history}");
+    assert!(history.contains("echo: remember the crane"), "its own words too: {history}");
+    for _ in 0..2 {
+        assert_error(&nodes.turn(1, &acp, &[], "hi"), 502, "resume_failed");
+    }
+    assert_eq!(nodes.said(1, &fresh, "hi"), "echo: hi", "nothing was said, so nothing is lost");
+    assert_fences(&nodes.cluster);
+}
+
+/// Liveness and readiness: a node without the database lives and is not ready; a stopping one too.
+#[test]
+fn a_node_says_whether_it_is_ready() {
+    let nodes = nodes(&hob_testkit::ClusterOptions { proxied: true, ..options(2, "") });
+    for node in 0..2 {
+        assert_eq!(status(&nodes, node, "/livez"), Some(200));
+        assert_eq!(status(&nodes, node, "/readyz"), Some(200));
+    }
+    nodes.cluster.proxy(0).refuse();
+    wait_until("it is not ready", || (status(&nodes, 0, "/readyz") == Some(503)).then_some(()));
+    assert_eq!(status(&nodes, 0, "/livez"), Some(200));
+    assert_eq!(status(&nodes, 1, "/readyz"), Some(200));
+    nodes.cluster.proxy(0).pass();
+    wait_until("it is ready again", || (status(&nodes, 0, "/readyz") == Some(200)).then_some(()));
+    nodes.cluster.proxy(1).swallow();
+    wait_until("it is not ready", || (status(&nodes, 1, "/readyz") == Some(503)).then_some(()));
+    assert_eq!(status(&nodes, 1, "/livez"), Some(200));
+    nodes.cluster.proxy(1).pass();
+    wait_until("it is ready again", || (status(&nodes, 1, "/readyz") == Some(200)).then_some(()));
+}
+
+/// A node that is cut off does not go on with a turn that another one has taken, also not with what it sent before the
+/// network healed.
+#[test]
+fn a_node_that_was_cut_off_gives_way() {
+    let nodes = nodes(&hob_testkit::ClusterOptions { proxied: true, ..options(2, "") });
+    let id = nodes.session(0);
+    nodes.said(0, &id, "remember the crane");
+    let running = nodes.background(0, &id, "[[stamps 2000 20]]");
+    wait_until("it runs", || (nodes.at(1, &id, running)["events"] != json!([])).then_some(()));
+    nodes.cluster.proxy(0).swallow();
+    nodes.wait_for(1, &id, running, "interrupted");
+    let said = wait_until("the other one has it", || {
+        let reply = nodes.turn(1, &id, &[], "[[say on the other]]");
+        (reply.status() == 200).then(|| reply.json()["text"].clone())
+    });
+    assert_eq!(said, "on the other");
+    let log = nodes.log(1, &id);
+    nodes.cluster.proxy(0).pass();
+    wait_until("it is ready again", || (status(&nodes, 0, "/readyz") == Some(200)).then_some(()));
+    wait_until("its agents are ended", || {
+        nodes.cluster.with(0, |server| server.descendants().is_empty()).then_some(())
+    });
+    assert_eq!(nodes.log(1, &id), log, "nothing came late");
+    assert_fences(&nodes.cluster);
+}

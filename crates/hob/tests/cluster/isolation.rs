@@ -1,0 +1,118 @@
+//! Apps keep apart on a cluster as on one machine: hostile names, hostile texts, and nothing of either in a statement.
+
+use std::sync::{Arc, RwLock};
+
+use hob_testkit::{Cluster, Postgres};
+use serde_json::{Value, json};
+
+use crate::setup::*;
+
+/// Words that would do something if they came into a statement, a notification or a path.
+const HOSTILE: [&str; 9] = [
+    "'; DROP TABLE hob.events; -- c4n4ry",
+    "$1 c4n4ry $$; DELETE FROM hob.sessions; $$",
+    "\"c4n4ry\" OR 1=1",
+    "\\'; SELECT pg_sleep(100); -- c4n4ry",
+    "%' UNION SELECT token_hash FROM hob.apps -- c4n4ry",
+    "NOTIFY hob, 'c4n4ry'",
+    "../../c4n4ry\u{0}\u{1a}\u{1a}0",
+    "c4n4ry\u{202e}\u{feff}\u{10ffff}",
+    "(&|! c4n4ry:* <-> '",
+];
+
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Nothing of what a caller says is part of a statement: every statement of the nodes is in the server's log, without
+/// its values, and the canary that all hostile words carry is in none.
+#[test]
+fn no_word_of_a_caller_reaches_the_database_unbound() {
+    let server = Arc::new(RwLock::new(Postgres::start()));
+    let read = server.read().unwrap();
+    read.sql(&read.url(), "ALTER SYSTEM SET log_statement = 'all'; ");
+    read.sql(&read.url(), "ALTER SYSTEM SET log_parameter_max_length = 0");
+    read.sql(&read.url(), "ALTER SYSTEM SET log_parameter_max_length_on_error = 0");
+    read.sql(&read.url(), "SELECT pg_reload_conf()");
+    drop(read);
+    let cluster = Cluster::on(&server, &options(2, ""));
+    let token = cluster.app("tests");
+    let nodes = Nodes { cluster, token };
+    let id = nodes.create(0, &json!({"agent": "acp", "meta": {"a": HOSTILE[0], HOSTILE[1]: 1}}));
+    for (n, words) in HOSTILE.iter().enumerate() {
+        let node = n % 2;
+        let reply = nodes.turn(node, &id, &[], words);
+        assert_eq!(reply.status(), 200, "{}", reply.body);
+        assert_eq!(reply.json()["text"], format!("echo: {words}"), "as it was said");
+        let key: String = words.chars().filter(|c| c.is_ascii() && !c.is_ascii_control()).collect();
+        let reply = nodes.turn(1 - node, &id, &[("idempotency-key", &key)], "hi");
+        assert!(matches!(reply.status(), 200 | 400), "{}", reply.body);
+        let name = escaped(words);
+        for (method, path) in [
+            ("GET", format!("/sessions/{name}")),
+            ("GET", format!("/sessions/{name}/events")),
+            ("GET", format!("/sessions/{id}/events?after={name}")),
+            ("GET", format!("/sessions/{id}/turns/{name}")),
+            ("POST", format!("/sessions/{name}/cancel")),
+            ("POST", format!("/sessions/{id}/permissions/{name}")),
+            ("DELETE", format!("/sessions/{name}")),
+        ] {
+            let body =
+                if path.contains("permissions") { json!({"option": words}) } else { Value::Null };
+            let reply = nodes.call(1 - node, method, &path, &[], &body);
+            assert!(matches!(reply.status(), 400 | 404), "{method} {path}: {}", reply.body);
+        }
+        let admin = hob_testkit::cluster::ADMIN;
+        let body = json!({"name": words});
+        let made = nodes.try_call(node, admin, "POST", "/admin/apps", &[], &body).unwrap();
+        assert!((400..500).contains(&made.status()), "{}", made.body);
+        let gone = format!("/admin/apps/{name}");
+        let gone = nodes.try_call(node, admin, "DELETE", &gone, &[], &Value::Null).unwrap();
+        assert!((400..500).contains(&gone.status()), "{}", gone.body);
+        let bad = escaped(words).replace('%', "");
+        let refused = nodes.try_call(node, &bad, "GET", "/sessions", &[], &Value::Null).unwrap();
+        assert_eq!(refused.status(), 401);
+    }
+    let log = nodes.log(1, &id);
+    assert_gapless(&log);
+    let statements = nodes.cluster.database_log();
+    assert!(statements.contains("hob.events"), "statements are in the log");
+    let wrong: Vec<&str> = statements.lines().filter(|line| line.contains("c4n4ry")).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Names that look like each other's, like patterns or like the schema's own words are names of different apps.
+#[test]
+fn apps_with_names_alike_see_nothing_of_each_other() {
+    let nodes = nodes(&options(2, ""));
+    let names = ["a", "A", "a-", "a_", "a.b", "a_b", "public", "hob", "null", "0"];
+    let tokens: Vec<String> = names.iter().map(|name| nodes.cluster.app(name)).collect();
+    let body = json!({"agent": "acp"});
+    let ids: Vec<String> = (0..names.len())
+        .map(|n| {
+            let made = nodes.try_call(n % 2, &tokens[n], "POST", "/sessions", &[], &body).unwrap();
+            assert_eq!(made.status(), 200, "{}", made.body);
+            made.json()["session_id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    for (n, token) in tokens.iter().enumerate() {
+        for node in 0..2 {
+            let list = nodes.try_call(node, token, "GET", "/sessions", &[], &Value::Null).unwrap();
+            assert_eq!(list.json()["count"], 1, "{}: {}", names[n], list.body);
+            assert_eq!(list.json()["sessions"][0]["session_id"], ids[n]);
+            let other = &ids[(n + 1) % ids.len()];
+            for (method, path, body) in [
+                ("GET", format!("/sessions/{other}"), Value::Null),
+                ("GET", format!("/sessions/{other}/events"), Value::Null),
+                ("POST", format!("/sessions/{other}/turn"), json!({"prompt": "hi"})),
+                ("POST", format!("/sessions/{other}/cancel"), Value::Null),
+                ("DELETE", format!("/sessions/{other}"), Value::Null),
+            ] {
+                let reply = nodes.try_call(node, token, method, &path, &[], &body).unwrap();
+                assert_eq!(reply.status(), 404, "{method} {path} as {}: {}", names[n], reply.body);
+            }
+        }
+    }
+    let untouched = "SELECT count(*) FROM hob.heads WHERE turn_count > 0 OR closed_at IS NOT NULL";
+    assert_eq!(nodes.cluster.sql(untouched), "0");
+}

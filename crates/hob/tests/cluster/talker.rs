@@ -1,0 +1,338 @@
+//! A client that talks to a cluster under faults: to any node, again with the same key when one does not answer, and
+//! with `Last-Event-ID` where a stream was cut. It keeps what it was told, and compares it with the ledger in the end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::time::{Duration, Instant};
+
+use hob_testkit::wire::{Asked, Reply, StreamEvent};
+use hob_testkit::{Cluster, Random, Wire};
+use serde_json::{Value, json};
+
+/// A node that says nothing for so long is not asked any longer: another one is.
+const QUIET: Duration = Duration::from_secs(4);
+/// Whatever happens to nodes, an answer comes within this time.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub struct Talker {
+    number: usize,
+    pub id: String,
+    random: Random,
+    /// Turns by their numbers, with the word by which their answers are known.
+    taken: BTreeMap<u64, String>,
+    asked: usize,
+    /// Events by their numbers.
+    told: BTreeMap<u64, StreamEvent>,
+    pub problems: Vec<String>,
+    pub figures: Figures,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Figures {
+    pub told: usize,
+    pub again: usize,
+    pub reconnected: usize,
+    pub asked_again: usize,
+    pub finished: usize,
+    pub interrupted: usize,
+    pub resume_failed: usize,
+    /// Turns that failed because nobody knows whether an event was stored: the database went away in the middle.
+    pub unwritten: usize,
+    pub lost: usize,
+    pub slowest_ask: Duration,
+    pub slowest_turn: Duration,
+}
+
+/// What all talkers share.
+pub struct Place<'a> {
+    pub cluster: &'a Cluster,
+    pub token: &'a str,
+}
+
+impl Place<'_> {
+    /// One request to a node that is chosen by chance.
+    fn call(
+        &self,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+        body: Option<String>,
+    ) -> io::Result<Reply> {
+        let headers = more.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let asked = Asked { method, path, token: Some(self.token), headers, body };
+        let mut wire = Wire::connect(&self.cluster.address(self.cluster.any()))?;
+        wire.stream().set_read_timeout(Some(QUIET))?;
+        wire.call(&asked)
+    }
+
+    /// The same until there is an answer that is none about nodes or the database.
+    pub fn insist(
+        &self,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Result<(Reply, usize), String> {
+        let since = Instant::now();
+        let mut last = String::new();
+        for attempt in 0.. {
+            match self.call(method, path, more, body.clone()) {
+                Ok(reply) if !matches!(reply.status(), 500 | 503) => return Ok((reply, attempt)),
+                Ok(reply) => last = reply.body,
+                Err(error) => last = error.to_string(),
+            }
+            if since.elapsed() > PATIENCE {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(format!("no answer to {method} {path} for {PATIENCE:?}: {last}"))
+    }
+
+    fn json(&self, path: &str) -> Result<Value, String> {
+        let (reply, _) = self.insist("GET", path, &[], None)?;
+        if reply.status() == 200 { Ok(reply.json()) } else { Err(format!("{path}: {reply:?}")) }
+    }
+}
+
+impl Talker {
+    pub fn new(number: usize, id: String, seed: u64) -> Talker {
+        Talker {
+            number,
+            id,
+            random: Random::new(seed.wrapping_add(0x9e37_79b9 * (number as u64 + 1)) | 1),
+            taken: BTreeMap::new(),
+            asked: 0,
+            told: BTreeMap::new(),
+            problems: Vec::new(),
+            figures: Figures::default(),
+        }
+    }
+
+    fn problem(&mut self, what: impl Into<String>) {
+        self.problems.push(format!("session {} ({}): {}", self.number, self.id, what.into()));
+    }
+
+    /// Talks until that time, and then until the last answer.
+    pub fn talk(&mut self, place: &Place<'_>, until: Instant) {
+        while Instant::now() < until && self.problems.is_empty() {
+            let mut last = 0;
+            for _ in 0..1 + self.random.below(3) {
+                match self.ask(place) {
+                    Ok(turn) => last = turn,
+                    Err(error) => return self.problem(error),
+                }
+            }
+            if let Err(error) = self.hear_until(place, last) {
+                return self.problem(error);
+            }
+        }
+    }
+
+    /// Asks for a turn until it is acknowledged.
+    fn ask(&mut self, place: &Place<'_>) -> Result<u64, String> {
+        let mark = format!("mark-{}-{};", self.number, self.asked);
+        self.asked += 1;
+        let chunks = 1 + self.random.below(12);
+        let prompt = format!("[[note {mark}]] [[say {mark}]] [[stamps {chunks} 100]]");
+        let body = json!({"prompt": prompt}).to_string();
+        let path = format!("/sessions/{}/turn", self.id);
+        let headers = [("prefer", "respond-async"), ("idempotency-key", mark.as_str())];
+        let since = Instant::now();
+        let (reply, again) = place.insist("POST", &path, &headers, Some(body))?;
+        self.figures.asked_again += again;
+        self.figures.slowest_ask = self.figures.slowest_ask.max(since.elapsed());
+        let turn = reply.json()["turn_index"].as_u64();
+        let Some(turn) = turn.filter(|_| reply.status() == 202) else {
+            return Err(format!("a turn was not taken: {reply:?}"));
+        };
+        match self.taken.insert(turn, mark.clone()) {
+            None => Ok(turn),
+            Some(other) => Err(format!("turn {turn} is that of {mark} and of {other}")),
+        }
+    }
+
+    /// Hears the session until a turn is over.
+    fn hear_until(&mut self, place: &Place<'_>, turn: u64) -> Result<(), String> {
+        let since = Instant::now();
+        // Some of it was told before: it must be the same.
+        let mut last = self.told.keys().next_back().copied().unwrap_or_default();
+        last = last.saturating_sub(self.random.below(10));
+        while since.elapsed() < PATIENCE {
+            match self.hear(place, &mut last, turn) {
+                Ok(true) => {
+                    let slowest = self.figures.slowest_turn;
+                    self.figures.slowest_turn = slowest.max(since.elapsed());
+                    return Ok(());
+                }
+                Ok(false) | Err(_) => self.figures.reconnected += 1,
+            }
+            if !self.problems.is_empty() {
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let state = place.json(&format!("/sessions/{}/turns/{turn}", self.id));
+        Err(format!("turn {turn} is not over after {PATIENCE:?}: {state:?}"))
+    }
+
+    /// One stream of one node. `true` when the turn was over in it.
+    fn hear(&mut self, place: &Place<'_>, last: &mut u64, turn: u64) -> io::Result<bool> {
+        let path = format!("/sessions/{}/events", self.id);
+        let mut wire = Wire::connect(&place.cluster.address(place.cluster.any()))?;
+        wire.stream().set_read_timeout(Some(QUIET))?;
+        let headers =
+            vec![("accept", "text/event-stream".to_owned()), ("last-event-id", last.to_string())];
+        let token = Some(place.token);
+        wire.ask(&Asked { method: "GET", path: &path, token, headers, body: None })?;
+        let head = wire.head()?;
+        if head.status != 200 {
+            if !matches!(head.status, 500 | 503) {
+                self.problem(format!("no stream: {head:?}"));
+            }
+            return Ok(false);
+        }
+        for event in wire.events() {
+            if event.id != *last + 1 {
+                self.problem(format!("{} comes after {last} in a stream", event.id));
+            }
+            *last = event.id;
+            let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            let over = event.kind == "turn" && data["turn_index"] == turn;
+            self.keep(event);
+            if over {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn keep(&mut self, event: StreamEvent) {
+        match self.told.get(&event.id) {
+            Some(known) if same(known, &event) => self.figures.again += 1,
+            Some(known) => {
+                let text = format!("told twice, not the same: {known:?} and {event:?}");
+                self.problem(text);
+            }
+            None => {
+                self.figures.told += 1;
+                self.told.insert(event.id, event);
+            }
+        }
+    }
+
+    /// When all is quiet: what was told is in the log, every turn is over, and the session answers or says why not.
+    pub fn check(&mut self, place: &Place<'_>, notes: &HashMap<String, usize>) {
+        if let Err(error) = self.try_check(place, notes) {
+            self.problem(error);
+        }
+    }
+
+    fn try_check(
+        &mut self,
+        place: &Place<'_>,
+        notes: &HashMap<String, usize>,
+    ) -> Result<(), String> {
+        let mut log: Vec<Value> = Vec::new();
+        loop {
+            let path = format!("/sessions/{}/events?after={}", self.id, log.len());
+            let page = place.json(&path)?;
+            log.extend(page["events"].as_array().into_iter().flatten().cloned());
+            if page["more"] != true {
+                break;
+            }
+        }
+        if let Some(wrong) = (1..).zip(&log).find(|(n, event)| event["seq"] != *n) {
+            self.problem(format!("the log has a gap: {wrong:?}"));
+        }
+        for told in self.told.values().cloned().collect::<Vec<_>>() {
+            let logged = log.get(told.id as usize - 1);
+            if !logged.is_some_and(|logged| is_logged(&told, logged)) {
+                self.figures.lost += 1;
+                self.problem(format!("LOST {told:?}: the log has {logged:?}"));
+            }
+        }
+        let look = place.json(&format!("/sessions/{}", self.id))?;
+        if look["turn_count"] != self.taken.len() {
+            self.problem(format!("{} turns were taken: {look}", self.taken.len()));
+        }
+        for (turn, mark) in self.taken.clone() {
+            let at = place.json(&format!("/sessions/{}/turns/{turn}", self.id))?;
+            let ends =
+                log.iter().filter(|e| e["event"] == "turn" && e["turn_index"] == turn).count();
+            let noted = notes.get(&mark).copied().unwrap_or_default();
+            let text = at["text"].as_str().unwrap_or_default();
+            match at["state"].as_str() {
+                Some("finished") if text.starts_with(&mark) && noted == 1 => {
+                    self.figures.finished += 1;
+                }
+                Some("interrupted") if noted <= 1 => self.figures.interrupted += 1,
+                Some("failed")
+                    if at["error"] == "the ledger could not be written" && noted <= 1 =>
+                {
+                    self.figures.unwritten += 1;
+                }
+                Some("resume_failed") if noted == 0 => self.figures.resume_failed += 1,
+                _ => self.problem(format!(
+                    "turn {turn}, {mark}, which ran {noted} times: {}",
+                    short(&at)
+                )),
+            }
+            if ends != 1 {
+                self.problem(format!("turn {turn} has {ends} ends in the log"));
+            }
+        }
+        let word = format!("next-{}", self.number);
+        let body = json!({"prompt": format!("[[say {word}]]")}).to_string();
+        let path = format!("/sessions/{}/turn", self.id);
+        let key = [("idempotency-key", "the last")];
+        let (reply, _) = place.insist("POST", &path, &key, Some(body))?;
+        match (reply.status(), reply.json()["code"].as_str()) {
+            (200, _) if reply.json()["text"] == word => {}
+            (502, Some("resume_failed")) => self.figures.resume_failed += 1,
+            _ => self.problem(format!("no next turn: {reply:?}")),
+        }
+        Ok(())
+    }
+}
+
+fn same(one: &StreamEvent, other: &StreamEvent) -> bool {
+    let data = |event: &StreamEvent| {
+        to_microseconds(&serde_json::from_str(&event.data).unwrap_or_default())
+    };
+    one.kind == other.kind && (one.data == other.data || data(one) == data(other))
+}
+
+/// Whether the log has what a stream told.
+fn is_logged(told: &StreamEvent, logged: &Value) -> bool {
+    let data: Value = serde_json::from_str(&told.data).unwrap_or_default();
+    if logged["event"] != told.kind.as_str() {
+        return false;
+    }
+    match told.kind.as_str() {
+        "message" => logged["message"] == data,
+        // A stream gives the whole answer in its place.
+        "turn" => ["turn_index", "state", "stop_reason"].iter().all(|k| logged[k] == data[k]),
+        _ => to_microseconds(logged) == to_microseconds(&data),
+    }
+}
+
+/// The log keeps microseconds; a stream may say it more exactly.
+fn to_microseconds(event: &Value) -> Value {
+    let mut event = event.clone();
+    let exact = event["at"].as_str().and_then(|at| at.trim_end_matches('Z').split_once('.'));
+    if let Some((seconds, part)) = exact {
+        let part = format!("{part:0<6}");
+        event["at"] = json!(format!("{seconds}.{}Z", part[..6].trim_end_matches('0')));
+    }
+    event
+}
+
+/// A turn without its events.
+fn short(turn: &Value) -> Value {
+    let mut turn = turn.clone();
+    turn["events"] = json!(turn["events"].as_array().map(Vec::len));
+    turn
+}

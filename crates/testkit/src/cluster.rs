@@ -1,0 +1,252 @@
+//! Several nodes on one PostgreSQL, each a `hob serve` on a home of its own.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::Signal;
+
+use crate::leak::processes_with;
+use crate::postgres::Postgres;
+use crate::proxy::Proxy;
+use crate::random::Random;
+use crate::server::{HobServer, TestHome};
+use crate::wait::wait_until;
+
+/// The variable that says by which seed nodes are chosen.
+pub const SEED: &str = "HOB_TEST_SEED";
+
+/// The admin's token of all nodes.
+pub const ADMIN: &str = "the-admin-of-a-cluster";
+
+/// What a cluster is to be like.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    pub nodes: usize,
+    /// After so long a node that is not heard of counts as dead.
+    pub lease_secs: u32,
+    /// `config.toml` of all nodes, but for where the ledger is.
+    pub config: String,
+    /// Whether nodes share nothing but the database: each has workspaces and a `$HOME` of its own.
+    pub apart: bool,
+    /// Whether each node reaches the database over a [`Proxy`] of its own.
+    pub proxied: bool,
+}
+
+/// Running nodes, which clients and whoever disturbs them may use at the same time. Dropping it ends all, and then no
+/// process may be left.
+pub struct Cluster {
+    nodes: Vec<Node>,
+    lease_secs: u32,
+    database: String,
+    random: Mutex<Random>,
+    postgres: Arc<RwLock<Postgres>>,
+}
+
+struct Node {
+    server: Mutex<Option<HobServer>>,
+    /// Also of a node that was killed, since a client does not know yet.
+    address: Mutex<String>,
+    home: TestHome,
+    store_url: String,
+    proxy: Option<Proxy>,
+}
+
+impl Cluster {
+    /// On a database server of its own.
+    pub fn start(options: &ClusterOptions) -> Cluster {
+        Cluster::on(&Arc::new(RwLock::new(Postgres::start())), options)
+    }
+
+    /// On a new database of a server that others use as well.
+    pub fn on(server: &Arc<RwLock<Postgres>>, options: &ClusterOptions) -> Cluster {
+        let postgres = server.read().unwrap_or_else(PoisonError::into_inner);
+        let database = postgres.database();
+        let name = database.rsplit('/').next().expect("a name");
+        let mut nodes: Vec<Node> = Vec::new();
+        for number in 0..options.nodes {
+            let home = match nodes.first() {
+                Some(first) if !options.apart => first.home.beside(number).known_apart(number),
+                _ => TestHome::new(),
+            };
+            home.configure(&options.config);
+            if let Some(first) = nodes.first().filter(|_| options.apart) {
+                let key = first.home.hob_home().join("key");
+                std::fs::copy(key, home.hob_home().join("key")).expect("the first one's key");
+            }
+            let proxy = options.proxied.then(|| Proxy::to(&postgres.socket()));
+            let store_url =
+                proxy.as_ref().map_or_else(|| database.clone(), |proxy| proxy.url(name));
+            let node = Node {
+                server: Mutex::default(),
+                address: Mutex::default(),
+                home,
+                store_url,
+                proxy,
+            };
+            node.start(options.lease_secs);
+            nodes.push(node);
+        }
+        let seed = seed();
+        println!("nodes are chosen by {SEED}={seed}");
+        Cluster {
+            nodes,
+            lease_secs: options.lease_secs,
+            database,
+            random: Mutex::new(Random::new(seed)),
+            postgres: server.clone(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// How long after its end a node may count as alive, a beat included.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(u64::from(self.lease_secs) * 1250)
+    }
+
+    /// The number of a node, by chance. It may be dead.
+    pub fn any(&self) -> usize {
+        let nodes = self.nodes.len() as u64;
+        self.random.lock().unwrap_or_else(PoisonError::into_inner).below(nodes) as usize
+    }
+
+    /// `127.0.0.1:PORT` of a node as it is now, or as it was when it died.
+    pub fn address(&self, node: usize) -> String {
+        lock(&self.nodes[node].address).clone()
+    }
+
+    pub fn home(&self, node: usize) -> &TestHome {
+        &self.nodes[node].home
+    }
+
+    /// Whatever is to be done with a running node's server.
+    pub fn with<T>(&self, node: usize, work: impl FnOnce(&HobServer) -> T) -> T {
+        work(lock(&self.nodes[node].server).as_ref().expect("a node that runs"))
+    }
+
+    /// What stands between a node and the database.
+    pub fn proxy(&self, node: usize) -> &Proxy {
+        self.nodes[node].proxy.as_ref().expect("a cluster with proxies")
+    }
+
+    /// Makes an app and returns its token.
+    pub fn app(&self, name: &str) -> String {
+        let node = &self.nodes[0];
+        let mut command = node.home.command(&["app", "create", name, "--json"]);
+        let output = command.env("HOB_STORE_URL", &self.database).output().expect("hob runs");
+        assert!(output.status.success(), "{output:?}");
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        said["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Kills a node with `kill -9`.
+    pub fn kill(&self, node: usize) {
+        let server = lock(&self.nodes[node].server).take();
+        server.expect("a node that runs").kill();
+    }
+
+    /// Tells a node to stop, and waits for its end.
+    pub fn stop(&self, node: usize) -> ExitStatus {
+        let server = lock(&self.nodes[node].server).take();
+        server.expect("a node that runs").stop()
+    }
+
+    /// Starts a node again on its home.
+    pub fn restart(&self, node: usize) {
+        self.nodes[node].start(self.lease_secs);
+    }
+
+    /// Stops a node as if its machine slept.
+    pub fn pause(&self, node: usize) {
+        self.with(node, |server| server.signal(Signal::SIGSTOP));
+    }
+
+    pub fn go_on(&self, node: usize) {
+        self.with(node, |server| server.signal(Signal::SIGCONT));
+    }
+
+    /// Ends the database server as if it had crashed, and starts it again after a while.
+    pub fn restart_database(&self, after: Duration) {
+        let mut postgres = self.postgres.write().unwrap_or_else(PoisonError::into_inner);
+        postgres.crash();
+        std::thread::sleep(after);
+        postgres.start_again();
+    }
+
+    /// Runs statements on the cluster's database.
+    pub fn sql(&self, statements: &str) -> String {
+        let postgres = self.postgres.read().unwrap_or_else(PoisonError::into_inner);
+        postgres.sql(&self.database, statements)
+    }
+
+    /// Where the ledger is, with nothing in between.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// What the database server wrote into its log.
+    pub fn database_log(&self) -> String {
+        let postgres = self.postgres.read().unwrap_or_else(PoisonError::into_inner);
+        let path = postgres.socket().with_file_name("log");
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// The folders in which sessions without a folder of the caller's work.
+    pub fn workspaces(&self) -> Vec<PathBuf> {
+        let folders = self.nodes.iter().map(|node| node.home.hob_home().join("workspaces"));
+        let mut folders: Vec<PathBuf> =
+            folders.filter_map(|path| path.canonicalize().ok()).collect();
+        folders.sort();
+        folders.dedup();
+        folders
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let folders: Vec<PathBuf> =
+            self.nodes.iter().map(|node| node.home.folder().to_owned()).collect();
+        for node in &self.nodes {
+            if let Some(server) = lock(&node.server).take() {
+                server.kill();
+            }
+        }
+        if std::thread::panicking() {
+            return;
+        }
+        wait_until("no process of a cluster is left", || {
+            let left = |folder: &PathBuf| processes_with(&format!("HOME={}/", folder.display()));
+            folders.iter().all(|folder| left(folder).is_empty()).then_some(())
+        });
+    }
+}
+
+impl Node {
+    fn start(&self, lease_secs: u32) {
+        let server = self.home.serve_with(|command| {
+            command.env("HOB_STORE_URL", &self.store_url).env("HOB_ADMIN_TOKEN", ADMIN);
+            command.env("HOB_CLUSTER_LEASE_SECS", lease_secs.to_string());
+        });
+        *lock(&self.address) = server.address().to_owned();
+        *lock(&self.server) = Some(server);
+    }
+}
+
+/// The seed by which nodes are chosen: another one every time, unless it is said.
+pub fn seed() -> u64 {
+    let said = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    said.unwrap_or_else(|| u64::from(now.subsec_nanos()) + 1)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
