@@ -23,21 +23,19 @@ pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<Opened> 
     };
     let ledger = Arc::new(PostgresLedger::connect(url).await?);
     let store: Arc<dyn ClusterStore> = ledger.clone();
-    let cluster = Some(ClusterOptions { store, lease: settings.lease });
+    let cluster = Some(ClusterOptions { store, lease: settings.lease, earlier: None });
     Ok(Opened { ledger, cluster })
 }
 
 impl Opened {
     /// A name for this run of the server. What an earlier one on this home still holds may be taken at once: it is gone,
     /// since the home's lock is ours.
-    pub async fn begin_node(&self, settings: &Resolved) -> anyhow::Result<NodeId> {
+    pub fn begin_node(&mut self, settings: &Resolved) -> anyhow::Result<NodeId> {
         let node = NodeId::from_random(uuid::Uuid::new_v4().into_bytes());
-        if self.cluster.is_some() {
+        if let Some(cluster) = &mut self.cluster {
             let path = settings.home.node();
             let earlier = std::fs::read_to_string(&path).unwrap_or_default();
-            if let Some(earlier) = NodeId::stored(earlier.trim()) {
-                self.ledger.gone(&earlier).await?;
-            }
+            cluster.earlier = NodeId::stored(earlier.trim());
             hob_files::write_over(&path, node.as_str().as_bytes(), 0o600)?;
         }
         Ok(node)

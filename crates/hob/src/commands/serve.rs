@@ -307,13 +307,13 @@ impl Workshop {
     async fn sessions(
         &self,
         settings: &Resolved,
-        opened: ledger::Opened,
+        mut opened: ledger::Opened,
         files: FileRoom,
     ) -> anyhow::Result<Sessions> {
         let home = &settings.home;
         let socket = settings.socket.display().to_string();
         let options = SessionsOptions {
-            node: opened.begin_node(settings).await?,
+            node: opened.begin_node(settings)?,
             store: opened.ledger,
             cluster: opened.cluster,
             files,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, ClusterStore, Heard, StoreError, Taken, Timestamp};
+use hob_domain::{AppName, ClusterStore, Heard, NodeId, StoreError, Taken, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use super::actor::Actor;
@@ -30,6 +30,8 @@ pub struct ClusterOptions {
     pub store: Arc<dyn ClusterStore>,
     /// Who was not heard of for so long has nothing any more.
     pub lease: Duration,
+    /// Who we were in an earlier run. That one is gone.
+    pub earlier: Option<NodeId>,
 }
 
 pub(super) struct Cluster {
@@ -59,15 +61,6 @@ struct Beats {
 pub(super) enum Place {
     Here(Arc<Entry>),
     Elsewhere,
-}
-
-/// Whether there must be a place for a session's agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
-    /// Somebody asks, and can be told that there is none.
-    Asked,
-    /// Turns are under way in it.
-    Anyway,
 }
 
 impl Cluster {
@@ -133,6 +126,7 @@ impl Cluster {
                 self.has_others.store(others, Ordering::Relaxed);
             }
             Heard::Rung(sessions) => {
+                self.has_others.store(true, Ordering::Relaxed);
                 sessions.iter().for_each(|id| self.ring_here(id));
                 self.look.notify_one();
             }
@@ -150,11 +144,24 @@ impl Cluster {
 }
 
 impl Sessions {
-    /// Begins to take part. Called once, before anything is asked of us.
+    /// Begins to take part, and takes up what an earlier run on this home had. Called once, before anything is asked of us.
     pub(super) async fn join(&self) -> Result<(), StoreError> {
         let Some(cluster) = &self.inner.cluster else { return Ok(()) };
-        let options = &self.inner.options;
-        cluster.options.store.beat(&options.node, "").await?;
+        let (options, store) = (&self.inner.options, &cluster.options.store);
+        store.beat(&options.node, "").await?;
+        if let Some(earlier) = &cluster.options.earlier {
+            let held = store.held(earlier).await?;
+            store.gone(earlier).await?;
+            for session in held {
+                match self.claim(&session.app, &session.hold.session).await {
+                    Ok(_) | Err(SessionError::NotFound) => {}
+                    Err(SessionError::Store(error)) => return Err(error),
+                    Err(error) => return Err(StoreError::Failed(error.to_string())),
+                }
+            }
+        }
+        // The others know that there is somebody now.
+        store.ring(&options.node, &[]).await?;
         options.tasks.spawn(self.clone().attend());
         options.tasks.spawn(self.clone().keep_watch());
         options.tasks.spawn(self.clone().keep_ringing());
@@ -265,10 +272,10 @@ impl Sessions {
         if taking {
             // Ours by the ledger, but not here: they were let go of in a silence that is over.
             for held in ours.into_values().filter(|held| held.running || !held.queued.is_empty()) {
-                self.claim(&held.app, &held.hold.session, Room::Anyway).await?;
+                self.here_or_taken(&held.app, &held.hold.session).await;
             }
             for (app, id) in cluster.options.store.orphans(cluster.options.lease).await? {
-                self.claim(&app, &id, Room::Anyway).await?;
+                self.here_or_taken(&app, &id).await;
             }
         }
         for errand in cluster.options.store.wanted(node).await? {
@@ -290,7 +297,10 @@ impl Sessions {
             self.get(app, id).await?;
             return Ok(None);
         }
-        self.claim(app, id, Room::Asked).await
+        match self.get(app, id).await?.closed_at {
+            Some(_) => Ok(None),
+            None => self.claim(app, id).await,
+        }
     }
 
     /// A session that is here, or that nobody has.
@@ -298,9 +308,9 @@ impl Sessions {
         if self.inner.cluster.is_none() {
             return self.entry(app, id);
         }
-        match self.claim(app, id, Room::Anyway).await {
+        match self.claim(app, id).await {
             Ok(Some(Place::Here(entry))) => Some(entry),
-            Ok(_) => None,
+            Ok(_) | Err(SessionError::NotFound) => None,
             Err(error) => {
                 tracing::warn!(%error, session = %id, "it is not known who has a session");
                 None
@@ -309,12 +319,7 @@ impl Sessions {
     }
 
     /// Takes a session, unless somebody who lives has it.
-    async fn claim(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        room: Room,
-    ) -> Result<Option<Place>, SessionError> {
+    async fn claim(&self, app: &AppName, id: &SessionId) -> Result<Option<Place>, SessionError> {
         let Some(cluster) = &self.inner.cluster else { return Ok(None) };
         let options = &self.inner.options;
         let _one = cluster.claiming.lock().await;
@@ -324,9 +329,6 @@ impl Sessions {
             }
             // The agent that it had here is ending; the next one works in the same folder.
             let _ = tokio::time::timeout(ENDING, entry.ended.cancelled()).await;
-        }
-        if self.get(app, id).await?.closed_at.is_some() && room == Room::Asked {
-            return Ok(None);
         }
         if !cluster.is_heard_of() {
             let text = "this node is not heard of by the others".to_owned();
@@ -351,14 +353,8 @@ impl Sessions {
             self.store().release(&hold).await?;
             return Err(SessionError::Stopping);
         }
-        let permit = match room {
-            Room::Anyway => Some(options.live.take_anyway()),
-            Room::Asked => options.live.take().await,
-        };
-        let Some(permit) = permit else {
-            self.store().release(&hold).await?;
-            return Err(SessionError::PoolFull { live: options.live.live() });
-        };
+        // It was let in when it was made, wherever that was.
+        let permit = options.live.take_anyway();
         let queue = self.store().queued_turns(id).await?;
         let (entry, answered) = self.enter(&session, hold, permit, queue);
         self.start_actor(Actor::of(&self.inner, entry.clone(), answered));

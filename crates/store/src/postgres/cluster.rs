@@ -27,7 +27,9 @@ impl ClusterStore for PostgresLedger {
     }
 
     async fn ring(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError> {
-        for some in sessions.chunks(TOGETHER) {
+        // None at all is a greeting.
+        let greeting = sessions.is_empty().then_some(sessions);
+        for some in sessions.chunks(TOGETHER).chain(greeting) {
             let mut payload = from.to_string();
             for id in some {
                 payload.push(' ');

@@ -299,7 +299,8 @@ impl SessionStore for PostgresLedger {
 
     async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
         let then = micros(then);
-        let which = "SELECT session FROM hob.heads WHERE closed_at < $1 ORDER BY session FOR UPDATE SKIP LOCKED";
+        let which =
+            "SELECT session FROM hob.heads WHERE closed_at < $1 ORDER BY session FOR UPDATE";
         self.delete(which, &[&then], &[]).await
     }
 
