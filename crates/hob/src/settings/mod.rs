@@ -31,6 +31,8 @@ pub struct Resolved {
     pub store: Option<StoreUrl>,
     /// How long a node that is not heard of counts as alive.
     pub lease: Duration,
+    /// Open sessions of all nodes together; zero is no limit.
+    pub cluster_max_live: usize,
     pub http: bool,
     pub listen: String,
     pub hosts: Vec<String>,
@@ -273,6 +275,7 @@ fn resolve(
         admin_token,
         store: text("store.url").parse().ok(),
         lease: seconds("cluster.lease_secs"),
+        cluster_max_live: count("cluster.max_live") as usize,
         http: values["http"].as_bool().unwrap_or(true),
         listen: text("listen"),
         hosts: names("hosts"),

@@ -30,6 +30,8 @@ pub struct ClusterOptions {
     pub store: Arc<dyn ClusterStore>,
     /// Who was not heard of for so long has nothing any more.
     pub lease: Duration,
+    /// Open sessions of all nodes together; zero is no limit.
+    pub max_live: usize,
     /// Who we were in an earlier run. That one is gone.
     pub earlier: Option<NodeId>,
 }

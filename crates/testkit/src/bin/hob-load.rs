@@ -124,7 +124,9 @@ async fn turns_of_all(load: Rc<Load>, sessions: usize) -> Value {
         let node = number % load.addresses.len();
         match load.create(&load.addresses[node]).await {
             // The node stands before the name.
-            Ok(name) => names.push(format!("{} {name}", (node + load.shift) % load.addresses.len())),
+            Ok(name) => {
+                names.push(format!("{} {name}", (node + load.shift) % load.addresses.len()))
+            }
             Err(error) => load.fail(format!("a session: {error}")),
         }
     }
