@@ -42,6 +42,7 @@ enum Command {
     App(commands::app::Args),
     Claude(commands::claude::Args),
     Key(commands::key::Args),
+    Store(commands::store::Args),
     Completions(commands::completions::Args),
 }
 
@@ -78,6 +79,7 @@ pub fn run() -> ExitCode {
         Command::Import(args) => plain(&|context| commands::import::run(context, &args)),
         Command::Export(args) => plain(&|context| commands::export::run(context, &args)),
         Command::Key(args) => plain(&|context| commands::key::run(context, &args)),
+        Command::Store(args) => plain(&|context| commands::store::run(context, &args)),
     };
     match outcome {
         Ok(outcome) => outcome.into(),

@@ -4,9 +4,11 @@
 //! Callers see the storage ports of `hob-domain`; only the composition root and tests see this crate.
 #![allow(clippy::disallowed_types, reason = "this is the crate that names a database")]
 
+mod moving;
 mod postgres;
 mod sqlite;
 mod values;
 
+pub use moving::{MoveError, MoveProgress, MovedTable, move_to_postgres, move_to_sqlite};
 pub use postgres::{BadUrl, ConnectError, PostgresLedger, ServerState, StoreUrl};
 pub use sqlite::{Ledger, Memory, OpenError, opens_with, rekey};

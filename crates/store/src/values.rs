@@ -33,6 +33,22 @@ impl Tally {
     }
 }
 
+/// What stands before the digest of an idempotency key that came from PostgreSQL, which keeps no more of it.
+const BY_HASH: &str = "sha256:";
+
+/// An idempotency key as PostgreSQL keeps it, from one as SQLite does.
+pub(crate) fn hashed_key(key: &str) -> String {
+    match key.strip_prefix(BY_HASH) {
+        Some(hash) => hash.to_owned(),
+        None => hob_domain::secret::hex(&openssl::sha::sha256(key.as_bytes())),
+    }
+}
+
+/// The other way.
+pub(crate) fn key_by_hash(hash: &str) -> String {
+    format!("{BY_HASH}{hash}")
+}
+
 pub(crate) fn session_id(text: &str) -> Result<SessionId, StoreError> {
     SessionId::presented(text).ok_or_else(|| damaged("a session's id"))
 }

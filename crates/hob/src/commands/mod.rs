@@ -22,6 +22,7 @@ pub mod serve;
 pub mod session_start;
 pub mod sessions;
 pub mod status;
+pub mod store;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ pub(super) fn beginning() -> String {
 }
 
 pub(super) type Client = Arc<Object>;
-pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Whether something may be done again after the connection was lost in the middle of it, when nobody knows how far
 /// it came.

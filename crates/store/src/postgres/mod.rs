@@ -14,7 +14,10 @@ mod sessions;
 mod text;
 mod url;
 
+pub(crate) use text::{put as put_text, take as take_text};
 pub use url::{BadUrl, StoreUrl};
+
+use hob_domain::StoreError;
 
 use connections::{Connections, Trouble};
 use migrations::{Migrated, STEPS};
@@ -78,6 +81,24 @@ impl PostgresLedger {
         drop(client);
         let carrier = uuid::Uuid::new_v4().simple().to_string();
         Ok(PostgresLedger { connections, url: url.clone(), carrier })
+    }
+
+    /// Rows of any statement that reads.
+    pub(crate) async fn read_rows(
+        &self,
+        sql: &str,
+        values: connections::Values<'_>,
+    ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        self.connections.query(connections::Again::Harmless, sql, values).await
+    }
+
+    /// A statement that may be done twice.
+    pub(crate) async fn write_rows(
+        &self,
+        sql: &str,
+        values: connections::Values<'_>,
+    ) -> Result<(), StoreError> {
+        self.connections.query(connections::Again::Harmless, sql, values).await.map(drop)
     }
 
     /// Looks at a server and changes nothing.

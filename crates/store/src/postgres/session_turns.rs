@@ -9,14 +9,13 @@ use hob_domain::session::{
     Accepted, NewEvent, SessionEvent, SessionId, TurnEnding, TurnRequest, TurnState, TurnUsage,
     turn_event,
 };
-use openssl::sha::sha256;
 use tokio_postgres::Error;
 use uuid::Uuid;
 
 use super::connections::Client;
 use super::session_rows::{key, number};
 use super::text::put;
-use crate::values::{Tally, day, micros, time};
+use crate::values::{Tally, day, hashed_key, micros, time};
 
 /// One statement: the head counts up under its lock, and the events are stored under those numbers. Nothing happens
 /// where the fence is another; none is the session's own, for what needs no holder.
@@ -150,7 +149,7 @@ pub(super) async fn accept(
     };
     // Beyond the lock, so that it sees what those before us have done.
     let (key, digest) =
-        request.idempotency.as_ref().map(|(key, digest)| (hashed(key), digest)).unzip();
+        request.idempotency.as_ref().map(|(key, digest)| (hashed_key(key), digest)).unzip();
     let statement = client
         .prepare_cached(
             "SELECT (SELECT count(*) FROM hob.turns WHERE session = $1 AND state = 'queued'
@@ -187,10 +186,6 @@ pub(super) async fn accept(
         [&session, &turn, &micros(now), &app, &put(&request.prompt), &key, &digest];
     client.execute(&statement, &values).await?;
     Ok(Some(Accepted::Queued(turn as u32)))
-}
-
-fn hashed(key: &str) -> String {
-    hob_domain::secret::hex(&sha256(key.as_bytes()))
 }
 
 /// Closes a session and cancels the turns that wait. `false` when it was closed already.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 const ESCAPE: char = '\u{1a}';
 
 /// The text as it is stored.
-pub(super) fn put(text: &str) -> Cow<'_, str> {
+pub(crate) fn put(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte == 0 || byte == ESCAPE as u8) {
         return Cow::Borrowed(text);
     }
@@ -14,7 +14,7 @@ pub(super) fn put(text: &str) -> Cow<'_, str> {
 }
 
 /// The text as it was.
-pub(super) fn take(stored: String) -> String {
+pub(crate) fn take(stored: String) -> String {
     if !stored.contains(ESCAPE) {
         return stored;
     }

@@ -68,6 +68,10 @@ impl Ledger {
         let database = Database::open(path, key, migrations::LEDGER, BUSY_TIMEOUT, reading)?;
         Ok(Ledger { database })
     }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
 }
 
 /// One encrypted file. Cloning shares it; when the last clone is dropped, nothing has it open.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::failed;
 use super::holds::fence;
-use crate::values::{Tally, day, micros, time};
+use crate::values::{Tally, day, hashed_key, key_by_hash, micros, time};
 
 /// The first condition on the state is that of the index, which holds few rows.
 pub(super) const QUEUED: &str = "SELECT number FROM turns INDEXED BY turns_under_way
@@ -29,10 +29,11 @@ pub(super) fn accept(
         let known: Option<(u32, String)> = transaction
             .prepare_cached(
                 "SELECT number, request_digest FROM turns
-                 WHERE session = ?1 AND idempotency_key = ?2",
+                 WHERE session = ?1 AND idempotency_key IN (?2, ?3)",
             )
             .and_then(|mut s| {
-                s.query_row([id, key], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+                let moved = key_by_hash(&hashed_key(key));
+                s.query_row([id, key, &moved], |row| Ok((row.get(0)?, row.get(1)?))).optional()
             })
             .map_err(failed)?;
         match known {
