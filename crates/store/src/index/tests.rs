@@ -44,19 +44,19 @@ struct Known {
 }
 
 /// Where a memory is.
-enum Place {
+enum Kept {
     File(tempfile::TempDir),
     Database(String),
 }
 
-impl Place {
+impl Kept {
     async fn open(&self) -> Arc<dyn MemoryStore> {
         let (key, patience) = (DataKey::from_bytes([5; 32]), Duration::from_secs(5));
         match self {
-            Place::File(folder) => {
+            Kept::File(folder) => {
                 Arc::new(Memory::open(&folder.path().join("memory.db"), &key, patience).unwrap())
             }
-            Place::Database(url) => {
+            Kept::Database(url) => {
                 let url = url.parse().unwrap();
                 Arc::new(PostgresMemory::connect(&url, &key, true, patience).await.unwrap())
             }
@@ -137,7 +137,7 @@ async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: 
 #[tokio::test]
 async fn it_counts_what_is_there_in_a_file() {
     for seed in 1..=6 {
-        it_counts_what_is_there(seed, &Place::File(tempfile::tempdir().unwrap())).await;
+        it_counts_what_is_there(seed, &Kept::File(tempfile::tempdir().unwrap())).await;
     }
 }
 
@@ -145,11 +145,11 @@ async fn it_counts_what_is_there_in_a_file() {
 async fn it_counts_what_is_there_in_a_database() {
     let server = Postgres::start();
     for seed in 1..=6 {
-        it_counts_what_is_there(seed, &Place::Database(server.database())).await;
+        it_counts_what_is_there(seed, &Kept::Database(server.database())).await;
     }
 }
 
-async fn it_counts_what_is_there(seed: u64, place: &Place) {
+async fn it_counts_what_is_there(seed: u64, place: &Kept) {
     // Two on one store, as two processes are.
     let mut memories = [place.open().await, place.open().await];
     let mut chance = Chance(seed * 0x9E37_79B9);

@@ -130,8 +130,8 @@ async fn drop_others(client: &Client, kind: VectorKind, limit: usize) -> Result<
         return Ok(0);
     }
     let sql =
-        "WITH some AS (SELECT seq, kind FROM hob.memory_model_vectors WHERE kind <> $1 LIMIT $2),
-         gone AS (DELETE FROM hob.memory_model_vectors v USING some s
+        "WITH others AS (SELECT seq, kind FROM hob.memory_model_vectors WHERE kind <> $1 LIMIT $2),
+         gone AS (DELETE FROM hob.memory_model_vectors v USING others s
              WHERE v.seq = s.seq AND v.kind = s.kind RETURNING v.kind),
          sums AS (SELECT kind, count(*) AS fewer FROM gone GROUP BY kind),
          less AS (UPDATE hob.memory_kinds k SET embedded = k.embedded - s.fewer FROM sums s
