@@ -174,18 +174,18 @@ impl Question<'_> {
     /// All turns of the session and the time asked for; `None` when they are many.
     async fn narrow(&self, range: &Range) -> Result<Option<Vec<i64>>, Error> {
         let (since, until) = range.times.unwrap_or((i64::MIN, i64::MAX));
-        let rows = match range.session {
-            Some(session) => {
-                let sql = "SELECT seq FROM hob.memory_standing
-                     WHERE session = $1 AND ts BETWEEN $2 AND $3 LIMIT $4";
-                ask(self.client, sql, &[&session, &since, &until, &(NARROW + 1)]).await?
+        let values: Values<'_> = &[&range.projects, &since, &until, &(NARROW + 1), &range.session];
+        let sql = match range.session {
+            Some(_) => {
+                "SELECT seq FROM hob.memory_standing WHERE session = $5 AND project = ANY($1)
+                 AND ts BETWEEN $2 AND $3 LIMIT $4"
             }
             None => {
-                let sql = "SELECT seq FROM hob.memory_standing
-                     WHERE project = ANY($1) AND ts BETWEEN $2 AND $3 LIMIT $4";
-                ask(self.client, sql, &[&range.projects, &since, &until, &(NARROW + 1)]).await?
+                "SELECT seq FROM hob.memory_standing WHERE project = ANY($1)
+                 AND ts BETWEEN $2 AND $3 AND $5::bigint IS NULL LIMIT $4"
             }
         };
+        let rows = ask(self.client, sql, values).await?;
         let mut seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         seqs.sort_unstable();
         Ok(Some(seqs).filter(|seqs| seqs.len() as i64 <= NARROW))
