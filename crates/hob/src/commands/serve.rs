@@ -162,7 +162,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     // The ledger first: with a wrong key nothing may be made.
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     let ledger = ledger::open(settings, &key).await?;
-    let tools = memory::open_with(settings, &key, STORE_BUSY)?;
+    let tools = memory::open_with(settings, &key, STORE_BUSY).await?;
     keys::publish(&settings.home, &key)?;
     Workshop::walls(settings).clean_all();
     let sessions = workshop.sessions(settings, &ledger).await?;

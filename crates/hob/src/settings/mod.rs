@@ -29,6 +29,8 @@ pub struct Resolved {
     pub admin_token: Option<String>,
     /// Where the ledger is kept; `None` for a file of the home.
     pub store: Option<StoreUrl>,
+    /// Whether what was said is encrypted there.
+    pub store_encrypt: bool,
     pub http: bool,
     pub listen: String,
     pub hosts: Vec<String>,
@@ -270,6 +272,7 @@ fn resolve(
         passphrase,
         admin_token,
         store: text("store.url").parse().ok(),
+        store_encrypt: values["store.encrypt"].as_bool().unwrap_or(true),
         http: values["http"].as_bool().unwrap_or(true),
         listen: text("listen"),
         hosts: names("hosts"),

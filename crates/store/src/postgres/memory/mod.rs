@@ -43,7 +43,7 @@ pub struct PostgresMemory {
 
 impl PostgresMemory {
     /// Connects, and brings the schema up to date where needed. With `encrypts` nothing that was said can be read in
-    /// the database. Whoever is not answered within `patience` is told that the store is unavailable.
+    /// the database. A server that is not there after `patience` makes the store unavailable.
     pub async fn connect(
         url: &StoreUrl,
         key: &DataKey,
@@ -51,11 +51,7 @@ impl PostgresMemory {
         patience: Duration,
     ) -> Result<PostgresMemory, ConnectError> {
         let usual = Limits::default();
-        let limits = Limits {
-            most: MOST,
-            patience: patience.min(usual.patience),
-            answer: patience.min(usual.answer),
-        };
+        let limits = Limits { most: MOST, patience: patience.min(usual.patience), ..usual };
         let connections = connect(url, limits).await?;
         let cipher = Cipher::new(key, encrypts);
         let client = connections.one().await.map_err(|trouble| failed(url, &trouble))?;
