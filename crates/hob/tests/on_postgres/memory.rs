@@ -52,7 +52,7 @@ fn what_is_said_is_remembered_in_the_database() {
     let id = hits["hits"][0]["record_id"].as_str().unwrap().to_owned();
     assert_eq!(hits["hits"][0]["text"], "the crane is by the harbour");
     let forgotten = bridge.call("memory_forget", json!({"record_id": id}));
-    assert_eq!(forgotten["forgotten"], 1, "{forgotten}");
+    assert_eq!(forgotten["count"], 1, "{forgotten}");
     assert_eq!(capture(&home, &arguments, &second)["inserted"], 0, "it stays forgotten");
     assert_eq!(bridge.call("memory_stats", json!({}))["turns"], 3);
     drop(bridge);
