@@ -31,6 +31,8 @@ pub struct Resolved {
     pub store: Option<StoreUrl>,
     /// How long a node that is not heard of counts as alive.
     pub lease: Duration,
+    /// Whether what was said is encrypted there.
+    pub store_encrypt: bool,
     pub http: bool,
     pub listen: String,
     pub hosts: Vec<String>,
@@ -273,6 +275,7 @@ fn resolve(
         admin_token,
         store: text("store.url").parse().ok(),
         lease: seconds("cluster.lease_secs"),
+        store_encrypt: values["store.encrypt"].as_bool().unwrap_or(true),
         http: values["http"].as_bool().unwrap_or(true),
         listen: text("listen"),
         hosts: names("hosts"),
