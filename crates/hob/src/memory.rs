@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_domain::memory::{Speaker, Stored};
+use hob_domain::memory::{MemoryStore, Speaker, Stored};
 use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{Here, Tools};
 use hob_memory::embed::TableEmbedder;
 use hob_memory::project::place_of;
 use hob_memory::{Batch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral};
-use hob_store::Memory;
+use hob_store::{ConnectError, Memory, PostgresMemory};
 use serde_json::Value;
 
 use crate::keys;
@@ -36,19 +36,34 @@ pub fn is_time_for_more(deadline: Instant) -> bool {
     remaining(deadline) > Duration::from_millis(600)
 }
 
-/// Opens the home's memory in this process. A write waits at most `busy` for another process. Inside an
-/// agent it is refused: there only the server knows who is asking.
-pub fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
+/// Whether there may be a memory already.
+pub fn exists(settings: &Resolved) -> bool {
+    settings.store.is_some() || settings.home.memory().exists()
+}
+
+/// Opens the memory in this process, in the home or in the database. A write waits at most `busy` for others. Inside
+/// an agent it is refused: there only the server knows who is asking. What is opened belongs to the runtime that
+/// this runs on.
+pub async fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
     if settings.home.is_inside_agent() {
         anyhow::bail!("inside an agent the memory is reached through `hob serve` alone");
     }
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
-    open_with(settings, &key, busy)
+    open_with(settings, &key, busy).await
 }
 
 /// The same for a caller that has the home's key already.
-pub fn open_with(settings: &Resolved, key: &DataKey, busy: Duration) -> anyhow::Result<Tools> {
+pub async fn open_with(
+    settings: &Resolved,
+    key: &DataKey,
+    busy: Duration,
+) -> anyhow::Result<Tools> {
     let home = &settings.home;
+    if let Some(store) = in_database(settings, key, busy).await? {
+        keys::publish_first(home, key)?;
+        let engine = engine(Arc::new(store), OpeningKeys::from(OpeningKey::of(key)));
+        return Ok(Tools { engine, deferred: home.deferred() });
+    }
     let (store, opening) = if home.next_key().exists() {
         // A change of the key was broken off: the store may have either, and seals are to both.
         let next = keys::next_key(home, settings.passphrase.as_deref())?;
@@ -69,12 +84,22 @@ pub fn open_with(settings: &Resolved, key: &DataKey, busy: Duration) -> anyhow::
         keys::publish_first(home, key)?;
         (store, OpeningKeys::from(OpeningKey::of(key)))
     };
-    Ok(Tools { engine: engine(store, opening), deferred: home.deferred() })
+    Ok(Tools { engine: engine(Arc::new(store), opening), deferred: home.deferred() })
+}
+
+/// The memory in the database, where the settings say so.
+async fn in_database(
+    settings: &Resolved,
+    key: &DataKey,
+    patience: Duration,
+) -> Result<Option<PostgresMemory>, ConnectError> {
+    let Some(url) = &settings.store else { return Ok(None) };
+    PostgresMemory::connect(url, key, settings.store_encrypt, patience).await.map(Some)
 }
 
 /// The memory on a store, with the built-in embedder.
-pub fn engine(store: Memory, opening: OpeningKeys) -> Engine {
-    Engine::new(Arc::new(store), Box::new(TableEmbedder::new()), opening)
+pub fn engine(store: Arc<dyn MemoryStore>, opening: OpeningKeys) -> Engine {
+    Engine::new(store, Box::new(TableEmbedder::new()), opening)
 }
 
 /// A runtime for one command.
@@ -99,10 +124,11 @@ pub fn call_tool(
         };
     }
     settings.home.prepare()?;
-    let tools = open(settings, Duration::from_secs(5))?;
-    let here = Here { speaker: Speaker::Owner, place: cwd.map(|cwd| place_of(&cwd)) };
-    let result = runtime()?.block_on(tools.call(&here, name, arguments));
-    Ok(result.map_err(|error| error.to_string()))
+    runtime()?.block_on(async {
+        let tools = open(settings, Duration::from_secs(5)).await?;
+        let here = Here { speaker: Speaker::Owner, place: cwd.map(|cwd| place_of(&cwd)) };
+        Ok(tools.call(&here, name, arguments).await.map_err(|error| error.to_string()))
+    })
 }
 
 /// How far the chosen model is, in words, where one was chosen and a server answers.
@@ -192,8 +218,10 @@ fn store(
         return Ok(());
     }
     let busy = DEADLINE.min(remaining(deadline).saturating_sub(to_defer(left)));
-    let tools = open(settings, busy)?;
     let runtime = runtime()?;
+    // A database that takes its time is left to the server as well: what it may have stored all the same is known when
+    // it comes again.
+    let tools = runtime.block_on(async { within(busy, open(settings, busy)).await })??;
     while !left.is_empty() && remaining(deadline) > to_defer(left) {
         let (chunk, rest) = left.split_at(chunk(left).min(IN_PROCESS));
         // What would take long is left to the server, which has the time.
@@ -201,10 +229,16 @@ fn store(
             break;
         }
         let stored = tools.engine.capture(&Speaker::Owner, batch.with(chunk), Vec::new());
-        delivered.stored += runtime.block_on(stored)?;
+        let time = remaining(deadline).saturating_sub(to_defer(left));
+        delivered.stored += runtime.block_on(async { within(time, stored).await })??;
         *left = rest;
     }
     Ok(())
+}
+
+/// What something comes to, if it comes in time.
+async fn within<T>(time: Duration, work: impl Future<Output = T>) -> anyhow::Result<T> {
+    tokio::time::timeout(time, work).await.map_err(|_| anyhow::anyhow!("it took too long"))
 }
 
 /// What must be left of the time so that these can still go into a file.

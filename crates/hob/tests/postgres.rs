@@ -1,6 +1,11 @@
-//! Hob from outside with its ledger in PostgreSQL: what is said of sessions elsewhere, and what is particular to it.
+//! Hob from outside with its state in PostgreSQL: what is said of sessions elsewhere, and what is particular to it.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
+#[path = "on_postgres/memory.rs"]
+mod memory;
+#[allow(dead_code, reason = "the other tests of the memory use more of it")]
+#[path = "it/memory_setup.rs"]
+mod memory_setup;
 #[path = "it/sessions_restart.rs"]
 mod sessions_restart;
 #[path = "it/sessions_seed.rs"]
@@ -56,9 +61,9 @@ fn address(home: &TestHome) -> String {
     rest.split('"').next().expect("its end").to_owned()
 }
 
-/// A turn, a restart, a kill: what was told is what is told, and only the memory is in the home.
+/// A turn, a restart, a kill: what was told is what is told, and neither ledger nor memory is in the home.
 #[test]
-fn everything_but_the_memory_is_in_the_database() {
+fn everything_is_in_the_database() {
     let api = api("");
     let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}}));
     assert_eq!(api.said(&id, "remember the crane"), "echo: remember the crane");
@@ -70,7 +75,9 @@ fn everything_but_the_memory_is_in_the_database() {
         ("1".into(), "1".into(), "2".into())
     );
     wait_until("the memory has taken its share", || (count("outbox") == "0").then_some(()));
-    assert!(!api.home.hob_home().join("hob.db").exists(), "there is no second ledger");
+    for file in ["hob.db", "memory.db"] {
+        assert!(!api.home.hob_home().join(file).exists(), "there is no {file}");
+    }
     let (before, log) = (api.look(&id), api.log(&id));
     assert_gapless(&log);
     let api = api.after(|server| assert_eq!(server.stop().code(), Some(0)));

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod cluster;
 pub mod leak;
+pub mod memory_contract;
 pub mod memory_ledger;
 pub mod model_api;
 pub mod postgres;

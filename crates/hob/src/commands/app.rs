@@ -112,7 +112,7 @@ async fn act(
             ];
             own.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
             // Whoever has this name next is another app.
-            let memory = memory::open(settings, Duration::from_secs(5))?;
+            let memory = memory::open(settings, Duration::from_secs(5)).await?;
             memory.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
             store.remove_app(&name).await?;
             store.delete_sessions_of(&name).await?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hob_domain::memory::Speaker;
 use hob_memory::{SentenceModel, backlog};
+use hob_store::PostgresLedger;
 
 use super::doctor::Check;
 use crate::hooks::{self, Client, Places, State};
@@ -13,6 +14,8 @@ use crate::socket::client;
 
 /// How many of the latest events are shown.
 const EVENTS: usize = 5;
+/// How long others may keep the memory busy.
+const BUSY: Duration = Duration::from_secs(1);
 
 pub fn checks(settings: &Resolved) -> Vec<Check> {
     let mut checks = store(settings);
@@ -24,22 +27,30 @@ pub fn checks(settings: &Resolved) -> Vec<Check> {
 }
 
 fn store(settings: &Resolved) -> Vec<Check> {
-    let path = settings.home.memory();
-    if !path.exists() {
+    if !memory::exists(settings) {
         return vec![Check::ok("memory", "nothing is remembered yet")];
     }
     let read = || {
-        let tools = memory::open(settings, Duration::from_secs(1))?;
         memory::runtime()?.block_on(async {
+            let tools = memory::open(settings, BUSY).await?;
             let counts = tools.engine.counts(&Speaker::Owner).await?;
             anyhow::Ok((counts, tools.engine.events(EVENTS).await?))
         })
     };
+    if !has_tables(settings) {
+        return vec![Check::ok("memory", "its tables are made at the first start")];
+    }
     let (counts, events) = match read() {
         Ok(read) => read,
         Err(error) => {
-            let fix =
-                "if the key or HOB_PASSPHRASE has changed, bring it back; else restore the file";
+            let fix = match settings.store {
+                None => {
+                    "if the key or HOB_PASSPHRASE has changed, bring it back; else restore the file"
+                }
+                Some(_) => {
+                    "do what it says; all nodes need the same key and the same store.encrypt"
+                }
+            };
             return vec![Check::failed("memory", format!("{error:#}"), fix)];
         }
     };
@@ -57,6 +68,13 @@ fn store(settings: &Resolved) -> Vec<Check> {
         )
     });
     std::iter::once(Check::ok("memory", says)).chain(events).collect()
+}
+
+/// Whether there is something to look at: the doctor makes nothing. What else may be wrong is said by the attempt.
+fn has_tables(settings: &Resolved) -> bool {
+    let Some(url) = &settings.store else { return true };
+    let look = || anyhow::Ok(memory::runtime()?.block_on(PostgresLedger::look(url))?);
+    look().map_or(true, |state| state.schema.is_some_and(|schema| schema >= state.known))
 }
 
 fn model(settings: &Resolved) -> Option<Check> {

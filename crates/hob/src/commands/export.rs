@@ -35,12 +35,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     if settings.home.is_inside_agent() {
         anyhow::bail!("inside an agent the memory is asked with `hob recall`");
     }
-    if !settings.home.memory().exists() {
+    if !memory::exists(settings) {
         return Ok(Outcome::Done);
     }
-    let tools = memory::open(settings, Duration::from_secs(5))?;
-    let project = args.project.as_ref().map(|folder| place_of(folder).project);
     let runtime = memory::runtime()?;
+    let tools = runtime.block_on(memory::open(settings, Duration::from_secs(5)))?;
+    let project = args.project.as_ref().map(|folder| place_of(folder).project);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut after = 0;
     loop {

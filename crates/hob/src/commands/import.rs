@@ -53,8 +53,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         totals.errors += 1;
     }
     let files: Vec<PathBuf> = places.iter().flat_map(|path| import::transcripts(path)).collect();
-    let tools = memory::open(settings, Duration::from_secs(30))?;
     let runtime = memory::runtime()?;
+    let tools = runtime.block_on(memory::open(settings, Duration::from_secs(30)))?;
     let bar = progress(files.len() as u64);
     let workspaces = settings.home.workspaces();
     let outcome = runtime.block_on(async {

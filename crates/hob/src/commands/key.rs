@@ -1,6 +1,7 @@
 //! `hob key rotate`: another key for both databases.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -39,6 +40,12 @@ enum Action {
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let Action::Rotate { json } = &args.action;
     let settings = &context.settings;
+    if let Some(url) = &settings.store {
+        eprintln!(
+            "hob: the memory in {url} is encrypted with this key, which all nodes share; it can't be changed there"
+        );
+        return Ok(Outcome::WrongState);
+    }
     settings.home.prepare()?;
     let _lock = match settings.home.take_lock()? {
         Ok(lock) => lock,
@@ -82,7 +89,7 @@ pub fn settle(settings: &Resolved) -> anyhow::Result<usize> {
         let store_key = if moved { &new } else { &old };
         let store = Memory::open(&home.memory(), store_key, Duration::from_secs(30))?;
         memory::runtime()?.block_on(async {
-            let engine = memory::engine(store, keys());
+            let engine = memory::engine(Arc::new(store), keys());
             Drain::new(engine.clone(), home.deferred()).pass(Instant::now()).await;
             resealed = engine.reseal(&OpeningKey::of(&old)).await?;
             anyhow::Ok(())

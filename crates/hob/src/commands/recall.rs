@@ -103,16 +103,15 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
             other => anyhow::bail!("the server answered something else: {other:?}"),
         };
     }
-    let tools = memory::open(settings, Duration::from_secs(5))?;
-    let id = RecordId::new(record_id);
-    let found = tools.engine.record(&Speaker::Owner, &id);
-    let record = memory::runtime()?
-        .block_on(found)?
-        .ok_or_else(|| anyhow::anyhow!("there is no record {record_id}"))?;
-    tools
-        .engine
-        .unseal(&record)
-        .ok_or_else(|| anyhow::anyhow!("the seal of {record_id} does not open with this key"))
+    memory::runtime()?.block_on(async {
+        let tools = memory::open(settings, Duration::from_secs(5)).await?;
+        let found = tools.engine.record(&Speaker::Owner, &RecordId::new(record_id)).await?;
+        let record = found.ok_or_else(|| anyhow::anyhow!("there is no record {record_id}"))?;
+        tools
+            .engine
+            .unseal(&record)
+            .ok_or_else(|| anyhow::anyhow!("the seal of {record_id} does not open with this key"))
+    })
 }
 
 fn print(result: &RecallResult) {

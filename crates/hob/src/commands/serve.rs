@@ -163,7 +163,7 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     let opened = ledger::open(settings, &key).await?;
     let ledger = opened.ledger.clone();
-    let tools = memory::open_with(settings, &key, STORE_BUSY)?;
+    let tools = memory::open_with(settings, &key, STORE_BUSY).await?;
     keys::publish(&settings.home, &key)?;
     Workshop::walls(settings).clean_all();
     let files = FileRoom::new(settings.home.files(), settings.max_file_bytes)

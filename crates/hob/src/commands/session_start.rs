@@ -10,10 +10,13 @@ use hob_memory::project::place_of;
 use std::io::IsTerminal;
 
 use super::capture_turn::HookInput;
-use crate::memory::{open, runtime};
+use crate::memory;
 use crate::settings::Resolved;
 use crate::socket::client::{Connection, PROBE};
 use crate::socket::{Answer, Call};
+
+/// How long another process may keep the home's memory busy.
+const BUSY: Duration = Duration::from_millis(200);
 
 /// Print what is remembered of this project: the command of the hook SessionStart
 #[derive(ClapArgs)]
@@ -50,12 +53,15 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
             return Ok(text);
         }
     }
-    if !settings.home.memory().exists() {
+    if !memory::exists(settings) {
         return Ok(String::new());
     }
-    let tools = open(settings, Duration::from_millis(200))?;
     let project = place_of(&cwd).project;
-    let text =
-        tools.engine.session_start(&Speaker::Owner, &project, session_id.as_deref(), budget_tokens);
-    Ok(runtime()?.block_on(text)?)
+    let busy = if settings.store.is_some() { left() } else { BUSY };
+    memory::runtime()?.block_on(async {
+        let tools = memory::open(settings, busy).await?;
+        let session = session_id.as_deref();
+        let text = tools.engine.session_start(&Speaker::Owner, &project, session, budget_tokens);
+        Ok(text.await?)
+    })
 }

@@ -103,7 +103,14 @@ pub const SETTINGS: &[Setting] = &[
         key: "store.url",
         kind: Kind::Store,
         default: "",
-        help: "Where apps, sessions and their events are kept: `postgres://USER:PASSWORD@HOST/DATABASE`; empty is `hob.db` in the home.",
+        help: "Where apps, sessions, their events and the memory are kept: `postgres://USER:PASSWORD@HOST/DATABASE`; empty is `hob.db` and `memory.db` in the home.",
+        earlier: None,
+    },
+    Setting {
+        key: "store.encrypt",
+        kind: Kind::Bool,
+        default: "true",
+        help: "Whether what is remembered is encrypted in PostgreSQL with the home's `key`; it stands for as long as the memory exists. In the home it always is.",
         earlier: None,
     },
     Setting {

@@ -54,36 +54,56 @@ pub(super) enum Again {
     Never,
 }
 
+/// How many connections there are at most, and how long is waited.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) most: usize,
+    /// For a connection to be free, or for a server that is not there.
+    pub(super) patience: Duration,
+    /// For an answer.
+    pub(super) answer: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { most: MOST, patience: PATIENCE, answer: ANSWER_TIMEOUT }
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct Connections {
     pool: Pool,
+    limits: Limits,
 }
 
 impl Connections {
     /// Makes no connection yet.
-    pub(super) fn new(url: &StoreUrl) -> Result<Connections, ConnectError> {
+    pub(super) fn new(url: &StoreUrl, limits: Limits) -> Result<Connections, ConnectError> {
         let tls = tls(&url.tls)
             .map_err(|error| ConnectError::Certificates { error: error.to_string() })?;
+        let mut config = url.config.clone();
+        let connect = config.get_connect_timeout().copied().unwrap_or(limits.patience);
+        config.connect_timeout(connect.min(limits.patience));
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(url.config.clone(), tls, recycling);
+        let manager = Manager::from_config(config, tls, recycling);
         let begin = Hook::async_fn(|client, _| {
             Box::pin(
                 async move { client.batch_execute(&beginning()).await.map_err(HookError::Backend) },
             )
         });
         let pool = Pool::builder(manager)
-            .max_size(MOST)
+            .max_size(limits.most)
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(PATIENCE))
-            .create_timeout(Some(PATIENCE))
-            .recycle_timeout(Some(PATIENCE))
+            .wait_timeout(Some(limits.patience))
+            .create_timeout(Some(limits.patience))
+            .recycle_timeout(Some(limits.patience))
             .post_create(begin)
             .build()
             .map_err(|error| ConnectError::Failed {
                 url: url.to_string(),
                 error: error.to_string(),
             })?;
-        Ok(Connections { pool })
+        Ok(Connections { pool, limits })
     }
 
     /// A connection now, or why there is none.
@@ -98,7 +118,7 @@ impl Connections {
         sql: &str,
         values: Values<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.run(again, ANSWER_TIMEOUT, |client| async move {
+        self.run(again, self.limits.answer, |client| async move {
             let statement = client.prepare_cached(sql).await.map_err(Fault::undone)?;
             client.query(&statement, values).await.map_err(Fault::from)
         })
@@ -123,7 +143,16 @@ impl Connections {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.whole("BEGIN", ANSWER_TIMEOUT, work).await
+        self.whole(Again::Never, "BEGIN", self.limits.answer, work).await
+    }
+
+    /// Several questions that see the database as it was at one moment.
+    pub(super) async fn snapshot<T, F>(&self, work: impl Fn(Client) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        self.whole(Again::Harmless, begin, self.limits.answer, work).await
     }
 
     /// The same for what may take long.
@@ -135,11 +164,12 @@ impl Connections {
         F: Future<Output = Result<T, Error>>,
     {
         let begin = format!("BEGIN; SET LOCAL statement_timeout = {}", LONG.as_millis());
-        self.whole(&begin, LONG, work).await
+        self.whole(Again::Never, &begin, LONG, work).await
     }
 
     async fn whole<T, F>(
         &self,
+        again: Again,
         begin: &str,
         limit: Duration,
         work: impl Fn(Client) -> F,
@@ -147,7 +177,7 @@ impl Connections {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.run(Again::Never, limit, |client| {
+        self.run(again, limit, |client| {
             let work = work(client.clone());
             async move {
                 // The first is sent first, so what follows is inside of it.
@@ -208,7 +238,7 @@ impl Connections {
         loop {
             match self.one().await {
                 Ok(client) => return Ok(client),
-                Err(trouble) if trouble.may_pass() && began.elapsed() < PATIENCE => {
+                Err(trouble) if trouble.may_pass() && began.elapsed() < self.limits.patience => {
                     attempt += 1;
                     pause(attempt).await;
                 }

@@ -1,4 +1,4 @@
-//! PostgreSQL: the ledger of several nodes.
+//! PostgreSQL: the ledger and the memory of several nodes.
 
 mod apps;
 mod attend;
@@ -6,6 +6,7 @@ mod audit;
 mod cluster;
 mod connections;
 mod holds;
+mod memory;
 mod migrations;
 mod session_lists;
 mod session_rows;
@@ -14,13 +15,14 @@ mod sessions;
 mod text;
 mod url;
 
+pub use memory::PostgresMemory;
 pub(crate) use text::{put as put_text, take as take_text};
 pub use url::{BadUrl, StoreUrl};
 
 use hob_domain::StoreError;
 
-use connections::{Connections, Trouble};
-use migrations::{Migrated, STEPS};
+use connections::{Connections, Limits, Trouble};
+use migrations::{MigrationError, STEPS};
 
 /// The ledger in a PostgreSQL database, in a schema named `hob`. Cloning shares it.
 #[derive(Clone)]
@@ -52,6 +54,23 @@ pub enum ConnectError {
     Newer { url: String, found: usize, known: usize },
     #[error("{url} holds its texts in {encoding}; it must be made with ENCODING 'UTF8'")]
     Encoding { url: String, encoding: String },
+    #[error(
+        "{url} has no pgvector, by which the memory finds what is near: install it on the server (version 0.8 or \
+         later), and have a superuser run CREATE EXTENSION vector in this database ({error})"
+    )]
+    NoVector { url: String, error: String },
+    #[error("{url} has pgvector {found}; 0.8 or later is needed: ALTER EXTENSION vector UPDATE")]
+    OldVector { url: String, found: String },
+    #[error(
+        "the memory in {url} was made with another key: copy the file `key` of the home of the Hob that made it into \
+         this home"
+    )]
+    OtherKey { url: String },
+    #[error(
+        "the memory in {url} was made with store.encrypt = {encrypted}, which stands for as long as it exists: set \
+         the same here"
+    )]
+    OtherEncryption { url: String, encrypted: bool },
     #[error("the certificates of the database cannot be used: {error}")]
     Certificates { error: String },
 }
@@ -59,26 +78,7 @@ pub enum ConnectError {
 impl PostgresLedger {
     /// Connects, and brings the schema up to date where needed.
     pub async fn connect(url: &StoreUrl) -> Result<PostgresLedger, ConnectError> {
-        let connections = Connections::new(url)?;
-        let failed = |trouble: Trouble| failed(url, &trouble);
-        let mut client = connections.one().await.map_err(failed)?;
-        let row = client.query_one("SELECT current_setting('server_encoding')", &[]).await;
-        let encoding: String = row.map_err(|error| failed(Trouble::of(&error)))?.get(0);
-        if encoding != "UTF8" {
-            return Err(ConnectError::Encoding { url: url.to_string(), encoding });
-        }
-        match migrations::run(&mut client).await {
-            Ok(Migrated::Done) => {}
-            Ok(Migrated::Newer(found)) => {
-                return Err(ConnectError::Newer {
-                    url: url.to_string(),
-                    found,
-                    known: STEPS.len(),
-                });
-            }
-            Err(error) => return Err(failed(Trouble::of(&error))),
-        }
-        drop(client);
+        let connections = connect(url, Limits::default()).await?;
         let carrier = uuid::Uuid::new_v4().simple().to_string();
         Ok(PostgresLedger { connections, url: url.clone(), carrier })
     }
@@ -103,13 +103,40 @@ impl PostgresLedger {
 
     /// Looks at a server and changes nothing.
     pub async fn look(url: &StoreUrl) -> Result<ServerState, ConnectError> {
-        let client = Connections::new(url)?.one().await.map_err(|trouble| failed(url, &trouble))?;
+        let client = Connections::new(url, Limits::default())?
+            .one()
+            .await
+            .map_err(|trouble| failed(url, &trouble))?;
         let ask = async {
             let row = client.query_one("SELECT current_setting('server_version')", &[]).await?;
             let schema = migrations::version(&client).await?;
             Ok(ServerState { version: row.get(0), schema, known: STEPS.len() })
         };
         ask.await.map_err(|error| failed(url, &Trouble::of(&error)))
+    }
+}
+
+/// Connects, and brings the schema up to date where needed.
+async fn connect(url: &StoreUrl, limits: Limits) -> Result<Connections, ConnectError> {
+    let connections = Connections::new(url, limits)?;
+    let failed = |trouble: Trouble| failed(url, &trouble);
+    let mut client = connections.one().await.map_err(failed)?;
+    let row = client.query_one("SELECT current_setting('server_encoding')", &[]).await;
+    let encoding: String = row.map_err(|error| failed(Trouble::of(&error)))?.get(0);
+    if encoding != "UTF8" {
+        return Err(ConnectError::Encoding { url: url.to_string(), encoding });
+    }
+    let text = url.to_string();
+    match migrations::run(&mut client).await {
+        Ok(()) => Ok(connections),
+        Err(MigrationError::Newer(found)) => {
+            Err(ConnectError::Newer { url: text, found, known: STEPS.len() })
+        }
+        Err(MigrationError::NoVector(error)) => {
+            Err(ConnectError::NoVector { url: text, error: Trouble::of(&error).text().to_owned() })
+        }
+        Err(MigrationError::OldVector(found)) => Err(ConnectError::OldVector { url: text, found }),
+        Err(MigrationError::Failed(error)) => Err(failed(Trouble::of(&error))),
     }
 }
 

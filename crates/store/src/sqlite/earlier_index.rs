@@ -4,10 +4,10 @@
 use hob_domain::memory::{Candidate, Count, Probe, Scope};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::memory_index::{counted, total};
 use super::memory_rows::time;
-use super::propose::{Range, bounds};
+use super::propose::Range;
 use super::store_turns;
+use crate::index::{bounds, counted, total};
 
 /// The most promising of them. `None` when there are none left.
 pub(super) fn candidates(

@@ -6,8 +6,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::memory_index::{State, counted, has_missed, newest, posting, revision};
-use super::postings::Posting;
+use super::memory_index::{State, has_missed, newest, revision};
+use crate::index::{Posting, counted, posting};
 
 /// Where a turn stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::postings::{Header, LONGEST_RUN, Posting, length_class, pack, unpack};
+use crate::index::{Header, Posting, counted, pack, posting, room, total, unpack};
 
 /// So many changes are kept for those who hold turns in memory; one that has missed more reads all anew.
 const CHANGES: i64 = 50_000;
@@ -185,23 +185,6 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
-pub(super) fn posting(seq: i64, session: i64, times: u32, length: u32) -> Posting {
-    let times = u8::try_from(times).unwrap_or(u8::MAX);
-    Posting { seq, session, times, length: length_class(length) }
-}
-
-/// How often each term occurs, in the order of the terms.
-pub(super) fn counted(terms: &str) -> Vec<(&str, u32)> {
-    let mut all: Vec<&str> = terms.split(' ').filter(|term| !term.is_empty()).collect();
-    all.sort_unstable();
-    all.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect()
-}
-
-/// How many terms those are, repeated as they occur.
-pub(super) fn total(counts: &[(&str, u32)]) -> u32 {
-    counts.iter().map(|(_, times)| times).sum()
-}
-
 /// Adds postings that are newer than all before, in order, to the runs of a term.
 pub(super) fn append(
     transaction: &Transaction<'_>,
@@ -235,11 +218,6 @@ pub(super) fn append(
         return Ok(());
     }
     put(transaction, term, project, 0, &header.packed())
-}
-
-/// How many postings surely fit a run that has so many bytes.
-fn room(bytes: usize) -> usize {
-    LONGEST_RUN.saturating_sub(bytes) / 6
 }
 
 /// How common a term is. Runs from before there were headers are counted once.

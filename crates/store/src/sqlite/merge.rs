@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction};
 
-use super::memory_index::{State, append, counted, has_missed, newest, posting, revision, total};
-use super::postings::Posting;
+use super::memory_index::{State, append, has_missed, newest, revision};
+use crate::index::{Posting, counted, posting, total};
 
 /// So many turns are merged together at least, and at most; between them a share of all turns. In this
 /// crate's own tests it is always time for it.

@@ -7,8 +7,6 @@ mod earlier_index;
 mod forget;
 mod held;
 mod holds;
-#[cfg(test)]
-mod index_tests;
 mod memory;
 mod memory_facets;
 mod memory_index;
@@ -16,7 +14,6 @@ mod memory_rows;
 mod merge;
 mod migrations;
 mod model_vectors;
-mod postings;
 mod propose;
 mod session_lists;
 mod session_rows;

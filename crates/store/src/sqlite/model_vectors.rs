@@ -7,8 +7,8 @@ use hob_domain::memory::{
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::codes::{self, MODEL_BYTES};
 use super::{Memory, failed};
+use crate::index::{MODEL_BYTES, code};
 
 /// How many turns one step looks at.
 const WINDOW: i64 = 2048;
@@ -134,7 +134,7 @@ fn save(
     // One that was forgotten meanwhile stays so.
     let Some(project) = project else { return Ok(()) };
     remove_of(transaction, seq, Some(kind))?;
-    let code = codes::code(vector, MODEL_BYTES).unwrap_or_default();
+    let code = code(vector, MODEL_BYTES).unwrap_or_default();
     transaction
         .prepare_cached(
             "INSERT INTO model_codes (kind, seq, project, code) VALUES (?1, ?2, ?3, ?4)",

@@ -2,28 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use hob_domain::Timestamp;
-use hob_domain::memory::{Candidate, Context, Count, KindVector, Probe, Proposal, Scope, Spread};
+use hob_domain::memory::{Candidate, Context, KindVector, Probe, Proposal, Scope, Spread};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codes::{ModelCodes, Source, TableCodes};
 use super::held::{Held, Read, Standing};
 use super::memory_index::State;
 use super::memory_rows::time;
-use super::postings::{Header, Posting, length_of, unpack};
 use super::{earlier_index, model_vectors, store_turns};
-
-/// How many turns before and behind a promising one come with it.
-const BESIDE: usize = 2;
-/// Which turns are promising is told by BM25 with these.
-const SATURATION: f32 = 0.7;
-const LENGTH_SHARE: f32 = 0.25;
-/// So many postings are read for a probe; terms that say less than others are left out for it. The
-/// most telling ones are read however common they are.
-const MOST_READ: u64 = 150_000;
-const MOST_TELLING: usize = 3;
-/// A term that is in no more turns than this is read at once.
-const FEW: u64 = 2000;
+use crate::index::{
+    self, BESIDE, FEW, Header, Posting, Promising, bounds, count_terms, spread_of, unpack,
+    worth_reading,
+};
 
 /// So often a question that came while turns were merged begins again.
 const ROUNDS: usize = 5;
@@ -93,7 +83,9 @@ impl Index<'_> {
         let Some(range) = self.range(speaker, scope)? else { return Ok(Proposal::default()) };
         let (turns, length, sessions) = sums(connection, &range.projects)?;
         let (index, spread) = self.postings(probe, &range, turns)?;
-        let mut best = promising(&index, &spread, probe, &range, (turns, length));
+        let has = |seq| range.has(seq);
+        let promising = Promising::new(&index, &spread, probe, (turns, length), has);
+        let mut best = promising.best(probe.limit);
         let (table, vector) = (&Source::TABLE, &probe.vector);
         best.extend(codes.table.nearest(connection, table, &range, vector, probe.limit)?);
         if let Some(KindVector { kind, vector }) = &probe.finer {
@@ -172,16 +164,11 @@ impl Index<'_> {
                 }
             }
         }
-        let tells = |term: usize| probe.terms[term].weight * rarity(turns, spread[term].turns);
-        common.sort_by(|a, b| tells(*b).total_cmp(&tells(*a)).then(a.cmp(b)));
-        let mut read: u64 = index.iter().map(|all| all.len() as u64).sum();
-        for (place, term) in common.into_iter().enumerate() {
-            if place < MOST_TELLING || read + spread[term].turns <= MOST_READ {
-                read += spread[term].turns;
-                let all = self.of_term(&probe.terms[term].term, range, &projects, u64::MAX)?;
-                index[term] = all.unwrap_or_default();
-                spread[term] = spread_of(&index[term]);
-            }
+        let read: u64 = index.iter().map(|all| all.len() as u64).sum();
+        for term in worth_reading(probe, turns, &spread, common, read) {
+            let all = self.of_term(&probe.terms[term].term, range, &projects, u64::MAX)?;
+            index[term] = all.unwrap_or_default();
+            spread[term] = spread_of(&index[term]);
         }
         Ok((index, spread))
     }
@@ -290,17 +277,6 @@ impl Index<'_> {
     }
 }
 
-/// The time asked for, in microseconds.
-pub(super) fn bounds(scope: &Scope) -> Option<(i64, i64)> {
-    if scope.since.is_none() && scope.until.is_none() {
-        return None;
-    }
-    Some((
-        scope.since.map_or(i64::MIN, Timestamp::as_microsecond),
-        scope.until.map_or(i64::MAX, Timestamp::as_microsecond),
-    ))
-}
-
 /// Turns, terms and sessions of projects.
 fn sums(connection: &Connection, projects: &[i64]) -> rusqlite::Result<(u64, u64, u64)> {
     let mut sum = (0, 0, 0);
@@ -318,103 +294,18 @@ fn sums(connection: &Connection, projects: &[i64]) -> rusqlite::Result<(u64, u64
     Ok(sum)
 }
 
-fn spread_of(postings: &[Posting]) -> Spread {
-    // Turns of one session follow each other, with few exceptions.
-    let sessions = postings.chunk_by(|a, b| a.session == b.session).count();
-    Spread { turns: postings.len() as u64, sessions: sessions as u64 }
-}
-
-/// What a term that so many of all turns have is worth.
-fn rarity(turns: u64, having: u64) -> f32 {
-    let (turns, having) = (turns as f32, having as f32);
-    ((turns - having + 0.5) / (having + 0.5) + 1.0).max(1.0).ln()
-}
-
-/// The turns that have the most of what is looked for, best first.
-fn promising(
-    index: &[Vec<Posting>],
-    spread: &[Spread],
-    probe: &Probe,
-    range: &Range,
-    (turns, length): (u64, u64),
-) -> Vec<i64> {
-    let ends = |end: fn(&Vec<Posting>) -> Option<&Posting>| {
-        index.iter().filter_map(end).map(|posting| posting.seq)
-    };
-    let (Some(low), Some(high)) = (ends(|p| p.first()).min(), ends(|p| p.last()).max()) else {
-        return Vec::new();
-    };
-    let usual = length as f32 / (turns as f32).max(1.0);
-    // One place for every turn between the first and the last: only what is touched costs memory.
-    let mut scores = vec![0_f32; (high - low) as usize + 1];
-    for ((postings, spread), probed) in index.iter().zip(spread).zip(&probe.terms) {
-        let weight = probed.weight * rarity(turns, spread.turns) * (SATURATION + 1.0);
-        for posting in postings.iter().filter(|posting| range.has(posting.seq)) {
-            let times = f32::from(posting.times);
-            let share = length_of(posting.length) / usual.max(1.0);
-            let damp = SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * share);
-            scores[(posting.seq - low) as usize] += weight * times / (times + damp);
-        }
-    }
-    let mut found: Vec<(f32, i64)> = Vec::new();
-    for posting in index.iter().flatten() {
-        let score = std::mem::take(&mut scores[(posting.seq - low) as usize]);
-        if score > 0.0 {
-            found.push((score, posting.seq));
-        }
-    }
-    let order = |a: &(f32, i64), b: &(f32, i64)| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1));
-    if found.len() > probe.limit && probe.limit > 0 {
-        found.select_nth_unstable_by(probe.limit - 1, order);
-        found.truncate(probe.limit);
-    }
-    found.sort_unstable_by(order);
-    found.into_iter().map(|(_, seq)| seq).collect()
-}
-
-/// Notes how often each term occurs in each candidate; they are in order, as postings are.
-fn count_terms(candidates: &mut [Candidate], index: &[Vec<Posting>]) {
-    let Some(low) = candidates.first().map(|first| first.seq) else { return };
-    let high = candidates.last().map_or(low, |last| last.seq);
-    // The place of every turn between the first and the last, 0 for none.
-    let mut places = vec![0_u32; (high - low) as usize + 1];
-    for (place, candidate) in candidates.iter().enumerate() {
-        places[(candidate.seq - low) as usize] = place as u32 + 1;
-    }
-    for (term, postings) in index.iter().enumerate() {
-        let begin = postings.partition_point(|posting| posting.seq < low);
-        for posting in postings[begin..].iter().take_while(|posting| posting.seq <= high) {
-            if let Some(place) = places[(posting.seq - low) as usize].checked_sub(1) {
-                let times = u32::from(posting.times);
-                candidates[place as usize].counts.push(Count { term, times });
-            }
-        }
-    }
-}
-
 /// What the sessions of candidates have as a whole.
 fn contexts(
     connection: &Connection,
-    index: &[Vec<Posting>],
+    postings: &[Vec<Posting>],
     sessions: &HashSet<i64>,
 ) -> rusqlite::Result<Vec<Context>> {
-    let mut contexts: BTreeMap<i64, Context> = BTreeMap::new();
+    let mut lengths = BTreeMap::new();
     let mut statement =
         connection.prepare_cached("SELECT length FROM index_sessions WHERE session = ?1")?;
     for session in sessions {
         let length: Option<i64> = statement.query_row([session], |row| row.get(0)).optional()?;
-        let length = length.unwrap_or_default() as u64;
-        contexts.insert(*session, Context { session: *session, length, counts: Vec::new() });
+        lengths.insert(*session, length.unwrap_or_default() as u64);
     }
-    for (term, postings) in index.iter().enumerate() {
-        for part in postings.chunk_by(|a, b| a.session == b.session) {
-            let Some(context) = contexts.get_mut(&part[0].session) else { continue };
-            let times: u32 = part.iter().map(|posting| u32::from(posting.times)).sum();
-            match context.counts.last_mut() {
-                Some(last) if last.term == term => last.times += times,
-                _ => context.counts.push(Count { term, times }),
-            }
-        }
-    }
-    Ok(contexts.into_values().collect())
+    Ok(index::contexts(lengths, postings))
 }

@@ -8,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::memory_index::{Entry, Gathered, note_change};
 use super::merge::Merging;
-use super::{codes, earlier_index, failed, model_vectors};
+use super::{earlier_index, failed, model_vectors};
+use crate::index::{TABLE_BYTES, code};
 
 /// What became of one turn.
 pub(super) enum Outcome {
@@ -404,7 +405,7 @@ fn save_vector(
             "INSERT OR REPLACE INTO vectors (project, seq, vector) VALUES (?1, ?2, ?3)",
         )?
         .execute(params![project, seq, bytes])?;
-    if let Some(code) = codes::code(vector, codes::TABLE_BYTES) {
+    if let Some(code) = code(vector, TABLE_BYTES) {
         transaction
             .prepare_cached(
                 "INSERT OR REPLACE INTO codes (seq, project, code) VALUES (?1, ?2, ?3)",

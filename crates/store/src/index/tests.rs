@@ -2,7 +2,7 @@
 //! merges and after restarts, it counts what is there.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::memory::{
@@ -10,8 +10,9 @@ use hob_domain::memory::{
     Speaker, Tier, TurnRole, record_key, words_key,
 };
 use hob_domain::{DataKey, Timestamp};
+use hob_testkit::Postgres;
 
-use super::Memory;
+use crate::{Memory, PostgresMemory};
 
 const WORDS: [&str; 9] = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis"];
 const PROJECTS: [&str; 3] = ["/a", "/b", "/c"];
@@ -42,8 +43,25 @@ struct Known {
     second: i64,
 }
 
-fn open(path: &Path) -> Memory {
-    Memory::open(path, &DataKey::from_bytes([5; 32]), Duration::from_secs(5)).unwrap()
+/// Where a memory is.
+enum Kept {
+    File(tempfile::TempDir),
+    Database(String),
+}
+
+impl Kept {
+    async fn open(&self) -> Arc<dyn MemoryStore> {
+        let (key, patience) = (DataKey::from_bytes([5; 32]), Duration::from_secs(5));
+        match self {
+            Kept::File(folder) => {
+                Arc::new(Memory::open(&folder.path().join("memory.db"), &key, patience).unwrap())
+            }
+            Kept::Database(url) => {
+                let url = url.parse().unwrap();
+                Arc::new(PostgresMemory::connect(&url, &key, true, patience).await.unwrap())
+            }
+        }
+    }
 }
 
 fn turn(number: usize, session: &str, project: &str, terms: &str, second: i64) -> NewTurn {
@@ -73,7 +91,7 @@ fn times(terms: &str, word: &str) -> u32 {
     terms.split(' ').filter(|term| *term == word).count() as u32
 }
 
-async fn check(memory: &Memory, known: &BTreeMap<i64, Known>, project: Option<&str>) {
+async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: Option<&str>) {
     let terms =
         WORDS.iter().map(|word| ProbeTerm { term: (*word).to_owned(), weight: 1.0 }).collect();
     let probe = Probe { terms, vector: Vec::new(), finer: None, limit: 1000 };
@@ -117,81 +135,91 @@ async fn check(memory: &Memory, known: &BTreeMap<i64, Known>, project: Option<&s
 }
 
 #[tokio::test]
-async fn it_counts_what_is_there() {
+async fn it_counts_what_is_there_in_a_file() {
     for seed in 1..=6 {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("memory.db");
-        // Two on one file, as two processes are.
-        let mut memories = [open(&path), open(&path)];
-        let mut chance = Chance(seed * 0x9E37_79B9);
-        let mut known: BTreeMap<i64, Known> = BTreeMap::new();
-        let mut number = 0;
-        for _ in 0..120 {
-            let who = chance.below(2);
-            let memory = &memories[who];
-            match chance.below(10) {
-                0..=5 => {
-                    let turns: Vec<NewTurn> = (0..1 + chance.below(5))
-                        .map(|_| {
-                            number += 1;
-                            let session = chance.below(6);
-                            let project = PROJECTS[session % PROJECTS.len()];
-                            let second = 1000 + chance.below(300) as i64;
-                            turn(number, &format!("s{session}"), project, &chance.terms(), second)
-                        })
-                        .collect();
-                    memory.store_turns(&Speaker::Owner, turns.clone(), Vec::new()).await.unwrap();
-                    let last = known.keys().last().copied().unwrap_or_default();
-                    let stored = memory.page(None, last, 100).await.unwrap();
-                    for record in stored {
-                        let turn = turns.iter().find(|turn| turn.text == record.text);
-                        let Some(turn) = turn else { continue };
-                        let project = PROJECTS.iter().find(|one| **one == record.place.project);
-                        let one = Known {
-                            id: record.id,
-                            session: record.session,
-                            project: project.unwrap(),
-                            terms: turn.terms.clone(),
-                            second: turn.ts.as_second(),
-                        };
-                        known.insert(record.seq, one);
-                    }
-                }
-                6 => {
-                    let Some(seq) = pick(&mut chance, &known) else { continue };
-                    let what = Forget::Record(known[&seq].id.clone());
-                    let now = Timestamp::UNIX_EPOCH;
-                    assert_eq!(memory.forget(&Speaker::Owner, &what, now).await.unwrap(), 1);
-                    known.remove(&seq);
-                }
-                7 => {
-                    let Some(seq) = pick(&mut chance, &known) else { continue };
-                    let terms = chance.terms();
-                    let change = Remask {
-                        seq,
-                        text: terms.clone(),
-                        sealed: None,
-                        cue: None,
-                        terms: terms.clone(),
-                        vector: vec![1; 4],
-                        rules: 2,
+        it_counts_what_is_there(seed, &Kept::File(tempfile::tempdir().unwrap())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_counts_what_is_there_in_a_database() {
+    let server = Postgres::start();
+    for seed in 1..=6 {
+        it_counts_what_is_there(seed, &Kept::Database(server.database())).await;
+    }
+}
+
+async fn it_counts_what_is_there(seed: u64, place: &Kept) {
+    // Two on one store, as two processes are.
+    let mut memories = [place.open().await, place.open().await];
+    let mut chance = Chance(seed * 0x9E37_79B9);
+    let mut known: BTreeMap<i64, Known> = BTreeMap::new();
+    let mut number = 0;
+    for _ in 0..120 {
+        let who = chance.below(2);
+        let memory = &memories[who];
+        match chance.below(10) {
+            0..=5 => {
+                let turns: Vec<NewTurn> = (0..1 + chance.below(5))
+                    .map(|_| {
+                        number += 1;
+                        let session = chance.below(6);
+                        let project = PROJECTS[session % PROJECTS.len()];
+                        let second = 1000 + chance.below(300) as i64;
+                        turn(number, &format!("s{session}"), project, &chance.terms(), second)
+                    })
+                    .collect();
+                memory.store_turns(&Speaker::Owner, turns.clone(), Vec::new()).await.unwrap();
+                let last = known.keys().last().copied().unwrap_or_default();
+                let stored = memory.page(None, last, 100).await.unwrap();
+                for record in stored {
+                    let turn = turns.iter().find(|turn| turn.text == record.text);
+                    let Some(turn) = turn else { continue };
+                    let project = PROJECTS.iter().find(|one| **one == record.place.project);
+                    let one = Known {
+                        id: record.id,
+                        session: record.session,
+                        project: project.unwrap(),
+                        terms: turn.terms.clone(),
+                        second: turn.ts.as_second(),
                     };
-                    memory.remask(vec![change]).await.unwrap();
-                    known.get_mut(&seq).unwrap().terms = terms;
+                    known.insert(record.seq, one);
                 }
-                8 => memories[who] = open(&path),
-                _ => {
-                    for project in [None, Some(PROJECTS[chance.below(3)])] {
-                        check(memory, &known, project).await;
-                    }
+            }
+            6 => {
+                let Some(seq) = pick(&mut chance, &known) else { continue };
+                let what = Forget::Record(known[&seq].id.clone());
+                let now = Timestamp::UNIX_EPOCH;
+                assert_eq!(memory.forget(&Speaker::Owner, &what, now).await.unwrap(), 1);
+                known.remove(&seq);
+            }
+            7 => {
+                let Some(seq) = pick(&mut chance, &known) else { continue };
+                let terms = chance.terms();
+                let change = Remask {
+                    seq,
+                    text: terms.clone(),
+                    sealed: None,
+                    cue: None,
+                    terms: terms.clone(),
+                    vector: vec![1; 4],
+                    rules: 2,
+                };
+                memory.remask(vec![change]).await.unwrap();
+                known.get_mut(&seq).unwrap().terms = terms;
+            }
+            8 => memories[who] = place.open().await,
+            _ => {
+                for project in [None, Some(PROJECTS[chance.below(3)])] {
+                    check(&**memory, &known, project).await;
                 }
             }
         }
-        for memory in &memories {
-            check(memory, &known, None).await;
-        }
-        assert!(known.len() > 60, "there was something to count");
     }
+    for memory in &memories {
+        check(&**memory, &known, None).await;
+    }
+    assert!(known.len() > 60, "there was something to count");
 }
 
 fn pick(chance: &mut Chance, known: &BTreeMap<i64, Known>) -> Option<i64> {

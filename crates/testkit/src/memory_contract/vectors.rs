@@ -1,46 +1,25 @@
-//! Vectors of a chosen model beside those of the table: who has one, who is proposed by them, and what
-//! becomes of them when turns or models go.
+//! Vectors of a chosen model beside those of the table: who has one, who is proposed by them, and what becomes of them
+//! when turns or models go.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Forget, Identity, KindVector, MemoryStore, NewTurn, Place, Probe, Proposal, Record, Remask,
-    Scope, Speaker, Tier, TurnRole, VectorKind, VectorStore, record_key, words_key,
+    Forget, KindVector, MemoryStore, NewTurn, Probe, Proposal, Record, Remask, Scope, Speaker,
+    VectorKind,
 };
-use hob_domain::{DataKey, Timestamp};
-use hob_store::Memory;
 
-fn store(folder: &tempfile::TempDir) -> Memory {
-    let key = DataKey::from_bytes([5; 32]);
-    Memory::open(&folder.path().join("memory.db"), &key, Duration::from_secs(5)).unwrap()
-}
+use super::{Place, with_id};
 
 fn turn(session: &str, number: i64) -> NewTurn {
     let text = format!("turn {number}");
-    let key = record_key(session, &format!("id-{number}"), TurnRole::User, &text);
-    NewTurn {
-        identity: Identity::Record { key, answer: None },
-        words: words_key(TurnRole::User, &text),
-        session: session.to_owned(),
-        place: Place { project: "/p".to_owned(), worktree: "/p".to_owned() },
-        role: TurnRole::User,
-        tier: Tier::Episodic,
-        terms: text.clone(),
-        text,
-        sealed: None,
-        cue: Some("a cue".to_owned()),
-        ts: Timestamp::from_second(number).unwrap(),
-        at: Timestamp::from_second(number).unwrap(),
-        client: "claude".to_owned(),
-        source: "hook".to_owned(),
-        vector: vec![1; 4],
-        rules: 1,
-    }
+    let turn = with_id(session, &text, &format!("id-{number}"), number);
+    NewTurn { cue: Some("a cue".to_owned()), ..turn }
 }
 
 /// A store with turns 1 to `count`, each in a session of its own, so that none stands beside another.
-async fn filled(folder: &tempfile::TempDir, speaker: &Speaker, count: i64) -> Memory {
-    let store = store(folder);
+async fn filled(place: &dyn Place, speaker: &Speaker, count: i64) -> Arc<dyn MemoryStore> {
+    let store = place.open().await;
     let turns = (1..=count).map(|number| turn(&format!("s{number}"), number)).collect();
     store.store_turns(speaker, turns, Vec::new()).await.unwrap();
     store
@@ -51,7 +30,7 @@ fn along(way: i64) -> Vec<i8> {
     (0..8).map(|place| if place / 2 == way.rem_euclid(4) { 100 } else { -30 }).collect()
 }
 
-async fn near(store: &Memory, kind: VectorKind, way: i64, limit: usize) -> Proposal {
+async fn near(store: &dyn MemoryStore, kind: VectorKind, way: i64, limit: usize) -> Proposal {
     let finer = Some(KindVector { kind, vector: along(way) });
     let probe = Probe { terms: Vec::new(), vector: vec![0; 4], finer, limit };
     store.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap()
@@ -61,10 +40,8 @@ fn seqs(proposal: &Proposal) -> Vec<i64> {
     proposal.candidates.iter().map(|candidate| candidate.seq).collect()
 }
 
-#[tokio::test]
-async fn the_way_goes_from_the_newest_to_the_oldest() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = filled(&folder, &Speaker::Owner, 10).await;
+pub async fn the_way_goes_from_the_newest_to_the_oldest(place: &dyn Place) {
+    let store = filled(place, &Speaker::Owner, 10).await;
     let kind = store.vector_kind("one", 8).await.unwrap();
     assert_eq!(store.vector_kind("one", 8).await.unwrap(), kind);
     let page = store.without_vector(kind, i64::MAX, 0, 3).await.unwrap();
@@ -84,52 +61,48 @@ async fn the_way_goes_from_the_newest_to_the_oldest() {
     assert!(store.without_vector(kind, 3, 3, 50).await.unwrap().turns.is_empty());
 }
 
-#[tokio::test]
-async fn turns_are_proposed_by_their_own_kind_only() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = filled(&folder, &Speaker::Owner, 8).await;
+pub async fn turns_are_proposed_by_their_own_kind_only(place: &dyn Place) {
+    let store = filled(place, &Speaker::Owner, 8).await;
     let (one, two) =
         (store.vector_kind("one", 8).await.unwrap(), store.vector_kind("two", 8).await.unwrap());
     // The oldest come last: what was read before must not hide them.
     store.save_vectors(one, vec![(8, along(0)), (7, along(1))]).await.unwrap();
-    assert_eq!(seqs(&near(&store, one, 0, 1).await), [8]);
+    assert_eq!(seqs(&near(&*store, one, 0, 1).await), [8]);
     store.save_vectors(one, vec![(2, along(3)), (1, along(2))]).await.unwrap();
     store.save_vectors(two, vec![(3, along(2))]).await.unwrap();
-    let found = near(&store, one, 2, 1).await;
+    let found = near(&*store, one, 2, 1).await;
     assert_eq!((seqs(&found), found.candidates[0].finer.clone()), (vec![1], along(2)));
-    let found = near(&store, two, 2, 5).await;
+    let found = near(&*store, two, 2, 5).await;
     assert_eq!((seqs(&found), found.candidates[0].finer.clone()), (vec![3], along(2)));
-    assert_eq!(seqs(&near(&store, one, 2, 50).await), [1, 2, 7, 8]);
+    assert_eq!(seqs(&near(&*store, one, 2, 50).await), [1, 2, 7, 8]);
     // Opened anew it is the same.
     drop(store);
-    let store = self::store(&folder);
-    assert_eq!(seqs(&near(&store, one, 2, 1).await), [1]);
+    let store = place.open().await;
+    assert_eq!(seqs(&near(&*store, one, 2, 1).await), [1]);
     // The other model's vectors go in small steps.
     let mut steps = 0;
     while store.drop_other_vectors(two, 3).await.unwrap() > 0 {
         steps += 1;
     }
     assert_eq!(steps, 2);
-    let found = near(&store, one, 2, 50).await;
+    let found = near(&*store, one, 2, 50).await;
     assert!(found.candidates.iter().all(|candidate| candidate.finer.is_empty()));
-    assert_eq!(seqs(&near(&store, two, 2, 50).await), [3]);
+    assert_eq!(seqs(&near(&*store, two, 2, 50).await), [3]);
     let again = store.vector_kind("one", 8).await.unwrap();
     assert_eq!(store.embedded(again).await.unwrap().done, 0);
 }
 
-#[tokio::test]
-async fn vectors_go_with_their_turns() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = filled(&folder, &Speaker::Owner, 4).await;
+pub async fn vectors_go_with_their_turns(place: &dyn Place) {
+    let store = filled(place, &Speaker::Owner, 4).await;
     let app = Speaker::App("app".to_owned());
     store.store_turns(&app, vec![turn("s", 9)], Vec::new()).await.unwrap();
     let kind = store.vector_kind("one", 8).await.unwrap();
     let all = (1..=5).map(|seq| (seq, along(seq))).collect();
     store.save_vectors(kind, all).await.unwrap();
-    assert_eq!(seqs(&near(&store, kind, 1, 50).await), [1, 2, 3, 4], "not the app's");
+    assert_eq!(seqs(&near(&*store, kind, 1, 50).await), [1, 2, 3, 4], "not the app's");
     let now = Timestamp::from_second(100).unwrap();
     store.forget(&Speaker::Owner, &Forget::Session("s2".to_owned()), now).await.unwrap();
-    assert_eq!(seqs(&near(&store, kind, 1, 50).await), [1, 3, 4]);
+    assert_eq!(seqs(&near(&*store, kind, 1, 50).await), [1, 3, 4]);
     store.save_vectors(kind, vec![(2, along(2))]).await.unwrap();
     assert_eq!(store.embedded(kind).await.unwrap().done, 4, "what is forgotten gets none");
     store.forget_speaker(&app).await.unwrap();
@@ -146,7 +119,7 @@ async fn vectors_go_with_their_turns() {
         rules: 2,
     };
     store.remask(vec![change]).await.unwrap();
-    assert_eq!(seqs(&near(&store, kind, 1, 50).await), [3, 4]);
+    assert_eq!(seqs(&near(&*store, kind, 1, 50).await), [3, 4]);
     let left = store.without_vector(kind, i64::MAX, 0, 50).await.unwrap();
     assert_eq!(left.turns.iter().map(|turn| turn.seq).collect::<Vec<_>>(), [1]);
 }

@@ -5,27 +5,27 @@
 //! byte, see [`length_class`]). Most postings take four bytes.
 
 /// A run is split before it grows beyond this: four fit a page, and none spills over to another.
-pub(super) const LONGEST_RUN: usize = 900;
+pub(crate) const LONGEST_RUN: usize = 900;
 
 /// One turn that has a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Posting {
-    pub(super) seq: i64,
-    pub(super) session: i64,
-    pub(super) times: u8,
-    pub(super) length: u8,
+pub(crate) struct Posting {
+    pub(crate) seq: i64,
+    pub(crate) session: i64,
+    pub(crate) times: u8,
+    pub(crate) length: u8,
 }
 
 /// How common a term is in a project, beside its runs: told before they are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Header {
-    pub(super) turns: u64,
+pub(crate) struct Header {
+    pub(crate) turns: u64,
     /// How often a turn is of another session than the one before it.
-    pub(super) sessions: u64,
+    pub(crate) sessions: u64,
 }
 
 impl Header {
-    pub(super) fn packed(self) -> Vec<u8> {
+    pub(crate) fn packed(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, self.turns);
         put(&mut bytes, self.sessions);
@@ -33,14 +33,14 @@ impl Header {
     }
 
     /// One that is damaged says nothing.
-    pub(super) fn unpacked(mut bytes: &[u8]) -> Header {
+    pub(crate) fn unpacked(mut bytes: &[u8]) -> Header {
         let turns = take(&mut bytes).unwrap_or_default();
         Header { turns, sessions: take(&mut bytes).unwrap_or_default() }
     }
 }
 
 /// Packs postings that are in order, after those that end in `last`.
-pub(super) fn pack(mut last: (i64, i64), postings: &[Posting], run: &mut Vec<u8>) {
+pub(crate) fn pack(mut last: (i64, i64), postings: &[Posting], run: &mut Vec<u8>) {
     for posting in postings {
         put(run, posting.seq.wrapping_sub(last.0).cast_unsigned());
         let session = posting.session.wrapping_sub(last.1);
@@ -51,7 +51,7 @@ pub(super) fn pack(mut last: (i64, i64), postings: &[Posting], run: &mut Vec<u8>
 }
 
 /// Unpacks a run, which starts at the turn `first`. What is damaged ends it.
-pub(super) fn unpack(first: i64, run: &[u8], mut each: impl FnMut(Posting)) {
+pub(crate) fn unpack(first: i64, run: &[u8], mut each: impl FnMut(Posting)) {
     let mut last = (first, 0_i64);
     let mut rest = run;
     while !rest.is_empty() {
@@ -86,7 +86,7 @@ fn take(rest: &mut &[u8]) -> Option<u64> {
 }
 
 /// A length as a byte: exact up to 127, then in steps of a twelfth.
-pub(super) fn length_class(length: u32) -> u8 {
+pub(crate) fn length_class(length: u32) -> u8 {
     if length < 128 {
         return length as u8;
     }
@@ -95,7 +95,7 @@ pub(super) fn length_class(length: u32) -> u8 {
 }
 
 /// The length that a class stands for.
-pub(super) fn length_of(class: u8) -> f32 {
+pub(crate) fn length_of(class: u8) -> f32 {
     if class < 128 {
         return f32::from(class);
     }

@@ -1,0 +1,179 @@
+//! The memory in PostgreSQL, from outside: hooks, commands and the server work on the database, and what can't be brought
+//! there in time waits in the home.
+
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use hob_testkit::{Postgres, TestHome, wait_until};
+use serde_json::json;
+
+use crate::memory_setup::*;
+use crate::{address, server};
+
+fn home_on(url: &str, more: &str) -> TestHome {
+    let home = TestHome::new();
+    home.configure(&format!("[store]\nurl = {url:?}\n{more}"));
+    home
+}
+
+fn talk(home: &TestHome, session: &str, texts: &[&str]) -> std::path::PathBuf {
+    let role = |n: usize| if n.is_multiple_of(2) { "user" } else { "assistant" };
+    let records: Vec<_> =
+        texts.iter().enumerate().map(|(n, text)| said(session, n, role(n), text)).collect();
+    transcript(home, &format!("{session}.jsonl"), &records)
+}
+
+/// Without a server, with one, and after it: one memory, in the database, and none in the home.
+#[test]
+fn what_is_said_is_remembered_in_the_database() {
+    let home = home_on(&server().database(), "");
+    let work = folder(&home, "work");
+    let url = address(&home);
+    let first = talk(&home, "one", &["where is the lighthouse\u{0}?", "the lighthouse is north"]);
+    let arguments = ["--cwd", work.to_str().unwrap()];
+    let answer = capture(&home, &arguments, &first);
+    assert_eq!(
+        (&answer["status"], &answer["inserted"]),
+        (&json!("captured"), &json!(2)),
+        "{answer}"
+    );
+    assert_eq!(capture(&home, &arguments, &first)["duplicates"], 2);
+    let found = recall(&home, &work, &["lighthouse"]);
+    assert_eq!(found["hits"].as_array().unwrap().len(), 2, "{found}");
+    let started = home.command(&["session-start"]).args(arguments).output().unwrap();
+    let started = String::from_utf8(started.stdout).unwrap();
+    assert!(started.contains("lighthouse is north"), "{started}");
+
+    let running = home.serve();
+    let second = talk(&home, "two", &["where is the crane?", "the crane is by the harbour"]);
+    assert_eq!(capture(&home, &arguments, &second)["inserted"], 2);
+    let mut bridge = Bridge::new(&home, &work);
+    let hits = bridge.call("memory_recall", json!({"cue": "crane harbour"}));
+    let id = hits["hits"][0]["record_id"].as_str().unwrap().to_owned();
+    assert_eq!(hits["hits"][0]["text"], "the crane is by the harbour");
+    let forgotten = bridge.call("memory_forget", json!({"record_id": id}));
+    assert_eq!(forgotten["count"], 1, "{forgotten}");
+    assert_eq!(capture(&home, &arguments, &second)["inserted"], 0, "it stays forgotten");
+    assert_eq!(bridge.call("memory_stats", json!({}))["turns"], 3);
+    drop(bridge);
+    assert_eq!(running.stop().code(), Some(0));
+
+    let expected =
+        ["where is the lighthouse\u{0}?", "the lighthouse is north", "where is the crane?"];
+    assert_eq!(exported_texts(&home), expected);
+    assert!(!home.hob_home().join("memory.db").exists(), "there is no second memory");
+    let doctor = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains("3 turns of 2 sessions"), "{doctor}");
+    // Nothing that was said can be read in the database, nor where.
+    for word in ["lighthouse", "crane", "work", "claude-session", "one"] {
+        let held = format!(
+            "SELECT count(*) FROM (SELECT body AS b FROM hob.memory_turns
+                 UNION ALL SELECT name FROM hob.memory_sessions
+                 UNION ALL SELECT root FROM hob.memory_projects
+                 UNION ALL SELECT id FROM hob.memory_turns) x WHERE position('{word}'::bytea IN b) > 0"
+        );
+        assert_eq!(server().sql(&url, &held), "0", "{word}");
+    }
+}
+
+/// Where the setting says so, bodies lie as they are. The setting stands for as long as the memory does.
+#[test]
+fn without_encryption_bodies_can_be_read_and_terms_cannot() {
+    let home = home_on(&server().database(), "encrypt = false\n");
+    let path = talk(&home, "one", &["where is the lighthouse?"]);
+    assert_eq!(capture(&home, &[], &path)["inserted"], 1);
+    let url = address(&home);
+    let held =
+        "SELECT count(*) FROM hob.memory_turns WHERE position('lighthouse'::bytea IN body) > 0";
+    assert_eq!(server().sql(&url, held), "1");
+    home.configure(&format!("[store]\nurl = {url:?}\n"));
+    let refused = home.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(!refused.status.success());
+    assert!(format!("{refused:?}").contains("store.encrypt = false"), "{refused:?}");
+}
+
+/// A second home with the same key is the same memory; one with another key is told what to do.
+#[test]
+fn nodes_share_a_memory_by_sharing_the_key() {
+    let one = home_on(&server().database(), "");
+    let path = talk(&one, "one", &["where is the lighthouse?"]);
+    assert_eq!(capture(&one, &[], &path)["inserted"], 1);
+    let two = home_on(&address(&one), "");
+    let refused = two.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(!refused.status.success());
+    let said = format!("{refused:?}");
+    assert!(said.contains("another key") && said.contains("copy the file"), "{said}");
+    assert!(!two.run(&["export"]).status.success());
+    let doctor = String::from_utf8(two.run(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains("another key"), "{doctor}");
+    // What its hooks capture meanwhile waits.
+    let other = talk(&two, "two", &["where is the crane?"]);
+    assert_eq!(capture(&two, &[], &other)["status"], "deferred");
+    std::fs::copy(one.hob_home().join("key"), two.hob_home().join("key")).unwrap();
+    std::fs::remove_file(two.hob_home().join("key.pub")).unwrap();
+    assert_eq!(exported_texts(&two), ["where is the lighthouse?"]);
+    let rotated = two.run(&["key", "rotate"]);
+    assert!(!rotated.status.success() && format!("{rotated:?}").contains("all nodes"));
+}
+
+/// A database that is gone, and one that takes calls and never answers: hooks end in time, nothing is lost, and the
+/// server stores it when the database is back.
+#[test]
+fn what_cant_be_stored_in_time_waits() {
+    let mut own = Postgres::start();
+    let url = own.database();
+    let home = home_on(&url, "");
+    let first = talk(&home, "one", &["where is the lighthouse?"]);
+    assert_eq!(capture(&home, &[], &first)["status"], "captured");
+    own.crash();
+    let hook = |name: &str, text: &str| {
+        let path = talk(&home, name, &[text]);
+        let began = Instant::now();
+        let answer = capture(&home, &[], &path);
+        assert_eq!(answer["status"], "deferred", "{answer}");
+        assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
+        let began = Instant::now();
+        assert!(home.run(&["session-start"]).status.success());
+        assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
+    };
+    hook("two", "where is the crane?");
+    // In its place stands somebody who listens and says nothing.
+    let socket = own.socket();
+    let silent = tempfile::tempdir().unwrap();
+    let _listener = UnixListener::bind(silent.path().join(".s.PGSQL.5432")).unwrap();
+    let folder = |path: &std::path::Path| path.display().to_string().replace('/', "%2F");
+    let to_silent = url.replace(&folder(socket.parent().unwrap()), &folder(silent.path()));
+    home.configure(&format!("[store]\nurl = {to_silent:?}\n"));
+    hook("three", "where is the harbour?");
+    home.configure(&format!("[store]\nurl = {url:?}\n"));
+    own.start_again();
+    let running = home.serve();
+    wait_for_drain(&home);
+    let count = "SELECT count(*) FROM hob.memory_turns";
+    wait_until("all is stored", || (own.sql(&url, count) == "3").then_some(()));
+    assert_eq!(running.stop().code(), Some(0));
+    let mut texts = exported_texts(&home);
+    texts.sort();
+    assert_eq!(texts, ["where is the crane?", "where is the harbour?", "where is the lighthouse?"]);
+}
+
+/// What an app's sessions did is that app's alone, for whoever asks by the token and for a role in the database.
+#[test]
+fn an_apps_memory_is_its_own() {
+    let api = crate::sessions_setup::api("");
+    let id = api.create(&json!({"agent": "acp"}));
+    api.said(&id, "the tests know the lighthouse");
+    let url = address(&api.home);
+    let of = |speaker: &str| {
+        let sql = format!("SELECT count(*) FROM hob.memory_turns WHERE speaker = '{speaker}'");
+        server().sql(&url, &sql)
+    };
+    wait_until("both turns are remembered", || (of("tests") == "2").then_some(()));
+    assert_eq!(of(""), "0");
+    assert!(api.home.run(&["app", "revoke", "tests"]).status.success());
+    assert_eq!(of("tests"), "0");
+    for table in ["projects", "sessions", "standing", "vectors", "recent", "runs"] {
+        let left = format!("SELECT count(*) FROM hob.memory_{table}");
+        assert_eq!(server().sql(&url, &left), "0", "{table}");
+    }
+}

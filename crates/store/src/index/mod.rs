@@ -1,0 +1,16 @@
+//! What both stores of the memory do alike: how postings are packed, how terms are counted, which of them
+//! are worth reading, and which turns are promising. Nothing here knows where any of it lies.
+
+mod codes;
+mod postings;
+mod promising;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use codes::{CLOSER, MODEL_BYTES, TABLE_BYTES, agreement, code, words};
+pub(crate) use postings::{Header, Posting, pack, unpack};
+pub(crate) use promising::{
+    BESIDE, FEW, Promising, bounds, contexts, count_terms, spread_of, worth_reading,
+};
+pub(crate) use terms::{counted, posting, room, total};

@@ -1,0 +1,332 @@
+//! What makes of a memory's words what lies in the database. All of it follows from the data key, so that every node
+//! that has the key makes the same of the same.
+
+use chacha20poly1305::aead::{Aead, KeyInit as _, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
+use hob_domain::memory::{RecordId, TurnKey};
+use hob_domain::{DataKey, StoreError};
+use sha2::Sha256;
+
+use crate::index::{MODEL_BYTES, TABLE_BYTES, code};
+use crate::values::damaged;
+
+const NONCE: usize = 24;
+
+/// What a name is of. Equal names of two kinds look different.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Name {
+    Project,
+    Session,
+    Turn,
+}
+
+/// What a body is of, and which: a body that was put elsewhere does not open.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Body<'a> {
+    Turn(&'a str, i64),
+    Vector(&'a str, i64),
+    ModelVector(&'a str, i64, i64),
+    Event,
+}
+
+impl Body<'_> {
+    fn written(&self) -> String {
+        match self {
+            // A speaker's name holds no line break.
+            Body::Turn(speaker, seq) => format!("turn\n{speaker}\n{seq}"),
+            Body::Vector(speaker, seq) => format!("vector\n{speaker}\n{seq}"),
+            Body::ModelVector(speaker, seq, kind) => format!("model\n{speaker}\n{seq}\n{kind}"),
+            Body::Event => "event".to_owned(),
+        }
+    }
+}
+
+pub(super) struct Cipher {
+    /// `None` where bodies lie as they are.
+    bodies: Option<XChaCha20Poly1305>,
+    names: Hmac<Sha256>,
+    keys: Hmac<Sha256>,
+    terms: Hmac<Sha256>,
+    check: [u8; 16],
+    table: Shuffle,
+    model: Shuffle,
+}
+
+impl Cipher {
+    pub(super) fn new(key: &DataKey, encrypts: bool) -> Cipher {
+        let derived = |label: &str| digest(&keyed(key.expose()), &[label.as_bytes()]);
+        let order = |label: &str, bytes: usize| match encrypts {
+            true => Shuffle::new(&keyed(&derived(label)), bytes * 8),
+            false => Shuffle::none(bytes * 8),
+        };
+        Cipher {
+            bodies: encrypts.then(|| XChaCha20Poly1305::new(&derived("hob memory bodies").into())),
+            names: keyed(&derived("hob memory names")),
+            keys: keyed(&derived("hob memory keys")),
+            terms: keyed(&derived("hob memory terms")),
+            check: short(derived("hob memory check")),
+            table: order("hob memory table vectors", TABLE_BYTES),
+            model: order("hob memory model vectors", MODEL_BYTES),
+        }
+    }
+
+    /// By which a key is recognised, and nothing learnt of it.
+    pub(super) fn check(&self) -> &[u8; 16] {
+        &self.check
+    }
+
+    pub(super) fn encrypts(&self) -> bool {
+        self.bodies.is_some()
+    }
+
+    /// The name as it is stored: sealed, with a nonce that follows from it, so that it can be looked for.
+    pub(super) fn name(&self, of: Name, text: &str) -> Vec<u8> {
+        let Some(cipher) = &self.bodies else { return text.as_bytes().to_vec() };
+        let kind = format!("{of:?}");
+        let digest = digest(&self.names, &[kind.as_bytes(), b"\n", text.as_bytes()]);
+        let mut nonce = [0; NONCE];
+        nonce.copy_from_slice(&digest[..NONCE]);
+        sealed(cipher, nonce, text.as_bytes(), kind.as_bytes())
+    }
+
+    /// What a name is found by, however long it is.
+    pub(super) fn name_key(&self, of: Name, text: &str) -> Vec<u8> {
+        let kind = format!("{of:?}");
+        short(digest(&self.keys, &[kind.as_bytes(), b"\n", text.as_bytes()])).to_vec()
+    }
+
+    pub(super) fn record_name(&self, id: &RecordId) -> Vec<u8> {
+        self.name(Name::Turn, id.as_str())
+    }
+
+    /// The name as it was.
+    pub(super) fn unnamed(&self, of: Name, stored: &[u8]) -> Result<String, StoreError> {
+        let bytes = match &self.bodies {
+            Some(cipher) => opened(cipher, stored, format!("{of:?}").as_bytes()),
+            None => Some(stored.to_vec()),
+        };
+        bytes.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| damaged("a name"))
+    }
+
+    pub(super) fn seal(&self, of: Body<'_>, plain: &[u8]) -> Vec<u8> {
+        let Some(cipher) = &self.bodies else { return plain.to_vec() };
+        let mut nonce = [0; NONCE];
+        // Without chance there is no sealing; OpenSSL has it wherever it starts at all.
+        openssl::rand::rand_bytes(&mut nonce).expect("the system has random bytes");
+        sealed(cipher, nonce, plain, of.written().as_bytes())
+    }
+
+    pub(super) fn open(&self, of: Body<'_>, stored: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let bytes = match &self.bodies {
+            Some(cipher) => opened(cipher, stored, of.written().as_bytes()),
+            None => Some(stored.to_vec()),
+        };
+        bytes.ok_or_else(|| damaged("a body of the memory"))
+    }
+
+    /// The code of a turn's key or of its words: enough to recognise them.
+    pub(super) fn key(&self, key: &TurnKey) -> Vec<u8> {
+        short(digest(&self.keys, &[key.bytes()])).to_vec()
+    }
+
+    /// The code of a term. Two of a million terms are the same once in ten million memories.
+    pub(super) fn term(&self, term: &str) -> i64 {
+        let digest = digest(&self.terms, &[term.as_bytes()]);
+        i64::from_be_bytes(digest[..8].try_into().unwrap_or_default())
+    }
+
+    /// The signs of a vector as they are stored; `None` of one that points nowhere.
+    pub(super) fn table_code(&self, vector: &[i8]) -> Option<Bits> {
+        code(vector, TABLE_BYTES).map(|code| self.table.stored(&code))
+    }
+
+    pub(super) fn model_code(&self, vector: &[i8]) -> Option<Bits> {
+        code(vector, MODEL_BYTES).map(|code| self.model.stored(&code))
+    }
+
+    /// The signs as they were.
+    pub(super) fn table_signs(&self, stored: &Bits) -> Vec<u8> {
+        self.table.taken(stored)
+    }
+
+    pub(super) fn model_signs(&self, stored: &Bits) -> Vec<u8> {
+        self.model.taken(stored)
+    }
+
+    pub(super) fn seal_vector(&self, of: Body<'_>, vector: &[i8]) -> Vec<u8> {
+        let bytes: Vec<u8> = vector.iter().map(|value| value.cast_unsigned()).collect();
+        self.seal(of, &bytes)
+    }
+
+    pub(super) fn open_vector(&self, of: Body<'_>, stored: &[u8]) -> Result<Vec<i8>, StoreError> {
+        Ok(self.open(of, stored)?.into_iter().map(u8::cast_signed).collect())
+    }
+}
+
+/// An order of dimensions and which of them are flipped. How many signs two vectors have in common stays the same.
+struct Shuffle {
+    order: Vec<usize>,
+    flips: Vec<bool>,
+}
+
+impl Shuffle {
+    fn none(bits: usize) -> Shuffle {
+        Shuffle { order: (0..bits).collect(), flips: vec![false; bits] }
+    }
+
+    fn new(key: &Hmac<Sha256>, bits: usize) -> Shuffle {
+        let mut shuffle = Shuffle::none(bits);
+        for place in 0..bits {
+            let number = digest(key, &[&(place as u64).to_be_bytes()]);
+            let chance = u64::from_be_bytes(number[..8].try_into().unwrap_or_default());
+            let other = place + (chance % (bits - place) as u64) as usize;
+            shuffle.order.swap(place, other);
+            shuffle.flips[place] = number[8] & 1 == 1;
+        }
+        shuffle
+    }
+
+    fn stored(&self, code: &[u8]) -> Bits {
+        let mut bits = vec![0_u8; self.order.len() / 8];
+        for (place, from) in self.order.iter().enumerate() {
+            let bit = (code[from / 8] >> (from % 8) & 1 == 1) != self.flips[place];
+            bits[place / 8] |= u8::from(bit) << (7 - place % 8);
+        }
+        Bits(bits)
+    }
+
+    fn taken(&self, bits: &Bits) -> Vec<u8> {
+        let mut code = vec![0_u8; self.order.len() / 8];
+        for (place, from) in self.order.iter().enumerate() {
+            let stored = bits.0.get(place / 8).copied().unwrap_or_default();
+            let bit = (stored >> (7 - place % 8) & 1 == 1) != self.flips[place];
+            code[from / 8] |= u8::from(bit) << (from % 8);
+        }
+        code
+    }
+}
+
+/// PostgreSQL's `bit`: whole bytes, the highest bit first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bits(Vec<u8>);
+
+mod on_the_wire {
+    use std::error::Error;
+
+    use bytes::BytesMut;
+    use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+    use super::Bits;
+
+    impl ToSql for Bits {
+        fn to_sql(
+            &self,
+            _: &Type,
+            out: &mut BytesMut,
+        ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+            out.extend_from_slice(&(self.0.len() as i32 * 8).to_be_bytes());
+            out.extend_from_slice(&self.0);
+            Ok(IsNull::No)
+        }
+
+        accepts!(BIT, VARBIT);
+        to_sql_checked!();
+    }
+
+    impl<'a> FromSql<'a> for Bits {
+        fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Bits, Box<dyn Error + Sync + Send>> {
+            Ok(Bits(raw.get(4..).unwrap_or_default().to_vec()))
+        }
+
+        accepts!(BIT, VARBIT);
+    }
+}
+
+fn sealed(cipher: &XChaCha20Poly1305, nonce: [u8; NONCE], plain: &[u8], of: &[u8]) -> Vec<u8> {
+    let mut stored = nonce.to_vec();
+    let payload = Payload { msg: plain, aad: of };
+    stored.extend(cipher.encrypt(&XNonce::from(nonce), payload).expect("no text is too long"));
+    stored
+}
+
+fn opened(cipher: &XChaCha20Poly1305, stored: &[u8], of: &[u8]) -> Option<Vec<u8>> {
+    let (nonce, rest) = stored.split_first_chunk::<NONCE>()?;
+    cipher.decrypt(&XNonce::from(*nonce), Payload { msg: rest, aad: of }).ok()
+}
+
+fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
+    // A key is filled up with zeros to the length of a block, as the algorithm does with a shorter one.
+    let mut block = [0; 64];
+    block[..32].copy_from_slice(key);
+    Hmac::<Sha256>::new(&block.into())
+}
+
+fn digest(key: &Hmac<Sha256>, parts: &[&[u8]]) -> [u8; 32] {
+    let mut code = key.clone();
+    parts.iter().for_each(|part| code.update(part));
+    code.finalize().into_bytes().into()
+}
+
+fn short(digest: [u8; 32]) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.copy_from_slice(&digest[..16]);
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::words;
+
+    fn cipher(byte: u8, encrypts: bool) -> Cipher {
+        Cipher::new(&DataKey::from_bytes([byte; 32]), encrypts)
+    }
+
+    #[test]
+    fn what_was_sealed_opens_where_it_belongs_only() {
+        let (one, other, plain) = (cipher(1, true), cipher(2, true), cipher(1, false));
+        let body = one.seal(Body::Turn("a", 7), b"the port\0");
+        assert_eq!(one.open(Body::Turn("a", 7), &body).unwrap(), b"the port\0");
+        for of in [Body::Turn("b", 7), Body::Turn("a", 8), Body::Vector("a", 7), Body::Event] {
+            assert!(one.open(of, &body).is_err(), "{of:?}");
+        }
+        assert!(other.open(Body::Turn("a", 7), &body).is_err());
+        assert!(one.open(Body::Turn("a", 7), b"").is_err());
+        assert_ne!(one.seal(Body::Event, b"x"), one.seal(Body::Event, b"x"));
+        assert_eq!(plain.seal(Body::Event, b"x"), b"x");
+    }
+
+    #[test]
+    fn equal_names_are_equal_and_tell_nothing() {
+        let one = cipher(1, true);
+        let name = one.name(Name::Project, "/work/shop");
+        assert_eq!(name, one.name(Name::Project, "/work/shop"));
+        assert_ne!(name, one.name(Name::Session, "/work/shop"));
+        assert_ne!(name, cipher(2, true).name(Name::Project, "/work/shop"));
+        assert_eq!(one.unnamed(Name::Project, &name).unwrap(), "/work/shop");
+        assert!(one.unnamed(Name::Session, &name).is_err());
+        assert!(!name.windows(4).any(|part| part == b"shop"));
+        assert_ne!(one.term("port"), cipher(2, true).term("port"));
+        assert_eq!(one.term("port"), cipher(1, false).term("port"));
+    }
+
+    #[test]
+    fn codes_are_as_far_apart_as_they_were() {
+        let one = cipher(1, true);
+        let vector = |seed: i32| -> Vec<i8> {
+            (0..256).map(|place| ((place * 37 + seed * 91) % 200 - 100) as i8).collect()
+        };
+        let (a, b) = (vector(1), vector(2));
+        let (stored_a, stored_b) = (one.table_code(&a).unwrap(), one.table_code(&b).unwrap());
+        let plain = |vector: &[i8]| code(vector, TABLE_BYTES).unwrap();
+        let apart = |a: &[u8], b: &[u8]| -> u32 {
+            a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
+        };
+        assert_eq!(apart(&stored_a.0, &stored_b.0), apart(&plain(&a), &plain(&b)));
+        assert_ne!(stored_a.0, plain(&a));
+        assert_eq!(one.table_signs(&stored_a), plain(&a));
+        assert_eq!(words::<4>(&one.table_signs(&stored_b)), words::<4>(&plain(&b)));
+        assert_eq!(one.table_code(&[0; 256]), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! Two stores that are told the same answer alike.
+
+use std::collections::BTreeMap;
+
+use hob_domain::memory::{
+    Candidate, Forget, KindVector, MemoryStore, NewTurn, Place as Tree, Probe, ProbeTerm, Proposal,
+    RecordId, Remask, Scope, Speaker, TurnRole, Window,
+};
+
+use super::{at, nth, with_id};
+use crate::Random;
+
+const WORDS: [&str; 12] =
+    ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kite", "lark"];
+
+/// Does the same at random to both, and compares all that can be asked: who is proposed, what is counted, what is listed.
+pub async fn whatever_is_done(
+    seed: u64,
+    steps: usize,
+    one: &dyn MemoryStore,
+    two: &dyn MemoryStore,
+) {
+    let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let speakers = [Speaker::Owner, Speaker::App("shop".to_owned())];
+    let mut made = 0;
+    for step in 0..steps {
+        let speaker = &speakers[random.below(4) as usize / 3];
+        let what = format!("seed {seed}, step {step}");
+        match random.below(12) {
+            0..=5 => {
+                let turns: Vec<NewTurn> =
+                    (0..1 + random.below(6)).map(|_| turn(&mut random, &mut made)).collect();
+                let a = one.store_turns(speaker, turns.clone(), Vec::new()).await.unwrap();
+                let b = two.store_turns(speaker, turns, Vec::new()).await.unwrap();
+                assert_eq!(a, b, "{what}");
+            }
+            6 => {
+                let Some(id) = some_id(one, speaker, &mut random).await else { continue };
+                let turn = turn(&mut random, &mut made);
+                let a = one.supersede(speaker, &id, turn.clone()).await.unwrap();
+                assert_eq!(a, two.supersede(speaker, &id, turn).await.unwrap(), "{what}");
+            }
+            7 => {
+                let forget = match random.below(5) {
+                    0 => Forget::Session(format!("s{}", random.below(6))),
+                    _ => match some_id(one, speaker, &mut random).await {
+                        Some(id) => Forget::Record(id),
+                        None => continue,
+                    },
+                };
+                let now = at(random.below(900) as i64);
+                let a = one.forget(speaker, &forget, now).await.unwrap();
+                assert_eq!(a, two.forget(speaker, &forget, now).await.unwrap(), "{what}");
+            }
+            8 => {
+                let a = one.page(None, random.below(30) as i64, 1).await.unwrap();
+                let Some(record) = a.first() else { continue };
+                let terms = terms(&mut random);
+                let change = Remask {
+                    seq: record.seq,
+                    text: terms.clone(),
+                    sealed: None,
+                    cue: record.cue.clone(),
+                    terms,
+                    vector: vector(&mut random),
+                    rules: 2,
+                };
+                one.remask(vec![change.clone()]).await.unwrap();
+                two.remask(vec![change]).await.unwrap();
+            }
+            9 => {
+                let kind = random.below(2);
+                let name = format!("model {kind}");
+                let (a, b) = (
+                    one.vector_kind(&name, 8).await.unwrap(),
+                    two.vector_kind(&name, 8).await.unwrap(),
+                );
+                let page = one.without_vector(a, i64::MAX, 0, 4).await.unwrap();
+                assert_eq!(page, two.without_vector(b, i64::MAX, 0, 4).await.unwrap(), "{what}");
+                let made: Vec<(i64, Vec<i8>)> =
+                    page.turns.iter().map(|turn| (turn.seq, vector(&mut random))).collect();
+                one.save_vectors(a, made.clone()).await.unwrap();
+                two.save_vectors(b, made).await.unwrap();
+                assert_eq!(one.embedded(a).await.unwrap(), two.embedded(b).await.unwrap());
+            }
+            _ => look(&what, speaker, &mut random, one, two).await,
+        }
+    }
+    for speaker in &speakers {
+        look(&format!("seed {seed}, in the end"), speaker, &mut random, one, two).await;
+    }
+    let a = one.forget_speaker(&speakers[1]).await.unwrap();
+    assert_eq!(a, two.forget_speaker(&speakers[1]).await.unwrap());
+    look(&format!("seed {seed}, of the owner alone"), &speakers[0], &mut random, one, two).await;
+}
+
+async fn look(
+    what: &str,
+    speaker: &Speaker,
+    random: &mut Random,
+    one: &dyn MemoryStore,
+    two: &dyn MemoryStore,
+) {
+    let scope = scope(random);
+    let words = (0..1 + random.below(5)).map(|_| WORDS[random.below(12) as usize]);
+    let mut words: Vec<&str> = words.collect();
+    words.sort_unstable();
+    words.dedup();
+    let terms: Vec<ProbeTerm> = words
+        .into_iter()
+        .map(|word| ProbeTerm { term: word.to_owned(), weight: 0.5 + random.below(3) as f32 })
+        .collect();
+    let asked = vector(random);
+    let limit = 1 + random.below(12) as usize;
+    let name = format!("model {}", random.below(2));
+    let finer = random.below(2) == 0;
+    let mut proposals = Vec::new();
+    for store in [one, two] {
+        let kind = store.vector_kind(&name, 8).await.unwrap();
+        let finer = finer.then(|| KindVector { kind, vector: asked.clone() });
+        let probe = Probe { terms: terms.clone(), vector: asked.clone(), finer, limit };
+        proposals.push(plain(store.propose(speaker, &scope, probe).await.unwrap()));
+    }
+    assert_eq!(proposals[0], proposals[1], "{what}: {scope:?}");
+    let window = Window { scope: scope.clone(), around: None, limit: 7 };
+    assert_eq!(
+        one.timeline(speaker, &window).await.unwrap(),
+        two.timeline(speaker, &window).await.unwrap(),
+        "{what}"
+    );
+    assert_eq!(one.counts(speaker).await.unwrap(), two.counts(speaker).await.unwrap(), "{what}");
+    assert_eq!(one.facets(speaker).await.unwrap(), two.facets(speaker).await.unwrap(), "{what}");
+    let sessions = one.latest_sessions(speaker, "/a", Some("s1"), 4).await.unwrap();
+    assert_eq!(
+        sessions,
+        two.latest_sessions(speaker, "/a", Some("s1"), 4).await.unwrap(),
+        "{what}"
+    );
+    let prompts = one.latest_prompts(speaker, "/b", 4).await.unwrap();
+    assert_eq!(prompts, two.latest_prompts(speaker, "/b", 4).await.unwrap(), "{what}");
+    let page = one.page(None, 0, 1000).await.unwrap();
+    assert_eq!(page, two.page(None, 0, 1000).await.unwrap(), "{what}");
+}
+
+/// A proposal without the stores' own numbers for sessions.
+fn plain(mut proposal: Proposal) -> Proposal {
+    let mut sessions: BTreeMap<i64, i64> = BTreeMap::new();
+    for Candidate { session, .. } in &proposal.candidates {
+        let next = sessions.len() as i64;
+        sessions.entry(*session).or_insert(next);
+    }
+    let number = |session: &mut i64| *session = sessions.get(session).copied().unwrap_or(-1);
+    proposal.candidates.iter_mut().for_each(|candidate| number(&mut candidate.session));
+    proposal.contexts.iter_mut().for_each(|context| number(&mut context.session));
+    proposal.contexts.sort_by_key(|context| context.session);
+    // About how many sessions have a term depends on where its postings are split.
+    proposal.spread.iter_mut().for_each(|spread| spread.sessions = 0);
+    proposal
+}
+
+async fn some_id(
+    store: &dyn MemoryStore,
+    speaker: &Speaker,
+    random: &mut Random,
+) -> Option<RecordId> {
+    let page = store.page(Some(speaker), random.below(40) as i64, 1).await.unwrap();
+    page.first().map(|record| record.id.clone())
+}
+
+fn scope(random: &mut Random) -> Scope {
+    let second = |random: &mut Random| Some(at(random.below(900) as i64));
+    Scope {
+        project: (random.below(2) == 0)
+            .then(|| ["/a", "/b", "/c"][random.below(3) as usize].to_owned()),
+        session: (random.below(4) == 0).then(|| format!("s{}", random.below(7))),
+        since: if random.below(4) == 0 { second(random) } else { None },
+        until: if random.below(4) == 0 { second(random) } else { None },
+    }
+}
+
+fn terms(random: &mut Random) -> String {
+    let words: Vec<&str> =
+        (0..1 + random.below(7)).map(|_| WORDS[random.below(12) as usize]).collect();
+    words.join(" ")
+}
+
+fn vector(random: &mut Random) -> Vec<i8> {
+    (0..8).map(|_| random.below(200) as i8).collect()
+}
+
+fn turn(random: &mut Random, made: &mut u64) -> NewTurn {
+    let session = random.below(6);
+    let second = random.below(900) as i64;
+    let words = terms(random);
+    *made += 1;
+    let name = format!("s{session}");
+    // Few different words, so that turns are known by several names.
+    let mut turn = match random.below(3) {
+        0 => nth(&name, WORDS[random.below(3) as usize], 1 + random.below(2) as u32, second),
+        1 => with_id(&name, WORDS[random.below(3) as usize], &random.below(9).to_string(), second),
+        _ => with_id(&name, &words, &made.to_string(), second),
+    };
+    if random.below(3) == 0 {
+        turn.role = TurnRole::Assistant;
+    }
+    if random.below(6) == 0 {
+        turn.sealed = Some(vec![7; 3]);
+    }
+    let project = ["/a", "/b", "/c"][(session % 3) as usize];
+    turn.place = Tree { project: project.to_owned(), worktree: format!("{project}/w{session}") };
+    turn.cue = (random.below(4) == 0).then(|| "a cue".to_owned());
+    turn.vector = vector(random);
+    turn
+}
