@@ -33,6 +33,24 @@ pub struct Errand {
     pub body: String,
 }
 
+/// How many sessions may be open over all nodes; zero is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenLimits {
+    /// Of one app.
+    pub app: usize,
+    pub all: usize,
+}
+
+/// Whether a session was created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    Made(Hold),
+    /// Its app has so many.
+    AppFull(usize),
+    /// There are so many.
+    Full(usize),
+}
+
 /// What a node hears while it attends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
@@ -101,14 +119,14 @@ pub trait ClusterStore: NodeStore {
     /// How many sessions an app has open.
     async fn open_count(&self, app: &AppName) -> Result<usize, StoreError>;
 
-    /// Creates a session as [`crate::session::SessionStore::create_session`] does, unless its app has `most` open; then there is none.
+    /// Creates a session as [`crate::session::SessionStore::create_session`] does, unless there are as many as there may be.
     async fn create_within(
         &self,
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-        most: usize,
-    ) -> Result<Option<Hold>, StoreError>;
+        most: OpenLimits,
+    ) -> Result<Created, StoreError>;
 
     /// Counts a turn of an app, or says how long to wait: in a minute there are `most`.
     async fn pace(&self, app: &AppName, most: usize) -> Result<Result<(), Duration>, StoreError>;

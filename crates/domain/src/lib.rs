@@ -26,7 +26,7 @@ mod vectors;
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};
 pub use audit::{AuditEntry, AuditStore};
-pub use cluster::{ClusterStore, Errand, FilePart, Heard, HeldSession};
+pub use cluster::{ClusterStore, Created, Errand, FilePart, Heard, HeldSession, OpenLimits};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use jiff::Timestamp;
 pub use ledger::LedgerStore;

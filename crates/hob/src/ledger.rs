@@ -23,7 +23,12 @@ pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<Opened> 
     };
     let ledger = Arc::new(PostgresLedger::connect(url).await?);
     let store: Arc<dyn ClusterStore> = ledger.clone();
-    let cluster = Some(ClusterOptions { store, lease: settings.lease, earlier: None });
+    let cluster = Some(ClusterOptions {
+        store,
+        lease: settings.lease,
+        max_live: settings.cluster_max_live,
+        earlier: None,
+    });
     Ok(Opened { ledger, cluster })
 }
 

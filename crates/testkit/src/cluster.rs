@@ -89,7 +89,7 @@ impl Cluster {
             nodes.push(node);
         }
         let seed = seed();
-        println!("nodes are chosen by {SEED}={seed}");
+        eprintln!("nodes are chosen by {SEED}={seed}");
         Cluster {
             nodes,
             lease_secs: options.lease_secs,

@@ -10,11 +10,10 @@ use axum::response::sse::{Event, KeepAlive};
 use futures_util::Stream;
 use hob_domain::AppName;
 use hob_domain::session::{SessionEvent, SessionId};
-use hob_sessions::session::Follow;
+use hob_sessions::session::{Follow, SessionError};
 use tokio::time::Instant;
 
-use super::shapes::EventView;
-use super::turns::answer;
+use super::shapes::{EventView, TurnAnswer};
 use crate::auth::at;
 use crate::error::ApiError;
 use crate::state::Gateway;
@@ -111,28 +110,36 @@ impl Following {
                 }
                 self.done = kind == "turn";
             }
-            return Some(self.event(&stored).await);
+            let event = self.event(&stored).await;
+            if event.is_none() {
+                tracing::error!(session = %self.id, "a stream could not be read");
+            }
+            return event;
         }
         None
     }
 
-    /// The same event has the same form in every stream.
-    async fn event(&self, stored: &SessionEvent) -> Event {
+    /// The same event has the same form in every stream. `None` when the ledger is not there to tell it: then the stream
+    /// ends, and the client asks for it again.
+    async fn event(&self, stored: &SessionEvent) -> Option<Event> {
         let event = Event::default().id(stored.seq.to_string()).event(stored.event.kind.as_str());
-        match (stored.event.kind.as_str(), stored.event.turn) {
+        Some(match (stored.event.kind.as_str(), stored.event.turn) {
             ("message", _) => event.data(&stored.event.body),
-            ("turn", Some(turn)) => {
-                let answer = self.answer(turn).await;
-                event.data(answer.unwrap_or_else(|| view(stored)))
-            }
+            ("turn", Some(turn)) => match self.answer(turn).await {
+                Ok(answer) => event.data(answer),
+                // It was deleted meanwhile.
+                Err(SessionError::NotFound) => event.data(view(stored)),
+                Err(_) => return None,
+            },
             _ => event.data(view(stored)),
-        }
+        })
     }
 
-    async fn answer(&self, turn: u32) -> Option<String> {
-        let found = self.gateway.sessions.turn(&self.app, &self.id, turn).await.ok()?;
-        let answer = answer(&self.gateway, &self.id, found).await.ok()?;
-        serde_json::to_string(&answer).ok()
+    async fn answer(&self, turn: u32) -> Result<String, SessionError> {
+        let found = self.gateway.sessions.turn(&self.app, &self.id, turn).await?;
+        let messages = self.gateway.sessions.turn_messages(&self.id, turn).await?;
+        let answer = TurnAnswer::new(self.id.to_string(), found, messages);
+        Ok(serde_json::to_string(&answer).unwrap_or_default())
     }
 }
 

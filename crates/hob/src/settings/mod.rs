@@ -31,6 +31,8 @@ pub struct Resolved {
     pub store: Option<StoreUrl>,
     /// How long a node that is not heard of counts as alive.
     pub lease: Duration,
+    /// Open sessions of all nodes together; zero is no limit.
+    pub cluster_max_live: usize,
     /// Whether what was said is encrypted there.
     pub store_encrypt: bool,
     pub http: bool,
@@ -275,6 +277,7 @@ fn resolve(
         admin_token,
         store: text("store.url").parse().ok(),
         lease: seconds("cluster.lease_secs"),
+        cluster_max_live: count("cluster.max_live") as usize,
         store_encrypt: values["store.encrypt"].as_bool().unwrap_or(true),
         http: values["http"].as_bool().unwrap_or(true),
         listen: text("listen"),

@@ -121,6 +121,13 @@ pub const SETTINGS: &[Setting] = &[
         earlier: None,
     },
     Setting {
+        key: "cluster.max_live",
+        kind: Kind::Count { least: 0 },
+        default: "0",
+        help: "With `store.url`: how many sessions may be open on all nodes together; beyond it 503; 0 is no limit but that of each node.",
+        earlier: None,
+    },
+    Setting {
         key: "sessions.max_live",
         kind: Kind::Count { least: 1 },
         default: "16",

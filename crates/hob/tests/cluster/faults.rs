@@ -23,8 +23,7 @@ struct Run {
 
 fn run(name: &'static str, sessions: usize, short_secs: u64, long_secs: u64) -> Run {
     let lasts = Duration::from_secs(if campaign() { long_secs } else { short_secs });
-    let nodes = std::env::var("NODES").map_or(3, |n| n.parse().unwrap());
-    let options = options(nodes, "[sessions]\nmax_live = 400\n");
+    let options = options(3, "[sessions]\nmax_live = 400\n");
     let sessions = if campaign() { 100 } else { sessions };
     Run { name, sessions, lasts, database_goes: false, options }
 }

@@ -78,3 +78,19 @@ fn a_budget_is_one_for_all_nodes() {
         assert_error(&nodes.turn(node, &other, &[], "hi"), 429, "app_budget");
     }
 }
+
+/// The pool of the whole cluster, of all apps.
+#[test]
+fn there_are_no_more_sessions_than_all_nodes_may_have() {
+    let nodes = nodes(&options(3, "[cluster]\nmax_live = 4\n"));
+    let other = nodes.cluster.app("other");
+    let body = json!({"agent": "acp"});
+    let replies = at_once(&nodes, 12, |nodes, node| {
+        let token = if node == 1 { &other } else { &nodes.token };
+        nodes.try_call(node, token, "POST", "/sessions", &[], &body).unwrap()
+    });
+    assert_eq!((count(&replies, 200), count(&replies, 503)), (4, 8), "{replies:?}");
+    for node in 0..3 {
+        assert_error(&nodes.post(node, "/sessions", &body), 503, "pool_full");
+    }
+}

@@ -41,13 +41,20 @@ use hob_testkit::{HobServer, TestHome, cluster};
 /// The settings of where the ledger is kept: a database of its own for every cluster.
 fn store() -> String {
     let server = setup::postgres().read().unwrap_or_else(PoisonError::into_inner);
-    format!("[cluster]\nlease_secs = 2\n[store]\nurl = {:?}\n", server.database())
+    format!("[store]\nurl = {:?}\n", server.database())
 }
 
 /// Two nodes as if they were one server: every request goes to one of them by chance.
 fn serve_with(home: &TestHome, adjust: impl Fn(&mut Command)) -> HobServer {
-    let first = home.serve_with(&adjust);
-    let second = home.beside(1).serve_with(&adjust);
+    // What a test allows its one server is allowed to all nodes together.
+    let config = std::fs::read_to_string(home.hob_home().join("config.toml")).unwrap_or_default();
+    let most = config.lines().find_map(|line| line.strip_prefix("max_live = "));
+    let adjust = |command: &mut Command| {
+        command.env("HOB_CLUSTER_LEASE_SECS", "2").env("HOB_CLUSTER_MAX_LIVE", most.unwrap_or("0"));
+        adjust(command);
+    };
+    let first = home.serve_with(adjust);
+    let second = home.beside(1).serve_with(adjust);
     let seed = cluster::seed();
     println!("nodes are chosen by {}={seed}", cluster::SEED);
     first.together_with(vec![second], seed)

@@ -355,7 +355,8 @@ fn files_of_a_turn_reach_the_agent() {
     let upload = |token: &str, name: &str| {
         let body = api.server.upload(Some(token), name, b"the contents").json();
         let text = |key: &str| body[key].as_str().expect(key).to_owned();
-        (text("file_id"), text("path"))
+        assert!(text("path").ends_with(&format!("{}/{name}", text("file_id"))), "{body}");
+        (text("file_id"), format!("{}/{name}", text("file_id")))
     };
     let (first, second) = (upload(&api.token, "a.txt"), upload(&api.token, "b.txt"));
     let turn = |files: Value, prompt: &str| {
@@ -367,7 +368,11 @@ fn files_of_a_turn_reach_the_agent() {
     assert!(text.contains(&first.1) && text.contains(&second.1), "{text}");
     assert!(text.ends_with("hello"), "{text}");
     assert_eq!(turn(json!([]), "plain").json()["text"], "echo: plain");
-    assert_eq!(api.shell(&id, &format!("cat {}", first.1)), "the contents");
+    // Which folder it is in depends on the node that has the session.
+    let path =
+        text.lines().find_map(|line| line.strip_prefix("- ").filter(|l| l.ends_with(&first.1)));
+    let path = path.expect("a line with its path");
+    assert_eq!(api.shell(&id, &format!("cat {path}")), "the contents");
     let other = api.home.app("other");
     let (foreign, _) = upload(&other, "c.txt");
     assert_error(&turn(json!([foreign]), "x"), 400, "unknown_file", "files");

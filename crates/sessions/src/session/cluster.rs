@@ -30,6 +30,8 @@ pub struct ClusterOptions {
     pub store: Arc<dyn ClusterStore>,
     /// Who was not heard of for so long has nothing any more.
     pub lease: Duration,
+    /// Open sessions of all nodes together; zero is no limit.
+    pub max_live: usize,
     /// Who we were in an earlier run. That one is gone.
     pub earlier: Option<NodeId>,
 }
@@ -149,20 +151,21 @@ impl Sessions {
         let Some(cluster) = &self.inner.cluster else { return Ok(()) };
         let (options, store) = (&self.inner.options, &cluster.options.store);
         store.beat(&options.node, "").await?;
+        // From now on we are heard of: to take up much may take longer than a lease.
+        options.tasks.spawn(self.clone().attend());
         if let Some(earlier) = &cluster.options.earlier {
             let held = store.held(earlier).await?;
             store.gone(earlier).await?;
             for session in held {
-                match self.claim(&session.app, &session.hold.session).await {
-                    Ok(_) | Err(SessionError::NotFound) => {}
-                    Err(SessionError::Store(error)) => return Err(error),
-                    Err(error) => return Err(StoreError::Failed(error.to_string())),
+                let id = &session.hold.session;
+                if let Err(error) = self.claim(&session.app, id).await {
+                    // Nobody has it, so whoever is asked for it takes it.
+                    tracing::warn!(%error, session = %id, "a session of an earlier run was not taken up");
                 }
             }
         }
         // The others know that there is somebody now.
         store.ring(&options.node, &[]).await?;
-        options.tasks.spawn(self.clone().attend());
         options.tasks.spawn(self.clone().keep_watch());
         options.tasks.spawn(self.clone().keep_ringing());
         Ok(())

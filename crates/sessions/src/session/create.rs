@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hob_domain::session::{Session, SessionId, SessionSetup, TurnUsage};
-use hob_domain::{AppName, StoreError, Timestamp};
+use hob_domain::{AppName, Created, OpenLimits, StoreError, Timestamp};
 use serde_json::json;
 
 use super::actor::Actor;
@@ -83,13 +83,18 @@ impl Sessions {
         let event = audit("create", None, body);
         let hold = match &self.inner.cluster {
             // Others may have made some since they were counted.
-            Some(cluster) if most > 0 => {
-                let store = &cluster.options.store;
-                let made = store.create_within(&session, event, &options.node, most).await;
-                if !matches!(made, Ok(Some(_))) && own {
+            Some(cluster) if most > 0 || cluster.options.max_live > 0 => {
+                let (store, all) = (&cluster.options.store, cluster.options.max_live);
+                let limits = OpenLimits { app: most, all };
+                let made = store.create_within(&session, event, &options.node, limits).await;
+                if !matches!(made, Ok(Created::Made(_))) && own {
                     self.remove_workspace(&session.id);
                 }
-                made?.ok_or_else(limited)?
+                match made? {
+                    Created::Made(hold) => hold,
+                    Created::AppFull(_) => return Err(limited()),
+                    Created::Full(live) => return Err(SessionError::PoolFull { live }),
+                }
             }
             _ => self.store().create_session(&session, event, &options.node).await?,
         };

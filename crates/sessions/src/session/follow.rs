@@ -105,7 +105,7 @@ impl Follow {
         self.behind = events.len() == PAGE;
         self.last = events.last().map_or(self.last, |event| event.seq);
         self.read.extend(events.into_iter().map(Arc::new));
-        if is_over && matches!(self.live, Live::Elsewhere(_)) {
+        if is_over {
             self.live = Live::Over;
         }
         Ok(())

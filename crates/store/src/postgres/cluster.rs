@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{NewEvent, Session, SessionId};
 use hob_domain::{
-    AppName, ClusterStore, Errand, FilePart, Heard, HeldSession, Hold, NodeId, StoreError,
+    AppName, ClusterStore, Created, Errand, FilePart, Heard, HeldSession, Hold, NodeId, OpenLimits,
+    StoreError,
 };
 
 use super::PostgresLedger;
@@ -122,10 +123,9 @@ impl ClusterStore for PostgresLedger {
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-        most: usize,
-    ) -> Result<Option<Hold>, StoreError> {
-        let made = self.create(session, event, node, Some(most)).await?;
-        Ok(made.then(|| Hold { session: session.id.clone(), fence: 1 }))
+        most: OpenLimits,
+    ) -> Result<Created, StoreError> {
+        self.create(session, event, node, most).await
     }
 
     async fn pace(&self, app: &AppName, most: usize) -> Result<Result<(), Duration>, StoreError> {

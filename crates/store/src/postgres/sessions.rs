@@ -11,7 +11,7 @@ use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
     TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
-use hob_domain::{AppName, Hold, NodeId, StoreError, Taken, Timestamp};
+use hob_domain::{AppName, Created, Hold, NodeId, OpenLimits, StoreError, Taken, Timestamp};
 use uuid::Uuid;
 
 use super::PostgresLedger;
@@ -24,6 +24,8 @@ use super::session_turns::{
 use super::text::{put, take};
 use crate::values::{app_name, day, micros};
 
+const NO_LIMITS: OpenLimits = OpenLimits { app: 0, all: 0 };
+
 const CREATE: &str = "WITH made AS (
          INSERT INTO hob.sessions (id, created_at, app, agent, meta, cwd, model, system, permissions,
              mcp_servers)
@@ -35,14 +37,14 @@ const CREATE: &str = "WITH made AS (
      VALUES ($1, 1, $2, $12, $3, $13, $14, 1)";
 
 impl PostgresLedger {
-    /// Creates a session. `false` when its app has `most` open.
     pub(super) async fn create(
         &self,
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-        most: Option<usize>,
-    ) -> Result<bool, StoreError> {
+        most: OpenLimits,
+    ) -> Result<Created, StoreError> {
+        let hold = Hold { session: session.id.clone(), fence: 1 };
         let setup = &session.setup;
         let values: Values<'_> = &[
             &key(&session.id),
@@ -61,25 +63,37 @@ impl PostgresLedger {
             &put(&event.body),
             &node.as_str(),
         ];
-        let Some(most) = most else {
-            return self.connections.query(Again::Never, CREATE, values).await.map(|_| true);
-        };
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.connections
+        if most == NO_LIMITS {
+            self.connections.query(Again::Never, CREATE, values).await?;
+            return Ok(Created::Made(hold));
+        }
+        // One after the other where it matters: counting and adding are one step. Nobody waits in a circle, since all take
+        // the locks in this order.
+        let app = session.app.as_str();
+        let (for_all, for_app) = (most.all > 0, most.app > 0);
+        let made = self
+            .connections
             .transaction(|client| async move {
-                // Those of one app one after the other: counting and adding are one step.
-                let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1751080049))";
-                let app = session.app.as_str();
-                client.query(&client.prepare_cached(lock).await?, &[&app]).await?;
-                let count = "SELECT count(*) FROM hob.heads WHERE app = $1 AND closed_at IS NULL";
+                let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(1751080050) END";
+                client.query(&client.prepare_cached(lock).await?, &[&for_all]).await?;
+                let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(hashtextextended($2, 1751080049)) END";
+                client.query(&client.prepare_cached(lock).await?, &[&for_app, &app]).await?;
+                let count = "SELECT count(*) FILTER (WHERE app = $1), count(*) FROM hob.heads
+                     WHERE closed_at IS NULL AND (app = $1 OR $2)";
                 let count = client.prepare_cached(count).await?;
-                if client.query_one(&count, &[&app]).await?.get::<_, i64>(0) >= most {
-                    return Ok(false);
+                let row = client.query_one(&count, &[&app, &for_all]).await?;
+                let (of_app, of_all) = (row.get::<_, i64>(0) as usize, row.get::<_, i64>(1) as usize);
+                if for_app && of_app >= most.app {
+                    return Ok(Some(Created::AppFull(of_app)));
+                }
+                if for_all && of_all >= most.all {
+                    return Ok(Some(Created::Full(of_all)));
                 }
                 client.execute(&client.prepare_cached(CREATE).await?, values).await?;
-                Ok(true)
+                Ok(None)
             })
-            .await
+            .await?;
+        Ok(made.unwrap_or(Created::Made(hold)))
     }
 }
 
@@ -91,7 +105,7 @@ impl SessionStore for PostgresLedger {
         event: NewEvent,
         node: &NodeId,
     ) -> Result<Hold, StoreError> {
-        self.create(session, event, node, None).await?;
+        self.create(session, event, node, NO_LIMITS).await?;
         Ok(Hold { session: session.id.clone(), fence: 1 })
     }
 

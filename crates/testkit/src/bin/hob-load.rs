@@ -3,7 +3,10 @@
 //!
 //! `direct` has the same agents read over their own pipes, with nothing in between: what the machine itself adds.
 //!
-//!     hob-load turns ADDRESS TOKEN AGENT SESSIONS TURNS EVENTS EVERY_MS SPREAD_MS
+//! ADDRESS may be several nodes with commas between: sessions are made on one after the other and asked where they were
+//! made, or with `elsewhere` on the next.
+//!
+//!     hob-load turns|elsewhere ADDRESS TOKEN AGENT SESSIONS TURNS EVENTS EVERY_MS SPREAD_MS
 //!     hob-load direct AGENT SESSIONS TURNS EVENTS EVERY_MS SPREAD_MS
 //!     hob-load gets ADDRESS TOKEN PATH CONNECTIONS SECONDS
 
@@ -28,9 +31,20 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     let result = match words[..] {
-        ["turns", address, token, agent, sessions, turns, events, every, spread] => {
+        [
+            place @ ("turns" | "elsewhere"),
+            address,
+            token,
+            agent,
+            sessions,
+            turns,
+            events,
+            every,
+            spread,
+        ] => {
             let load = Load {
-                address: address.to_owned(),
+                addresses: address.split(',').map(str::to_owned).collect(),
+                shift: usize::from(place == "elsewhere"),
                 token: token.to_owned(),
                 agent: agent.to_owned(),
                 turns: number(turns),
@@ -44,7 +58,8 @@ fn main() {
         }
         ["direct", agent, sessions, turns, events, every, spread] => {
             let load = Load {
-                address: String::new(),
+                addresses: Vec::new(),
+                shift: 0,
                 token: String::new(),
                 agent: agent.to_owned(),
                 turns: number(turns),
@@ -80,7 +95,9 @@ fn request(method: &str, path: &str, token: &str, more: &str, body: &str) -> Vec
 
 /// What is done to a server.
 struct Load {
-    address: String,
+    addresses: Vec<String>,
+    /// How many nodes after the one on which a session was made it is asked.
+    shift: usize,
     token: String,
     agent: String,
     turns: usize,
@@ -103,9 +120,13 @@ struct Seen {
 async fn turns_of_all(load: Rc<Load>, sessions: usize) -> Value {
     let begin = Instant::now();
     let mut names = Vec::new();
-    for _ in 0..sessions {
-        match load.create().await {
-            Ok(name) => names.push(name),
+    for number in 0..sessions {
+        let node = number % load.addresses.len();
+        match load.create(&load.addresses[node]).await {
+            // The node stands before the name.
+            Ok(name) => {
+                names.push(format!("{} {name}", (node + load.shift) % load.addresses.len()))
+            }
             Err(error) => load.fail(format!("a session: {error}")),
         }
     }
@@ -182,9 +203,9 @@ impl Load {
         self.seen.borrow_mut().errors.push(error);
     }
 
-    async fn create(&self) -> io::Result<String> {
+    async fn create(&self, address: &str) -> io::Result<String> {
         let body = json!({"agent": self.agent}).to_string();
-        let mut stream = TcpStream::connect(&self.address).await?;
+        let mut stream = TcpStream::connect(address).await?;
         let close = "connection: close\r\n";
         stream.write_all(&request("POST", "/sessions", &self.token, close, &body)).await?;
         let mut answer = String::new();
@@ -239,8 +260,11 @@ impl Load {
     async fn turn(&self, session: &str, prompt: &str, events: usize) -> io::Result<()> {
         let body = json!({"prompt": prompt}).to_string();
         let more = "accept: text/event-stream\r\n";
-        let path = format!("/sessions/{session}/turn");
-        let mut stream = TcpStream::connect(&self.address).await?;
+        let (node, name) = session.split_once(' ').unwrap_or(("0", session));
+        let path = format!("/sessions/{name}/turn");
+        let address = node.parse().ok().and_then(|node: usize| self.addresses.get(node));
+        let address = address.ok_or_else(|| io::Error::other("no such node"))?;
+        let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         stream.write_all(&request("POST", &path, &self.token, more, &body)).await?;
         let mut lines = StreamLines::default();
