@@ -95,6 +95,9 @@ pub trait ClusterStore: NodeStore {
     /// Says to all others that there is something new in these sessions.
     async fn ring(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError>;
 
+    /// Who holds a session and was heard of within the lease.
+    async fn holder(&self, id: &SessionId, lease: Duration) -> Result<Option<NodeId>, StoreError>;
+
     /// The open sessions that a node holds.
     async fn held(&self, node: &NodeId) -> Result<Vec<HeldSession>, StoreError>;
 

@@ -6,12 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, ClusterStore, Heard, NodeId, StoreError, Taken, Timestamp};
-use tokio::sync::{Notify, watch};
+use hob_domain::{AppName, ClusterStore, Heard, HeldSession, NodeId, StoreError, Taken, Timestamp};
+use tokio::sync::{Notify, OwnedMutexGuard, watch};
 
 use super::actor::Actor;
 use super::entry::Entry;
@@ -21,6 +22,8 @@ use super::hub::Sessions;
 /// Bells of one moment are rung together.
 const TOGETHER: Duration = Duration::from_millis(10);
 
+/// So many sessions are taken at a time.
+const TAKES: usize = 12;
 /// An agent that is told to end does so in less.
 const ENDING: Duration = Duration::from_secs(10);
 
@@ -38,8 +41,8 @@ pub struct ClusterOptions {
 
 pub(super) struct Cluster {
     pub options: ClusterOptions,
-    /// One session is taken at a time: taken twice at once, the first hold would be worth nothing.
-    claiming: tokio::sync::Mutex<()>,
+    /// A session is taken by one at a time: taken twice at once, the first hold would be worth nothing.
+    claiming: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
     bells: Mutex<HashMap<SessionId, watch::Sender<()>>>,
     /// In which there is something new, for the others to know.
     changed: Mutex<HashSet<SessionId>>,
@@ -70,7 +73,7 @@ impl Cluster {
         let now = Instant::now();
         Cluster {
             options,
-            claiming: tokio::sync::Mutex::default(),
+            claiming: Mutex::default(),
             bells: Mutex::default(),
             changed: Mutex::default(),
             has_changed: Notify::new(),
@@ -80,6 +83,23 @@ impl Cluster {
             errands: Mutex::default(),
             taken: AtomicU64::new(0),
         }
+    }
+
+    /// Waits until nobody else here takes this session.
+    async fn claim(&self, id: &SessionId) -> OwnedMutexGuard<()> {
+        let one = {
+            let mut claiming = lock(&self.claiming);
+            match claiming.get(id).and_then(Weak::upgrade) {
+                Some(one) => one,
+                None => {
+                    claiming.retain(|_, one| one.strong_count() > 0);
+                    let one = Arc::default();
+                    claiming.insert(id.clone(), Arc::downgrade(&one));
+                    one
+                }
+            }
+        };
+        one.lock_owned().await
     }
 
     /// Hears when there is something new in a session, whoever has it.
@@ -156,13 +176,8 @@ impl Sessions {
         if let Some(earlier) = &cluster.options.earlier {
             let held = store.held(earlier).await?;
             store.gone(earlier).await?;
-            for session in held {
-                let id = &session.hold.session;
-                if let Err(error) = self.claim(&session.app, id).await {
-                    // Nobody has it, so whoever is asked for it takes it.
-                    tracing::warn!(%error, session = %id, "a session of an earlier run was not taken up");
-                }
-            }
+            // One that can't be taken now is taken by whoever is asked for it.
+            self.take_all(held.into_iter().map(|held| (held.app, held.hold.session))).await;
         }
         // The others know that there is somebody now.
         store.ring(&options.node, &[]).await?;
@@ -274,17 +289,21 @@ impl Sessions {
         }
         if taking {
             // Ours by the ledger, but not here: they were let go of in a silence that is over.
-            for held in ours.into_values().filter(|held| held.running || !held.queued.is_empty()) {
-                self.here_or_taken(&held.app, &held.hold.session).await;
-            }
-            for (app, id) in cluster.options.store.orphans(cluster.options.lease).await? {
-                self.here_or_taken(&app, &id).await;
-            }
+            let busy = |held: &HeldSession| held.running || !held.queued.is_empty();
+            let ours = ours.into_values().filter(busy).map(|held| (held.app, held.hold.session));
+            self.take_all(ours).await;
+            let orphans = cluster.options.store.orphans(cluster.options.lease).await?;
+            self.take_all(orphans.into_iter()).await;
         }
         for errand in cluster.options.store.wanted(node).await? {
             self.run_errand(errand);
         }
         Ok(())
+    }
+
+    async fn take_all(&self, sessions: impl Iterator<Item = (AppName, SessionId)>) {
+        let take = |(app, id)| async move { drop(self.here_or_taken(&app, &id).await) };
+        futures_util::stream::iter(sessions).for_each_concurrent(TAKES, take).await;
     }
 
     /// Where a session's turns run; `None` when it is closed. One that nobody has is taken.
@@ -325,7 +344,7 @@ impl Sessions {
     async fn claim(&self, app: &AppName, id: &SessionId) -> Result<Option<Place>, SessionError> {
         let Some(cluster) = &self.inner.cluster else { return Ok(None) };
         let options = &self.inner.options;
-        let _one = cluster.claiming.lock().await;
+        let _one = cluster.claim(id).await;
         if let Some(entry) = self.entry(app, id) {
             if !entry.is_lost() {
                 return Ok(Some(Place::Here(entry)));
@@ -338,6 +357,11 @@ impl Sessions {
             return Err(StoreError::Unavailable(text).into());
         }
         let lease = cluster.options.lease;
+        // To ask costs less than to try, and keeps nobody from writing.
+        match cluster.options.store.holder(id, lease).await? {
+            Some(holder) if holder != options.node => return Ok(Some(Place::Elsewhere)),
+            _ => {}
+        }
         let taken = self.store().take(id, &options.node, lease, Timestamp::now()).await?;
         let (hold, interrupted) = match taken {
             Taken::HeldBy(_) => return Ok(Some(Place::Elsewhere)),
