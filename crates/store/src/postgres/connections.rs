@@ -30,13 +30,17 @@ const LONG: Duration = Duration::from_secs(600);
 /// How often what lost against another transaction is done again.
 const ATTEMPTS: u32 = 6;
 
+/// Between two statements of a transaction nobody takes longer, unless its machine sleeps or is cut off; and then others wait
+/// for the sessions that it has locked, which they may have to take.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// What every connection begins with. Locks are waited for no longer than other things; a transaction of somebody
 /// who has gone away ends.
 pub(super) fn beginning() -> String {
-    let limit = STATEMENT_TIMEOUT.as_millis();
+    let (limit, idle) = (STATEMENT_TIMEOUT.as_millis(), IDLE_TIMEOUT.as_millis());
     format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {limit}; \
-         SET idle_in_transaction_session_timeout = {limit}; \
+         SET idle_in_transaction_session_timeout = {idle}; \
          SET default_transaction_isolation = 'read committed'; SET client_encoding = 'UTF8'"
     )
 }
