@@ -187,6 +187,13 @@ impl Cluster {
         postgres.sql(&self.database, statements)
     }
 
+    /// Runs statements as another role.
+    pub fn sql_as(&self, role: &str, statements: &str) -> String {
+        let postgres = self.postgres.read().unwrap_or_else(PoisonError::into_inner);
+        let name = self.database.rsplit('/').next().expect("a name");
+        postgres.sql(&postgres.url_of(role, name), statements)
+    }
+
     /// Where the ledger is, with nothing in between.
     pub fn database(&self) -> &str {
         &self.database

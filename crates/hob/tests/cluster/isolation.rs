@@ -116,3 +116,56 @@ fn apps_with_names_alike_see_nothing_of_each_other() {
     let untouched = "SELECT count(*) FROM hob.heads WHERE turn_count > 0 OR closed_at IS NOT NULL";
     assert_eq!(nodes.cluster.sql(untouched), "0");
 }
+
+/// A role of the database that stands for one app sees rows of that app alone, in every table there is, whatever nodes
+/// have written for each other.
+#[test]
+fn a_role_of_one_app_sees_nothing_of_others_nor_of_the_nodes() {
+    let nodes = nodes(&options(2, "[limits]\napp_turns_per_minute = 100\n"));
+    let other = nodes.cluster.app("other");
+    for token in [&nodes.token, &other] {
+        nodes.cluster.with(0, |server| server.upload(Some(token), "a.txt", b"secret")).json();
+        let body = json!({"agent": "acp"});
+        let made = nodes.try_call(0, token, "POST", "/sessions", &[], &body).unwrap().json();
+        let id = made["session_id"].as_str().expect("a name").to_owned();
+        let turn = json!({"prompt": "hello"});
+        let path = format!("/sessions/{id}/turn");
+        assert_eq!(nodes.try_call(1, token, "POST", &path, &[], &turn).unwrap().status(), 200);
+    }
+    // As if another node had not answered yet.
+    nodes.cluster.sql(
+        "INSERT INTO hob.errands (id, app, session, body) SELECT app, app, session, '{}' FROM hob.heads",
+    );
+    let role = format!("reader_{}", nodes.cluster.database().rsplit('/').next().unwrap());
+    nodes.cluster.sql(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA hob TO {role};
+         GRANT SELECT ON ALL TABLES IN SCHEMA hob TO {role};
+         INSERT INTO hob.app_roles (role, app) VALUES ('{role}', 'tests')"
+    ));
+    let columns = nodes.cluster.sql(
+        "SELECT t.table_name, coalesce(min(c.column_name), '') FROM information_schema.tables t
+         LEFT JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
+             AND (c.column_name = 'app' OR t.table_name = 'apps' AND c.column_name = 'name')
+         WHERE t.table_schema = 'hob' AND t.table_type = 'BASE TABLE' GROUP BY 1",
+    );
+    let mut seen = Vec::new();
+    for line in columns.lines() {
+        let (table, column) = line.split_once('|').expect("two columns");
+        let rows = nodes.cluster.sql_as(&role, &format!("SELECT count(*) FROM hob.{table}"));
+        if column.is_empty() {
+            let all = nodes.cluster.sql(&format!("SELECT count(*) FROM hob.{table}"));
+            // What is the same for everybody may be seen by everybody.
+            assert!(rows == "0" || table == "migrations", "{table}: {rows} of {all}");
+            continue;
+        }
+        let apps = format!("SELECT DISTINCT {column} FROM hob.{table}");
+        let apps = nodes.cluster.sql_as(&role, &apps);
+        assert!(apps.is_empty() || apps == "tests", "{table}: {apps}");
+        if rows != "0" {
+            seen.push(table.to_owned());
+        }
+    }
+    for table in ["sessions", "heads", "turns", "events", "usage", "errands", "pace", "files"] {
+        assert!(seen.iter().any(|seen| seen == table), "{table}: {seen:?}");
+    }
+}

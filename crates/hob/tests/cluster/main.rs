@@ -13,12 +13,17 @@ mod limits;
 mod setup;
 mod talker;
 
+#[allow(dead_code, reason = "the tests of the memory use more of it")]
+#[path = "../it/memory_setup.rs"]
+mod memory_setup;
 #[path = "../it/sessions_cancel.rs"]
 mod sessions_cancel;
 #[path = "../it/sessions_events.rs"]
 mod sessions_events;
 #[path = "../it/sessions_limits.rs"]
 mod sessions_limits;
+#[path = "../it/sessions_memory.rs"]
+mod sessions_memory;
 #[path = "../it/sessions_permissions.rs"]
 mod sessions_permissions;
 #[path = "../it/sessions_restart.rs"]

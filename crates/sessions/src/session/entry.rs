@@ -160,19 +160,16 @@ impl Entry {
         self.intake.clone().lock_owned().await
     }
 
-    /// Puts turns into the queue of which nobody has told us: all that wait, as the ledger has it. One that is over by now
-    /// is found to be so when it begins.
+    /// Puts those turns into the queue of which nobody has told us, of all that wait, in order. What is known here is left
+    /// alone: the ledger may have been asked before it began.
     pub fn enqueue_missing(&self, turns: &[u32]) {
         let mut state = self.state();
-        let running = state.running.as_ref().map(|running| running.turn);
         for turn in turns {
-            if let Err(place) = state.queue.binary_search(turn)
-                && running != Some(*turn)
-            {
-                state.queue.insert(place, *turn);
+            if *turn > state.known {
+                state.known = *turn;
+                state.queue.push_back(*turn);
                 self.wake.notify_one();
             }
-            state.known = state.known.max(*turn);
         }
     }
 
