@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use hob_child::landlock_version;
 use hob_testkit::leak::{files_below, processes_with};
 use hob_testkit::model_api::without_reminders;
-use hob_testkit::{HobServer, ModelApi, TestHome, wait_until};
+use hob_testkit::{Cluster, ClusterOptions, HobServer, ModelApi, TestHome, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -724,4 +724,47 @@ fn claude_in_its_terminal_serves_a_session() {
 #[test]
 fn claude_without_a_terminal_serves_a_session() {
     claude_serves_a_session("claude-stream");
+}
+
+/// A node dies, and nothing but the database is shared: on the other one Claude Code goes on with what was said, in a
+/// transcript that is written from the log, in both of its ways.
+#[test]
+fn a_conversation_goes_on_at_another_node() {
+    for driver in ["claude-tui", "claude-stream"] {
+        let api = ModelApi::start();
+        let env: Vec<String> = api
+            .claude_environment()
+            .iter()
+            .map(|(name, value)| format!("{name} = {}", json!(value)))
+            .collect();
+        let command = [installed("node_modules/.bin/claude")];
+        let agent = format!(
+            "[agents.claude]\ncommand = {command:?}\nenv = {{ {} }}\ndriver = \"{driver}\"\n",
+            env.join(", ")
+        );
+        let cluster = Cluster::start(&ClusterOptions {
+            nodes: 2,
+            lease_secs: 3,
+            config: agent,
+            apart: true,
+            proxied: false,
+        });
+        let token = cluster.app("tests");
+        let post = |node: usize, path: &str, body: Value| {
+            let answer = cluster.with(node, |server| server.post(path, Some(&token), &body));
+            assert_eq!(answer.status, 200, "{driver}: {}", answer.text);
+            answer.json()
+        };
+        let made = post(0, "/sessions", json!({"agent": "claude"}));
+        let turn = format!("/sessions/{}/turn", made["session_id"].as_str().unwrap());
+        assert_eq!(post(1, &turn, json!({"prompt": "one"}))["text"], "echo: one", "{driver}");
+        cluster.kill(0);
+        assert_eq!(post(1, &turn, json!({"prompt": "two"}))["text"], "echo: two", "{driver}");
+        let asked = api.requests().last().cloned().expect("a request reached the model");
+        let all = [("user", "one"), ("assistant", "echo: one"), ("user", "two")];
+        assert_eq!(said(&asked), words(&all), "{driver}");
+        let log = format!("/sessions/{}/events?limit=100", made["session_id"].as_str().unwrap());
+        let log = cluster.with(1, |server| server.get(&log, Some(&token)));
+        assert!(log.text.contains("rebuilt from the ledger"), "{driver}: {}", log.text);
+    }
 }
