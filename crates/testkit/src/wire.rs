@@ -78,10 +78,16 @@ pub struct Asked<'a> {
 impl Wire {
     /// Connects to `127.0.0.1:PORT`.
     pub fn connect(address: &str) -> io::Result<Wire> {
-        let stream = TcpStream::connect(address)?;
+        Wire::connect_within(address, PATIENCE)
+    }
+
+    /// The same to a server that may not be awake; nothing on the connection is waited for longer either.
+    pub fn connect_within(address: &str, patience: Duration) -> io::Result<Wire> {
+        let stream =
+            TcpStream::connect_timeout(&address.parse().map_err(io::Error::other)?, patience)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         Ok(Wire { stream: BufReader::with_capacity(64 << 10, stream) })
     }
 

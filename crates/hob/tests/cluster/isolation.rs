@@ -145,7 +145,7 @@ fn a_role_of_one_app_sees_nothing_of_others_nor_of_the_nodes() {
     let columns = nodes.cluster.sql(
         "SELECT t.table_name, coalesce(min(c.column_name), '') FROM information_schema.tables t
          LEFT JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
-             AND (c.column_name = 'app' OR t.table_name = 'apps' AND c.column_name = 'name')
+             AND (c.column_name IN ('app', 'speaker') OR t.table_name = 'apps' AND c.column_name = 'name')
          WHERE t.table_schema = 'hob' AND t.table_type = 'BASE TABLE' GROUP BY 1",
     );
     let mut seen = Vec::new();

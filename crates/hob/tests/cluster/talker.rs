@@ -62,8 +62,7 @@ impl Place<'_> {
     ) -> io::Result<Reply> {
         let headers = more.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let asked = Asked { method, path, token: Some(self.token), headers, body };
-        let mut wire = Wire::connect(&self.cluster.address(self.cluster.any()))?;
-        wire.stream().set_read_timeout(Some(QUIET))?;
+        let mut wire = Wire::connect_within(&self.cluster.address(self.cluster.any()), QUIET)?;
         wire.call(&asked)
     }
 
@@ -181,8 +180,7 @@ impl Talker {
     /// One stream of one node. `true` when the turn was over in it.
     fn hear(&mut self, place: &Place<'_>, last: &mut u64, turn: u64) -> io::Result<bool> {
         let path = format!("/sessions/{}/events", self.id);
-        let mut wire = Wire::connect(&place.cluster.address(place.cluster.any()))?;
-        wire.stream().set_read_timeout(Some(QUIET))?;
+        let mut wire = Wire::connect_within(&place.cluster.address(place.cluster.any()), QUIET)?;
         let headers =
             vec![("accept", "text/event-stream".to_owned()), ("last-event-id", last.to_string())];
         let token = Some(place.token);
