@@ -34,7 +34,11 @@ pub fn check(settings: &Resolved) -> Option<Check> {
                     "ledger",
                     format!("{server}; schema {found} becomes {} at the next start", state.known),
                 ),
-                Some(found) => Check::ok("ledger", format!("{server}, schema {found}")),
+                Some(found) => {
+                    let nodes = state.nodes;
+                    let text = format!("{server}, schema {found}; nodes heard of: {nodes}");
+                    Check::ok("ledger", text)
+                }
             }
         }
     })

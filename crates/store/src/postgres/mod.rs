@@ -34,6 +34,9 @@ pub struct PostgresLedger {
     carrier: String,
 }
 
+/// The step of the schema from which on nodes are known.
+const NODES_STEP: usize = 2;
+
 /// What a server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerState {
@@ -43,6 +46,8 @@ pub struct ServerState {
     pub schema: Option<usize>,
     /// How many this Hob knows.
     pub known: usize,
+    /// How many nodes were heard of in the last minute.
+    pub nodes: usize,
 }
 
 /// Why a database can't be used. None of it holds a password.
@@ -110,7 +115,15 @@ impl PostgresLedger {
         let ask = async {
             let row = client.query_one("SELECT current_setting('server_version')", &[]).await?;
             let schema = migrations::version(&client).await?;
-            Ok(ServerState { version: row.get(0), schema, known: STEPS.len() })
+            let nodes = match schema {
+                Some(steps) if steps >= NODES_STEP => {
+                    let sql = "SELECT count(*) FROM hob.nodes
+                         WHERE beat_at > clock_timestamp() - interval '1 minute'";
+                    client.query_one(sql, &[]).await?.get::<_, i64>(0) as usize
+                }
+                _ => 0,
+            };
+            Ok(ServerState { version: row.get(0), schema, known: STEPS.len(), nodes })
         };
         ask.await.map_err(|error| failed(url, &Trouble::of(&error)))
     }
