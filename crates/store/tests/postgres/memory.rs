@@ -219,7 +219,7 @@ async fn a_merge_under_questions_counts_each_posting_once() {
     for batch in 0..28 {
         let one = |n: usize| {
             let number = batch * 200 + n;
-            let text = if number % 2 == 0 { "all even" } else { "all odd" };
+            let text = if number.is_multiple_of(2) { "all even" } else { "all odd" };
             turn(&format!("s{}", number / 50), number, &format!("{text} n{number}"))
         };
         let turns = (0..200).map(one).collect();
