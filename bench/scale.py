@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """How the memory does as it grows, through the public path: `hob import`, `hob serve` and `hob mcp` on a home of its own.
 
-    bench/scale.py --hob target/release/hob [--sizes 10000,100000] [--json OUT] [--keep FOLDER]
+    bench/scale.py --hob target/release/hob [--sizes 10000,100000] [--json OUT] [--keep FOLDER] [--postgres]
 
 All turns are of one project, which is the worst case: nothing is left out of a question for being elsewhere. Words are drawn as often as
 they occur in `coding-history/turns.jsonl`; one in eight is a name out of 60,000, since that is what code has. Sessions are of 50 turns, a
-turn has 33 words on average. A question is six words that stand in one turn. The same seed makes the same store.
+turn has 33 words on average. A question is six words that stand in one turn. The same seed makes the same store. With
+--postgres the memory is in a PostgreSQL server on a temporary folder.
 """
 import argparse, collections, json, os, pathlib, random, re, shutil, signal, subprocess, sys, tempfile, time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from postgres import Postgres
+
 PROJECT = "/bench/project"
 SESSION = 50
 
@@ -53,10 +57,12 @@ def write(folder, words, first, count):
 
 
 class Hob:
-    def __init__(self, program, folder):
-        self.program, self.home = program, folder + "/hob"
+    def __init__(self, program, folder, url=None):
+        self.program, self.home, self.url = program, folder + "/hob", url
         keep = ("PATH", "LANG", "TMPDIR")
         self.env = {name: os.environ[name] for name in keep if name in os.environ} | {"HOME": folder, "HOB_HOME": self.home}
+        if url:
+            self.env["HOB_STORE_URL"] = url
 
     def run(self, *args):
         done = subprocess.run([self.program, *args], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -117,8 +123,9 @@ def question(text, chance):
     return " ".join(chance.sample(words, min(6, len(words))))
 
 
-def measure(program, size, folder):
-    chance, words, hob = random.Random(size), Words(), Hob(program, folder)
+def measure(program, size, folder, postgres=None):
+    url = postgres and postgres.database()
+    chance, words, hob = random.Random(size), Words(), Hob(program, folder, url)
     texts = write(f"{folder}/first", words, 0, size)
     inserted, rate = hob.imported(f"{folder}/first")
     assert inserted == size, inserted
@@ -161,7 +168,13 @@ def measure(program, size, folder):
             pass
         waits.append((time.perf_counter() - began) * 1000)
     figures["capture to recall ms"] = round(max(waits), 1)
-    figures["disk MB"] = round(sum(file.stat().st_size for file in pathlib.Path(hob.home).glob("memory.db*")) / 1e6)
+    if postgres:
+        figures["disk MB"] = round(int(postgres.sql(url, "SELECT pg_database_size(current_database())")) / 1e6)
+        for table in ("turns", "runs", "recent", "vectors", "standing"):
+            figures[f"{table} MB"] = round(int(postgres.sql(url, f"SELECT pg_total_relation_size('hob.memory_{table}')")) / 1e6)
+        figures["graph MB"] = round(int(postgres.sql(url, "SELECT pg_relation_size('hob.memory_vectors_near')")) / 1e6)
+    else:
+        figures["disk MB"] = round(sum(file.stat().st_size for file in pathlib.Path(hob.home).glob("memory.db*")) / 1e6)
     hob.stop()
     return figures
 
@@ -172,13 +185,18 @@ def main():
     parser.add_argument("--sizes", default="10000,100000")
     parser.add_argument("--json")
     parser.add_argument("--keep", help="leave the stores in this folder")
+    parser.add_argument("--postgres", action="store_true", help="the memory is in PostgreSQL")
     args = parser.parse_args()
     rows = []
     for size in map(int, args.sizes.split(",")):
         folder = f"{args.keep}/{size}" if args.keep else tempfile.mkdtemp()
         os.makedirs(folder, exist_ok=True)
         try:
-            rows.append(measure(os.path.abspath(args.hob), size, folder))
+            if args.postgres:
+                with Postgres(buffers="1GB") as server:
+                    rows.append(measure(os.path.abspath(args.hob), size, folder, server))
+            else:
+                rows.append(measure(os.path.abspath(args.hob), size, folder))
         finally:
             if not args.keep:
                 shutil.rmtree(folder)

@@ -1,5 +1,6 @@
 //! What holds for PostgreSQL beside the contract: its second wall, its schema, its faults, its encryption.
 
+mod memory;
 mod moving;
 mod tls;
 

