@@ -17,6 +17,7 @@ import scipy.sparse
 
 # How many neighbours of a row are kept, and how near they must be.
 NEIGHBOURS, NEAREST = 8, 0.4
+NEAR = [("row", "<u2"), ("near", "u1")]
 PRIVATE = re.compile("[\ue000-\ue07f]")
 
 
@@ -98,7 +99,7 @@ def main():
 def neighbours(table, most, least):
     """For each row the rows that point nearest the same way, and how near, up to 255."""
     unit = table / numpy.maximum(numpy.linalg.norm(table, axis=1, keepdims=True), 1e-6)
-    near = numpy.zeros((len(unit), most), [("row", "<u2"), ("near", "u1")])
+    near = numpy.zeros((len(unit), most), NEAR)
     for start in range(0, len(unit), 1000):
         cosine = unit[start : start + 1000] @ unit.T
         for row, values in enumerate(cosine, start):
@@ -111,18 +112,34 @@ def neighbours(table, most, least):
     return near
 
 
-def write(path, words, table):
+def write(path, words, table, near=None):
     """Magic, rows, width, neighbours of each; where each word ends; each row's scale; the neighbours;
     the words; the rows."""
     scales = numpy.maximum(numpy.abs(table).max(1), 1e-6) / 127
     rows = numpy.rint(table / scales[:, None]).astype(numpy.int8)
     ends = numpy.cumsum([len(word.encode()) for word in words]).astype("<u4")
-    near = neighbours(rows.astype(numpy.float32), NEIGHBOURS, NEAREST)
+    if near is None:
+        near = neighbours(rows.astype(numpy.float32), NEIGHBOURS, NEAREST)
     with open(path, "wb") as out:
         out.write(b"hobtab02" + struct.pack("<III", *table.shape, NEIGHBOURS))
         out.write(ends.tobytes() + scales.astype("<f4").tobytes() + near.tobytes())
         out.write("".join(words).encode() + rows.tobytes())
     print(table.shape, hashlib.sha256(open(path, "rb").read()).hexdigest())
+
+
+def read(path):
+    """The words, the rows and the neighbours of a table."""
+    content = open(path, "rb").read()
+    count, width, kept = struct.unpack("<III", content[8:20])
+    parts, start = [], 20
+    for kind, each in (("<u4", 1), ("<f4", 1), (NEAR, kept)):
+        parts.append(numpy.frombuffer(content, kind, count * each, start))
+        start += parts[-1].nbytes
+    ends, scales, near = parts
+    words = [content[start + first : start + last].decode() for first, last in zip([0, *ends[:-1]], ends)]
+    rows = numpy.frombuffer(content, numpy.int8, count * width, start + int(ends[-1]))
+    table = rows.reshape(count, width).astype(numpy.float32) * scales[:, None]
+    return words, table, near.reshape(count, kept)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 //!
 //! Words are folded to their stems, irregular ones by a list. Identifiers, paths, versions and the like
 //! are kept whole and are also split into their parts, so that `parse_config`, `parseConfig` and "parse
-//! config" meet. Scripts without blanks between words are cut into pairs of characters.
+//! config" meet. Scripts without blanks between words are cut into pairs of characters, and where one
+//! script of Japanese ends and another begins.
 
 use std::collections::HashSet;
 
@@ -11,7 +12,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 use crate::scripts::{folded, is_ideograph, is_particle, pairs};
 
 /// The analysis a turn's terms were made by. A greater one makes them anew, in the background.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Words that say nothing about what a text is about, and the stems of those.
 const STOP_WORDS: &str = " a about after all also am an and any are as at be been before being but by can \
@@ -311,7 +312,10 @@ mod tests {
         check("Ёлки café", &["елк", "cafe"]);
         check("数据库", &["数据", "据库", "数", "据", "库"]);
         check("RustとSQLite", &["rust", "と", "sq", "lite"]);
-        check("サーバー", &["サー", "ーバ", "バー"]);
+        check("サーバー", &["サーバ"]);
+        check("ログを消す", &["ログ", "消す", "消"]);
+        check("ア", &["ア"]);
+        check("キャンセル", &["キャンセル", "キャン", "ャンセ", "ンセル"]);
     }
 
     #[test]

@@ -140,6 +140,11 @@ mod tests {
         );
         assert!(near("my daughter plays the violin", "the kid has music lessons") > 0.3);
         assert!(near("my daughter plays the violin", "the kernel driver crashed") < 0.2);
+        let text = "сервер не отвечает, соединение закрыто";
+        assert!(near(text, "время ожидания подключения истекло") > near(text, "новый цвет кнопки"));
+        assert!(near(text, "connection to the host timed out") > near(text, "a bowl of apples"));
+        assert!(near("服务器没有响应", "连接超时") > near("服务器没有响应", "按钮的颜色"));
+        assert!(near("予約の通知を送信", "お知らせのメール") > near("予約の通知を送信", "背景色"));
         assert!(TableEmbedder::new().embed("the of and").iter().all(|value| *value == 0));
     }
 
@@ -149,6 +154,14 @@ mod tests {
         let like: Vec<&str> = embedder.like("car").iter().map(|(term, _)| *term).collect();
         assert!(like.contains(&"automobil") || like.contains(&"vehicl"), "{like:?}");
         assert!(embedder.like("qzxv").is_empty());
+        // Those of another language are words of that language.
+        for (word, other, script) in
+            [("удал", "убра", 'а'..='я'), ("休日", "休暇", '\u{3040}'..='\u{9FFF}')]
+        {
+            let like: Vec<&str> = embedder.like(word).iter().map(|(term, _)| *term).collect();
+            assert!(like.contains(&other), "{word}: {like:?}");
+            assert!(like.iter().all(|term| term.chars().all(|c| script.contains(&c))), "{like:?}");
+        }
         assert!(embedder.knows("car") && !embedder.knows("qzxv"));
     }
 

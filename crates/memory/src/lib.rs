@@ -16,6 +16,7 @@ pub mod model;
 mod names;
 pub mod pack;
 pub mod period;
+mod phrases;
 pub mod project;
 pub mod rank;
 mod recurring;

@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hob_domain::Timestamp;
-use hob_domain::memory::{Candidate, Count, ProbeTerm, Proposal};
+use hob_domain::memory::{Candidate, Count, ProbeTerm, Proposal, Spread};
 
 use crate::embed::cosine;
 use crate::period::Period;
+use crate::scripts::is_ideograph;
 
 /// BM25 of a turn and of a session: how soon more of the same term says nothing new, and how much
 /// longer texts pay for their length.
@@ -36,7 +37,7 @@ const FEWEST: usize = 8;
 /// must have been said in others. A few such words say little.
 const DENSE_OTHER_WORDS: f64 = 1.5;
 const LESS_OTHER_WORDS: f64 = 0.85;
-const FEW_OTHER_WORDS: f64 = 0.3;
+const FEW_OTHER_WORDS: f64 = 0.2;
 /// What the length of a turn counts, up to so many terms: short ones ask and agree, longer ones answer.
 const LENGTH: f64 = 0.9;
 const LONG: f64 = 40.0;
@@ -136,6 +137,7 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     let candidates = &proposal.candidates;
     let rarity = rarity(proposal);
     let worth = worth(asked, &rarity);
+    let own = own_worth(proposal, asked, &rarity);
     let around = Around::of(candidates);
     let lexical = lexical(proposal, &around, &worth);
     let near: Vec<Option<f64>> =
@@ -143,8 +145,8 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     let finer: Vec<Option<f64>> =
         candidates.iter().map(|candidate| cosine(asked.finer, &candidate.finer)).collect();
     let open = Open {
-        coverage: coverage(candidates, asked, &rarity),
-        other_words: other_words(proposal, asked, &rarity),
+        coverage: coverage(candidates, &own),
+        other_words: other_words(proposal, asked, &own),
     };
     let dense = dense(&around, &near, &finer, open);
     let timely: Vec<f64> = candidates
@@ -210,16 +212,25 @@ fn worth(asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
     asked.terms.iter().zip(rarity).enumerate().map(one).collect()
 }
 
+/// What each of the question's own terms tells, rare ones more. A pair of ideographs that neither a turn has
+/// nor the vector knows is no word but the end of one and the beginning of the next.
+fn own_worth(proposal: &Proposal, asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
+    let own = asked.terms.iter().zip(rarity).zip(&proposal.spread).zip(asked.known);
+    let one = |(((term, rarity), spread), known): (((&ProbeTerm, &f64), &Spread), &bool)| {
+        let word = *known || spread.turns > 0 || !term.term.starts_with(is_ideograph);
+        if word { f64::from(term.weight) * rarity } else { 0.0 }
+    };
+    own.map(one).collect()
+}
+
 /// How much of the question the turn has that has most of it: from 0 to 1, rare terms counting more.
-fn coverage(candidates: &[Candidate], asked: &Asked<'_>, rarity: &[f64]) -> f64 {
-    let own = asked.terms.len() - asked.stands_for.len();
+fn coverage(candidates: &[Candidate], own: &[f64]) -> f64 {
     // What is nowhere says nothing about where to look.
     let known =
         |term: usize| candidates.iter().any(|one| one.counts.iter().any(|c| c.term == term));
-    let all: f64 = (0..own).filter(|term| known(*term)).filter_map(|term| rarity.get(term)).sum();
+    let all: f64 = (0..own.len()).filter(|term| known(*term)).map(|term| own[term]).sum();
     let having = |candidate: &Candidate| -> f64 {
-        let terms = candidate.counts.iter().map(|count| count.term).filter(|term| *term < own);
-        terms.filter_map(|term| rarity.get(term)).sum()
+        candidate.counts.iter().filter_map(|count| own.get(count.term)).sum()
     };
     let most = candidates.iter().map(having).fold(0.0, f64::max);
     if all > 0.0 { (most / all).min(1.0) } else { 0.0 }
@@ -227,13 +238,12 @@ fn coverage(candidates: &[Candidate], asked: &Asked<'_>, rarity: &[f64]) -> f64 
 
 /// How much of the question was said in other words, if it was said: its terms that are in no turn
 /// and that the vector knows. From 0 to 1, rare terms counting more.
-fn other_words(proposal: &Proposal, asked: &Asked<'_>, rarity: &[f64]) -> f64 {
-    let own = rarity.iter().zip(&proposal.spread).zip(asked.known);
+fn other_words(proposal: &Proposal, asked: &Asked<'_>, own: &[f64]) -> f64 {
     let (mut all, mut nowhere) = (0.0, 0.0);
-    for ((rarity, spread), known) in own {
-        all += rarity;
+    for ((worth, spread), known) in own.iter().zip(&proposal.spread).zip(asked.known) {
+        all += worth;
         if spread.turns == 0 && *known {
-            nowhere += rarity;
+            nowhere += worth;
         }
     }
     let share = if all > 0.0 { nowhere / all } else { 0.0 };

@@ -66,14 +66,72 @@ pub fn is_particle(term: &str) -> bool {
     }
 }
 
-/// The pairs of neighbouring characters of a run, and its ideographs one by one, which other words of
-/// like meaning share.
+/// What a character of a script without blanks is written for.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Hiragana,
+    Katakana,
+    Ideograph,
+}
+
+fn kind(c: char) -> Kind {
+    match u32::from(c) {
+        0x3040..=0x309F => Kind::Hiragana,
+        0x30A0..=0x30FF => Kind::Katakana,
+        _ => Kind::Ideograph,
+    }
+}
+
+/// Katakana words of at least so many characters may be made of several, which are found by parts of
+/// this length.
+const COMPOUND: usize = 5;
+const PART: usize = 3;
+
+/// The terms of a run without blanks: pairs of neighbouring ideographs, and each by itself, which other
+/// words of like meaning share; an ideograph with the first letter of its ending; words in katakana
+/// whole, long ones in parts too; pairs of hiragana.
 pub fn pairs(run: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = run.chars().collect();
-    terms.extend(characters.windows(2).map(|pair| pair.iter().collect::<String>()));
-    let alone = characters.len() == 1;
-    let single = |c: &&char| alone || matches!(u32::from(**c), 0x3400..=0x4DBF | 0x4E00..=0x9FFF);
+    let before = terms.len();
+    let mut end = 0;
+    for word in characters.chunk_by(|a, b| kind(*a) == kind(*b)) {
+        end += word.len();
+        match kind(word[0]) {
+            Kind::Katakana => katakana(word, terms),
+            Kind::Hiragana => of_length(word, 2, terms),
+            Kind::Ideograph => {
+                of_length(word, 2, terms);
+                let ending = characters.get(end).filter(|next| kind(**next) == Kind::Hiragana);
+                terms.extend(ending.map(|next| [word[word.len() - 1], *next].iter().collect()));
+            }
+        }
+    }
+    let single = |c: &&char| matches!(u32::from(**c), 0x3400..=0x4DBF | 0x4E00..=0x9FFF);
     terms.extend(characters.iter().filter(single).map(char::to_string));
+    if terms.len() == before {
+        terms.push(run.to_owned());
+    }
+}
+
+fn of_length(word: &[char], length: usize, terms: &mut Vec<String>) {
+    terms.extend(word.windows(length).map(|part| part.iter().collect::<String>()));
+}
+
+/// "サーバー" is also written "サーバ".
+fn katakana(word: &[char], terms: &mut Vec<String>) {
+    let word = if word.len() > 2 { word.strip_suffix(&['ー']).unwrap_or(word) } else { word };
+    if word.len() > 1 {
+        terms.push(word.iter().collect());
+    }
+    if word.len() >= COMPOUND {
+        of_length(word, PART, terms);
+    }
+}
+
+/// Whether a term is only a part of a longer word in katakana among these terms.
+pub fn is_part<'a>(term: &str, mut among: impl Iterator<Item = &'a str>) -> bool {
+    let word = |term: &str| term.chars().all(|c| kind(c) == Kind::Katakana);
+    word(term) && among.any(|other| other.len() > term.len() && word(other) && other.contains(term))
 }
 
 #[cfg(test)]
@@ -86,6 +144,10 @@ mod tests {
         assert_eq!(folded("ЁЖ"), "еж");
         assert_eq!(folded("ＡＢＣ１"), "abc1");
         assert!(is_particle("です") && is_particle("続は") && is_particle("と"));
+        assert!(is_part("ンセル", ["取消", "キャンセル"].into_iter()));
+        assert!(
+            !is_part("ンセル", ["ンセル", "取消"].into_iter()) && !is_part("a", ["ab"].into_iter())
+        );
         assert!(!is_particle("接続") && !is_particle("換え") && !is_particle(""));
     }
 }

@@ -10,6 +10,7 @@ use crate::names::without_names;
 use crate::pack::{Ranked, reason};
 use crate::period::{Period, periods};
 use crate::rank::{Asked, Scored, rank, rarity};
+use crate::scripts::is_part;
 
 /// How many turns the store proposes at least for their terms, and for their vectors.
 const PROPOSED: usize = 40;
@@ -18,11 +19,18 @@ const RELATED: f32 = 0.7;
 /// How many of those a question gets at most.
 const MOST_RELATED: usize = 40;
 
-/// A single ideograph counts so much beside the pairs it is in.
-const SINGLE: f32 = 0.4;
+/// A single ideograph counts so much beside the pairs it is in, and a part of a word beside the whole.
+const SINGLE: f32 = 0.7;
+const PART: f32 = 0.1;
 
-fn weight(term: &str) -> f32 {
-    if is_single(term) { SINGLE } else { 1.0 }
+fn weight(term: &str, own: &[String]) -> f32 {
+    if is_single(term) {
+        SINGLE
+    } else if is_part(term, own.iter().map(String::as_str)) {
+        PART
+    } else {
+        1.0
+    }
 }
 
 /// What is looked for.
@@ -54,8 +62,10 @@ impl Search {
         now: Timestamp,
     ) -> Search {
         let own = preparer.analyser.question(cue);
-        let mut terms: Vec<ProbeTerm> =
-            own.iter().map(|term| ProbeTerm { term: term.clone(), weight: weight(term) }).collect();
+        let mut terms: Vec<ProbeTerm> = own
+            .iter()
+            .map(|term| ProbeTerm { term: term.clone(), weight: weight(term, &own) })
+            .collect();
         let mut stands_for = Vec::new();
         for (place, term) in own.iter().enumerate().filter(|(_, term)| !is_name(term)) {
             for (other, near) in preparer.embedder.like(term) {

@@ -1,8 +1,12 @@
 //! A second look at the best turns, at what only their texts tell: who said them, whether they ask or
-//! tell, and whether they say that something changed. Pure; those texts are read anyway.
+//! tell, whether they say that something changed, and whether they say what is said every time. Pure;
+//! those texts are read anyway.
+
+use std::collections::HashMap;
 
 use crate::analyse::beginning;
 use crate::pack::Ranked;
+use crate::phrases::{Said, said_again};
 
 /// What it counts that a turn was said by the first whom the question names, and by another one.
 const SAID_BY: f64 = 3.0;
@@ -11,6 +15,11 @@ const SAID_BY_ANOTHER: f64 = 1.5;
 const ASKS: f64 = 0.6;
 /// What it counts that a turn says that something is not as it was: what holds now is in there.
 const CHANGES: f64 = 0.8;
+/// What a turn loses that is made of phrases which others of these have as well.
+const SAID_AGAIN: f64 = 3.0;
+/// What a turn loses for each better one of its session, and for how many at most: others may know it too.
+const SAME_SESSION: f64 = 0.3;
+const SAME_SESSION_MOST: u8 = 3;
 
 /// Where a text is looked at for changes, and how long the names before its colon may be.
 const LOOKED_AT: usize = 1 << 10;
@@ -71,7 +80,13 @@ pub fn look_again(cue: &str, ranked: &mut [Ranked]) {
     let place = |name: &Option<&str>| name.filter(often).and_then(|name| place_of(&asked, name));
     let places: Vec<Option<usize>> = speakers.iter().map(place).collect();
     let first = places.iter().flatten().min().copied();
-    for (hit, place) in ranked.iter_mut().zip(places) {
+    let said: Vec<Said<'_>> = ranked
+        .iter()
+        .map(|hit| Said { session: &hit.record.session, text: &hit.record.text })
+        .collect();
+    let again = said_again(&cue, &said);
+    for ((hit, place), again) in ranked.iter_mut().zip(places).zip(again) {
+        hit.sum -= SAID_AGAIN * again;
         hit.why.said_by = place.is_some();
         hit.why.changes = changes(&hit.record.text);
         if place.is_some() {
@@ -85,6 +100,13 @@ pub fn look_again(cue: &str, ranked: &mut [Ranked]) {
         }
     }
     // Stable: of equals the first stays first.
+    ranked.sort_by(|a, b| b.sum.total_cmp(&a.sum));
+    let mut said: HashMap<String, u8> = HashMap::new();
+    for hit in ranked.iter_mut() {
+        let before = said.entry(hit.record.session.clone()).or_default();
+        hit.sum -= SAME_SESSION * f64::from(*before);
+        *before = (*before + 1).min(SAME_SESSION_MOST);
+    }
     ranked.sort_by(|a, b| b.sum.total_cmp(&a.sum));
 }
 
@@ -160,6 +182,25 @@ mod tests {
         let port = ["Which port?", "Port 80.", "Port 81 from now on."];
         let expect = ["Port 81 from now on.", "Port 80.", "Which port?"];
         assert_eq!(order("the port", &port), expect);
+    }
+
+    #[test]
+    fn what_is_said_every_time_and_more_of_a_session_is_lower() {
+        let order = |turns: &[(&str, &str, f64)]| -> Vec<String> {
+            let one = |(session, text, sum): &(&str, &str, f64)| {
+                let mut hit = ranked(1, text);
+                (hit.record.session, hit.sum) = ((*session).to_owned(), *sum);
+                hit
+            };
+            let mut ranked: Vec<Ranked> = turns.iter().map(one).collect();
+            look_again("the timeout", &mut ranked);
+            ranked.into_iter().map(|hit| hit.record.text).collect()
+        };
+        let again = "I've read it again and the next step is small.";
+        let found = order(&[("a", again, 2.0), ("b", again, 1.9), ("c", "It is 2 s.", 1.0)]);
+        assert_eq!(found[0], "It is 2 s.");
+        let found = order(&[("a", "1", 2.0), ("a", "2", 1.9), ("b", "3", 1.7), ("b", "4", 0.0)]);
+        assert_eq!(found, ["1", "3", "2", "4"]);
     }
 
     #[test]
