@@ -206,6 +206,10 @@ fn migrations_are_frozen() {
             "a1905d1aeae125cce1cdae6a4f1a0583c5d39869509732c24346b2793240bb6b",
         ),
         (
+            "crates/store/src/postgres/migrations/0003_memory.sql",
+            "ef953926e5fe46737d374a194c14967047fe69f8050928e04c40f32826441a61",
+        ),
+        (
             "crates/store/src/sqlite/migrations/0001_apps.sql",
             "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
         ),

@@ -4,8 +4,9 @@
 //! LEB128), how often the term occurs (a byte, 255 is "or more") and about how long the turn is (a
 //! byte, see [`length_class`]). Most postings take four bytes.
 
-/// A run is split before it grows beyond this: four fit a page, and none spills over to another.
-pub(crate) const LONGEST_RUN: usize = 900;
+/// A run is split before it grows beyond this: four fit a page, and none spills over to another. In this crate's own tests
+/// most terms have several.
+pub(crate) const LONGEST_RUN: usize = if cfg!(test) { 60 } else { 900 };
 
 /// One turn that has a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,11 +7,14 @@ use tokio_postgres::Error;
 
 use super::rows::ask;
 use super::terms::{Places, Runs, headers, recent_posting};
-use crate::index::{Posting, pack, room, unpack};
+use crate::index::{Header, Posting, pack, room, unpack};
 use crate::postgres::connections::{Client, Values};
 
-/// So many turns wait before they are merged. In this crate's own tests it is always time for it.
-const ENOUGH: i64 = if cfg!(test) { 12 } else { 4096 };
+/// So many turns wait at least before they are merged, and at most; between them a share of all turns. In this crate's own
+/// tests it is always time for it.
+const FEWEST: i64 = if cfg!(test) { 12 } else { 4096 };
+const MOST: i64 = 16_384;
+const SHARE: i64 = 16;
 /// About so many postings a step moves at least, and so many for every turn that was stored before it: more than a turn
 /// has, so that a merge ends while turns come.
 const STEP: i64 = if cfg!(test) { 20 } else { 4000 };
@@ -31,8 +34,9 @@ pub(super) async fn step(client: &Client, stored: usize, newest: i64) -> Result<
     let mut changed: i64 = state.get(4);
     let waiting = newest - merged + changed;
     let is_under_way = done != (0, 0);
-    let is_due = is_under_way || waiting > ENOUGH;
-    if !is_due || (stored < WORTHWHILE && waiting <= 2 * ENOUGH) {
+    let enough = (newest / SHARE).clamp(FEWEST, MOST);
+    let is_due = is_under_way || waiting > enough;
+    if !is_due || (stored < WORTHWHILE && waiting <= 2 * enough) {
         return Ok(());
     }
     if !is_under_way {
@@ -80,35 +84,63 @@ async fn append(client: &Client, moved: BTreeMap<(i64, i64), Vec<Posting>>) -> R
     for ((project, term), mut postings) in moved {
         postings.sort_unstable_by_key(|posting| posting.seq);
         let place = (project, term);
-        let mut header = headers.remove(&place).unwrap_or_default();
-        header.turns += postings.len() as u64;
-        let mut before = None;
-        let mut rest = &postings[..];
-        if let Some((first, mut run)) = last.remove(&place) {
-            let mut end = (first, 0);
-            unpack(first, &run, |posting| end = (posting.seq, posting.session));
-            if end.0 < postings[0].seq {
-                let here;
-                (here, rest) = postings.split_at(room(run.len()).min(postings.len()));
-                if !here.is_empty() {
-                    pack(end, here, &mut run);
-                    runs.add(project, term, first, run);
-                }
-                before = Some(end.1);
-            } else {
-                // A turn that has changed comes back to where it stood.
-                put_between(client, place, &postings, &mut runs, &mut gone).await?;
-                rest = &[];
+        let header = headers.remove(&place);
+        let run = last.remove(&place);
+        let mut old = Vec::new();
+        if let Some((first, run)) = &run {
+            unpack(*first, run, |posting| old.push(posting));
+        }
+        let before = old.last().copied();
+        let is_between = before.is_some_and(|last| last.seq >= postings[0].seq);
+        let here = match &run {
+            Some((_, run)) if !is_between => room(run.len()).min(postings.len()),
+            _ => 0,
+        };
+        let is_one_run = match is_between {
+            true => old.len() + postings.len() <= room(0),
+            false if run.is_some() => here == postings.len(),
+            false => postings.len() <= room(0),
+        };
+        match header {
+            Some(header) => {
+                let more = header_of(before.map(|last| last.session), &postings);
+                let sum = Header {
+                    turns: header.turns + more.turns,
+                    sessions: header.sessions + more.sessions,
+                };
+                runs.add(project, term, 0, sum.packed());
+            }
+            // How common a term of one run is, is told by the run.
+            None if is_one_run => {}
+            None => {
+                old.extend(&postings);
+                old.sort_unstable_by_key(|posting| posting.seq);
+                runs.add(project, term, 0, header_of(None, &old).packed());
             }
         }
-        for posting in &postings {
-            header.sessions += u64::from(before.replace(posting.session) != Some(posting.session));
+        if is_between {
+            // A turn that has changed comes back to where it stood.
+            put_between(client, place, &postings, &mut runs, &mut gone).await?;
+            continue;
         }
-        runs.add(project, term, 0, header.packed());
+        let (here, rest) = postings.split_at(here);
+        if let (Some((first, mut run)), Some(last), false) = (run, before, here.is_empty()) {
+            pack((last.seq, last.session), here, &mut run);
+            runs.add(project, term, first, run);
+        }
         add_runs(&mut runs, project, term, rest);
     }
     gone.delete(client).await?;
     runs.put(client).await
+}
+
+/// How many turns these are, and how often one is of another session than the one before it.
+fn header_of(mut before: Option<i64>, postings: &[Posting]) -> Header {
+    let mut header = Header { turns: postings.len() as u64, sessions: 0 };
+    for posting in postings {
+        header.sessions += u64::from(before.replace(posting.session) != Some(posting.session));
+    }
+    header
 }
 
 /// The last run of each term of each project.

@@ -271,8 +271,8 @@ impl Question<'_> {
             }
         }
         chosen.extend(few);
-        let wanted: Vec<i64> =
-            chosen.iter().filter(|place| merged[**place] > 0).map(|place| codes[*place]).collect();
+        // Those of one run have no header.
+        let wanted: Vec<i64> = chosen.iter().map(|place| codes[*place]).collect();
         let sql = "SELECT term, first, run FROM hob.memory_runs
              WHERE project = ANY($1) AND term = ANY($2) AND first > 0";
         for row in ask(self.client, sql, &[&range.projects, &wanted]).await? {

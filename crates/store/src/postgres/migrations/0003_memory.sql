@@ -127,7 +127,7 @@ CREATE INDEX memory_vectors_of_project ON hob.memory_vectors (project);
 CREATE INDEX memory_vectors_near ON hob.memory_vectors USING hnsw (code bit_hamming_ops);
 
 -- The index. `first` is the first turn of a run, which is packed as in SQLite; a row whose `first` is 0 says how many turns
--- have the term. Postings of turns that are not merged yet lie one by one in `memory_recent`: each is in one of the two.
+-- have the term, where it has more than one run. Postings of turns that are not merged yet lie one by one in `memory_recent`: each is in one of the two.
 CREATE TABLE hob.memory_runs (
     project bigint NOT NULL,
     term bigint NOT NULL,
