@@ -30,22 +30,25 @@ pub fn said_again(cue: &str, texts: &[Said<'_>]) -> Vec<f64> {
         .filter(|word| word.chars().count() >= TELLING)
         .map(word)
         .collect();
-    let phrases: Vec<Vec<Phrase>> = texts.iter().map(|said| phrases(said.text, &asked)).collect();
-    let mut all: Vec<(u64, &str)> = Vec::new();
-    for (phrases, said) in phrases.iter().zip(texts) {
-        all.extend(phrases.iter().map(|phrase| (phrase.hash, said.session)));
+    let mut all: Vec<(Phrase, usize)> = Vec::new();
+    let mut counts = vec![0_usize; texts.len()];
+    for (place, said) in texts.iter().enumerate() {
+        let phrases = phrases(said.text, &asked);
+        counts[place] = phrases.len();
+        all.extend(phrases.into_iter().map(|phrase| (phrase, place)));
     }
     all.sort_unstable();
-    all.dedup();
-    let sessions = |phrase: &Phrase| {
-        let first = all.partition_point(|(hash, _)| *hash < phrase.hash);
-        all[first..].iter().take(2).filter(|(hash, _)| *hash == phrase.hash).count()
+    let mut again = vec![0_usize; texts.len()];
+    for same in all.chunk_by(|(a, _), (b, _)| a == b).filter(|same| !same[0].0.asked) {
+        let session = texts[same[0].1].session;
+        if same.iter().any(|(_, place)| texts[*place].session != session) {
+            same.iter().for_each(|(_, place)| again[*place] += 1);
+        }
+    }
+    let share = |(again, count): (usize, usize)| {
+        if count < FEWEST { 0.0 } else { again as f64 / count as f64 }
     };
-    let share = |phrases: &Vec<Phrase>| {
-        let again = phrases.iter().filter(|phrase| !phrase.asked && sessions(phrase) > 1).count();
-        if phrases.len() < FEWEST { 0.0 } else { again as f64 / phrases.len() as f64 }
-    };
-    phrases.iter().map(share).collect()
+    again.into_iter().zip(counts).map(share).collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
