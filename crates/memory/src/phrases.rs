@@ -11,6 +11,8 @@ const LOOKED_AT: usize = 512;
 const WORDS: usize = 4;
 const CHARACTERS: usize = 5;
 const FEWEST: usize = 3;
+/// So many texts are compared at most.
+const PLACES: usize = 1 << 12;
 /// A word of the question that is shorter than this does not tell what it asks for.
 const TELLING: usize = 4;
 /// Stands for whatever name is in its place.
@@ -30,76 +32,97 @@ pub fn said_again(cue: &str, texts: &[Said<'_>]) -> Vec<f64> {
         .filter(|word| word.chars().count() >= TELLING)
         .map(word)
         .collect();
-    let phrases: Vec<Vec<Phrase>> = texts.iter().map(|said| phrases(said.text, &asked)).collect();
-    let mut all: Vec<(u64, &str)> = Vec::new();
-    for (phrases, said) in phrases.iter().zip(texts) {
-        all.extend(phrases.iter().map(|phrase| (phrase.hash, said.session)));
+    // Of each hash the lower bits make room for the place of its text, so that one short number is sorted.
+    let mut all: Vec<u64> = Vec::new();
+    let mut counts = vec![0_usize; texts.len()];
+    for (place, said) in texts.iter().enumerate().take(PLACES) {
+        let phrases = phrases(said.text, &asked);
+        counts[place] = phrases.len();
+        let others = phrases.iter().filter(|phrase| !phrase.asked);
+        all.extend(others.map(|phrase| phrase.hash / PLACES as u64 * PLACES as u64 + place as u64));
     }
     all.sort_unstable();
-    all.dedup();
-    let sessions = |phrase: &Phrase| {
-        let first = all.partition_point(|(hash, _)| *hash < phrase.hash);
-        all[first..].iter().take(2).filter(|(hash, _)| *hash == phrase.hash).count()
+    let place = |one: &u64| (one % PLACES as u64) as usize;
+    let mut again = vec![0_usize; texts.len()];
+    for same in all.chunk_by(|a, b| a / PLACES as u64 == b / PLACES as u64) {
+        let session = texts[place(&same[0])].session;
+        if same.iter().any(|one| texts[place(one)].session != session) {
+            same.iter().for_each(|one| again[place(one)] += 1);
+        }
+    }
+    let share = |(again, count): (usize, usize)| {
+        if count < FEWEST { 0.0 } else { again as f64 / count as f64 }
     };
-    let share = |phrases: &Vec<Phrase>| {
-        let again = phrases.iter().filter(|phrase| !phrase.asked && sessions(phrase) > 1).count();
-        if phrases.len() < FEWEST { 0.0 } else { again as f64 / phrases.len() as f64 }
-    };
-    phrases.iter().map(share).collect()
+    again.into_iter().zip(counts).map(share).collect()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 struct Phrase {
     hash: u64,
     asked: bool,
 }
 
-/// The phrases of a text, each once. Those with more than one name are none.
+/// The phrases of a text. Those with more than one name are none.
 fn phrases(text: &str, asked: &[u64]) -> Vec<Phrase> {
     let text = beginning(text, LOOKED_AT);
-    let (mut ideographs, mut characters) = (0, 0);
-    for c in text.chars() {
-        characters += 1;
-        ideographs += usize::from(is_ideograph(c));
-    }
-    let mut found: Vec<Phrase> = if ideographs * 3 > characters {
+    let ideographs =
+        if text.is_ascii() { 0 } else { text.chars().filter(|c| is_ideograph(*c)).count() };
+    // An ideograph has three bytes, so that this is a third of the characters or more.
+    if ideographs * 5 > text.len() {
         let letters: Vec<u64> = letters(text);
-        letters
-            .windows(CHARACTERS)
-            .map(|part| Phrase { hash: joined(part), asked: false })
-            .collect()
-    } else {
-        let trimmed = text.split_whitespace().map(|part| part.trim_matches(is_mark));
-        let words: Vec<u64> = trimmed.filter(|part| !part.is_empty()).map(word).collect();
-        let phrase = |part: &[u64]| {
-            let names = part.iter().filter(|word| **word == NAME).count();
-            let asked = part.iter().any(|word| asked.contains(word));
-            (names < 2).then(|| Phrase { hash: joined(part), asked })
-        };
-        words.windows(WORDS).filter_map(phrase).collect()
+        let phrase = |part: &[u64]| Phrase { hash: joined(part), asked: false };
+        return letters.windows(CHARACTERS).map(phrase).collect();
+    }
+    let trimmed = text.split_whitespace().map(|part| part.trim_matches(is_mark));
+    let words: Vec<(u64, bool)> = trimmed
+        .filter(|part| !part.is_empty())
+        .map(word)
+        .map(|word| (word, asked.contains(&word)))
+        .collect();
+    let phrase = |part: &[(u64, bool)]| {
+        let names = part.iter().filter(|(word, _)| *word == NAME).count();
+        let hash = part.iter().fold(START, |hash, (word, _)| step(hash, *word));
+        (names < 2).then(|| Phrase { hash, asked: part.iter().any(|(_, asked)| *asked) })
     };
-    found.sort_unstable();
-    found.dedup();
-    found
+    words.windows(WORDS).filter_map(phrase).collect()
 }
 
 fn is_mark(c: char) -> bool {
-    ".,;:!?()[]\"'`“”…。、".contains(c)
+    matches!(
+        c,
+        '.' | ','
+            | ';'
+            | ':'
+            | '!'
+            | '?'
+            | '('
+            | ')'
+            | '['
+            | ']'
+            | '"'
+            | '\''
+            | '`'
+            | '“'
+            | '”'
+            | '…'
+            | '。'
+            | '、'
+    )
 }
 
 /// A word by its letters, whatever their size; all names are the same.
 fn word(word: &str) -> u64 {
-    let mut before = ' ';
-    let mut hash = 0;
+    let mut small_before = false;
+    let mut hash = START;
     for c in word.chars() {
-        let inside = before.is_lowercase() && c.is_uppercase();
+        let inside = small_before && c.is_uppercase();
         if inside || c.is_numeric() || matches!(c, '_' | '/' | '.' | '`' | ':') {
             return NAME;
         }
-        for small in c.to_lowercase() {
-            hash = joined(&[hash, u64::from(small)]);
-        }
-        before = c;
+        let small =
+            if c.is_ascii() { Some(c.to_ascii_lowercase()) } else { c.to_lowercase().next() };
+        hash = step(hash, u64::from(small.unwrap_or(c)));
+        small_before = c.is_lowercase();
     }
     hash
 }
@@ -116,11 +139,15 @@ fn letters(text: &str) -> Vec<u64> {
     letters
 }
 
-/// FNV-1a over whole numbers: the same everywhere, which a phrase in the wrong place does no harm to.
+/// FNV-1a over whole numbers: the same everywhere, and two of one hash do no harm here.
 fn joined(parts: &[u64]) -> u64 {
-    let step =
-        |hash: u64, part: &u64| (hash ^ part).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-    parts.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    parts.iter().fold(START, |hash, part| step(hash, *part))
+}
+
+const START: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn step(hash: u64, part: u64) -> u64 {
+    (hash ^ part).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
 }
 
 #[cfg(test)]
