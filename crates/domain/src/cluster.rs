@@ -119,8 +119,8 @@ pub trait ClusterStore: NodeStore {
     /// The errand is no longer wanted, or its answer is known. Those that were left behind by others go along.
     async fn unwant(&self, errand: &str) -> Result<(), StoreError>;
 
-    /// How many sessions an app has open.
-    async fn open_count(&self, app: &AppName) -> Result<usize, StoreError>;
+    /// How many sessions an app has open, or all of them together.
+    async fn open_count(&self, app: Option<&AppName>) -> Result<usize, StoreError>;
 
     /// Creates a session as [`crate::session::SessionStore::create_session`] does, unless there are as many as there may be.
     async fn create_within(

@@ -21,6 +21,7 @@ mod run;
 mod serve;
 mod sessions_cancel;
 mod sessions_events;
+mod sessions_inside;
 mod sessions_limits;
 mod sessions_memory;
 mod sessions_permissions;

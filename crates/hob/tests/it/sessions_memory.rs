@@ -7,12 +7,12 @@ use std::net::TcpStream;
 use hob_testkit::{program, wait_until};
 use serde_json::{Value, json};
 
-use crate::memory_setup::{capture, said, texts, transcript};
+use crate::memory_setup::texts;
 use crate::sessions_setup::*;
 
 impl Api {
     /// Calls a tool of `/mcp` as an app.
-    fn tool(&self, token: &str, name: &str, arguments: Value) -> Value {
+    pub fn tool(&self, token: &str, name: &str, arguments: Value) -> Value {
         let params = json!({"name": name, "arguments": arguments});
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
         let body = body.to_string();
@@ -146,40 +146,4 @@ fn mcp_servers_reach_the_agent() {
     );
     let answer = api.shell(&id, &command);
     assert!(answer.contains("the lantern is green") && !answer.contains("is red"), "{answer}");
-}
-
-/// An agent that calls `hob` itself speaks for its app, however it was told where Hob is.
-fn hob_inside_an_agent(place: impl Fn(&Api) -> String) {
-    let api = api("");
-    let other = api.home.app("other");
-    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", "the owners lantern")]);
-    assert_eq!(capture(&api.home, &["--cwd", "/"], &path)["inserted"], 1);
-    api.tool(&api.token, "memory_capture", json!({"text": "the apps lantern"}));
-    api.tool(&other, "memory_capture", json!({"text": "the others lantern"}));
-    let id = api.session();
-    let hob = format!("{} {}", place(&api), program("hob").display());
-    let found = api.shell(&id, &format!("{hob} recall --json --project '*' lantern 2>&1"));
-    assert!(!found.contains("owners") && !found.contains("others"), "{found}");
-    api.shell(&id, &format!("{hob} forget --json --session-id s 2>&1"));
-    let owner = api.home.run(&["recall", "--json", "--project", "*", "lantern"]);
-    assert!(String::from_utf8_lossy(&owner.stdout).contains("the owners lantern"));
-    for command in ["app list", "app create evil", "export", "doctor", "session-start --cwd /"] {
-        let said = api.shell(&id, &format!("{hob} {command} 2>&1"));
-        assert!(!said.contains("owners") && !said.contains("hob_"), "{command}: {said}");
-    }
-    let apps = api.home.run(&["app", "list"]);
-    assert!(!String::from_utf8_lossy(&apps.stdout).contains("evil"));
-    assert!(found.contains("the apps lantern"), "its own is there: {found}");
-}
-
-#[test]
-fn hob_inside_an_agent_speaks_for_its_app_by_the_home() {
-    hob_inside_an_agent(|api| format!("HOB_HOME={}", api.home.hob_home().display()));
-}
-
-#[test]
-fn hob_inside_an_agent_speaks_for_its_app_by_the_socket() {
-    hob_inside_an_agent(|api| {
-        format!("HOB_SOCKET={}", api.home.hob_home().join("hob.sock").display())
-    });
 }

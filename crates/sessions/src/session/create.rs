@@ -20,6 +20,17 @@ impl Sessions {
         self.carry_through(async move { sessions.make(&app, asked).await }).await
     }
 
+    /// Whether there is room for a run: where all nodes together are bounded, the sessions of all count.
+    pub async fn check_room(&self) -> Result<(), SessionError> {
+        let Some(cluster) = &self.inner.cluster else { return Ok(()) };
+        let most = cluster.options.max_live;
+        if most == 0 {
+            return Ok(());
+        }
+        let live = cluster.options.store.open_count(None).await?;
+        if live < most { Ok(()) } else { Err(SessionError::PoolFull { live }) }
+    }
+
     async fn make(&self, app: &AppName, asked: NewSession) -> Result<Session, SessionError> {
         let options = &self.inner.options;
         if options.stopping.is_cancelled() {
@@ -41,7 +52,7 @@ impl Sessions {
         };
         let has = match &self.inner.cluster {
             _ if most == 0 => 0,
-            Some(cluster) => cluster.options.store.open_count(app).await?,
+            Some(cluster) => cluster.options.store.open_count(Some(app)).await?,
             None => self.open().values().filter(|entry| entry.app == *app).count(),
         };
         let limited = || SessionError::Limited {

@@ -120,9 +120,11 @@ impl ClusterStore for PostgresLedger {
         self.connections.query(Again::Harmless, &sql, &[&errand]).await.map(drop)
     }
 
-    async fn open_count(&self, app: &AppName) -> Result<usize, StoreError> {
-        let sql = "SELECT count(*) FROM hob.heads WHERE app = $1 AND closed_at IS NULL";
-        let row = self.connections.query_one(Again::Harmless, sql, &[&app.as_str()]).await?;
+    async fn open_count(&self, app: Option<&AppName>) -> Result<usize, StoreError> {
+        let sql =
+            "SELECT count(*) FROM hob.heads WHERE closed_at IS NULL AND coalesce(app = $1, true)";
+        let app = app.map(AppName::as_str);
+        let row = self.connections.query_one(Again::Harmless, sql, &[&app]).await?;
         Ok(row.map_or(0, |row| row.get::<_, i64>(0) as usize))
     }
 

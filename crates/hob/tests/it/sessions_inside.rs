@@ -1,0 +1,43 @@
+//! `hob` called by an agent. Not for clusters: whose agent calls is known by the machine it runs on.
+
+use hob_testkit::program;
+use serde_json::json;
+
+use crate::memory_setup::{capture, said, transcript};
+use crate::sessions_setup::*;
+
+/// An agent that calls `hob` itself speaks for its app, however it was told where Hob is.
+fn hob_inside_an_agent(place: impl Fn(&Api) -> String) {
+    let api = api("");
+    let other = api.home.app("other");
+    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", "the owners lantern")]);
+    assert_eq!(capture(&api.home, &["--cwd", "/"], &path)["inserted"], 1);
+    api.tool(&api.token, "memory_capture", json!({"text": "the apps lantern"}));
+    api.tool(&other, "memory_capture", json!({"text": "the others lantern"}));
+    let id = api.session();
+    let hob = format!("{} {}", place(&api), program("hob").display());
+    let found = api.shell(&id, &format!("{hob} recall --json --project '*' lantern 2>&1"));
+    assert!(!found.contains("owners") && !found.contains("others"), "{found}");
+    api.shell(&id, &format!("{hob} forget --json --session-id s 2>&1"));
+    let owner = api.home.run(&["recall", "--json", "--project", "*", "lantern"]);
+    assert!(String::from_utf8_lossy(&owner.stdout).contains("the owners lantern"));
+    for command in ["app list", "app create evil", "export", "doctor", "session-start --cwd /"] {
+        let said = api.shell(&id, &format!("{hob} {command} 2>&1"));
+        assert!(!said.contains("owners") && !said.contains("hob_"), "{command}: {said}");
+    }
+    let apps = api.home.run(&["app", "list"]);
+    assert!(!String::from_utf8_lossy(&apps.stdout).contains("evil"));
+    assert!(found.contains("the apps lantern"), "its own is there: {found}");
+}
+
+#[test]
+fn hob_inside_an_agent_speaks_for_its_app_by_the_home() {
+    hob_inside_an_agent(|api| format!("HOB_HOME={}", api.home.hob_home().display()));
+}
+
+#[test]
+fn hob_inside_an_agent_speaks_for_its_app_by_the_socket() {
+    hob_inside_an_agent(|api| {
+        format!("HOB_SOCKET={}", api.home.hob_home().join("hob.sock").display())
+    });
+}
