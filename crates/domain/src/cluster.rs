@@ -98,7 +98,7 @@ pub trait ClusterStore: NodeStore {
     /// Who holds a session and was heard of within the lease.
     async fn holder(&self, id: &SessionId, lease: Duration) -> Result<Option<NodeId>, StoreError>;
 
-    /// The open sessions that a node holds.
+    /// The sessions that a node holds and that are open, or in which a turn still runs.
     async fn held(&self, node: &NodeId) -> Result<Vec<HeldSession>, StoreError>;
 
     /// Sessions in which a turn runs or waits and whose holder was not heard of for the lease.

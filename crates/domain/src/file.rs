@@ -34,12 +34,15 @@ pub fn files_of_prompt(prompt: &str) -> Vec<&str> {
     lines.map_while(|line| line.strip_prefix("- ")).collect()
 }
 
-/// The same prompt with other paths before it, as many as there are.
+/// The same prompt with other paths before it, as many as there are. One that only looks like that stays as it is.
 pub fn with_other_files(prompt: &str, paths: &[String]) -> String {
-    let before: usize = files_of_prompt(prompt).iter().map(|path| path.len() + 3).sum();
-    match prompt.strip_prefix(HEAD) {
-        Some(rest) => prompt_with_files(&rest[before + 1..], paths),
-        None => prompt.to_owned(),
+    let named = files_of_prompt(prompt);
+    let named: Vec<String> = named.into_iter().map(str::to_owned).collect();
+    match prompt.strip_prefix(&prompt_with_files("", &named)) {
+        Some(text) if !named.is_empty() && named.len() == paths.len() => {
+            prompt_with_files(text, paths)
+        }
+        _ => prompt.to_owned(),
     }
 }
 
@@ -76,5 +79,11 @@ mod tests {
         assert!(files_of_prompt("hello").is_empty());
         let moved = with_other_files(&annotated, &["/a".into(), "/b".into()]);
         assert_eq!(moved, prompt_with_files("hello", &["/a".into(), "/b".into()]));
+        for only_alike in
+            ["- x", "- x\né", "- x\nhello", "- x\r\n\r\nhello", "", "\n", "- x\n- y\n\nz"]
+        {
+            let prompt = format!("{HEAD}{only_alike}");
+            assert_eq!(with_other_files(&prompt, &["/a".into()]), prompt, "{only_alike:?}");
+        }
     }
 }

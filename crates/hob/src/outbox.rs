@@ -70,7 +70,11 @@ async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, 
             Err(_) => {
                 for batch in batches {
                     let session = batch.session.clone();
-                    if let Err(error) = engine.capture(&speaker, batch, Vec::new()).await {
+                    let captured = engine.capture(&speaker, batch, Vec::new()).await;
+                    if let Err(error @ StoreError::Unavailable(_)) = captured {
+                        return Err(error);
+                    }
+                    if let Err(error) = captured {
                         tracing::error!(%error, session, "a turn can't be remembered");
                     }
                 }

@@ -122,10 +122,8 @@ impl FileRoom {
         for path in named {
             let id = Path::new(path).parent().and_then(Path::file_name).and_then(|id| id.to_str());
             let here = match id {
-                Some(id) if !path.starts_with(&*self.root.to_string_lossy()) => {
-                    self.fetch(app, id).await?
-                }
-                _ => None,
+                Some(id) => self.fetch(app, id).await?,
+                None => None,
             };
             paths.push(here.map_or(path.to_owned(), |path| path.display().to_string()));
         }

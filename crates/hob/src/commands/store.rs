@@ -1,5 +1,6 @@
 //! `hob store migrate`: the ledger from the home's file into PostgreSQL, or back.
 
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ enum Action {
     /// Copy apps, sessions and their events from the home into PostgreSQL, or back; hob must not be running
     #[command(after_help = "\
 The target must be empty, or hold what an earlier run of this command left there: broken off, it goes on where it was. In \
-the end both sides are read again and their digests compared. The source is not changed. The memory stays where it is. Set `store.url` in \
+the end both sides are read again and their digests compared. The source is not changed; a ledger that lies where the way back ends is kept as `hob.db.before`. The memory stays where it is. Set `store.url` in \
 config.toml (or HOB_STORE_URL) afterwards, or remove it when you moved back.")]
     Migrate {
         /// Where they are now
@@ -99,15 +100,48 @@ async fn move_house(
     if let Some(node) = server.nodes().await?.into_iter().find(|node| node.age < settings.lease) {
         bail!("a hob is running on the database (node {}): stop it first", node.id);
     }
-    let file = Ledger::open(&settings.home.ledger(), &key)?;
     let bar = Bar::new();
     let tell = |progress| bar.tell(progress);
+    let path = settings.home.ledger();
     let moved = match to {
-        Place::Postgres => move_to_postgres(&file, &server, &tell).await,
-        Place::Sqlite => move_to_sqlite(&server, &file, &tell).await,
+        Place::Postgres => {
+            let file = Ledger::open(&path, &key)?;
+            move_to_postgres(&file, &server, &tell).await?
+        }
+        Place::Sqlite => {
+            // Beside the one that is there, which takes its place only when all has arrived.
+            let moving = path.with_extension("db.moving");
+            let file = Ledger::open(&moving, &key)?;
+            let moved = move_to_sqlite(&server, &file, &tell).await?;
+            drop(file);
+            put_in_place(&moving, &path)?;
+            moved
+        }
     };
     bar.0.finish_and_clear();
-    Ok(moved?)
+    Ok(moved)
+}
+
+/// Puts a database in the place of another, which is kept as `.before`. Nobody has either of them open.
+fn put_in_place(new: &Path, path: &Path) -> anyhow::Result<()> {
+    let beside = |path: &Path, ending: &str| -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        name.into()
+    };
+    for ending in ["", "-wal", "-shm"] {
+        let old = beside(path, ending);
+        if old.exists() {
+            std::fs::rename(&old, beside(&beside(path, ".before"), ending))?;
+        }
+    }
+    for ending in ["", "-wal", "-shm"] {
+        let moved = beside(new, ending);
+        if moved.exists() {
+            std::fs::rename(&moved, beside(path, ending))?;
+        }
+    }
+    Ok(())
 }
 
 /// One line that says which table it is at.

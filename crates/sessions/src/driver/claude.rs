@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use hob_domain::{Block, Timestamp};
+use hob_domain::{Block, Message, Role, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Start, StartError};
+use crate::claude::input;
 use crate::claude::seed::{self, SeedContext};
 use crate::claude::{ConfigFolder, McpConfigs, Outfit, Profile, paths};
 use crate::mcp_servers;
@@ -51,7 +52,9 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     let (mode, more) = outfit.permit(start.permissions);
     let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let transcript = paths::transcript(config.path(), &start.child.cwd, &session);
-    let is_gone = start.resume.is_some() && !transcript.exists();
+    // One that lies here may be from before the session was on another node.
+    let is_stale = !start.history.is_empty() && !knows(&transcript, &start.history);
+    let is_gone = start.resume.is_some() && (is_stale || !transcript.exists());
     let rebuilt = is_gone && !start.history.is_empty();
     if rebuilt {
         rebuild(start, &transcript, &session).map_err(internal)?;
@@ -83,8 +86,37 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     Ok(Prepared { session, transcript, arguments, rebuilt, mcp, folder })
 }
 
-/// Writes a transcript from what was said.
+/// Whether a transcript holds the last prompt and, behind it, the end of its answer.
+fn knows(transcript: &Path, history: &[Message]) -> bool {
+    let Ok(text) = std::fs::read_to_string(transcript) else { return false };
+    let words = |message: &Message| -> String {
+        let texts = message.content.iter().filter_map(|block| match block {
+            Block::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("").trim().to_owned()
+    };
+    let [.., prompt, answer] = history else { return true };
+    let (prompt, answer) = (words(prompt), words(answer));
+    let (prompt, mut asked) = (input::plain(&prompt).trim().to_owned(), false);
+    for line in text.lines() {
+        let Ok(record) = serde_json::from_str::<Value>(line) else { continue };
+        let Ok(message) = Message::parse(&record["message"]) else { continue };
+        let said = words(&message);
+        match message.role {
+            Role::User => asked |= said == prompt,
+            Role::Assistant if asked && !said.is_empty() && answer.ends_with(&said) => return true,
+            Role::Assistant => {}
+        }
+    }
+    false
+}
+
+/// Writes a transcript from what was said, in place of one that does not know it.
 fn rebuild(start: &Start, transcript: &Path, session: &str) -> std::io::Result<()> {
+    if transcript.exists() {
+        std::fs::rename(transcript, transcript.with_extension("jsonl.before"))?;
+    }
     if let Some(folder) = transcript.parent() {
         std::fs::create_dir_all(folder)?;
     }

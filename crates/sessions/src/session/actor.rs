@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
 use hob_domain::session::{NewEvent, Session};
-use hob_domain::{Message, StoreError};
+use hob_domain::{Driver, Message, StoreError};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -156,7 +156,16 @@ impl Actor {
             return Ok(());
         };
         let mut request = self.start_request(Some(name))?;
-        request.history = self.history().await?;
+        let (history, last) = self.history().await?;
+        request.history = history;
+        if matches!(driver, Driver::Acp | Driver::Demo)
+            && self.last_here().is_some_and(|n| n < last)
+        {
+            // What the agent has here ends before that; it would go on as if the rest had never been said.
+            let text = "later turns were run on another node, and its records are not shared";
+            self.note_resume(json!({"ok": false, "error": text})).await?;
+            return Err(StartError::NotResumed(text.to_owned()));
+        }
         match driver::start(driver, request).await {
             Ok(agent) => {
                 self.note_resume(json!({"ok": true})).await?;
@@ -179,18 +188,53 @@ impl Actor {
         Ok(())
     }
 
-    /// What was said so far, where the session has been on another node.
-    async fn history(&self) -> Result<Vec<Message>, StartError> {
+    /// What was said so far, where the session has been on another node, and the number of the last turn of it.
+    async fn history(&self) -> Result<(Vec<Message>, u32), StartError> {
         let (options, entry) = (self.options(), &self.entry);
         if self.inner.cluster.is_none() || entry.hold.fence <= 1 {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), 0));
         }
         let turns = options.store.turns_before(&entry.app, &entry.id, u32::MAX, REBUILT).await;
-        let turns = turns.map_err(|error| StartError::Internal(error.to_string()))?;
-        let said = turns.unwrap_or_default().into_iter().filter(|turn| !turn.text.is_empty());
-        Ok(said
-            .flat_map(|turn| [Message::user(turn.prompt), Message::assistant(turn.text)])
-            .collect())
+        let mut turns =
+            turns.map_err(|error| StartError::Internal(error.to_string()))?.unwrap_or_default();
+        turns.retain(|turn| !turn.text.is_empty());
+        let last = turns.last().map_or(0, |turn| turn.index);
+        let said = turns.into_iter();
+        let said =
+            said.flat_map(|turn| [Message::user(turn.prompt), Message::assistant(turn.text)]);
+        Ok((said.collect(), last))
+    }
+
+    /// Where it stands, beside the folder that Hob made for the session, which turn ran last with what lies there. It is shared
+    /// where the folder is.
+    fn last_here_path(&self) -> Option<PathBuf> {
+        let cwd = self.cwd();
+        let own = cwd.file_name().is_some_and(|name| name == self.entry.id.as_str());
+        let cluster = self.inner.cluster.is_some();
+        (own && cluster)
+            .then(|| cwd.parent().map(|all| all.join(".turns").join(self.entry.id.as_str())))?
+    }
+
+    fn last_here(&self) -> Option<u32> {
+        std::fs::read_to_string(self.last_here_path()?).ok()?.trim().parse().ok()
+    }
+
+    /// A turn has ended here.
+    pub fn note_last_here(&self, turn: u32) {
+        let Some(path) = self.last_here_path() else { return };
+        let folder = path.parent().map(std::fs::create_dir_all);
+        let noted = folder.transpose().and_then(|_| std::fs::write(&path, turn.to_string()));
+        if let Err(error) = noted {
+            tracing::warn!(%error, session = %self.entry.id, "it was not noted which turn ran last here");
+        }
+    }
+
+    /// The folder it works in. One that another node made for it and that is not shared is made anew among ours.
+    fn cwd(&self) -> PathBuf {
+        let cwd = PathBuf::from(&self.entry.setup.cwd);
+        let own = self.options().workspaces.join(self.entry.id.as_str());
+        let elsewhere = self.inner.cluster.is_some() && !cwd.is_dir();
+        if elsewhere && cwd.file_name() == own.file_name() { own } else { cwd }
     }
 
     async fn note_resume(&self, body: serde_json::Value) -> Result<(), StartError> {
@@ -234,13 +278,9 @@ impl Actor {
         let (entry, spec) = (&self.entry, self.spec()?);
         let setup = &entry.setup;
         let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
-        let mut cwd = PathBuf::from(&setup.cwd);
+        let cwd = self.cwd();
         let own = options.workspaces.join(entry.id.as_str());
         let elsewhere = self.inner.cluster.is_some() && !cwd.is_dir();
-        if elsewhere && cwd.file_name() == own.file_name() {
-            // The folder that another node made for it is not shared: it goes on in one of ours.
-            cwd = own.clone();
-        }
         if cwd == own || cwd.starts_with(&options.workspaces) {
             std::fs::create_dir_all(&cwd).map_err(|error| internal(&error))?;
         } else if !cwd.canonicalize().is_ok_and(|real| real == cwd && real.is_dir()) {

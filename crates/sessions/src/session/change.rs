@@ -265,6 +265,8 @@ impl Sessions {
         then: Timestamp,
     ) -> Result<bool, SessionError> {
         let _one = entry.intake.lock().await;
+        // One may have been taken in elsewhere just now.
+        self.hear_of_turns(entry).await;
         let session = self.get(&entry.app, &entry.id).await?;
         let last = session.last_turn_at.unwrap_or(session.created_at);
         if !entry.is_idle() || last >= then {
@@ -326,7 +328,7 @@ impl Sessions {
             entry.ended.cancelled().await;
         }
         for id in self.store().delete_sessions_of(app).await? {
-            self.remove_workspace(&id);
+            self.forget_place(&id);
         }
         let _ = std::fs::remove_dir_all(self.inner.options.claude.join("apps").join(app.as_str()));
         Ok(())

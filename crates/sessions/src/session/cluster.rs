@@ -47,6 +47,8 @@ pub(super) struct Cluster {
     /// In which there is something new, for the others to know.
     changed: Mutex<HashSet<SessionId>>,
     has_changed: Notify,
+    /// In which others say there is something new, until it was looked at.
+    rung: Mutex<HashSet<SessionId>>,
     look: Notify,
     beats: Mutex<Beats>,
     has_others: AtomicBool,
@@ -77,6 +79,7 @@ impl Cluster {
             bells: Mutex::default(),
             changed: Mutex::default(),
             has_changed: Notify::new(),
+            rung: Mutex::default(),
             look: Notify::new(),
             beats: Mutex::new(Beats { sent: now, last: now }),
             has_others: AtomicBool::new(false),
@@ -150,6 +153,7 @@ impl Cluster {
             Heard::Rung(sessions) => {
                 self.has_others.store(true, Ordering::Relaxed);
                 sessions.iter().for_each(|id| self.ring_here(id));
+                lock(&self.rung).extend(sessions);
                 self.look.notify_one();
             }
             Heard::Lost(error) => {
@@ -283,7 +287,7 @@ impl Sessions {
         for entry in here {
             match ours.remove(&entry.id) {
                 Some(held) if held.hold == entry.hold => entry.enqueue_missing(&held.queued),
-                _ if entry.closing.is_cancelled() => {}
+                _ if entry.closing.is_cancelled() && !entry.is_lost() => {}
                 _ => self.lose(&entry),
             }
         }
@@ -298,6 +302,8 @@ impl Sessions {
         for errand in cluster.options.store.wanted(node).await? {
             self.run_errand(errand);
         }
+        let rung = lock(&cluster.rung).drain().collect();
+        self.drop_places(rung).await;
         Ok(())
     }
 
@@ -400,9 +406,6 @@ impl Sessions {
 
     /// Turns that others have taken in for a session of ours are known from now on.
     pub(super) async fn hear_of_turns(&self, entry: &Arc<Entry>) {
-        if self.inner.cluster.is_none() {
-            return;
-        }
         match self.store().queued_turns(&entry.id).await {
             Ok(turns) => entry.enqueue_missing(&turns),
             Err(error) => {
@@ -419,12 +422,34 @@ impl Sessions {
         }
     }
 
-    /// A session is no longer ours: its agent ends, and nothing is written.
+    /// A session is no longer ours: its agent ends, and nothing is written. Its entry stays until the agent is gone, so that it
+    /// is not taken again before that.
     pub(super) fn lose(&self, entry: &Arc<Entry>) {
         if entry.lose() {
             tracing::warn!(session = %entry.id, fence = entry.hold.fence, "a session is no longer ours");
         }
-        self.drop_entry(entry);
+        entry.release();
+        if entry.ended.is_cancelled() {
+            self.drop_entry(entry);
+        }
+    }
+
+    /// A session was deleted: its folder goes, also on other nodes.
+    pub(super) fn forget_place(&self, id: &SessionId) {
+        self.remove_workspace(id);
+        if let Some(cluster) = &self.inner.cluster {
+            cluster.note_change(id);
+        }
+    }
+
+    /// Removes the folders of sessions that another node has deleted.
+    async fn drop_places(&self, rung: Vec<SessionId>) {
+        for id in rung {
+            let is_here = self.inner.options.workspaces.join(id.as_str()).is_dir();
+            if is_here && let Ok(None) = self.store().app_of(&id).await {
+                self.remove_workspace(&id);
+            }
+        }
     }
 
     fn lose_all(&self) {

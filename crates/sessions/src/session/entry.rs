@@ -2,7 +2,7 @@
 //! those who listen.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ pub(super) struct Entry {
     pub wake: Notify,
     /// Cancelled when the session is to be closed.
     pub closing: CancellationToken,
-    /// Whether another node has it by now.
-    lost: AtomicBool,
+    /// Cancelled when another node has it, or may have it.
+    pub lost: CancellationToken,
     /// Cancelled once its actor is gone.
     pub ended: CancellationToken,
     listeners: broadcast::Sender<News>,
@@ -128,7 +128,7 @@ impl Entry {
             publishing: tokio::sync::Mutex::default(),
             wake: Notify::new(),
             closing: CancellationToken::new(),
-            lost: AtomicBool::new(false),
+            lost: CancellationToken::new(),
             ended: CancellationToken::new(),
             listeners: broadcast::channel(BEHIND).0,
             answers,
@@ -175,13 +175,14 @@ impl Entry {
 
     /// It is another node's. `false` when that was known.
     pub fn lose(&self) -> bool {
-        let first = !self.lost.swap(true, Ordering::AcqRel);
+        let first = !self.is_lost();
+        self.lost.cancel();
         self.closing.cancel();
         first
     }
 
     pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+        self.lost.is_cancelled()
     }
 
     /// Puts a turn that was taken from the queue back to its beginning.
@@ -280,12 +281,19 @@ impl Entry {
     ) -> Result<(), StoreError> {
         let _one = self.publishing.lock().await;
         self.still_ours()?;
-        let stored = store.append_events(&self.hold, events.clone(), Timestamp::now()).await;
-        let stored = match (stored, &self.cluster) {
-            (Err(StoreError::Unavailable(error)), Some(cluster)) => {
-                self.append_again(store, cluster, events, error).await
+        let append = async {
+            let stored = store.append_events(&self.hold, events.clone(), Timestamp::now()).await;
+            match (stored, &self.cluster) {
+                (Err(StoreError::Unavailable(error)), Some(cluster)) => {
+                    self.append_again(store, cluster, events, error).await
+                }
+                (stored, _) => stored,
             }
-            (stored, _) => stored,
+        };
+        // A ledger that does not answer must not keep an agent alive that is no longer ours.
+        let stored = tokio::select! {
+            stored = append => stored,
+            () = self.lost.cancelled() => Err(StoreError::Lost),
         };
         self.announce(self.noted(stored)?);
         Ok(())
@@ -335,7 +343,11 @@ impl Entry {
     ) -> Result<T, StoreError> {
         let _one = self.publishing.lock().await;
         self.still_ours()?;
-        let (value, stored) = self.noted(work.await)?;
+        let done = tokio::select! {
+            done = work => done,
+            () = self.lost.cancelled() => Err(StoreError::Lost),
+        };
+        let (value, stored) = self.noted(done)?;
         self.announce(stored);
         Ok(value)
     }

@@ -16,6 +16,8 @@ use super::hub::{CancelOutcome, Sessions};
 
 /// How often an answer is looked for without a bell.
 const LOOK: Duration = Duration::from_millis(500);
+/// A session that has moved is looked for after this.
+const MOVED: Duration = Duration::from_millis(100);
 /// An errand takes no longer; a turn that does not let go is ended before that.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -58,13 +60,40 @@ impl Sessions {
         id: &SessionId,
         wish: Wish,
     ) -> Result<Option<Fulfilled>, SessionError> {
+        let errand = Errand {
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            app: app.clone(),
+            session: id.clone(),
+            body: serde_json::to_string(&wish).unwrap_or_default(),
+        };
+        let done = self.have_errand_done(&errand, wish).await;
+        if let Some(cluster) = &self.inner.cluster {
+            // Left behind, it is done by nobody after a minute.
+            if let Err(error) = cluster.options.store.unwant(&errand.id).await {
+                tracing::debug!(%error, "an errand was left behind");
+            }
+        }
+        done
+    }
+
+    async fn have_errand_done(
+        &self,
+        errand: &Errand,
+        wish: Wish,
+    ) -> Result<Option<Fulfilled>, SessionError> {
         let began = tokio::time::Instant::now();
         loop {
-            let Some(place) = self.place(app, id).await? else { return Ok(None) };
+            let place = self.place(&errand.app, &errand.session).await?;
+            let Some(place) = place else { return Ok(None) };
             let done = match place {
                 Place::Here(entry) => self.fulfil(&entry, wish.clone()).await?,
-                Place::Elsewhere => self.want(app, id, &wish).await?,
+                Place::Elsewhere => self.want(errand).await?,
             };
+            if let (Some(Fulfilled::Elsewhere), Some(cluster)) = (&done, &self.inner.cluster) {
+                // It has moved: whoever has it now must be asked anew.
+                cluster.options.store.unwant(&errand.id).await?;
+                tokio::time::sleep(MOVED).await;
+            }
             match done {
                 Some(Fulfilled::Elsewhere) | None if began.elapsed() < LIMIT => {}
                 Some(Fulfilled::Elsewhere) | None => {
@@ -106,22 +135,11 @@ impl Sessions {
     }
 
     /// Has the holder do it. `None` when it has not answered for a while: it may not be the holder any more.
-    async fn want(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        wish: &Wish,
-    ) -> Result<Option<Fulfilled>, SessionError> {
+    async fn want(&self, errand: &Errand) -> Result<Option<Fulfilled>, SessionError> {
         let Some(cluster) = &self.inner.cluster else { return Ok(None) };
-        let (store, node) = (&cluster.options.store, &self.inner.options.node);
-        let errand = Errand {
-            id: uuid::Uuid::new_v4().simple().to_string(),
-            app: app.clone(),
-            session: id.clone(),
-            body: serde_json::to_string(wish).unwrap_or_default(),
-        };
+        let (store, node, id) = (&cluster.options.store, &self.inner.options.node, &errand.session);
         let mut bell = cluster.bell(id);
-        store.want(&errand).await?;
+        store.want(errand).await?;
         store.ring(node, std::slice::from_ref(id)).await?;
         let until = tokio::time::Instant::now() + cluster.options.lease.max(LOOK * 2);
         let answer = loop {
@@ -133,7 +151,6 @@ impl Sessions {
             }
             let _ = tokio::time::timeout(LOOK, bell.changed()).await;
         };
-        store.unwant(&errand.id).await?;
         let Some(answer) = answer else { return Ok(None) };
         let done = serde_json::from_str(&answer).unwrap_or(Fulfilled::Elsewhere);
         Ok(Some(done))

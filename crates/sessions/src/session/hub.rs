@@ -406,7 +406,9 @@ impl Sessions {
     }
 
     pub(super) fn remove_workspace(&self, id: &SessionId) {
-        let folder = self.inner.options.workspaces.join(id.as_str());
+        let workspaces = &self.inner.options.workspaces;
+        let folder = workspaces.join(id.as_str());
+        let _ = std::fs::remove_file(workspaces.join(".turns").join(id.as_str()));
         match std::fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 tracing::warn!(%error, session = %id, "a session's folder could not be removed");

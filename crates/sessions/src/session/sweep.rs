@@ -4,12 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use hob_domain::Timestamp;
-use hob_domain::session::SessionId;
 
 use super::hub::Sessions;
-
-/// A session takes less to be made.
-const NEW: Duration = Duration::from_secs(300);
 
 impl Sessions {
     /// Sweeps now and then, until told to stop.
@@ -45,7 +41,7 @@ impl Sessions {
         }
         let old = before(options.limits.hard_ttl);
         match self.store().delete_closed(old).await {
-            Ok(deleted) => deleted.iter().for_each(|id| self.remove_workspace(id)),
+            Ok(deleted) => deleted.iter().for_each(|id| self.forget_place(id)),
             Err(error) => tracing::error!(%error, "closed sessions could not be deleted"),
         }
         let (files, age) = (options.walls.files.clone(), options.limits.hard_ttl);
@@ -54,24 +50,6 @@ impl Sessions {
         if let Some(cluster) = &self.inner.cluster {
             if let Err(error) = cluster.options.store.drop_files(None, age).await {
                 tracing::error!(%error, "old files could not be deleted");
-            }
-            self.drop_old_workspaces().await;
-        }
-    }
-
-    /// Folders of sessions that another node has deleted.
-    async fn drop_old_workspaces(&self) {
-        let folders = std::fs::read_dir(&self.inner.options.workspaces).into_iter().flatten();
-        let names = folders.flatten().filter_map(|folder| folder.file_name().into_string().ok());
-        let sessions: Vec<SessionId> =
-            names.filter_map(|name| SessionId::presented(&name)).collect();
-        for id in sessions {
-            // One that is being made has its folder before it is in the ledger.
-            let path = self.inner.options.workspaces.join(id.as_str());
-            let made = path.metadata().and_then(|metadata| metadata.modified()).ok();
-            let is_new = made.and_then(|at| at.elapsed().ok()).is_none_or(|age| age < NEW);
-            if !is_new && let Ok(None) = self.store().app_of(&id).await {
-                self.remove_workspace(&id);
             }
         }
     }

@@ -38,18 +38,19 @@ impl Actor {
         let started = Instant::now();
         let (turn, outcome) = match begun {
             Ok(Some(mut turn)) => {
-                match self
-                    .options()
-                    .files
-                    .with_files_here(&self.entry.app, turn.prompt.clone())
-                    .await
-                {
-                    Ok(prompt) => turn.prompt = prompt,
-                    Err(error) => {
-                        tracing::warn!(%error, session = %id, "a turn's files could not be fetched");
+                let files = &self.options().files;
+                let prompt = files.with_files_here(&self.entry.app, turn.prompt.clone()).await;
+                let outcome = match prompt {
+                    Ok(prompt) => {
+                        turn.prompt = prompt;
+                        self.perform(&turn, &running).await
                     }
-                }
-                let outcome = self.perform(&turn, &running).await;
+                    Err(error) => {
+                        tracing::error!(%error, session = %id, "a turn's files could not be fetched");
+                        let text = "the turn's files could not be fetched";
+                        Outcome::failed(TurnState::Failed, text)
+                    }
+                };
                 (Some(turn), outcome)
             }
             Ok(None) => (None, Outcome::failed(TurnState::Failed, "the turn is gone")),
@@ -60,7 +61,11 @@ impl Actor {
         };
         self.inner.counts.turn_ended(outcome.state);
         let (state, ms) = (outcome.state.as_str(), started.elapsed().as_millis() as u64);
+        let said = outcome.asked;
         self.end_turn(index, turn.as_ref(), outcome).await;
+        if said {
+            self.note_last_here(index);
+        }
         self.entry.finish();
         tracing::info!(app = %self.entry.app, session = %id, turn = index, state, ms, "a turn ended");
     }
@@ -70,6 +75,9 @@ impl Actor {
         let (options, entry) = (self.options(), &self.entry);
         let mut tried = false;
         loop {
+            if entry.is_lost() {
+                return Some(false);
+            }
             let begun = options.store.start_turn(&entry.hold, index, Timestamp::now()).await;
             let error = match begun {
                 Ok(true) => return Some(true),
@@ -230,6 +238,8 @@ impl Actor {
                     self.note_stall(&talk, "nothing has come from the agent for a while").await;
                     None
                 }
+                // Another node may run it at any moment: there is no time for manners.
+                () = self.entry.lost.cancelled() => return Ok(self.abandon(talk).await),
                 () = running.cancel.cancelled(), if wanted => Some(End::Cancelled),
                 () = closing.cancelled(), if wanted => Some(End::Cancelled),
                 () = ending.cancelled(), if talk.end != Some(End::Stopping) => Some(End::Stopping),

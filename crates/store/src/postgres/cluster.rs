@@ -56,7 +56,7 @@ impl ClusterStore for PostgresLedger {
                  coalesce(bool_or(t.state = 'running'), false)
              FROM hob.heads h LEFT JOIN hob.turns t ON t.session = h.session
                  AND t.state IN ('queued', 'running')
-             WHERE h.holder = $1 AND h.closed_at IS NULL GROUP BY h.session";
+             WHERE h.holder = $1 AND (h.closed_at IS NULL OR t.state = 'running') GROUP BY h.session";
         let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
         let held = |row: &tokio_postgres::Row| {
             let queued: Vec<i64> = row.get(3);
@@ -89,7 +89,8 @@ impl ClusterStore for PostgresLedger {
     async fn wanted(&self, node: &NodeId) -> Result<Vec<Errand>, StoreError> {
         let sql = "SELECT e.id, e.app, e.session, e.body FROM hob.errands e
              JOIN hob.heads h ON h.session = e.session AND h.app = e.app
-             WHERE h.holder = $1 AND e.answer IS NULL ORDER BY e.wanted_at, e.id";
+             WHERE h.holder = $1 AND e.answer IS NULL
+                 AND e.wanted_at > clock_timestamp() - interval '1 minute' ORDER BY e.wanted_at, e.id";
         let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
         let errand = |row: &tokio_postgres::Row| {
             Ok(Errand {

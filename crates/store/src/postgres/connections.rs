@@ -342,7 +342,7 @@ impl Trouble {
             "40001" | "40P01" => Kind::Conflict,
             // After a fail-over the server that is left may still be one that only reads.
             "25006" | "57P03" => Kind::Refused,
-            "57P01" | "57P02" | "57P05" => Kind::Lost,
+            "57P01" | "57P02" | "57P05" | "25P03" => Kind::Lost,
             _ if code == &SqlState::LOCK_NOT_AVAILABLE || code == &SqlState::QUERY_CANCELED => {
                 Kind::Unavailable
             }
