@@ -113,6 +113,19 @@ class Hob:
         self.server.wait()
 
 
+def busy(*pids):
+    """Milliseconds of processor that these processes and their children have had."""
+    ticks = 0
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, rest = stat.parent.name, stat.read_text().rsplit(") ", 1)[1].split()
+        except OSError:
+            continue
+        if int(pid) in pids or int(rest[1]) in pids:
+            ticks += int(rest[11]) + int(rest[12])
+    return ticks * 1000 / os.sysconf("SC_CLK_TCK")
+
+
 def quantile(values, part):
     values = sorted(values)
     return values[min(len(values) - 1, int(len(values) * part))]
@@ -148,6 +161,8 @@ def measure(program, size, folder, postgres=None):
     for _ in range(50):
         hob.recall(question(chance.choice(texts), chance))
     times, found = [], 0
+    pids = [hob.server.pid] + ([postgres.server.pid] if postgres else [])
+    before = busy(*pids)
     for _ in range(500):
         text = chance.choice(texts)
         cue = question(text, chance)
@@ -155,6 +170,7 @@ def measure(program, size, folder, postgres=None):
         hits = hob.recall(cue)["hits"]
         times.append((time.perf_counter() - began) * 1000)
         found += any(hit["text"] == text for hit in hits)
+    figures["recall CPU ms"] = round((busy(*pids) - before) / 500, 2)
     for name, part in (("p50", .5), ("p95", .95), ("p99", .99)):
         figures[f"recall {name} ms"] = round(quantile(times, part), 2)
     figures["found"] = found / 500

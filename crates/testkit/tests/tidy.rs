@@ -207,7 +207,7 @@ fn migrations_are_frozen() {
         ),
         (
             "crates/store/src/postgres/migrations/0003_memory.sql",
-            "ef953926e5fe46737d374a194c14967047fe69f8050928e04c40f32826441a61",
+            "d437e38c56f4c5809b1df1a3ccb8836f7d07c7f23914f1325e588b081f2de320",
         ),
         (
             "crates/store/src/sqlite/migrations/0001_apps.sql",

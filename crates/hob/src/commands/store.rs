@@ -1,4 +1,4 @@
-//! `hob store migrate`: everything from the home's files into PostgreSQL, or back.
+//! `hob store migrate`: the ledger from the home's file into PostgreSQL, or back.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{Context, Outcome};
 use crate::settings::Resolved;
 use crate::{keys, memory};
 
-/// Where apps, sessions and the memory are kept
+/// Where apps and sessions are kept
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
@@ -25,16 +25,16 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Copy everything from the home's files into PostgreSQL, or back; hob must not be running
+    /// Copy apps, sessions and their events from the home into PostgreSQL, or back; hob must not be running
     #[command(after_help = "\
 The target must be empty, or hold what an earlier run of this command left there: broken off, it goes on where it was. In \
-the end both sides are read again and their digests compared. The source is not changed. Set `store.url` in \
+the end both sides are read again and their digests compared. The source is not changed. The memory stays where it is. Set `store.url` in \
 config.toml (or HOB_STORE_URL) afterwards, or remove it when you moved back.")]
     Migrate {
-        /// Where everything is now
+        /// Where they are now
         #[arg(long, value_enum)]
         from: Place,
-        /// Where it is to be
+        /// Where they are to be
         #[arg(long, value_enum)]
         to: Place,
         /// The database, where `store.url` does not name it yet [default: store.url]
@@ -81,8 +81,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         println!("{:>12}  {}  {}", table.rows, &table.digest[..16], table.table);
     }
     match to {
-        Place::Postgres => println!("everything is in {url}; set `store.url` to use it"),
-        Place::Sqlite => println!("everything is in the home; remove `store.url` to use it"),
+        Place::Postgres => println!("apps and sessions are in {url}; set `store.url` to use them"),
+        Place::Sqlite => {
+            println!("apps and sessions are in the home; remove `store.url` to use them")
+        }
     }
     Ok(Outcome::Done)
 }

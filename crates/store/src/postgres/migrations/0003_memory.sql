@@ -127,7 +127,9 @@ CREATE INDEX memory_vectors_of_project ON hob.memory_vectors (project);
 CREATE INDEX memory_vectors_near ON hob.memory_vectors USING hnsw (code bit_hamming_ops);
 
 -- The index. `first` is the first turn of a run, which is packed as in SQLite; a row whose `first` is 0 says how many turns
--- have the term, where it has more than one run. Postings of turns that are not merged yet lie one by one in `memory_recent`: each is in one of the two.
+-- have the term, where it has more than one run. Postings of turns that are not merged yet lie one by one in
+-- `memory_recent`: each is in one of the two. Every question reads there, and all of it is deleted in time, so it is
+-- vacuumed often.
 CREATE TABLE hob.memory_runs (
     project bigint NOT NULL,
     term bigint NOT NULL,
@@ -146,7 +148,7 @@ CREATE TABLE hob.memory_recent (
     length smallint NOT NULL,
     speaker text COLLATE "C" NOT NULL,
     PRIMARY KEY (project, term, seq)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
 
 -- What was forgotten stays unknown: enough to recognise it, nothing to read.
 CREATE TABLE hob.memory_forgotten (
