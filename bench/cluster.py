@@ -85,7 +85,7 @@ def nodes(programs, sessions):
 
 
 def growth(programs, sizes, sessions):
-    row("events in the ledger", "on disk", "filled in", "events/s", "wall time an event", "one event every 100 ms: agent to client, median and 99%", "the last 100 events of a session", "errors")
+    row("events in the ledger", "on disk", "filled in", "events/s", "wall time an event", "one event every 100 ms: agent to client, median and 99%", "reading 100 events of a session", "errors")
     row(*["---"] * 8)
     cluster = Cluster(programs, 2)
     try:
