@@ -168,22 +168,15 @@ async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<Outcom
     Workshop::walls(settings).clean_all();
     let files = FileRoom::new(settings.home.files(), settings.max_file_bytes)
         .sharing(opened.cluster.clone().map(|cluster| cluster.store));
-    let sessions = workshop.sessions(settings, opened, files.clone()).await?;
+    let sessions = workshop.sessions(settings, opened, files).await?;
     tasks.spawn(sessions.clone().keep_swept());
     tasks.spawn(outbox::drain(ledger.clone(), tools.engine.clone(), stopping.clone()));
     let (apps, interval) = (ledger.clone(), settings.sessions.sweep_interval);
     let (last_ledger, last_engine) = (ledger.clone(), tools.engine.clone());
     let completions = workshop.completions(settings, &ledger, &sessions)?;
     tasks.spawn(completions.clone().keep_swept(apps, interval));
-    let gateway = workshop.gateway(
-        settings,
-        &key,
-        ledger,
-        sessions.clone(),
-        completions.clone(),
-        files,
-        &tools,
-    )?;
+    let gateway =
+        workshop.gateway(settings, &key, ledger, sessions.clone(), completions.clone(), &tools)?;
     let router = hob_gateway::router(Arc::new(gateway));
 
     let hello = Hello {
@@ -390,7 +383,6 @@ impl Workshop {
         ledger: Arc<dyn LedgerStore>,
         sessions: Sessions,
         completions: Completions,
-        files: FileRoom,
         tools: &Tools,
     ) -> anyhow::Result<Gateway> {
         let home = &settings.home;
@@ -411,10 +403,10 @@ impl Workshop {
             apps: ledger.clone(),
             audit: ledger,
             runner,
+            files: sessions.files().clone(),
             sessions,
             terminals: self.terminals.clone(),
             completions,
-            files,
             agents: Workshop::agents(settings)?,
             default_agent: settings.default_agent.clone(),
             admin,

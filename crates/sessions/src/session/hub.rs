@@ -23,6 +23,7 @@ use super::follow::{Follow, Live};
 use super::limits::Pace;
 use super::options::SessionsOptions;
 use crate::claude::Changes;
+use crate::files::FileRoom;
 use crate::live::LivePermit;
 
 /// All sessions of all apps. Cloning shares it.
@@ -119,6 +120,11 @@ impl Sessions {
             sessions.start_actor(Actor::of(&sessions.inner, entry, answered));
         }
         Ok(sessions)
+    }
+
+    /// What apps have uploaded.
+    pub fn files(&self) -> &FileRoom {
+        &self.inner.options.files
     }
 
     pub(super) fn store(&self) -> &Arc<dyn SessionStore> {

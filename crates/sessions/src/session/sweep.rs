@@ -47,10 +47,10 @@ impl Sessions {
         let (files, age) = (options.walls.files.clone(), options.limits.hard_ttl);
         let _ = tokio::task::spawn_blocking(move || remove_old_files(&files, age)).await;
         self.drop_orphans().await;
-        if let Some(cluster) = &self.inner.cluster {
-            if let Err(error) = cluster.options.store.drop_files(None, age).await {
-                tracing::error!(%error, "old files could not be deleted");
-            }
+        if let Some(cluster) = &self.inner.cluster
+            && let Err(error) = cluster.options.store.drop_files(None, age).await
+        {
+            tracing::error!(%error, "old files could not be deleted");
         }
     }
 
