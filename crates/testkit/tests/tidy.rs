@@ -210,6 +210,10 @@ fn migrations_are_frozen() {
             "d437e38c56f4c5809b1df1a3ccb8836f7d07c7f23914f1325e588b081f2de320",
         ),
         (
+            "crates/store/src/postgres/migrations/0004_cluster.sql",
+            "2b8c9990c1f57a2c96458a8f902dcc8c0d122490d501b67af41b1a0ee3ea5050",
+        ),
+        (
             "crates/store/src/sqlite/migrations/0001_apps.sql",
             "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
         ),

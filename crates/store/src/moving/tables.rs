@@ -43,7 +43,7 @@ impl Table {
 
 use Kind::{Hashed, Number, Real, Text};
 
-pub(crate) static TABLES: &[Table] = &[
+pub(crate) const TABLES: &[Table] = &[
     Table {
         name: "apps",
         columns: &[Text, Text, Text],
