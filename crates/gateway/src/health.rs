@@ -25,7 +25,9 @@ pub(crate) async fn healthz(State(gateway): State<Arc<Gateway>>) -> Json<Health>
     Json(Health { ok: true, version: gateway.version })
 }
 
-/// Whether the process lives. A balancer's or a supervisor's question: when it fails, start it anew.
+/// Whether the process lives.
+///
+/// When it fails, start it anew.
 #[utoipa::path(get, path = "/livez", tag = "service", responses(
     (status = 200, description = "It does.", body = Health),
 ))]
@@ -33,8 +35,9 @@ pub(crate) async fn livez(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     healthz(State(gateway)).await
 }
 
-/// Whether requests should be sent here. Not while it stops, nor while the database has not heard of this node for too long:
-/// then others have what it held.
+/// Whether requests should be sent here.
+///
+/// Not while it stops, nor while the database has not heard of this node for too long: then others have what it held.
 #[utoipa::path(get, path = "/readyz", tag = "service", responses(
     (status = 200, description = "They should.", body = Health),
     (status = 503, description = "They should go to another node.", body = ErrorBody),
