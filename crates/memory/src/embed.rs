@@ -156,7 +156,7 @@ mod tests {
         assert!(embedder.like("qzxv").is_empty());
         // Those of another language are words of that language.
         for (word, other, script) in
-            [("удал", "убра", 'а'..='я'), ("休日", "休暇", '\u{3040}'..='\u{9FFF}')]
+            [("удал", "убра", 'а'..='я'), ("休日", "祝日", '\u{3040}'..='\u{9FFF}')]
         {
             let like: Vec<&str> = embedder.like(word).iter().map(|(term, _)| *term).collect();
             assert!(like.contains(&other), "{word}: {like:?}");
