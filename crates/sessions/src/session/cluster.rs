@@ -285,9 +285,14 @@ impl Sessions {
             ours.insert(session.hold.session.clone(), session);
         }
         for entry in here {
+            if entry.is_lost() {
+                // It goes when its agent is gone; by the ledger it may still be ours, and is taken again below.
+                self.lose(&entry);
+                continue;
+            }
             match ours.remove(&entry.id) {
                 Some(held) if held.hold == entry.hold => entry.enqueue_missing(&held.queued),
-                _ if entry.closing.is_cancelled() && !entry.is_lost() => {}
+                _ if entry.closing.is_cancelled() => {}
                 _ => self.lose(&entry),
             }
         }
