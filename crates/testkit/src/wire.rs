@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Nothing is waited for longer than this.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -214,4 +214,31 @@ pub fn stream_event(block: &str) -> Option<StreamEvent> {
         }
     }
     (!event.kind.is_empty()).then_some(event)
+}
+
+impl StreamEvent {
+    /// Whether this is what the log has.
+    pub fn is_logged_as(&self, logged: &Value) -> bool {
+        let data: Value = serde_json::from_str(&self.data).unwrap_or_default();
+        if logged["event"] != self.kind.as_str() {
+            return false;
+        }
+        match self.kind.as_str() {
+            "message" => logged["message"] == data,
+            // A stream gives the whole answer in its place.
+            "turn" => ["turn_index", "state", "stop_reason"].iter().all(|k| logged[k] == data[k]),
+            _ => to_microseconds(logged) == to_microseconds(&data),
+        }
+    }
+}
+
+/// The log keeps microseconds; a stream may say it more exactly.
+pub fn to_microseconds(event: &Value) -> Value {
+    let mut event = event.clone();
+    let exact = event["at"].as_str().and_then(|at| at.trim_end_matches('Z').split_once('.'));
+    if let Some((seconds, part)) = exact {
+        let part = format!("{part:0<6}");
+        event["at"] = json!(format!("{seconds}.{}Z", part[..6].trim_end_matches('0')));
+    }
+    event
 }

@@ -47,14 +47,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         return Ok(Outcome::WrongState);
     }
     settings.home.prepare()?;
-    let _lock = match settings.home.take_lock()? {
-        Ok(lock) => lock,
-        Err(holder) => {
-            let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
-            eprintln!("hob: stop `hob serve` first (pid {pid})");
-            return Ok(Outcome::WrongState);
-        }
-    };
+    let Some(_lock) = context.alone()? else { return Ok(Outcome::WrongState) };
     settle(settings)?;
     keys::next_key(&settings.home, settings.passphrase.as_deref())?;
     let resealed = settle(settings)?;

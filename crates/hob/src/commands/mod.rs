@@ -27,6 +27,7 @@ pub mod store;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::home::ServeLock;
 use crate::settings::Resolved;
 
 /// How a command ended, as the process's exit code.
@@ -52,4 +53,18 @@ impl From<Outcome> for ExitCode {
 pub struct Context {
     pub settings: Arc<Resolved>,
     pub umask: u32,
+}
+
+impl Context {
+    /// The home's lock, for what may only be done while no server runs. `None` when one does, which is said.
+    fn alone(&self) -> anyhow::Result<Option<ServeLock>> {
+        Ok(match self.settings.home.take_lock()? {
+            Ok(lock) => Some(lock),
+            Err(holder) => {
+                let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
+                eprintln!("hob: stop `hob serve` first (pid {pid})");
+                None
+            }
+        })
+    }
 }

@@ -64,14 +64,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         None => settings.store.clone().context("name the database with --url, or set store.url")?,
     };
     settings.home.prepare()?;
-    let _lock = match settings.home.take_lock()? {
-        Ok(lock) => lock,
-        Err(holder) => {
-            let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
-            eprintln!("hob: stop `hob serve` first (pid {pid})");
-            return Ok(Outcome::WrongState);
-        }
-    };
+    let Some(_lock) = context.alone()? else { return Ok(Outcome::WrongState) };
     let moved = memory::runtime()?.block_on(move_house(settings, &url, *to))?;
     if *json {
         let row = |table: &MovedTable| json!({"table": table.table, "rows": table.rows, "digest": table.digest});

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::time::{Duration, Instant};
 
-use hob_testkit::wire::{Asked, Reply, StreamEvent};
+use hob_testkit::wire::{Asked, Reply, StreamEvent, to_microseconds};
 use hob_testkit::{Cluster, Random, Wire};
 use serde_json::{Value, json};
 
@@ -247,7 +247,7 @@ impl Talker {
         }
         for told in self.told.values().cloned().collect::<Vec<_>>() {
             let logged = log.get(told.id as usize - 1);
-            if !logged.is_some_and(|logged| is_logged(&told, logged)) {
+            if !logged.is_some_and(|logged| told.is_logged_as(logged)) {
                 self.figures.lost += 1;
                 self.problem(format!("LOST {told:?}: the log has {logged:?}"));
             }
@@ -301,31 +301,6 @@ fn same(one: &StreamEvent, other: &StreamEvent) -> bool {
         to_microseconds(&serde_json::from_str(&event.data).unwrap_or_default())
     };
     one.kind == other.kind && (one.data == other.data || data(one) == data(other))
-}
-
-/// Whether the log has what a stream told.
-fn is_logged(told: &StreamEvent, logged: &Value) -> bool {
-    let data: Value = serde_json::from_str(&told.data).unwrap_or_default();
-    if logged["event"] != told.kind.as_str() {
-        return false;
-    }
-    match told.kind.as_str() {
-        "message" => logged["message"] == data,
-        // A stream gives the whole answer in its place.
-        "turn" => ["turn_index", "state", "stop_reason"].iter().all(|k| logged[k] == data[k]),
-        _ => to_microseconds(logged) == to_microseconds(&data),
-    }
-}
-
-/// The log keeps microseconds; a stream may say it more exactly.
-fn to_microseconds(event: &Value) -> Value {
-    let mut event = event.clone();
-    let exact = event["at"].as_str().and_then(|at| at.trim_end_matches('Z').split_once('.'));
-    if let Some((seconds, part)) = exact {
-        let part = format!("{part:0<6}");
-        event["at"] = json!(format!("{seconds}.{}Z", part[..6].trim_end_matches('0')));
-    }
-    event
 }
 
 /// A turn without its events.

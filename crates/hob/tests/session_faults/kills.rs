@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hob_child::tree;
 use hob_testkit::leak::processes_with;
-use hob_testkit::wire::{Asked, StreamEvent};
+use hob_testkit::wire::{Asked, StreamEvent, to_microseconds};
 use hob_testkit::{HobServer, Random, TestHome, Wire, wait_until};
 use serde_json::{Value, json};
 
@@ -200,7 +200,7 @@ impl Talker {
             log.iter().map(|event| (event["seq"].as_u64().unwrap_or_default(), event)).collect();
         let told: Vec<StreamEvent> = self.told.range(after + 1..).map(|(_, e)| e.clone()).collect();
         for told in told {
-            let there = by_number.get(&told.id).is_some_and(|event| is_same(&told, event));
+            let there = by_number.get(&told.id).is_some_and(|event| told.is_logged_as(event));
             if !there {
                 self.figures.lost += 1;
                 let logged = by_number.get(&told.id);
@@ -272,31 +272,6 @@ fn same_but_for_time(one: &StreamEvent, other: &StreamEvent) -> bool {
         to_microseconds(&serde_json::from_str(&event.data).unwrap_or_default())
     };
     one.kind == other.kind && data(one) == data(other)
-}
-
-/// Whether the log has what a stream told.
-fn is_same(told: &StreamEvent, logged: &Value) -> bool {
-    let data: Value = serde_json::from_str(&told.data).unwrap_or_default();
-    if logged["event"] != told.kind.as_str() {
-        return false;
-    }
-    match told.kind.as_str() {
-        "message" => logged["message"] == data,
-        // A stream gives the whole answer in its place.
-        "turn" => ["turn_index", "state", "stop_reason"].iter().all(|k| logged[k] == data[k]),
-        // The log keeps microseconds; a stream may say it more exactly.
-        _ => to_microseconds(logged) == to_microseconds(&data),
-    }
-}
-
-fn to_microseconds(event: &Value) -> Value {
-    let mut event = event.clone();
-    let exact = event["at"].as_str().and_then(|at| at.trim_end_matches('Z').split_once('.'));
-    if let Some((seconds, part)) = exact {
-        let part = format!("{part:0<6}");
-        event["at"] = json!(format!("{seconds}.{}Z", part[..6].trim_end_matches('0')));
-    }
-    event
 }
 
 /// Kills the server and returns how long its agents outlived it. Some of the time the next one is started at
