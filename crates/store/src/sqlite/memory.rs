@@ -27,7 +27,7 @@ pub struct Memory {
     pub(super) database: Database,
     codes: Arc<AllCodes>,
     held: Arc<Held>,
-    merging: Arc<Merging>,
+    pub(super) merging: Arc<Merging>,
 }
 
 impl AllCodes {

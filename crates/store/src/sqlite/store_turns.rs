@@ -393,7 +393,7 @@ pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusql
     index.write(transaction)
 }
 
-fn save_vector(
+pub(super) fn save_vector(
     transaction: &Transaction<'_>,
     project: i64,
     seq: i64,

@@ -3,6 +3,9 @@
 mod cipher;
 mod forget;
 mod merge;
+mod move_rows;
+mod move_turns;
+mod moving;
 mod names;
 mod near;
 mod propose;
@@ -11,6 +14,8 @@ mod store;
 mod terms;
 mod vectors;
 mod write;
+
+pub(crate) use moving::MemoryOnServer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +55,21 @@ impl PostgresMemory {
         encrypts: bool,
         patience: Duration,
     ) -> Result<PostgresMemory, ConnectError> {
+        let (memory, is_moving) =
+            PostgresMemory::connect_half_moved(url, key, encrypts, patience).await?;
+        if is_moving {
+            return Err(ConnectError::HalfMoved { url: url.to_string() });
+        }
+        Ok(memory)
+    }
+
+    /// The same for whoever moves a memory. Also says whether a move has begun and not ended.
+    pub async fn connect_half_moved(
+        url: &StoreUrl,
+        key: &DataKey,
+        encrypts: bool,
+        patience: Duration,
+    ) -> Result<(PostgresMemory, bool), ConnectError> {
         let usual = Limits::default();
         let limits = Limits { most: MOST, patience: patience.min(usual.patience), ..usual };
         let connections = connect(url, limits).await?;
@@ -58,7 +78,7 @@ impl PostgresMemory {
         // The first one that comes says how it is to be.
         let first = "INSERT INTO hob.memory_state (id, encrypted, key_check) VALUES (1, $1, $2)
              ON CONFLICT (id) DO NOTHING";
-        let known = "SELECT encrypted, key_check FROM hob.memory_state WHERE id = 1";
+        let known = "SELECT encrypted, key_check, moving FROM hob.memory_state WHERE id = 1";
         let agree = async {
             client.execute(first, &[&cipher.encrypts(), &&cipher.check()[..]]).await?;
             client.query_one(known, &[]).await
@@ -72,11 +92,16 @@ impl PostgresMemory {
         if encrypted != encrypts {
             return Err(ConnectError::OtherEncryption { url: url.to_string(), encrypted });
         }
-        Ok(PostgresMemory { connections, cipher: Arc::new(cipher) })
+        Ok((PostgresMemory { connections, cipher: Arc::new(cipher) }, row.get(2)))
     }
 
     async fn read(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreError> {
         self.connections.query(Again::Harmless, sql, values).await
+    }
+
+    /// A statement that may be done twice.
+    async fn write_again(&self, sql: &str, values: Values<'_>) -> Result<(), StoreError> {
+        self.read(sql, values).await.map(drop)
     }
 
     async fn read_records(
