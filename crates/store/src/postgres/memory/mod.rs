@@ -55,16 +55,24 @@ impl PostgresMemory {
         encrypts: bool,
         patience: Duration,
     ) -> Result<PostgresMemory, ConnectError> {
-        let (memory, is_moving) =
-            PostgresMemory::connect_half_moved(url, key, encrypts, patience).await?;
-        if is_moving {
-            return Err(ConnectError::HalfMoved { url: url.to_string() });
+        match PostgresMemory::reach(url, key, encrypts, patience).await? {
+            (_, true) => Err(ConnectError::HalfMoved { url: url.to_string() }),
+            (memory, false) => Ok(memory),
         }
-        Ok(memory)
     }
 
-    /// The same for whoever moves a memory. Also says whether a move has begun and not ended.
+    /// The same for whoever moves a memory there, also where that was broken off.
     pub async fn connect_half_moved(
+        url: &StoreUrl,
+        key: &DataKey,
+        encrypts: bool,
+        patience: Duration,
+    ) -> Result<PostgresMemory, ConnectError> {
+        Ok(PostgresMemory::reach(url, key, encrypts, patience).await?.0)
+    }
+
+    /// Also says whether a move has begun and not ended.
+    async fn reach(
         url: &StoreUrl,
         key: &DataKey,
         encrypts: bool,
