@@ -1,4 +1,4 @@
-//! What a memory on the server consists of but for its turns, in clear and as it is stored.
+//! Rows of a memory on the server, in clear and as they are stored.
 
 use hob_domain::StoreError;
 use hob_domain::memory::TurnKey;
