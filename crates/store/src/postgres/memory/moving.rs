@@ -89,7 +89,7 @@ impl Side<MemoryPart> for MemoryOnServer {
         let mut rows =
             found.iter().map(|row| taken(cipher, part, row)).collect::<Result<Vec<Row>, _>>()?;
         if part.is_whole() {
-            rows.sort_by_cached_key(|row| sortable(row));
+            rows.sort_by_cached_key(sortable);
         }
         Ok(rows)
     }
