@@ -126,14 +126,20 @@ async fn move_there(
     };
     let server = server(settings, url).await?;
     let mut moves = vec![ledger_to_postgres(&ledger, &server)];
+    let _alone;
     if let Some(memory) = memory {
         let encrypts = settings.store_encrypt;
         let target = PostgresMemory::connect_half_moved(url, key, encrypts, PATIENCE).await?;
         moves.push(memory_to_postgres(&memory, &target, analyse()));
+        _alone = target.alone(PATIENCE).await?;
     }
     // Nothing is moved unless all of it can be.
     for one in &moves {
         one.check().await?;
+    }
+    // From now on nobody opens the half of it, of the ledger either.
+    for one in &moves {
+        one.begin().await?;
     }
     let mut moved = Vec::new();
     for one in &moves {
@@ -150,6 +156,7 @@ async fn move_back(
 ) -> anyhow::Result<Vec<MovedTable>> {
     let server = server(settings, url).await?;
     let memory = PostgresMemory::connect(url, key, settings.store_encrypt, PATIENCE).await?;
+    let _alone = memory.alone(PATIENCE).await?;
     // Beside those that are there, which give their places only when all has arrived.
     let (to, remembered) = (settings.home.ledger(), settings.home.memory());
     let (moving, moving_memory) =

@@ -204,6 +204,8 @@ fn a_killed_move_goes_on() {
     wait_until("some turns have arrived", || (arrived() > 0).then_some(()));
     killed.kill().unwrap();
     killed.wait().unwrap();
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+    wait_until("the server has noticed", || (server().sql(&url, locks) == "0").then_some(()));
     let some = arrived();
     assert!(some > 0 && some < 2400, "{some}");
     assert_eq!(export(&home).len(), all.len(), "the source can be used");

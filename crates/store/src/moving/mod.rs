@@ -163,6 +163,11 @@ impl<'a> Move<'a> {
         self.work.check().await
     }
 
+    /// Says on the target that it is half moved, where that can be said, unless it is in use.
+    pub async fn begin(&self) -> Result<(), MoveError> {
+        self.work.begin().await
+    }
+
     /// Makes it, or goes on with it. Nobody else may use either side meanwhile.
     pub async fn run(&self, tell: Tell<'_>) -> Result<Vec<MovedTable>, MoveError> {
         self.work.run(tell).await
@@ -182,6 +187,7 @@ pub fn ledger_to_sqlite(from: &PostgresLedger, to: &Ledger) -> Move<'static> {
 #[async_trait]
 trait Work: Send + Sync {
     async fn check(&self) -> Result<(), MoveError>;
+    async fn begin(&self) -> Result<(), MoveError>;
     async fn run(&self, tell: Tell<'_>) -> Result<Vec<MovedTable>, MoveError>;
 }
 
@@ -201,6 +207,13 @@ impl<P: Part + 'static> Work for Pair<'_, P> {
             Found::Half => Ok(()),
             Found::Used => self.is_there(&|_| {}).await.map(drop),
         }
+    }
+
+    async fn begin(&self) -> Result<(), MoveError> {
+        if self.to.found().await? != Found::Used {
+            self.to.begin().await?;
+        }
+        Ok(())
     }
 
     async fn run(&self, tell: Tell<'_>) -> Result<Vec<MovedTable>, MoveError> {

@@ -16,7 +16,7 @@ mod text;
 mod url;
 
 pub(crate) use memory::MemoryOnServer;
-pub use memory::PostgresMemory;
+pub use memory::{Alone, PostgresMemory};
 pub(crate) use text::{put as put_text, take as take_text};
 pub use url::{BadUrl, StoreUrl};
 
@@ -81,6 +81,8 @@ pub enum ConnectError {
         "a move into the memory in {url} has begun and not ended: run `hob store migrate --from sqlite --to postgres` again"
     )]
     HalfMoved { url: String },
+    #[error("`hob store migrate` is moving what is in {url}")]
+    BeingMoved { url: String },
     #[error("the certificates of the database cannot be used: {error}")]
     Certificates { error: String },
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    Forget, Identity, MemoryStore, NewTurn, Place as Tree, Probe, ProbeTerm, Scope, Speaker, Tier,
-    TurnRole, answer_key, record_key, words_key,
+    CareEvent, Forget, Identity, MemoryStore, NewTurn, Place as Tree, Probe, ProbeTerm, Scope,
+    Speaker, Tier, TurnRole, VectorStore, answer_key, record_key, words_key,
 };
 use hob_store::{
     Analyse, Analysed, ConnectError, Memory, MoveError, MoveProgress, MovedTable, PostgresMemory,
@@ -246,6 +246,69 @@ async fn a_move_that_was_broken_off_goes_on() {
     let moved = there(&source, &target).await.unwrap();
     assert_eq!(rows(&moved, "memory_turns"), 5100 - 41);
     assert_eq!(spread(&connect(&url).await.unwrap()).await, spread(&source).await);
+}
+
+/// Whatever texts there are, they arrive as they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_texts_move() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let source = file(&path("first.db"));
+    let texts = [
+        "",
+        "\0",
+        "a\0b\u{1a}c\u{1a}0",
+        "'; DROP TABLE hob.turns; --",
+        "\u{feff}🦀\r\n",
+        "{\"$1\"}",
+    ];
+    for (n, text) in texts.iter().enumerate() {
+        let mut turn = turn(n);
+        let odd = |what: &str| format!("{what} {text}");
+        (turn.session, turn.client, turn.source) = (odd("note:"), odd("client"), odd("source"));
+        turn.place = Tree { project: odd("/p"), worktree: odd("/w") };
+        turn.cue = (n > 0).then(|| odd("cue"));
+        turn.sealed = (n > 1).then(|| text.as_bytes().to_vec());
+        (turn.text, turn.tier) = ((*text).to_owned(), Tier::Semantic);
+        for speaker in [Speaker::Owner, Speaker::App("shop".into())] {
+            let stored = source.store_turns(&speaker, vec![turn.clone()], Vec::new()).await;
+            assert_eq!(stored.unwrap().inserted, 1);
+        }
+        let kind = odd("kind");
+        source.note_event(CareEvent { at: at(n as i64), kind, detail: odd("x") }).await.unwrap();
+        let kind = source.vector_kind(&odd("model"), 8).await.unwrap();
+        source.save_vectors(kind, vec![(n as i64 + 1, vec![n as i8; 8])]).await.unwrap();
+    }
+    let gone = Forget::Session(format!("note: {}", texts[2]));
+    source.forget(&Speaker::App("shop".into()), &gone, at(99)).await.unwrap();
+    let target = connect(&server().database()).await.unwrap();
+    let moved = there(&source, &target).await.unwrap();
+    assert_eq!((rows(&moved, "memory_turns"), rows(&moved, "memory_kinds")), (11, 6));
+    assert_eq!(rows(&moved, "memory_model_vectors"), 5, "one went with its turn");
+    let returned = file(&path("second.db"));
+    assert_eq!(back(&target, &returned).await.unwrap(), moved);
+    for store in [&target as &dyn MemoryStore, &returned] {
+        let all = source.page(None, 0, 99).await.unwrap();
+        assert_eq!(store.page(None, 0, 99).await.unwrap(), all);
+        assert_eq!(store.events(99).await.unwrap(), source.events(99).await.unwrap());
+        let facets = source.facets(&Speaker::Owner).await.unwrap();
+        assert_eq!(store.facets(&Speaker::Owner).await.unwrap(), facets);
+    }
+}
+
+/// Two who move at once, and those who come meanwhile, are told.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_moves_is_alone() {
+    let url = server().database();
+    let memory = connect(&url).await.unwrap();
+    let alone = memory.alone(Duration::ZERO).await.unwrap();
+    assert!(connect_half(&url, true).await.alone(Duration::ZERO).await.is_err());
+    let refused = connect(&url).await.err().unwrap();
+    assert!(matches!(refused, ConnectError::BeingMoved { .. }), "{refused}");
+    // One of another database has nothing to do with it.
+    connect(&server().database()).await.unwrap().alone(Duration::ZERO).await.unwrap();
+    drop(alone);
+    memory.alone(BUSY).await.unwrap();
 }
 
 /// A memory that is in use is not mixed with what comes, and stays as it is.

@@ -1,5 +1,6 @@
 //! The memory in PostgreSQL. Nothing of it is held in a node: any number of them may come and go.
 
+mod alone;
 mod cipher;
 mod forget;
 mod merge;
@@ -15,6 +16,7 @@ mod terms;
 mod vectors;
 mod write;
 
+pub use alone::Alone;
 pub(crate) use moving::MemoryOnServer;
 
 use std::sync::Arc;
@@ -46,6 +48,14 @@ pub struct PostgresMemory {
     cipher: Arc<Cipher>,
 }
 
+/// Why a memory can't be used now.
+struct State {
+    /// A move into it has begun and not ended.
+    is_half_moved: bool,
+    /// Somebody is at it.
+    is_being_moved: bool,
+}
+
 impl PostgresMemory {
     /// Connects, and brings the schema up to date where needed. With `encrypts` nothing that was said can be read in
     /// the database. A server that is not there after `patience` makes the store unavailable.
@@ -55,9 +65,15 @@ impl PostgresMemory {
         encrypts: bool,
         patience: Duration,
     ) -> Result<PostgresMemory, ConnectError> {
+        let url_text = || url.to_string();
         match PostgresMemory::reach(url, key, encrypts, patience).await? {
-            (_, true) => Err(ConnectError::HalfMoved { url: url.to_string() }),
-            (memory, false) => Ok(memory),
+            (_, State { is_being_moved: true, .. }) => {
+                Err(ConnectError::BeingMoved { url: url_text() })
+            }
+            (_, State { is_half_moved: true, .. }) => {
+                Err(ConnectError::HalfMoved { url: url_text() })
+            }
+            (memory, _) => Ok(memory),
         }
     }
 
@@ -71,13 +87,13 @@ impl PostgresMemory {
         Ok(PostgresMemory::reach(url, key, encrypts, patience).await?.0)
     }
 
-    /// Also says whether a move has begun and not ended.
+    /// Also says whether it can be used.
     async fn reach(
         url: &StoreUrl,
         key: &DataKey,
         encrypts: bool,
         patience: Duration,
-    ) -> Result<(PostgresMemory, bool), ConnectError> {
+    ) -> Result<(PostgresMemory, State), ConnectError> {
         let usual = Limits::default();
         let limits = Limits { most: MOST, patience: patience.min(usual.patience), ..usual };
         let connections = connect(url, limits).await?;
@@ -86,10 +102,13 @@ impl PostgresMemory {
         // The first one that comes says how it is to be.
         let first = "INSERT INTO hob.memory_state (id, encrypted, key_check) VALUES (1, $1, $2)
              ON CONFLICT (id) DO NOTHING";
-        let known = "SELECT encrypted, key_check, moving FROM hob.memory_state WHERE id = 1";
+        let known = format!(
+            "SELECT encrypted, key_check, moving, {} FROM hob.memory_state WHERE id = 1",
+            alone::SOMEBODY_IS
+        );
         let agree = async {
             client.execute(first, &[&cipher.encrypts(), &&cipher.check()[..]]).await?;
-            client.query_one(known, &[]).await
+            client.query_one(&known, &[]).await
         };
         let row = agree.await.map_err(|error| failed(url, &Trouble::of(&error)))?;
         drop(client);
@@ -100,7 +119,8 @@ impl PostgresMemory {
         if encrypted != encrypts {
             return Err(ConnectError::OtherEncryption { url: url.to_string(), encrypted });
         }
-        Ok((PostgresMemory { connections, cipher: Arc::new(cipher) }, row.get(2)))
+        let state = State { is_half_moved: row.get(2), is_being_moved: row.get(3) };
+        Ok((PostgresMemory { connections, cipher: Arc::new(cipher) }, state))
     }
 
     async fn read(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreError> {
