@@ -214,7 +214,9 @@ async fn clear(client: &Client) -> Result<(), Error> {
         memory_tables(client).await?.iter().map(|name| format!("hob.{name}")).collect::<Vec<_>>();
     let sql = format!(
         "TRUNCATE {}; UPDATE hob.memory_state SET last_seq = 0, last_project = 0, last_session = 0;
-         UPDATE hob.memory_merge SET merged = 0, next = 0, done_project = 0, done_term = 0, changed = 0",
+         DELETE FROM hob.memory_merge;
+         INSERT INTO hob.memory_merge (id, merged, next, done_project, done_term, changed)
+             VALUES (1, 0, 0, 0, 0, 0)",
         tables.join(", ")
     );
     client.batch_execute(&sql).await
