@@ -343,6 +343,26 @@ async fn a_used_memory_is_left_alone() {
     assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
 }
 
+/// A memory in which nothing is left of what was there is empty, and its numbers begin anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_memory_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = file(&folder.path().join("first.db"));
+    fill(&source, 0, 50).await;
+    let url = server().database();
+    let target = connect(&url).await.unwrap();
+    let shop = Speaker::App("shop".to_owned());
+    target.store_turns(&shop, (0..90).map(turn).collect(), Vec::new()).await.unwrap();
+    target.vector_kind("model", 8).await.unwrap();
+    assert_eq!(target.forget_speaker(&shop).await.unwrap(), 90);
+    let moved = there(&source, &target).await.unwrap();
+    assert_eq!(rows(&moved, "memory_turns"), 50);
+    let target = connect(&url).await.unwrap();
+    assert_eq!(spread(&target).await, spread(&source).await);
+    fill(&target, 50, 51).await;
+    assert_eq!(target.page(None, 50, 9).await.unwrap()[0].seq, 51);
+}
+
 /// What an earlier Hob has stored has codes alone, from which nothing can be recognised elsewhere: it is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_were_not_kept_are_said() {

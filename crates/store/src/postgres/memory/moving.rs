@@ -118,7 +118,7 @@ impl Side<MemoryPart> for MemoryOnServer {
 
     async fn count(&self, part: MemoryPart) -> Result<u64, StoreError> {
         let (_, table, _) = reading(part);
-        let rows = self.memory.read(&format!("SELECT count(*) FROM {table}"), &[]).await?;
+        let rows = self.slowly(&format!("SELECT count(*) FROM {table}")).await?;
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
     }
 
@@ -131,7 +131,7 @@ impl Side<MemoryPart> for MemoryOnServer {
                  (SELECT count(*) FROM hob.memory_forgotten WHERE name IS NULL OR {missing})
                      + (SELECT count(*) FROM hob.memory_forgotten_sessions WHERE name IS NULL)"
         );
-        let rows = self.memory.read(&sql, &[]).await?;
+        let rows = self.slowly(&sql).await?;
         let count = |column: usize| rows.first().map_or(0, |row| row.get::<_, i64>(column) as u64);
         match (count(0), count(1)) {
             (0, 0) => Ok(()),
@@ -160,11 +160,18 @@ impl Side<MemoryPart> for MemoryOnServer {
         })
     }
 
-    /// A model that has embedded nothing here is none.
+    /// An empty memory may have been in use: numbers, and how far merges were, begin anew.
     async fn begin(&self) -> Result<(), StoreError> {
-        self.memory.write_again("UPDATE hob.memory_state SET moving = true", &[]).await?;
-        let sql = "DELETE FROM hob.memory_kinds WHERE NOT EXISTS (SELECT 1 FROM hob.memory_turns)";
-        self.memory.write_again(sql, &[]).await
+        if self.found().await? != Found::Open {
+            return Ok(());
+        }
+        self.memory
+            .connections
+            .long_transaction(|client| async move {
+                ask(&client, "UPDATE hob.memory_state SET moving = true", &[]).await?;
+                clear(&client).await
+            })
+            .await
     }
 
     async fn clear(&self) -> Result<(), StoreError> {
@@ -223,6 +230,14 @@ async fn clear(client: &Client) -> Result<(), Error> {
 }
 
 impl MemoryOnServer {
+    /// A question that may look at all rows.
+    async fn slowly(&self, sql: &str) -> Result<Vec<SqlRow>, StoreError> {
+        self.memory
+            .connections
+            .long_transaction(|client| async move { ask(&client, sql, &[]).await })
+            .await
+    }
+
     async fn put_turns(&self, rows: Vec<Row>) -> Result<(), StoreError> {
         let mut turns = Vec::new();
         for row in rows {
