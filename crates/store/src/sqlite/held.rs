@@ -248,19 +248,32 @@ impl Read {
         Some(&self.turns[place]).filter(|turn| turn.project != NONE)
     }
 
+    /// How many terms all turns of a session have.
+    pub(super) fn length_of(&self, session: u32) -> u64 {
+        let places = self.sessions.get(&session).map_or(&[][..], Vec::as_slice);
+        let there = places.iter().map(|place| &self.turns[*place as usize]);
+        there.filter(|turn| turn.project != NONE).map(|turn| u64::from(turn.length)).sum()
+    }
+
     /// The turn with those beside it in its session, in the order they were said.
-    pub(super) fn window(&self, of: &Standing, beside: usize) -> Vec<Standing> {
-        let Some(places) = self.sessions.get(&of.session) else { return vec![*of] };
+    pub(super) fn window<'a>(
+        &'a self,
+        of: &'a Standing,
+        beside: usize,
+    ) -> impl Iterator<Item = &'a Standing> {
+        let places = self.sessions.get(&of.session).map_or(&[][..], Vec::as_slice);
         let key = |place: &u32| {
             let turn = &self.turns[*place as usize];
             (turn.at, turn.seq)
         };
-        let Ok(middle) = places.binary_search_by_key(&(of.at, of.seq), key) else {
-            return vec![*of];
+        let (alone, window) = match places.binary_search_by_key(&(of.at, of.seq), key) {
+            Ok(middle) => {
+                let end = (middle + beside + 1).min(places.len());
+                (None, &places[middle.saturating_sub(beside)..end])
+            }
+            Err(_) => (Some(of), &[][..]),
         };
-        let end = (middle + beside + 1).min(places.len());
-        let window = &places[middle.saturating_sub(beside)..end];
-        window.iter().map(|place| self.turns[*place as usize]).collect()
+        alone.into_iter().chain(window.iter().map(|place| &self.turns[*place as usize]))
     }
 
     /// The postings of a term behind a turn, in order, with their projects.
