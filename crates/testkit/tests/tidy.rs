@@ -181,8 +181,10 @@ fn unsafe_is_rare_and_explained() {
                 continue;
             }
             let tested = file.contains("/tests/") || file.starts_with("crates/testkit");
+            // Counting bits by the machine's own instruction, where it is there.
+            let counts = file == "crates/store/src/index/codes.rs";
             assert!(
-                file.starts_with("crates/child/src") || tested,
+                file.starts_with("crates/child/src") || counts || tested,
                 "unsafe in {file}:{}",
                 number + 1
             );

@@ -4,9 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use hob_domain::memory::Candidate;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::memory_index::{State, has_missed, newest, revision};
+use super::vectors::Vectors;
 use crate::index::{Posting, counted, posting};
 
 /// Where a turn stands.
@@ -43,6 +45,7 @@ pub(super) struct Read {
     sessions: HashMap<u32, Vec<u32>>,
     /// Postings that are not merged, with their projects.
     recent: HashMap<Box<str>, Vec<(u32, Posting)>>,
+    vectors: Vectors,
 }
 
 impl Held {
@@ -119,6 +122,7 @@ impl Read {
         if changes.is_empty() {
             return Ok(());
         }
+        self.vectors.forget(&changes);
         if changes.iter().any(|seq| *seq > self.floor) {
             for postings in self.recent.values_mut() {
                 postings.retain(|(_, posting)| !changes.contains(&posting.seq));
@@ -253,6 +257,16 @@ impl Read {
         let places = self.sessions.get(&session).map_or(&[][..], Vec::as_slice);
         let there = places.iter().map(|place| &self.turns[*place as usize]);
         there.filter(|turn| turn.project != NONE).map(|turn| u64::from(turn.length)).sum()
+    }
+
+    /// Gives candidates, which are in order, the vectors of these turns.
+    pub(super) fn vectors<'t>(
+        &self,
+        connection: &Connection,
+        turns: impl Iterator<Item = &'t Standing>,
+        candidates: &mut [Candidate],
+    ) -> rusqlite::Result<()> {
+        self.vectors.fill(connection, self.revision, turns, candidates)
     }
 
     /// The turn with those beside it in its session, in the order they were said.

@@ -252,38 +252,9 @@ impl Index<'_> {
                 && times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts)),
         };
         let mut candidates: Vec<Candidate> = found.iter().map(candidate).collect();
-        self.vectors(&found, &mut candidates)?;
+        let turns = found.iter().map(|(turn, _)| turn);
+        self.read.vectors(self.connection, turns, &mut candidates)?;
         Ok((candidates, sessions))
-    }
-
-    /// Reads the vectors of turns, which are in order. Neighbours lie side by side and are read together.
-    fn vectors(
-        &self,
-        turns: &[(Standing, Option<i64>)],
-        candidates: &mut [Candidate],
-    ) -> rusqlite::Result<()> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT seq, vector FROM vectors WHERE project = ?1 AND seq BETWEEN ?2 AND ?3",
-        )?;
-        type Turn = (Standing, Option<i64>);
-        let near = |(a, _): &Turn, (b, _): &Turn| a.project == b.project && b.seq - a.seq <= 2;
-        let mut rest = candidates;
-        for part in turns.chunk_by(near) {
-            let (those, others) = rest.split_at_mut(part.len());
-            rest = others;
-            let (first, last) = (part[0].0, part[part.len() - 1].0);
-            let mut those = those.iter_mut().peekable();
-            let mut rows = statement.query([i64::from(first.project), first.seq, last.seq])?;
-            while let Some(row) = rows.next()? {
-                let seq: i64 = row.get(0)?;
-                while those.next_if(|one| one.seq < seq).is_some() {}
-                if let Some(one) = those.next_if(|one| one.seq == seq) {
-                    let bytes = row.get_ref(1)?.as_blob()?;
-                    one.vector = bytes.iter().map(|byte| byte.cast_signed()).collect();
-                }
-            }
-        }
-        Ok(())
     }
 }
 

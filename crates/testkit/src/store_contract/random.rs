@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use hob_domain::session::{NewEvent, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event};
+use hob_domain::session::{
+    NewEvent, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
+};
 use hob_domain::{App, AppName, Hold, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
