@@ -158,6 +158,46 @@ impl Home {
         Ok(format!("{:x}-{:x}", metadata.dev(), metadata.ino()))
     }
 
+    /// For commands that work on the databases themselves. The operating system ends it with the process, where the
+    /// lock is not dropped before.
+    pub fn share_store(&self) -> anyhow::Result<StoreLock> {
+        let file = self.open_store_lock()?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(StoreLock { _file: file }),
+            Err(fs::TryLockError::WouldBlock) => {
+                anyhow::bail!("`hob store migrate` is moving what is in {}", self.root.display())
+            }
+            Err(fs::TryLockError::Error(error)) => Err(error).context("the store cannot be locked"),
+        }
+    }
+
+    /// For whoever moves them: waits for those who work on them, but not for ever.
+    pub fn own_store(&self, patience: std::time::Duration) -> anyhow::Result<StoreLock> {
+        let file = self.open_store_lock()?;
+        let began = std::time::Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(StoreLock { _file: file }),
+                Err(fs::TryLockError::WouldBlock) if began.elapsed() < patience => {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                Err(fs::TryLockError::WouldBlock) => {
+                    anyhow::bail!("another hob command is working on {}", self.root.display())
+                }
+                Err(fs::TryLockError::Error(error)) => {
+                    return Err(error).context("the store cannot be locked");
+                }
+            }
+        }
+    }
+
+    fn open_store_lock(&self) -> anyhow::Result<File> {
+        let path = self.root.join("store.lock");
+        let mut options = OpenOptions::new();
+        options.create(true).read(true).write(true).truncate(false).mode(0o600);
+        options.open(&path).with_context(|| format!("{} cannot be opened", path.display()))
+    }
+
     /// Takes the lock that makes `hob serve` the only one of this home. The operating system gives
     /// it back when the process ends, however it ends.
     pub fn take_lock(&self) -> anyhow::Result<Result<ServeLock, Holder>> {
@@ -187,6 +227,12 @@ impl Home {
             }
         }
     }
+}
+
+/// Nobody moves the databases of this home while this lives; or, where it was taken alone, nobody else uses them.
+#[derive(Debug)]
+pub struct StoreLock {
+    _file: File,
 }
 
 /// Tries to lock. A process that was killed while it started another may leave the lock to that one for
@@ -241,5 +287,21 @@ mod tests {
         assert_eq!(holder.pid, Some(std::process::id()));
         drop(first);
         assert!(home.take_lock().unwrap().is_ok());
+    }
+
+    #[test]
+    fn whoever_moves_the_store_is_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path().join("home"));
+        home.prepare().unwrap();
+        let soon = std::time::Duration::from_millis(50);
+        let (one, two) = (home.share_store().unwrap(), home.share_store().unwrap());
+        assert!(home.own_store(soon).is_err());
+        drop((one, two));
+        let alone = home.own_store(soon).unwrap();
+        let refused = home.share_store().unwrap_err();
+        assert!(refused.to_string().contains("hob store migrate"), "{refused}");
+        drop(alone);
+        home.share_store().unwrap();
     }
 }

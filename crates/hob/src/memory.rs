@@ -43,11 +43,12 @@ pub fn exists(settings: &Resolved) -> bool {
 
 /// Opens the memory in this process, in the home or in the database. A write waits at most `busy` for others. Inside
 /// an agent it is refused: there only the server knows who is asking. What is opened belongs to the runtime that
-/// this runs on.
+/// this runs on. Nobody moves the memory until this process ends; while somebody does it is refused.
 pub async fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
     if settings.home.is_inside_agent() {
         anyhow::bail!("inside an agent the memory is reached through `hob serve` alone");
     }
+    std::mem::forget(settings.home.share_store()?);
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     open_with(settings, &key, busy).await
 }

@@ -6,6 +6,8 @@ mod memory;
 #[allow(dead_code, reason = "the other tests of the memory use more of it")]
 #[path = "it/memory_setup.rs"]
 mod memory_setup;
+#[path = "on_postgres/moving.rs"]
+mod moving;
 #[path = "it/sessions_restart.rs"]
 mod sessions_restart;
 #[path = "it/sessions_seed.rs"]

@@ -122,6 +122,19 @@ pub fn found_by(text: &str, cue: Option<&str>) -> String {
     }
 }
 
+/// What the index takes of a turn: its terms, separated by spaces, and its vector.
+pub fn indexed(
+    analyser: &Analyser,
+    embedder: &dyn Embedder,
+    text: &str,
+    cue: Option<&str>,
+) -> (String, Vec<i8>) {
+    let found_by = found_by(text, cue);
+    let terms = analyser.telling(&found_by);
+    let vector = embedder.embed_analysed(&found_by, &terms);
+    (terms.join(" "), vector)
+}
+
 /// Makes turns ready for the store.
 pub struct Preparer {
     pub analyser: Analyser,
@@ -137,9 +150,8 @@ impl Preparer {
     fn one(&self, batch: &Batch, turn: &RawTurn) -> NewTurn {
         let Sealed { text, sealed } = seal_secrets(&turn.text, &self.sealing);
         let cue = turn.cue.as_ref().map(|cue| redact::mask(cue).text);
-        let found_by = found_by(&text, cue.as_deref());
         let session = name_without_secrets(&batch.session);
-        let terms = self.analyser.telling(&found_by);
+        let (terms, vector) = indexed(&self.analyser, &*self.embedder, &text, cue.as_deref());
         NewTurn {
             identity: turn.identity(&session),
             words: words_key(turn.role, &turn.text),
@@ -147,8 +159,8 @@ impl Preparer {
             place: batch.place.clone(),
             role: turn.role,
             tier: turn.tier,
-            vector: self.embedder.embed_analysed(&found_by, &terms),
-            terms: terms.join(" "),
+            vector,
+            terms,
             text,
             sealed,
             cue,

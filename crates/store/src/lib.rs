@@ -10,6 +10,11 @@ mod postgres;
 mod sqlite;
 mod values;
 
-pub use moving::{MoveError, MoveProgress, MovedTable, move_to_postgres, move_to_sqlite};
-pub use postgres::{BadUrl, ConnectError, PostgresLedger, PostgresMemory, ServerState, StoreUrl};
+pub use moving::{
+    Analyse, Analysed, Move, MoveError, MoveProgress, MovedTable, Tell, ledger_to_postgres,
+    ledger_to_sqlite, memory_to_postgres, memory_to_sqlite,
+};
+pub use postgres::{
+    Alone, BadUrl, ConnectError, PostgresLedger, PostgresMemory, ServerState, StoreUrl,
+};
 pub use sqlite::{Ledger, Memory, OpenError, opens_with, rekey};

@@ -216,6 +216,10 @@ fn migrations_are_frozen() {
             "2b8c9990c1f57a2c96458a8f902dcc8c0d122490d501b67af41b1a0ee3ea5050",
         ),
         (
+            "crates/store/src/postgres/migrations/0006_names.sql",
+            "d677172df26af85a5476e874ae866f18a7cf5b11e4b8a45eef2db707c1bf57a0",
+        ),
+        (
             "crates/store/src/sqlite/migrations/0001_apps.sql",
             "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
         ),

@@ -47,6 +47,7 @@ enum Action {
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let home = &context.settings.home;
     home.prepare()?;
+    let _shared = home.share_store()?;
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
     memory::runtime()?.block_on(async {
         let store = ledger::open(&context.settings, &key).await?.ledger;

@@ -42,7 +42,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let settings = &context.settings;
     if let Some(url) = &settings.store {
         eprintln!(
-            "hob: the memory in {url} is encrypted with this key, which all nodes share; it can't be changed there"
+            "hob: the memory in {url} is encrypted with this key, which all nodes share; it can't be changed there. Move back with \
+             `hob store migrate`, change it here, and move into an empty database"
         );
         return Ok(Outcome::WrongState);
     }

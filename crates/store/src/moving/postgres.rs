@@ -18,7 +18,7 @@ enum Column {
 }
 
 #[async_trait]
-impl Side for PostgresLedger {
+impl Side<&'static Table> for PostgresLedger {
     async fn page(
         &self,
         table: &'static Table,
@@ -98,6 +98,7 @@ fn value(cell: Cell) -> Box<dyn ToSql + Sync + Send> {
         Cell::Number(number) => Box::new(number),
         Cell::Real(number) => Box::new(number),
         Cell::Text(text) => Box::new(put_text(&text).into_owned()),
+        Cell::Bytes(bytes) => Box::new(bytes),
     }
 }
 

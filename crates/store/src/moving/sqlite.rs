@@ -12,7 +12,7 @@ use crate::sqlite::failed;
 use crate::values::{damaged, hashed_key, key_by_hash};
 
 #[async_trait]
-impl Side for Ledger {
+impl Side<&'static Table> for Ledger {
     async fn page(
         &self,
         table: &'static Table,
@@ -88,10 +88,6 @@ impl Side for Ledger {
             })
             .await
     }
-
-    async fn settle(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
 }
 
 fn cell(value: ValueRef<'_>, kind: Kind) -> Result<Cell, StoreError> {
@@ -116,6 +112,7 @@ impl ToSql for Cell {
             Cell::Number(number) => ToSqlOutput::Owned(Value::Integer(*number)),
             Cell::Real(number) => ToSqlOutput::Owned(Value::Real(*number)),
             Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Cell::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! What a ledger consists of, as both databases can say it.
 
-use super::{Cell, Row};
+use super::{Part, Row};
 
 /// Rows as they travel, and how each side reads and stores them.
 pub(crate) struct Table {
@@ -35,16 +35,28 @@ pub(crate) enum Kind {
     Hashed,
 }
 
-impl Table {
-    pub fn key_of(&self, row: &Row) -> Vec<Cell> {
+impl Part for &'static Table {
+    fn name(self) -> &'static str {
+        self.name
+    }
+
+    fn key_of(self, row: &Row) -> Row {
         row[..self.key].to_vec()
+    }
+
+    fn shows(self, row: &Row) -> Option<String> {
+        self.tells_whose.then(|| format!("{:?}", self.key_of(row)))
+    }
+
+    fn tells_whose(self) -> bool {
+        self.tells_whose
     }
 }
 
 use Kind::{Hashed, Number, Real, Text};
 
-pub(crate) const TABLES: &[Table] = &[
-    Table {
+pub(crate) const TABLES: &[&Table] = &[
+    &Table {
         name: "apps",
         columns: &[Text, Text, Text],
         key: 1,
@@ -64,7 +76,7 @@ pub(crate) const TABLES: &[Table] = &[
         },
     },
     // Nobody holds them: whoever is asked first takes them.
-    Table {
+    &Table {
         name: "sessions",
         columns: &[
             Text, Text, Text, Text, Text, Text, Text, Text, Text, Number, Number, Number, Number, Text,
@@ -106,7 +118,7 @@ pub(crate) const TABLES: &[Table] = &[
                  ON CONFLICT DO NOTHING",
         },
     },
-    Table {
+    &Table {
         name: "turns",
         columns: &[
             Text, Number, Text, Text, Text, Text, Text, Number, Number, Number, Hashed, Text, Number,
@@ -140,7 +152,7 @@ pub(crate) const TABLES: &[Table] = &[
                  ON CONFLICT DO NOTHING",
         },
     },
-    Table {
+    &Table {
         name: "events",
         columns: &[Text, Number, Number, Text, Number, Text, Number],
         key: 2,
@@ -162,7 +174,7 @@ pub(crate) const TABLES: &[Table] = &[
                  FROM moved JOIN hob.heads h ON h.session = c1::uuid ON CONFLICT DO NOTHING",
         },
     },
-    Table {
+    &Table {
         name: "usage",
         columns: &[Text, Number, Number, Number, Number, Number, Real, Number, Number],
         key: 2,
@@ -192,7 +204,7 @@ pub(crate) const TABLES: &[Table] = &[
                  SELECT c1, c2, 0, c3, c4, c5, c6, c7, c8, c9 FROM moved ON CONFLICT DO NOTHING",
         },
     },
-    Table {
+    &Table {
         name: "outbox",
         columns: &[Number, Text, Text],
         key: 1,
@@ -211,7 +223,7 @@ pub(crate) const TABLES: &[Table] = &[
                  SELECT c1, c2, c3 FROM moved ON CONFLICT DO NOTHING",
         },
     },
-    Table {
+    &Table {
         name: "audit",
         columns: &[Number, Number, Text, Text, Text],
         key: 1,

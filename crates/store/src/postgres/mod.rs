@@ -15,7 +15,8 @@ mod sessions;
 mod text;
 mod url;
 
-pub use memory::PostgresMemory;
+pub(crate) use memory::MemoryOnServer;
+pub use memory::{Alone, PostgresMemory};
 pub(crate) use text::{put as put_text, take as take_text};
 pub use url::{BadUrl, StoreUrl};
 
@@ -76,6 +77,12 @@ pub enum ConnectError {
          the same here"
     )]
     OtherEncryption { url: String, encrypted: bool },
+    #[error(
+        "a move into the memory in {url} has begun and not ended: run `hob store migrate --from sqlite --to postgres` again"
+    )]
+    HalfMoved { url: String },
+    #[error("`hob store migrate` is moving what is in {url}")]
+    BeingMoved { url: String },
     #[error("the certificates of the database cannot be used: {error}")]
     Certificates { error: String },
 }

@@ -27,7 +27,7 @@ pub struct Memory {
     pub(super) database: Database,
     codes: Arc<AllCodes>,
     held: Arc<Held>,
-    merging: Arc<Merging>,
+    pub(super) merging: Arc<Merging>,
 }
 
 impl AllCodes {
@@ -272,7 +272,10 @@ impl MemoryStore for Memory {
         self.database
             .write(move |transaction| store_turns::remask(transaction, &changes).map_err(failed))
             .await
-            .inspect(|()| self.codes.model.forget())
+            .map(|turned| match turned {
+                true => self.codes.forget(),
+                false => self.codes.model.forget(),
+            })
     }
 
     async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {

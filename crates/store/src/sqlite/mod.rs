@@ -10,6 +10,7 @@ mod holds;
 mod memory;
 mod memory_facets;
 mod memory_index;
+mod memory_moving;
 mod memory_rows;
 mod merge;
 mod migrations;
@@ -24,6 +25,7 @@ mod vectors;
 mod writer;
 
 pub use memory::Memory;
+pub(crate) use memory_moving::MemoryInFile;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

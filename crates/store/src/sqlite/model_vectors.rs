@@ -121,7 +121,7 @@ fn page(
     Ok(UnembeddedPage { turns, below: Some(seen).filter(|seen| *seen > above.saturating_add(1)) })
 }
 
-fn save(
+pub(super) fn save(
     transaction: &Transaction<'_>,
     kind: VectorKind,
     seq: i64,

@@ -366,8 +366,11 @@ pub(super) fn supersede(
     Ok(Superseded::By(id))
 }
 
-pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusqlite::Result<()> {
+/// Replaces what a rescan has made anew. Returns whether the signs of a vector are other ones now, which whoever holds
+/// them in memory has to know.
+pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusqlite::Result<bool> {
     let mut index = Gathered::new(transaction)?;
+    let mut turned = false;
     for change in changes {
         let Remask { seq, text, sealed, cue, rules, .. } = change;
         let row: Option<[i64; 4]> = transaction
@@ -386,14 +389,20 @@ pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusql
         let terms = &change.terms;
         index.add(transaction, &Entry { seq: *seq, project, session, ts, at, terms })?;
         note_change(transaction, *seq)?;
+        let signs: Option<Vec<u8>> = transaction
+            .prepare_cached("DELETE FROM codes WHERE seq = ?1 RETURNING code")?
+            .query_row([seq], |row| row.get(0))
+            .optional()?;
+        turned |= signs != code(&change.vector, TABLE_BYTES);
         save_vector(transaction, project, *seq, &change.vector)?;
         // It may say something else now.
         model_vectors::remove(transaction, *seq)?;
     }
-    index.write(transaction)
+    index.write(transaction)?;
+    Ok(turned)
 }
 
-fn save_vector(
+pub(super) fn save_vector(
     transaction: &Transaction<'_>,
     project: i64,
     seq: i64,

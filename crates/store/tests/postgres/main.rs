@@ -2,6 +2,7 @@
 
 mod memory;
 mod moving;
+mod moving_memory;
 mod tls;
 
 use std::sync::{Arc, OnceLock};

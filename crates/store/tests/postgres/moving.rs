@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use hob_domain::session::{Accepted, SessionStore, TurnRequest};
 use hob_domain::{AppName, DataKey, LedgerStore};
-use hob_store::{Ledger, MoveError, MoveProgress, MovedTable, move_to_postgres, move_to_sqlite};
+use hob_store::{
+    Ledger, MoveError, MoveProgress, MovedTable, PostgresLedger, Tell, ledger_to_postgres,
+    ledger_to_sqlite,
+};
 use hob_testkit::store_contract::{Place, audit, hostile, lists, random, usage};
 
 use super::{at, event, hold, id, node, open, server, session};
@@ -26,6 +29,22 @@ impl Place for Sqlite {
 }
 
 fn silent(_: MoveProgress) {}
+
+async fn move_to_postgres(
+    from: &Ledger,
+    to: &PostgresLedger,
+    tell: Tell<'_>,
+) -> Result<Vec<MovedTable>, MoveError> {
+    ledger_to_postgres(from, to).run(tell).await
+}
+
+async fn move_to_sqlite(
+    from: &PostgresLedger,
+    to: &Ledger,
+    tell: Tell<'_>,
+) -> Result<Vec<MovedTable>, MoveError> {
+    ledger_to_sqlite(from, to).run(tell).await
+}
 
 fn rows(moved: &[MovedTable], table: &str) -> u64 {
     moved.iter().find(|moved| moved.table == table).unwrap().rows
@@ -117,6 +136,8 @@ async fn an_occupied_house_is_left_alone() {
     source.create_session(&session("a", 1), event(), &node()).await.unwrap();
     let target = open(&server().database()).await;
     target.create_session(&session("b", 2), event(), &node()).await.unwrap();
+    let checked = ledger_to_postgres(&source, &target).check().await;
+    assert!(matches!(checked, Err(MoveError::Occupied { .. })), "{checked:?}");
     let moved = move_to_postgres(&source, &target, &silent).await;
     assert!(matches!(moved, Err(MoveError::Occupied { table: "sessions" })), "{moved:?}");
     assert_eq!(target.all_sessions().await.unwrap().len(), 1);

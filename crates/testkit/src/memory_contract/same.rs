@@ -20,9 +20,27 @@ pub async fn whatever_is_done(
     one: &dyn MemoryStore,
     two: &dyn MemoryStore,
 ) {
-    let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let speakers = [Speaker::Owner, Speaker::App("shop".to_owned())];
-    let mut made = 0;
+    some_steps(seed, steps, one, two).await;
+    let mut random = random(seed.wrapping_add(1));
+    let [owner, shop] = speakers();
+    let a = one.forget_speaker(&shop).await.unwrap();
+    assert_eq!(a, two.forget_speaker(&shop).await.unwrap());
+    look(&format!("seed {seed}, of the owner alone"), &owner, &mut random, one, two).await;
+}
+
+fn random(seed: u64) -> Random {
+    Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+}
+
+fn speakers() -> [Speaker; 2] {
+    [Speaker::Owner, Speaker::App("shop".to_owned())]
+}
+
+/// The same, and what was done stays.
+pub async fn some_steps(seed: u64, steps: usize, one: &dyn MemoryStore, two: &dyn MemoryStore) {
+    let mut random = random(seed);
+    let speakers = speakers();
+    let mut made = seed * 1000;
     for step in 0..steps {
         let speaker = &speakers[random.below(4) as usize / 3];
         let what = format!("seed {seed}, step {step}");
@@ -55,14 +73,15 @@ pub async fn whatever_is_done(
             8 => {
                 let a = one.page(None, random.below(30) as i64, 1).await.unwrap();
                 let Some(record) = a.first() else { continue };
-                let terms = terms(&mut random);
+                let text = terms(&mut random);
+                let (terms, vector) = analysed(&text, record.cue.as_deref());
                 let change = Remask {
                     seq: record.seq,
-                    text: terms.clone(),
+                    text,
                     sealed: None,
                     cue: record.cue.clone(),
                     terms,
-                    vector: vector(&mut random),
+                    vector,
                     rules: 2,
                 };
                 one.remask(vec![change.clone()]).await.unwrap();
@@ -89,9 +108,13 @@ pub async fn whatever_is_done(
     for speaker in &speakers {
         look(&format!("seed {seed}, in the end"), speaker, &mut random, one, two).await;
     }
-    let a = one.forget_speaker(&speakers[1]).await.unwrap();
-    assert_eq!(a, two.forget_speaker(&speakers[1]).await.unwrap());
-    look(&format!("seed {seed}, of the owner alone"), &speakers[0], &mut random, one, two).await;
+}
+
+/// What turns of these tests are found by: terms and a vector that follow from the text and the cue alone.
+pub fn analysed(text: &str, cue: Option<&str>) -> (String, Vec<i8>) {
+    let letters = text.bytes().chain(cue.unwrap_or_default().bytes());
+    let seed = letters.fold(7_u64, |sum, letter| sum.wrapping_mul(31).wrapping_add(letter.into()));
+    (text.to_lowercase(), vector(&mut random(seed)))
 }
 
 async fn look(
@@ -208,7 +231,8 @@ fn turn(random: &mut Random, made: &mut u64) -> NewTurn {
     }
     let project = ["/a", "/b", "/c"][(session % 3) as usize];
     turn.place = Tree { project: project.to_owned(), worktree: format!("{project}/w{session}") };
-    turn.cue = (random.below(4) == 0).then(|| "a cue".to_owned());
-    turn.vector = vector(random);
+    // No two of them have the same vector, so that it is clear which one is nearer.
+    turn.cue = Some(format!("cue {made}"));
+    turn.vector = analysed(&turn.text, turn.cue.as_deref()).1;
     turn
 }

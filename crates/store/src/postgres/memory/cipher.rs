@@ -47,6 +47,7 @@ pub(super) struct Cipher {
     bodies: Option<XChaCha20Poly1305>,
     names: Hmac<Sha256>,
     keys: Hmac<Sha256>,
+    kept: Hmac<Sha256>,
     terms: Hmac<Sha256>,
     check: [u8; 16],
     table: Shuffle,
@@ -64,6 +65,7 @@ impl Cipher {
             bodies: encrypts.then(|| XChaCha20Poly1305::new(&derived("hob memory bodies").into())),
             names: keyed(&derived("hob memory names")),
             keys: keyed(&derived("hob memory keys")),
+            kept: keyed(&derived("hob memory kept digests")),
             terms: keyed(&derived("hob memory terms")),
             check: short(derived("hob memory check")),
             table: order("hob memory table vectors", TABLE_BYTES),
@@ -128,6 +130,25 @@ impl Cipher {
     /// The code of a turn's key or of its words: enough to recognise them.
     pub(super) fn key(&self, key: &TurnKey) -> Vec<u8> {
         short(digest(&self.keys, &[key.bytes()])).to_vec()
+    }
+
+    /// A digest beside its code, so that it can be had again. It is hidden by a number that follows from the code and
+    /// the data key: equal ones are equal, as their codes are, and nothing else can be learnt. Also where bodies lie as
+    /// they are, since a plain digest can be guessed at.
+    pub(super) fn keep(&self, key: &TurnKey) -> Vec<u8> {
+        self.hidden(&self.key(key), key.bytes()).to_vec()
+    }
+
+    /// The digest as it was, where it is the one of this code.
+    pub(super) fn kept(&self, code: &[u8], kept: &[u8]) -> Result<TurnKey, StoreError> {
+        let bytes = kept.try_into().map(|kept| self.hidden(code, kept)).ok();
+        let key = bytes.map(TurnKey::from_bytes).filter(|key| self.key(key) == code);
+        key.ok_or_else(|| damaged("a name of a turn"))
+    }
+
+    fn hidden(&self, code: &[u8], bytes: &[u8; 32]) -> [u8; 32] {
+        let pad = digest(&self.kept, &[code]);
+        std::array::from_fn(|place| bytes[place] ^ pad[place])
     }
 
     /// The code of a term. Two of a million terms are the same once in ten million memories.
@@ -309,6 +330,19 @@ mod tests {
         assert!(!name.windows(4).any(|part| part == b"shop"));
         assert_ne!(one.term("port"), cipher(2, true).term("port"));
         assert_eq!(one.term("port"), cipher(1, false).term("port"));
+    }
+
+    #[test]
+    fn digests_are_had_again_by_the_key_alone() {
+        let (one, plain) = (cipher(1, true), cipher(1, false));
+        let key = TurnKey::of(&["the port"]);
+        let (code, kept) = (one.key(&key), one.keep(&key));
+        assert_eq!(one.kept(&code, &kept).unwrap(), key);
+        assert_eq!(plain.keep(&key), kept, "it is hidden in any case");
+        assert_ne!(kept, key.bytes());
+        assert!(cipher(2, true).kept(&code, &kept).is_err());
+        assert!(one.kept(&one.key(&TurnKey::of(&["x"])), &kept).is_err());
+        assert!(one.kept(&code, &kept[1..]).is_err());
     }
 
     #[test]

@@ -37,10 +37,11 @@ pub(super) async fn forget(
         }
         Forget::Session(name) => {
             let key = cipher.name_key(Name::Session, name);
-            let sql = "INSERT INTO hob.memory_forgotten_sessions (speaker, session, until)
-                 VALUES ($1, $2, $3) ON CONFLICT (speaker, session)
-                 DO UPDATE SET until = greatest(memory_forgotten_sessions.until, $3)";
-            ask(client, sql, &[&speaker, &key, &now.as_microsecond()]).await?;
+            let kept = cipher.name(Name::Session, name);
+            let sql = "INSERT INTO hob.memory_forgotten_sessions (speaker, session, until, name)
+                 VALUES ($1, $2, $3, $4) ON CONFLICT (speaker, session) DO UPDATE
+                 SET until = greatest(memory_forgotten_sessions.until, $3), name = $4";
+            ask(client, sql, &[&speaker, &key, &now.as_microsecond(), &kept]).await?;
             let session = session_id(client, cipher, speaker, name).await?;
             ask(client, &format!("{columns} t.session = $2"), &[&speaker, &session]).await?
         }
@@ -70,8 +71,10 @@ pub(super) async fn forget(
 }
 
 async fn remove_turns(client: &Client, speaker: &str, seqs: &Vec<i64>) -> Result<(), Error> {
-    let sql = "INSERT INTO hob.memory_forgotten (speaker, session, words, key, answer, nth)
-         SELECT t.speaker, s.name_key, t.words, t.key, t.answer, t.nth
+    let sql = "INSERT INTO hob.memory_forgotten (speaker, session, words, key, answer, nth, name,
+             words_kept, key_kept, answer_kept)
+         SELECT t.speaker, s.name_key, t.words, t.key, t.answer, t.nth, s.name, t.words_kept,
+             t.key_kept, t.answer_kept
          FROM hob.memory_turns t JOIN hob.memory_sessions s ON s.id = t.session
          WHERE t.seq = ANY($1) ORDER BY t.seq";
     ask(client, sql, &[seqs]).await?;

@@ -1,8 +1,12 @@
 //! The memory in PostgreSQL. Nothing of it is held in a node: any number of them may come and go.
 
+mod alone;
 mod cipher;
 mod forget;
 mod merge;
+mod move_rows;
+mod move_turns;
+mod moving;
 mod names;
 mod near;
 mod propose;
@@ -11,6 +15,9 @@ mod store;
 mod terms;
 mod vectors;
 mod write;
+
+pub use alone::Alone;
+pub(crate) use moving::MemoryOnServer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +48,14 @@ pub struct PostgresMemory {
     cipher: Arc<Cipher>,
 }
 
+/// Why a memory can't be used now.
+struct State {
+    /// A move into it has begun and not ended.
+    is_half_moved: bool,
+    /// Somebody is at it.
+    is_being_moved: bool,
+}
+
 impl PostgresMemory {
     /// Connects, and brings the schema up to date where needed. With `encrypts` nothing that was said can be read in
     /// the database. A server that is not there after `patience` makes the store unavailable.
@@ -50,6 +65,35 @@ impl PostgresMemory {
         encrypts: bool,
         patience: Duration,
     ) -> Result<PostgresMemory, ConnectError> {
+        let url_text = || url.to_string();
+        match PostgresMemory::reach(url, key, encrypts, patience).await? {
+            (_, State { is_being_moved: true, .. }) => {
+                Err(ConnectError::BeingMoved { url: url_text() })
+            }
+            (_, State { is_half_moved: true, .. }) => {
+                Err(ConnectError::HalfMoved { url: url_text() })
+            }
+            (memory, _) => Ok(memory),
+        }
+    }
+
+    /// The same for whoever moves a memory there, also where that was broken off.
+    pub async fn connect_half_moved(
+        url: &StoreUrl,
+        key: &DataKey,
+        encrypts: bool,
+        patience: Duration,
+    ) -> Result<PostgresMemory, ConnectError> {
+        Ok(PostgresMemory::reach(url, key, encrypts, patience).await?.0)
+    }
+
+    /// Also says whether it can be used.
+    async fn reach(
+        url: &StoreUrl,
+        key: &DataKey,
+        encrypts: bool,
+        patience: Duration,
+    ) -> Result<(PostgresMemory, State), ConnectError> {
         let usual = Limits::default();
         let limits = Limits { most: MOST, patience: patience.min(usual.patience), ..usual };
         let connections = connect(url, limits).await?;
@@ -58,10 +102,13 @@ impl PostgresMemory {
         // The first one that comes says how it is to be.
         let first = "INSERT INTO hob.memory_state (id, encrypted, key_check) VALUES (1, $1, $2)
              ON CONFLICT (id) DO NOTHING";
-        let known = "SELECT encrypted, key_check FROM hob.memory_state WHERE id = 1";
+        let known = format!(
+            "SELECT encrypted, key_check, moving, {} FROM hob.memory_state WHERE id = 1",
+            alone::SOMEBODY_IS
+        );
         let agree = async {
             client.execute(first, &[&cipher.encrypts(), &&cipher.check()[..]]).await?;
-            client.query_one(known, &[]).await
+            client.query_one(&known, &[]).await
         };
         let row = agree.await.map_err(|error| failed(url, &Trouble::of(&error)))?;
         drop(client);
@@ -72,11 +119,17 @@ impl PostgresMemory {
         if encrypted != encrypts {
             return Err(ConnectError::OtherEncryption { url: url.to_string(), encrypted });
         }
-        Ok(PostgresMemory { connections, cipher: Arc::new(cipher) })
+        let state = State { is_half_moved: row.get(2), is_being_moved: row.get(3) };
+        Ok((PostgresMemory { connections, cipher: Arc::new(cipher) }, state))
     }
 
     async fn read(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreError> {
         self.connections.query(Again::Harmless, sql, values).await
+    }
+
+    /// A statement that may be done twice.
+    async fn write_again(&self, sql: &str, values: Values<'_>) -> Result<(), StoreError> {
+        self.read(sql, values).await.map(drop)
     }
 
     async fn read_records(

@@ -17,6 +17,8 @@ pub(super) struct Known {
     pub(super) session: Vec<u8>,
     pub(super) words: Vec<u8>,
     pub(super) key: Option<Vec<u8>>,
+    /// What is kept of a key that came with this batch.
+    pub(super) key_kept: Option<Vec<u8>>,
     pub(super) answer: Option<Vec<u8>>,
     pub(super) nth: Option<i64>,
     pub(super) ts: i64,
@@ -35,6 +37,14 @@ pub(super) struct Names {
     pub(super) key: Option<Vec<u8>>,
     pub(super) answer: Option<Vec<u8>>,
     pub(super) nth: Option<i64>,
+    pub(super) kept: Kept,
+}
+
+/// The digests behind these names, as they are kept.
+pub(super) struct Kept {
+    pub(super) words: Vec<u8>,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) answer: Option<Vec<u8>>,
 }
 
 impl Names {
@@ -49,13 +59,33 @@ impl Names {
             }
         };
         Names {
-            id_key: cipher.name_key(Name::Turn, id.as_str()),
-            id: cipher.record_name(&id),
             session: cipher.name_key(Name::Session, &turn.session),
-            words: cipher.key(&turn.words),
-            key: key.as_ref().map(|key| cipher.key(key)),
-            answer: answer.as_ref().map(|key| cipher.key(key)),
+            ..Names::known_as(cipher, &id, &turn.words, key.as_ref(), answer.as_ref(), nth)
+        }
+    }
+
+    /// The same of a turn that is known by these, without the session's.
+    pub(super) fn known_as(
+        cipher: &Cipher,
+        id: &RecordId,
+        words: &TurnKey,
+        key: Option<&TurnKey>,
+        answer: Option<&TurnKey>,
+        nth: Option<i64>,
+    ) -> Names {
+        Names {
+            id_key: cipher.name_key(Name::Turn, id.as_str()),
+            id: cipher.record_name(id),
+            session: Vec::new(),
+            words: cipher.key(words),
+            key: key.map(|key| cipher.key(key)),
+            answer: answer.map(|key| cipher.key(key)),
             nth,
+            kept: Kept {
+                words: cipher.keep(words),
+                key: key.map(|key| cipher.keep(key)),
+                answer: answer.map(|key| cipher.keep(key)),
+            },
         }
     }
 }
@@ -110,6 +140,7 @@ impl Rows {
                 self.by_key.insert(key.clone(), unclaimed);
                 let row = &mut self.all[unclaimed];
                 row.key = Some(key.clone());
+                row.key_kept = names.kept.key.clone();
                 // Its record knows better when, and in what, it was said.
                 row.ts = turn.ts.as_microsecond();
                 row.at = turn.at.as_microsecond();

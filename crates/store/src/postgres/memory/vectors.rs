@@ -89,7 +89,7 @@ impl VectorStore for PostgresMemory {
 }
 
 /// Keeps vectors; those of turns that were forgotten meanwhile stay so.
-async fn save(
+pub(super) async fn save(
     client: &Client,
     cipher: &Cipher,
     kind: VectorKind,

@@ -137,6 +137,13 @@ impl Batch<'_> {
         let keys: Vec<Option<&[u8]>> = known.iter().map(|known| known.key.as_deref()).collect();
         let answers: Vec<Option<&[u8]>> =
             known.iter().map(|known| known.answer.as_deref()).collect();
+        let keys_kept: Vec<Option<&[u8]>> =
+            known.iter().map(|known| known.key_kept.as_deref()).collect();
+        let answer_kept = |(one, known): (&Inserted<'_>, &&Known)| {
+            known.answer.is_some().then(|| one.names.kept.answer.clone()).flatten()
+        };
+        let answers_kept: Vec<Option<Vec<u8>>> = all.iter().zip(&known).map(answer_kept).collect();
+        let words_kept: Vec<&[u8]> = all.iter().map(|one| &*one.names.kept.words).collect();
         let clients: Vec<_> = known.iter().map(|known| put(&known.client)).collect();
         let ids: Vec<&[u8]> = all.iter().map(|one| &*one.names.id).collect();
         let id_keys: Vec<&[u8]> = all.iter().map(|one| &*one.names.id_key).collect();
@@ -159,16 +166,17 @@ impl Batch<'_> {
         let bodies: Vec<Vec<u8>> = all.iter().map(body).collect();
         let sql = "INSERT INTO hob.memory_turns (seq, session, project, ts, at, nth, chars, rules,
                  speaker, role, tier, client, source, id_key, id, key, answer, words, body, sealed,
-                 terms)
+                 terms, key_kept, answer_kept, words_kept)
              SELECT u.seq, u.session, u.project, u.ts, u.at, u.nth, u.chars, u.rules, $1, u.role,
                  u.tier, u.client, u.source, u.id_key, u.id, u.key, u.answer, u.words, u.body,
-                 u.sealed, u.terms
+                 u.sealed, u.terms, u.key_kept, u.answer_kept, u.words_kept
              FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
                  $7::bigint[], $8::integer[], $9::integer[], $10::text[], $11::text[], $12::text[],
                  $13::text[], $14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[],
-                 $19::bytea[], $20::bytea[], $21::bytea[])
+                 $19::bytea[], $20::bytea[], $21::bytea[], $22::bytea[], $23::bytea[], $24::bytea[])
                  u (seq, session, project, ts, at, nth, chars, rules, role, tier, client, source,
-                 id_key, id, key, answer, words, body, sealed, terms)";
+                 id_key, id, key, answer, words, body, sealed, terms, key_kept, answer_kept,
+                 words_kept)";
         let values: Values<'_> = &[
             &self.speaker,
             &seqs,
@@ -191,6 +199,9 @@ impl Batch<'_> {
             &bodies,
             &sealed,
             &terms,
+            &keys_kept,
+            &answers_kept,
+            &words_kept,
         ];
         client.execute(&client.prepare_cached(sql).await?, values).await?;
         let sql = "INSERT INTO hob.memory_standing (seq, session, project, ts, at, length, speaker)
@@ -227,13 +238,16 @@ impl Batch<'_> {
             let ts: Vec<i64> = claimed.iter().map(|row| row.ts).collect();
             let at: Vec<i64> = claimed.iter().map(|row| row.at).collect();
             let clients: Vec<_> = claimed.iter().map(|row| put(&row.client)).collect();
+            let kept: Vec<Option<&[u8]>> =
+                claimed.iter().map(|row| row.key_kept.as_deref()).collect();
             let sql =
                 "UPDATE hob.memory_turns t SET key = u.key, nth = u.nth, ts = u.ts, at = u.at,
-                     client = u.client
+                     client = u.client, key_kept = coalesce(u.kept, t.key_kept)
                  FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[],
-                     $6::text[]) u (seq, key, nth, ts, at, client) WHERE t.seq = u.seq";
+                     $6::text[], $7::bytea[]) u (seq, key, nth, ts, at, client, kept)
+                 WHERE t.seq = u.seq";
             let statement = client.prepare_cached(sql).await?;
-            client.execute(&statement, &[&seqs, &keys, &nths, &ts, &at, &clients]).await?;
+            client.execute(&statement, &[&seqs, &keys, &nths, &ts, &at, &clients, &kept]).await?;
             let from = "FROM unnest($1::bigint[], $2::bigint[]) u (seq, ts)
                  WHERE t.seq = u.seq AND t.ts <> u.ts";
             for table in ["hob.memory_vectors", "hob.memory_model_vectors"] {
@@ -250,10 +264,16 @@ impl Batch<'_> {
             let ids: Vec<i64> = forgotten.iter().map(|row| row.number).collect();
             let keys: Vec<Option<&[u8]>> = forgotten.iter().map(|row| row.key.as_deref()).collect();
             let nths: Vec<Option<i64>> = forgotten.iter().map(|row| row.nth).collect();
-            let sql = "UPDATE hob.memory_forgotten f SET key = u.key, nth = u.nth
-                 FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) u (id, key, nth)
+            let kept: Vec<Option<&[u8]>> =
+                forgotten.iter().map(|row| row.key_kept.as_deref()).collect();
+            let sql = "UPDATE hob.memory_forgotten f SET key = u.key, nth = u.nth,
+                     key_kept = coalesce(u.kept, f.key_kept)
+                 FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bytea[])
+                     u (id, key, nth, kept)
                  WHERE f.id = u.id";
-            client.execute(&client.prepare_cached(sql).await?, &[&ids, &keys, &nths]).await?;
+            client
+                .execute(&client.prepare_cached(sql).await?, &[&ids, &keys, &nths, &kept])
+                .await?;
         }
         Ok(())
     }
@@ -284,11 +304,13 @@ pub(super) async fn save_marks(
     let last: BTreeMap<Vec<u8>, &ImportMark> =
         marks.iter().map(|mark| (cipher.key(&mark.path), mark)).collect();
     let paths: Vec<&Vec<u8>> = last.keys().collect();
+    let kept: Vec<Vec<u8>> = last.values().map(|mark| cipher.keep(&mark.path)).collect();
     let sizes: Vec<i64> = last.values().map(|mark| mark.size as i64).collect();
     let modified: Vec<i64> = last.values().map(|mark| mark.modified).collect();
-    let sql = "INSERT INTO hob.memory_imports (path, size, modified)
-         SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[])
-         ON CONFLICT (path) DO UPDATE SET size = excluded.size, modified = excluded.modified";
-    client.execute(&client.prepare_cached(sql).await?, &[&paths, &sizes, &modified]).await?;
+    let sql = "INSERT INTO hob.memory_imports (path, size, modified, path_kept)
+         SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bytea[])
+         ON CONFLICT (path) DO UPDATE SET size = excluded.size, modified = excluded.modified,
+             path_kept = excluded.path_kept";
+    client.execute(&client.prepare_cached(sql).await?, &[&paths, &sizes, &modified, &kept]).await?;
     Ok(())
 }

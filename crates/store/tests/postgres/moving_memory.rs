@@ -1,0 +1,364 @@
+//! A memory moves house, there and back.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hob_domain::DataKey;
+use hob_domain::memory::{
+    CareEvent, Forget, Identity, MemoryStore, NewTurn, Place as Tree, Probe, ProbeTerm, Scope,
+    Speaker, Tier, TurnRole, VectorStore, answer_key, record_key, words_key,
+};
+use hob_store::{
+    Analyse, Analysed, ConnectError, Memory, MoveError, MoveProgress, MovedTable, PostgresMemory,
+    memory_to_postgres, memory_to_sqlite,
+};
+use hob_testkit::memory_contract::{Place, hostile, same, turns, vectors};
+
+use super::{at, server};
+
+const BUSY: Duration = Duration::from_secs(5);
+
+fn key() -> DataKey {
+    DataKey::from_bytes([5; 32])
+}
+
+fn file(path: &Path) -> Memory {
+    Memory::open(path, &key(), BUSY).unwrap()
+}
+
+async fn connect(url: &str) -> Result<PostgresMemory, ConnectError> {
+    PostgresMemory::connect(&url.parse().unwrap(), &key(), true, BUSY).await
+}
+
+async fn connect_half(url: &str, encrypts: bool) -> PostgresMemory {
+    let url = url.parse().unwrap();
+    PostgresMemory::connect_half_moved(&url, &key(), encrypts, BUSY).await.unwrap()
+}
+
+struct Sqlite(PathBuf);
+
+#[async_trait]
+impl Place for Sqlite {
+    async fn open(&self) -> Arc<dyn MemoryStore> {
+        Arc::new(file(&self.0))
+    }
+}
+
+fn analyse() -> Analyse {
+    Arc::new(|text, cue| {
+        let (terms, vector) = same::analysed(text, cue);
+        Analysed { terms, vector }
+    })
+}
+
+fn silent(_: MoveProgress) {}
+
+async fn there(from: &Memory, to: &PostgresMemory) -> Result<Vec<MovedTable>, MoveError> {
+    let all = memory_to_postgres(from, to, analyse());
+    all.check().await?;
+    all.run(&silent).await
+}
+
+async fn back(from: &PostgresMemory, to: &Memory) -> Result<Vec<MovedTable>, MoveError> {
+    let all = memory_to_sqlite(from, to, analyse());
+    all.check().await?;
+    all.run(&silent).await
+}
+
+fn rows(moved: &[MovedTable], table: &str) -> u64 {
+    moved.iter().find(|moved| moved.table == table).unwrap().rows
+}
+
+/// Whatever a memory may hold comes to the other side and back, and is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_moves_there_and_back() {
+    macro_rules! check {
+        ($encrypts:expr, $contract:path) => {{
+            let folder = tempfile::tempdir().unwrap();
+            let (first, second) = (folder.path().join("first.db"), folder.path().join("second.db"));
+            $contract(&Sqlite(first.clone())).await;
+            let source = file(&first);
+            let url = server().database();
+            let target = connect_half(&url, $encrypts).await;
+            let moved = there(&source, &target).await.unwrap();
+            let returned = file(&second);
+            assert_eq!(back(&target, &returned).await.unwrap(), moved);
+            let all = source.page(None, 0, 10_000).await.unwrap();
+            assert_eq!(returned.page(None, 0, 10_000).await.unwrap(), all);
+            assert_eq!(target.page(None, 0, 10_000).await.unwrap(), all);
+            for speaker in [Speaker::Owner, Speaker::App("shop".into())] {
+                let counts = source.counts(&speaker).await.unwrap();
+                assert_eq!(target.counts(&speaker).await.unwrap(), counts);
+                assert_eq!(returned.counts(&speaker).await.unwrap(), counts);
+            }
+            // Once more it finds everything there, and changes nothing.
+            assert_eq!(there(&source, &target).await.unwrap(), moved);
+            moved
+        }};
+    }
+    check!(true, hostile::what_was_stored_comes_back);
+    check!(false, hostile::what_was_stored_comes_back);
+    let moved = check!(true, turns::what_is_forgotten_stays_forgotten);
+    assert!(rows(&moved, "memory_forgotten") > 0);
+    assert!(rows(&moved, "memory_forgotten_sessions") > 0);
+    check!(false, turns::what_is_forgotten_stays_forgotten);
+    let moved = check!(true, turns::what_else_is_kept);
+    assert!(rows(&moved, "memory_imports") > 0 && rows(&moved, "memory_events") > 0);
+    check!(true, turns::any_mixture_of_ways_gives_each_turn_once);
+    check!(true, turns::an_answer_and_its_record_are_one_turn);
+    check!(true, turns::windows_corrections_and_outlines);
+    check!(true, turns::speakers_and_projects_are_apart);
+    check!(true, vectors::turns_are_proposed_by_their_own_kind_only);
+}
+
+/// After a move, in either direction, the new memory does what the old one does: whatever comes is known or new on both,
+/// and every question is answered alike.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_moved_memory_goes_on_as_the_old_one() {
+    let mut most = (0, 0);
+    for seed in 0..8 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let (one, beside) = (file(&path("one.db")), file(&path("beside.db")));
+        same::some_steps(seed, 30, &one, &beside).await;
+        let url = server().database();
+        let target = connect_half(&url, seed % 2 == 0).await;
+        let moved = there(&one, &target).await.unwrap();
+        most.0 = most.0.max(rows(&moved, "memory_turns"));
+        most.1 = most.1.max(rows(&moved, "memory_forgotten"));
+        same::some_steps(100 + seed, 15, &one, &target).await;
+        let two = file(&path("two.db"));
+        back(&target, &two).await.unwrap();
+        same::some_steps(200 + seed, 15, &target, &two).await;
+    }
+    assert!(most.0 > 20 && most.1 > 1, "{most:?}");
+}
+
+fn turn(number: usize) -> NewTurn {
+    let session = format!("s{}", number / 40);
+    let text = format!("all n{number} {}", if number.is_multiple_of(2) { "even" } else { "odd" });
+    let role = if number.is_multiple_of(2) { TurnRole::User } else { TurnRole::Assistant };
+    let key = record_key(&session, &number.to_string(), role, &text);
+    let answer = (role == TurnRole::Assistant).then(|| answer_key("prompt", &text, number));
+    NewTurn {
+        identity: Identity::Record { key, answer },
+        words: words_key(role, &text),
+        session,
+        place: Tree { project: format!("/p{}", number % 3), worktree: "/w".to_owned() },
+        role,
+        tier: Tier::Episodic,
+        sealed: None,
+        cue: None,
+        ts: at(number as i64),
+        at: at(number as i64),
+        client: "claude".to_owned(),
+        source: "hook".to_owned(),
+        terms: text.clone(),
+        vector: same::analysed(&text, None).1,
+        text,
+        rules: 1,
+    }
+}
+
+async fn fill(store: &dyn MemoryStore, from: usize, to: usize) {
+    for begin in (from..to).step_by(500) {
+        let turns = (begin..to.min(begin + 500)).map(turn).collect();
+        let stored = store.store_turns(&Speaker::Owner, turns, Vec::new()).await.unwrap();
+        assert_eq!(stored.inserted, to.min(begin + 500) - begin);
+    }
+}
+
+async fn spread(store: &dyn MemoryStore) -> (u64, Vec<u64>) {
+    let term = |term: &str| ProbeTerm { term: term.to_owned(), weight: 1.0 };
+    let terms = vec![term("all"), term("odd"), term("n17")];
+    let probe = Probe { terms, vector: vec![1; 8], finer: None, limit: 40 };
+    let found = store.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap();
+    (found.turns, found.spread.iter().map(|spread| spread.turns).collect())
+}
+
+/// Moves until so many turns have arrived, and is gone then.
+async fn broken_off(url: &str, source: &Memory, turns: u64) {
+    let target = connect_half(url, true).await;
+    let told = tokio::sync::Notify::new();
+    let tell = |progress: MoveProgress| {
+        if progress.table == "memory_turns" && progress.done >= turns {
+            told.notify_one();
+        }
+    };
+    let all = memory_to_postgres(source, &target, analyse());
+    tokio::select! {
+        moved = all.run(&tell) => panic!("it was too fast: {moved:?}"),
+        () = told.notified() => {}
+    }
+}
+
+/// Broken off in the middle nobody can use it, and it goes on; so it does when the source is another one by then. With so
+/// many turns that they are merged on both sides.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_was_broken_off_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let source = file(&path("first.db"));
+    fill(&source, 0, 5000).await;
+    let url = server().database();
+    broken_off(&url, &source, 2000).await;
+    let count =
+        || -> u64 { server().sql(&url, "SELECT count(*) FROM hob.memory_turns").parse().unwrap() };
+    let some = count();
+    assert!((1600..5000).contains(&some), "{some}");
+    let refused = connect(&url).await.err().unwrap();
+    assert!(matches!(refused, ConnectError::HalfMoved { .. }), "{refused}");
+    assert!(refused.to_string().contains("hob store migrate"), "{refused}");
+
+    let target = connect_half(&url, true).await;
+    let first = std::sync::Mutex::new(None);
+    let tell = |progress: MoveProgress| {
+        if progress.table == "memory_turns" {
+            first.lock().unwrap().get_or_insert(progress.done);
+        }
+    };
+    let moved = memory_to_postgres(&source, &target, analyse()).run(&tell).await.unwrap();
+    assert!(first.lock().unwrap().unwrap() >= some, "it went on where it was");
+    assert_eq!(rows(&moved, "memory_turns"), 5000);
+    let expected = (5000, vec![5000, 2500, 1]);
+    let target = connect(&url).await.unwrap();
+    assert_eq!(spread(&target).await, expected);
+    let merged = "SELECT count(*) > 0 FROM hob.memory_runs WHERE first > 0";
+    assert_eq!(server().sql(&url, merged), "t");
+    let again = (100..300).map(turn).collect();
+    let stored = target.store_turns(&Speaker::Owner, again, Vec::new()).await.unwrap();
+    assert_eq!((stored.inserted, stored.duplicates), (0, 200));
+
+    let returned = file(&path("second.db"));
+    assert_eq!(back(&target, &returned).await.unwrap(), moved);
+    assert_eq!(spread(&returned).await, expected);
+
+    // The source has gone on meanwhile, and something of what has arrived is not there any more.
+    let url = server().database();
+    broken_off(&url, &source, 1000).await;
+    let gone = source.page(None, 0, 1).await.unwrap()[0].id.clone();
+    source.forget(&Speaker::Owner, &Forget::Record(gone), at(1)).await.unwrap();
+    source.forget(&Speaker::Owner, &Forget::Session("s3".into()), at(1)).await.unwrap();
+    fill(&source, 5000, 5100).await;
+    let target = connect_half(&url, true).await;
+    let moved = there(&source, &target).await.unwrap();
+    assert_eq!(rows(&moved, "memory_turns"), 5100 - 41);
+    assert_eq!(spread(&connect(&url).await.unwrap()).await, spread(&source).await);
+}
+
+/// Whatever texts there are, they arrive as they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_texts_move() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let source = file(&path("first.db"));
+    let texts = [
+        "",
+        "\0",
+        "a\0b\u{1a}c\u{1a}0",
+        "'; DROP TABLE hob.turns; --",
+        "\u{feff}🦀\r\n",
+        "{\"$1\"}",
+    ];
+    for (n, text) in texts.iter().enumerate() {
+        let mut turn = turn(n);
+        let odd = |what: &str| format!("{what} {text}");
+        (turn.session, turn.client, turn.source) = (odd("note:"), odd("client"), odd("source"));
+        turn.place = Tree { project: odd("/p"), worktree: odd("/w") };
+        turn.cue = (n > 0).then(|| odd("cue"));
+        turn.sealed = (n > 1).then(|| text.as_bytes().to_vec());
+        (turn.text, turn.tier) = ((*text).to_owned(), Tier::Semantic);
+        for speaker in [Speaker::Owner, Speaker::App("shop".into())] {
+            let stored = source.store_turns(&speaker, vec![turn.clone()], Vec::new()).await;
+            assert_eq!(stored.unwrap().inserted, 1);
+        }
+        let kind = odd("kind");
+        source.note_event(CareEvent { at: at(n as i64), kind, detail: odd("x") }).await.unwrap();
+        let kind = source.vector_kind(&odd("model"), 8).await.unwrap();
+        source.save_vectors(kind, vec![(n as i64 + 1, vec![n as i8; 8])]).await.unwrap();
+    }
+    let gone = Forget::Session(format!("note: {}", texts[2]));
+    source.forget(&Speaker::App("shop".into()), &gone, at(99)).await.unwrap();
+    let target = connect(&server().database()).await.unwrap();
+    let moved = there(&source, &target).await.unwrap();
+    assert_eq!((rows(&moved, "memory_turns"), rows(&moved, "memory_kinds")), (11, 6));
+    assert_eq!(rows(&moved, "memory_model_vectors"), 5, "one went with its turn");
+    let returned = file(&path("second.db"));
+    assert_eq!(back(&target, &returned).await.unwrap(), moved);
+    for store in [&target as &dyn MemoryStore, &returned] {
+        let all = source.page(None, 0, 99).await.unwrap();
+        assert_eq!(store.page(None, 0, 99).await.unwrap(), all);
+        assert_eq!(store.events(99).await.unwrap(), source.events(99).await.unwrap());
+        let facets = source.facets(&Speaker::Owner).await.unwrap();
+        assert_eq!(store.facets(&Speaker::Owner).await.unwrap(), facets);
+    }
+}
+
+/// Two who move at once, and those who come meanwhile, are told.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_moves_is_alone() {
+    let url = server().database();
+    let memory = connect(&url).await.unwrap();
+    let alone = memory.alone(Duration::ZERO).await.unwrap();
+    assert!(connect_half(&url, true).await.alone(Duration::ZERO).await.is_err());
+    let refused = connect(&url).await.err().unwrap();
+    assert!(matches!(refused, ConnectError::BeingMoved { .. }), "{refused}");
+    // One of another database has nothing to do with it.
+    connect(&server().database()).await.unwrap().alone(Duration::ZERO).await.unwrap();
+    drop(alone);
+    memory.alone(BUSY).await.unwrap();
+}
+
+/// A memory that is in use is not mixed with what comes, and stays as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_used_memory_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = file(&folder.path().join("first.db"));
+    fill(&source, 0, 50).await;
+    let url = server().database();
+    let target = connect(&url).await.unwrap();
+    fill(&target, 60, 70).await;
+    let refused = there(&source, &target).await;
+    assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
+    let refused = memory_to_postgres(&source, &target, analyse()).run(&silent).await;
+    assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
+    assert_eq!(connect(&url).await.unwrap().page(None, 0, 100).await.unwrap().len(), 10);
+
+    // What was moved and used since is in use as well.
+    let url = server().database();
+    let target = connect(&url).await.unwrap();
+    there(&source, &target).await.unwrap();
+    fill(&target, 50, 51).await;
+    let refused = there(&source, &target).await;
+    assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
+    assert_eq!(connect(&url).await.unwrap().page(None, 0, 100).await.unwrap().len(), 51);
+    // Where only something was forgotten there is nothing to read, and still it is in use.
+    let url = server().database();
+    let target = connect(&url).await.unwrap();
+    let session = Forget::Session("s0".to_owned());
+    target.forget(&Speaker::Owner, &session, at(9)).await.unwrap();
+    let refused = there(&source, &target).await;
+    assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
+}
+
+/// What an earlier Hob has stored has codes alone, from which nothing can be recognised elsewhere: it is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_were_not_kept_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let url = server().database();
+    let target = connect(&url).await.unwrap();
+    fill(&target, 0, 20).await;
+    let session = Forget::Session("s0".to_owned());
+    let before = "UPDATE hob.memory_turns SET key_kept = NULL WHERE seq <= 3";
+    server().sql(&url, before);
+    let refused = back(&target, &file(&path("one.db"))).await.unwrap_err();
+    assert!(matches!(refused, MoveError::Unnamed { turns: 3, forgotten: 0 }), "{refused}");
+    assert!(refused.to_string().contains("nothing was moved"), "{refused}");
+    target.forget(&Speaker::Owner, &session, at(0)).await.unwrap();
+    let refused = back(&target, &file(&path("one.db"))).await.unwrap_err();
+    assert!(matches!(refused, MoveError::Unnamed { turns: 0, forgotten: 3 }), "{refused}");
+    assert_eq!(file(&path("one.db")).page(None, 0, 9).await.unwrap().len(), 0);
+}
