@@ -15,6 +15,8 @@ use crate::index::{
     worth_reading,
 };
 
+/// Room is made for so many postings at most before they are read.
+const MOST_AT_ONCE: usize = 1 << 20;
 /// So often a question that came while turns were merged begins again.
 const ROUNDS: usize = 5;
 
@@ -181,8 +183,8 @@ impl Index<'_> {
         projects: &HashSet<u32>,
         most: u64,
     ) -> rusqlite::Result<Result<Vec<Posting>, Spread>> {
-        let recent = self.read.recent(term, self.state.covers(term)).iter();
-        let recent = recent.filter(|(project, _)| projects.contains(project));
+        let recent = self.read.recent(term, self.state.covers(term));
+        let recent = recent.iter().filter(|(project, _)| projects.contains(project));
         let mut spread = Spread::default();
         let mut all = Vec::new();
         let mut statement = self
@@ -202,6 +204,7 @@ impl Index<'_> {
                 if spread.turns > most {
                     break;
                 }
+                all.reserve((header.turns as usize).min(MOST_AT_ONCE));
             }
         }
         if spread.turns > most {

@@ -15,8 +15,25 @@ const TOGETHER: i64 = 16;
 /// Bytes that the younger half may have before it becomes the older one.
 const HALF: usize = 16 << 20;
 
-/// The vectors of one project among turns that are read together, with their turns in order.
-type Block = Vec<(i64, Vec<i8>)>;
+/// The vectors of one project among turns that are read together, one behind the other, and their turns in order.
+#[derive(Default)]
+struct Block {
+    /// Each with where its vector ends.
+    seqs: Vec<(i64, usize)>,
+    numbers: Vec<i8>,
+}
+
+impl Block {
+    fn vector(&self, seq: i64) -> Option<&[i8]> {
+        let place = self.seqs.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
+        let begin = place.checked_sub(1).map_or(0, |before| self.seqs[before].1);
+        self.numbers.get(begin..self.seqs[place].1)
+    }
+
+    fn bytes(&self) -> usize {
+        self.seqs.len() * 16 + self.numbers.len() + 100
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Vectors {
@@ -40,7 +57,7 @@ impl Vectors {
         kept.old.retain(|(_, number), _| !changed.contains(number));
     }
 
-    /// Gives candidates their vectors. They are in order, and so are the turns they stand for. `revision` is the last change
+    /// Gives candidates their vectors. They are in order, and so are the turns they stand for. `known` is the last change
     /// that was told to [`Vectors::forget`].
     pub(super) fn fill<'t>(
         &self,
@@ -58,9 +75,7 @@ impl Vectors {
                 Some((same, block)) if same == key => block,
                 _ => self.block(connection, key, whole)?,
             };
-            if let Ok(place) = block.binary_search_by_key(&turn.seq, |(seq, _)| *seq) {
-                candidate.vector.clone_from(&block[place].1);
-            }
+            candidate.vector = block.vector(turn.seq).map(<[i8]>::to_vec).unwrap_or_default();
             last = Some((key, block));
         }
         Ok(())
@@ -81,11 +96,18 @@ impl Vectors {
             "SELECT seq, vector FROM vectors WHERE project = ?1 AND seq BETWEEN ?2 AND ?3",
         )?;
         let mut rows = statement.query([i64::from(key.0), first, end])?;
-        let mut block = Block::new();
+        let mut block = Block::default();
         while let Some(row) = rows.next()? {
             let bytes = row.get_ref(1)?.as_blob()?;
-            block.push((row.get(0)?, bytes.iter().map(|byte| byte.cast_signed()).collect()));
+            if block.seqs.is_empty() {
+                block.seqs.reserve_exact(TOGETHER as usize);
+                block.numbers.reserve_exact(TOGETHER as usize * bytes.len());
+            }
+            block.numbers.extend(bytes.iter().map(|byte| byte.cast_signed()));
+            block.seqs.push((row.get(0)?, block.numbers.len()));
         }
+        block.seqs.shrink_to_fit();
+        block.numbers.shrink_to_fit();
         let block = Arc::new(block);
         if end <= whole {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +128,7 @@ impl Kept {
     }
 
     fn put(&mut self, key: (u32, i64), block: Arc<Block>) {
-        let bytes: usize = block.iter().map(|(_, vector)| vector.len() + 40).sum();
+        let bytes = block.bytes();
         if self.bytes + bytes > HALF {
             self.old = std::mem::take(&mut self.young);
             self.bytes = 0;
@@ -123,7 +145,8 @@ mod tests {
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes() {
         let mut kept = Kept::default();
-        let block = |seq: i64| Arc::new(vec![(seq, vec![0_i8; 1 << 20])]);
+        let block =
+            |seq: i64| Arc::new(Block { seqs: vec![(seq, 1 << 20)], numbers: vec![0; 1 << 20] });
         for number in 0..100 {
             kept.put((1, number), block(number));
             assert!(kept.get((1, 0)).is_some(), "{number}");
