@@ -214,6 +214,10 @@ fn migrations_are_frozen() {
             "2b8c9990c1f57a2c96458a8f902dcc8c0d122490d501b67af41b1a0ee3ea5050",
         ),
         (
+            "crates/store/src/postgres/migrations/0005_memory_packed.sql",
+            "4f00e656aea132dd292c0d5f47e631c857a3f3d8c62382b9693fff84ca1823d2",
+        ),
+        (
             "crates/store/src/sqlite/migrations/0001_apps.sql",
             "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
         ),

@@ -166,11 +166,20 @@ async fn it_counts_what_is_there_in_a_file() {
 async fn it_counts_what_is_there_in_a_database() {
     let server = Postgres::start();
     for seed in 1..=6 {
-        it_counts_what_is_there(seed, &Kept::Database(server.database())).await;
+        let url = server.database();
+        let known = it_counts_what_is_there(seed, &Kept::Database(url.clone())).await;
+        // A code that nobody needs any more is not kept either.
+        let codes = "SELECT (SELECT sum(octet_length(codes)) / 40 FROM hob.memory_codes),
+             (SELECT count(*) FROM hob.memory_vectors v, hob.memory_merge m WHERE v.seq <= m.coded),
+             (SELECT count(*) FROM hob.memory_vectors)";
+        let said = server.sql(&url, codes);
+        let counts: Vec<usize> = said.split('|').map(|count| count.parse().unwrap()).collect();
+        assert_eq!((counts[0], counts[2]), (counts[1], known), "{said}");
+        assert!(counts[0] > known / 2, "most are packed: {said}");
     }
 }
 
-async fn it_counts_what_is_there(seed: u64, place: &Kept) {
+async fn it_counts_what_is_there(seed: u64, place: &Kept) -> usize {
     // Two on one store, as two processes are.
     let mut memories = [place.open().await, place.open().await];
     let mut chance = Chance(seed * 0x9E37_79B9);
@@ -245,6 +254,7 @@ async fn it_counts_what_is_there(seed: u64, place: &Kept) {
         check_vectors(&**memory, &known).await;
     }
     assert!(known.len() > 60, "there was something to count");
+    known.len()
 }
 
 fn pick(chance: &mut Chance, known: &BTreeMap<i64, Known>) -> Option<i64> {

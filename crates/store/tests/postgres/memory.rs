@@ -51,13 +51,14 @@ fn probe(terms: &[&str]) -> Probe {
     Probe { terms: terms.iter().map(one).collect(), vector: vec![1; 256], finer: None, limit: 40 }
 }
 
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "projects",
     "sessions",
     "turns",
     "standing",
     "vectors",
     "recent",
+    "codes",
     "forgotten",
     "forgotten_sessions",
     "model_vectors",
@@ -88,6 +89,10 @@ async fn a_role_of_one_app_sees_that_apps_memory() {
         .await
         .unwrap();
     }
+    // Codes are packed when there are many.
+    let codes =
+        "INSERT INTO hob.memory_codes SELECT id, 1, 1, speaker, '' FROM hob.memory_projects";
+    server.sql(&url, codes);
     server.sql(&url, &guide("reader", "mine"));
     server.sql(&url, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA hob TO reader");
     let name = url.rsplit('/').next().unwrap();

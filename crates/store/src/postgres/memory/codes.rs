@@ -76,7 +76,8 @@ async fn taken_in(
             firsts.push(first);
         }
     }
-    let sql = "DELETE FROM hob.memory_codes c USING unnest($1::bigint[], $2::bigint[]) u (project, first)
+    let sql =
+        "DELETE FROM hob.memory_codes c USING unnest($1::bigint[], $2::bigint[]) u (project, first)
          WHERE c.project = u.project AND c.first = u.first RETURNING c.project, c.first, c.codes";
     let mut gone: BTreeMap<(i64, i64), Vec<u8>> = BTreeMap::new();
     if !of.is_empty() {
@@ -108,7 +109,8 @@ pub(super) async fn change(
         return Ok(());
     }
     let (projects, seqs): (Vec<i64>, Vec<i64>) = changes.keys().copied().unzip();
-    let sql = "SELECT u.project, u.seq, c.first FROM unnest($1::bigint[], $2::bigint[]) u (project, seq)
+    let sql =
+        "SELECT u.project, u.seq, c.first FROM unnest($1::bigint[], $2::bigint[]) u (project, seq)
          LEFT JOIN LATERAL (SELECT first FROM hob.memory_codes c WHERE c.project = u.project
              AND c.first <= u.seq ORDER BY c.first DESC LIMIT 1) c ON true";
     let mut places: BTreeMap<(i64, i64), Vec<i64>> = BTreeMap::new();
@@ -118,7 +120,8 @@ pub(super) async fn change(
         places.entry((project, first)).or_default().push(seq);
     }
     let (of, firsts): (Vec<i64>, Vec<i64>) = places.keys().copied().unzip();
-    let sql = "DELETE FROM hob.memory_codes c USING unnest($1::bigint[], $2::bigint[]) u (project, first)
+    let sql =
+        "DELETE FROM hob.memory_codes c USING unnest($1::bigint[], $2::bigint[]) u (project, first)
          WHERE c.project = u.project AND c.first = u.first RETURNING c.project, c.first, c.codes";
     let mut codes: BTreeMap<(i64, i64), BTreeMap<i64, Vec<u8>>> = BTreeMap::new();
     for row in ask(client, sql, &[&of, &firsts]).await? {

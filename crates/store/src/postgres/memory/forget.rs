@@ -7,9 +7,9 @@ use hob_domain::memory::{Forget, Remask};
 use tokio_postgres::Error;
 
 use super::cipher::{Bits, Body, Cipher, Name};
+use super::codes;
 use super::rows::{Opened, ask, body, session_id};
 use super::store::lock;
-use super::codes;
 use super::terms::{Recent, lock_runs, remove};
 use super::write::add_sums;
 use crate::index::{counted, total};

@@ -21,6 +21,9 @@ const ROWS: usize = 64;
 const MOST_HELD: usize = 512 << 20;
 
 type Code = [u64; WORDS];
+/// A project, and the first turn of a row of its codes.
+type Place = (i64, i64);
+type Rows = HashMap<Place, Arc<Codes>>;
 
 /// Codes of a project's turns, in order.
 pub(super) struct Codes {
@@ -44,10 +47,10 @@ impl Codes {
     }
 }
 
-/// What a node has read so far, by project and first turn.
+/// What a node has read so far.
 #[derive(Default)]
 pub(super) struct Held {
-    rows: Mutex<HashMap<(i64, i64), Arc<Codes>>>,
+    rows: Mutex<Rows>,
 }
 
 /// One that is near: which turn it is, and its code.
@@ -72,7 +75,7 @@ impl Held {
         let values: Values<'_> = &[projects];
         let (listed, waiting) =
             tokio::try_join!(ask(client, sql, values), ask(client, waiting, values))?;
-        let listed: HashMap<(i64, i64), i64> =
+        let listed: HashMap<Place, i64> =
             listed.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect();
         let (mut found, missing) = self.known(&listed);
         for part in missing.chunks(ROWS) {
@@ -101,13 +104,9 @@ impl Held {
     }
 
     /// Which of the listed rows are held as they are, and which are not.
-    #[allow(clippy::type_complexity)]
-    fn known(
-        &self,
-        listed: &HashMap<(i64, i64), i64>,
-    ) -> (HashMap<(i64, i64), Arc<Codes>>, Vec<(i64, i64)>) {
+    fn known(&self, listed: &HashMap<Place, i64>) -> (Rows, Vec<Place>) {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut found, mut missing) = (HashMap::new(), Vec::new());
+        let (mut found, mut missing) = (Rows::new(), Vec::new());
         for (place, stamp) in listed {
             match rows.get(place).filter(|codes| codes.stamp == *stamp) {
                 Some(codes) => drop(found.insert(*place, Arc::clone(codes))),
@@ -118,7 +117,7 @@ impl Held {
     }
 
     /// Holds what was found of these projects, and nothing else of them.
-    fn keep(&self, projects: &[i64], found: &HashMap<(i64, i64), Arc<Codes>>) {
+    fn keep(&self, projects: &[i64], found: &Rows) {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         rows.retain(|(project, _), _| !projects.contains(project));
         let size = |codes: &Arc<Codes>| codes.size();

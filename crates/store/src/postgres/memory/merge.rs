@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::Error;
 
-use super::rows::ask;
 use super::codes;
+use super::rows::ask;
 use super::terms::{Places, Runs, headers};
 use crate::index::{Header, Posting, pack, room, unpack};
 use crate::postgres::connections::{Client, Values};

@@ -24,7 +24,7 @@ use hob_domain::memory::{
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_postgres::Row;
 
 use super::connections::{Again, Connections, Limits, Trouble, Values};
@@ -48,7 +48,7 @@ pub struct PostgresMemory {
     cipher: Arc<Cipher>,
     held: Arc<Held>,
     /// What is merged beside the storing: one step at most.
-    merging: Arc<Mutex<Option<JoinHandle<()>>>>,
+    merging: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl PostgresMemory {
@@ -108,9 +108,7 @@ impl PostgresMemory {
     /// are stored; after few it is waited for, since the process may end with them.
     async fn merge(&self, stored: usize, newest: i64) {
         let mut under_way = self.merging.lock().await;
-        if let Some(before) = under_way.take() {
-            let _ = before.await;
-        }
+        while under_way.join_next().await.is_some() {}
         let connections = self.connections.clone();
         let step = async move {
             let step = connections
@@ -118,7 +116,7 @@ impl PostgresMemory {
             let _ = step.await;
         };
         match stored >= BESIDE {
-            true => *under_way = Some(tokio::spawn(step)),
+            true => drop(under_way.spawn(step)),
             false => step.await,
         }
     }
