@@ -216,6 +216,10 @@ fn migrations_are_frozen() {
             "2b8c9990c1f57a2c96458a8f902dcc8c0d122490d501b67af41b1a0ee3ea5050",
         ),
         (
+            "crates/store/src/postgres/migrations/0005_memory_packed.sql",
+            "4f00e656aea132dd292c0d5f47e631c857a3f3d8c62382b9693fff84ca1823d2",
+        ),
+        (
             "crates/store/src/postgres/migrations/0006_names.sql",
             "d677172df26af85a5476e874ae866f18a7cf5b11e4b8a45eef2db707c1bf57a0",
         ),
