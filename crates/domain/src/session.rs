@@ -326,7 +326,7 @@ pub trait SessionStore: Send + Sync {
     async fn start_turn(&self, hold: &Hold, index: u32, now: Timestamp)
     -> Result<bool, StoreError>;
 
-    /// Stores events and returns them with their numbers.
+    /// Stores events and returns them with their numbers. Those of a turn come after its start.
     async fn append_events(
         &self,
         hold: &Hold,

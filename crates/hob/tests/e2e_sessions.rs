@@ -766,5 +766,12 @@ fn a_conversation_goes_on_at_another_node() {
         let log = format!("/sessions/{}/events?limit=100", made["session_id"].as_str().unwrap());
         let log = cluster.with(1, |server| server.get(&log, Some(&token)));
         assert!(log.text.contains("rebuilt from the ledger"), "{driver}: {}", log.text);
+        // What the first node's Claude Code has written down ends before that turn: it must not go on from there.
+        cluster.restart(0);
+        cluster.kill(1);
+        assert_eq!(post(0, &turn, json!({"prompt": "three"}))["text"], "echo: three", "{driver}");
+        let asked = api.requests().last().cloned().expect("a request reached the model");
+        let since = [("assistant", "echo: two"), ("user", "three")];
+        assert_eq!(said(&asked), words(&[&all[..], &since].concat()), "{driver}");
     }
 }

@@ -264,15 +264,14 @@ struct Around {
 
 impl Around {
     fn of(candidates: &[Candidate]) -> Around {
-        let places: HashMap<i64, usize> =
-            candidates.iter().enumerate().map(|(place, one)| (one.seq, place)).collect();
+        let place_of = |seq: i64| candidates.binary_search_by_key(&seq, |one| one.seq).ok();
         let mut around = Around {
             previous: vec![None; candidates.len()],
             next: vec![None; candidates.len()],
             sessions: BTreeMap::new(),
         };
         for (place, candidate) in candidates.iter().enumerate() {
-            let previous = candidate.previous.and_then(|seq| places.get(&seq).copied());
+            let previous = candidate.previous.and_then(place_of);
             around.previous[place] = previous;
             if let Some(previous) = previous {
                 around.next[previous] = Some(place);

@@ -28,34 +28,35 @@ const LONGEST_SPEAKER: usize = 40;
 const OFTEN: usize = 3;
 
 /// How people say that something changed: by a word, by two, and by a part of one.
-const CHANGED: [&str; 10] = [
-    "anymore",
-    "instead",
-    "replace",
-    "replaces",
-    "replaced",
-    "reverted",
-    "dropped",
-    "became",
-    "теперь",
-    "вместо",
-];
-const CHANGED_TWO: [(&str, &str); 14] = [
-    ("no", "longer"),
-    ("any", "more"),
-    ("after", "all"),
-    ("now", "on"),
-    ("switch", "to"),
-    ("switched", "to"),
-    ("changed", "to"),
-    ("move", "to"),
-    ("moves", "to"),
-    ("moved", "to"),
-    ("moved", "from"),
-    ("goes", "away"),
-    ("as", "of"),
-    ("больше", "не"),
-];
+fn changed(word: &str) -> bool {
+    matches!(
+        word,
+        "anymore"
+            | "instead"
+            | "replace"
+            | "replaces"
+            | "replaced"
+            | "reverted"
+            | "dropped"
+            | "became"
+            | "теперь"
+            | "вместо"
+    )
+}
+fn changed_two(before: &str, word: &str) -> bool {
+    match word {
+        "longer" => before == "no",
+        "more" => before == "any",
+        "all" => before == "after",
+        "on" => before == "now",
+        "to" => matches!(before, "switch" | "switched" | "changed" | "move" | "moves" | "moved"),
+        "from" => before == "moved",
+        "away" => before == "goes",
+        "of" => before == "as",
+        "не" => before == "больше",
+        _ => false,
+    }
+}
 const CHANGED_PART: [&str; 12] = [
     "замен",
     "передумал",
@@ -127,7 +128,7 @@ fn changes(text: &str) -> bool {
     let text = beginning(text, LOOKED_AT).to_lowercase();
     let mut before = "";
     for word in words(&text) {
-        if CHANGED.contains(&word) || CHANGED_TWO.contains(&(before, word)) {
+        if changed(word) || changed_two(before, word) {
             return true;
         }
         before = word;

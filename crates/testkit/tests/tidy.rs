@@ -181,8 +181,10 @@ fn unsafe_is_rare_and_explained() {
                 continue;
             }
             let tested = file.contains("/tests/") || file.starts_with("crates/testkit");
+            // Counting bits by the machine's own instruction, where it is there.
+            let counts = file == "crates/store/src/index/codes.rs";
             assert!(
-                file.starts_with("crates/child/src") || tested,
+                file.starts_with("crates/child/src") || counts || tested,
                 "unsafe in {file}:{}",
                 number + 1
             );
@@ -212,6 +214,10 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/postgres/migrations/0004_cluster.sql",
             "2b8c9990c1f57a2c96458a8f902dcc8c0d122490d501b67af41b1a0ee3ea5050",
+        ),
+        (
+            "crates/store/src/postgres/migrations/0005_memory_packed.sql",
+            "4f00e656aea132dd292c0d5f47e631c857a3f3d8c62382b9693fff84ca1823d2",
         ),
         (
             "crates/store/src/postgres/migrations/0006_names.sql",

@@ -206,6 +206,20 @@ fn a_file_is_there_on_all_nodes() {
     assert_error(&refused, 400, "unknown_file");
 }
 
+/// A prompt that begins as a list of files does, without being one, is asked as it is, and its session lives on.
+#[test]
+fn a_prompt_that_looks_like_files_is_a_prompt() {
+    let nodes = nodes(&options(2, ""));
+    let id = nodes.session(0);
+    for (turn, rest) in
+        ["- x", "- x\né", "- /etc/passwd\n\nhello", "", "- x\r\n"].iter().enumerate()
+    {
+        let prompt = format!("Files for this request:\n{rest}");
+        let said = nodes.said(turn % 2, &id, &prompt);
+        assert_eq!(said.trim_end(), format!("echo: {prompt}").trim_end());
+    }
+}
+
 /// An app that is revoked on one node is unknown to all, and its agents end wherever they are.
 #[test]
 fn an_app_is_revoked_everywhere() {

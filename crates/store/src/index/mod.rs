@@ -8,7 +8,9 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use codes::{CLOSER, MODEL_BYTES, TABLE_BYTES, agreement, code, words};
+pub(crate) use codes::{
+    Agreement, CLOSER, MODEL_BYTES, TABLE_BYTES, agreement, code, differences, words,
+};
 pub(crate) use postings::{Header, Posting, pack, unpack};
 pub(crate) use promising::{
     BESIDE, FEW, Promising, bounds, contexts, count_terms, spread_of, worth_reading,

@@ -41,6 +41,8 @@ struct Known {
     project: &'static str,
     terms: String,
     second: i64,
+    /// In how many signs its vector is the one that is asked for.
+    points: usize,
 }
 
 /// Where a memory is.
@@ -82,13 +84,32 @@ fn turn(number: usize, session: &str, project: &str, terms: &str, second: i64) -
         client: "claude".to_owned(),
         source: "hook".to_owned(),
         terms: terms.to_owned(),
-        vector: vec![1; 4],
+        vector: vector(number % 5),
         rules: 1,
     }
 }
 
 fn times(terms: &str, word: &str) -> u32 {
     terms.split(' ').filter(|term| *term == word).count() as u32
+}
+
+/// Where no word is asked for, what points the same way is found all the same: each turn once.
+async fn check_vectors(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>) {
+    let probe = Probe { terms: Vec::new(), vector: vec![1; 4], finer: None, limit: 1000 };
+    let found = memory.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap();
+    assert!(found.candidates.iter().map(|one| &one.seq).eq(known.keys()), "all have a vector");
+    // Of few asked for the nearest come, and those beside them.
+    let probe = Probe { terms: Vec::new(), vector: vec![1; 4], finer: None, limit: 1 };
+    let found = memory.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap();
+    let nearest = known.iter().filter(|(_, turn)| turn.points == 4).map(|(seq, _)| *seq).max();
+    if let Some(nearest) = nearest.filter(|_| known.len() <= 8) {
+        assert!(found.candidates.iter().any(|one| one.seq == nearest), "{nearest} is the nearest");
+    }
+}
+
+/// A vector of four, of which the first ones point along.
+fn vector(points: usize) -> Vec<i8> {
+    (0..4).map(|place| if place < points { 1 } else { -1 }).collect()
 }
 
 async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: Option<&str>) {
@@ -145,11 +166,20 @@ async fn it_counts_what_is_there_in_a_file() {
 async fn it_counts_what_is_there_in_a_database() {
     let server = Postgres::start();
     for seed in 1..=6 {
-        it_counts_what_is_there(seed, &Kept::Database(server.database())).await;
+        let url = server.database();
+        let known = it_counts_what_is_there(seed, &Kept::Database(url.clone())).await;
+        // A code that nobody needs any more is not kept either.
+        let codes = "SELECT (SELECT sum(octet_length(codes)) / 40 FROM hob.memory_codes),
+             (SELECT count(*) FROM hob.memory_vectors v, hob.memory_merge m WHERE v.seq <= m.coded),
+             (SELECT count(*) FROM hob.memory_vectors)";
+        let said = server.sql(&url, codes);
+        let counts: Vec<usize> = said.split('|').map(|count| count.parse().unwrap()).collect();
+        assert_eq!((counts[0], counts[2]), (counts[1], known), "{said}");
+        assert!(counts[0] > known / 2, "most are packed: {said}");
     }
 }
 
-async fn it_counts_what_is_there(seed: u64, place: &Kept) {
+async fn it_counts_what_is_there(seed: u64, place: &Kept) -> usize {
     // Two on one store, as two processes are.
     let mut memories = [place.open().await, place.open().await];
     let mut chance = Chance(seed * 0x9E37_79B9);
@@ -182,6 +212,7 @@ async fn it_counts_what_is_there(seed: u64, place: &Kept) {
                         project: project.unwrap(),
                         terms: turn.terms.clone(),
                         second: turn.ts.as_second(),
+                        points: turn.vector.iter().filter(|value| **value > 0).count(),
                     };
                     known.insert(record.seq, one);
                 }
@@ -202,24 +233,28 @@ async fn it_counts_what_is_there(seed: u64, place: &Kept) {
                     sealed: None,
                     cue: None,
                     terms: terms.clone(),
-                    vector: vec![1; 4],
+                    vector: vector(3),
                     rules: 2,
                 };
                 memory.remask(vec![change]).await.unwrap();
-                known.get_mut(&seq).unwrap().terms = terms;
+                let known = known.get_mut(&seq).unwrap();
+                (known.terms, known.points) = (terms, 3);
             }
             8 => memories[who] = place.open().await,
             _ => {
                 for project in [None, Some(PROJECTS[chance.below(3)])] {
                     check(&**memory, &known, project).await;
                 }
+                check_vectors(&**memory, &known).await;
             }
         }
     }
     for memory in &memories {
         check(&**memory, &known, None).await;
+        check_vectors(&**memory, &known).await;
     }
     assert!(known.len() > 60, "there was something to count");
+    known.len()
 }
 
 fn pick(chance: &mut Chance, known: &BTreeMap<i64, Known>) -> Option<i64> {

@@ -41,7 +41,7 @@ pub(super) fn beginning() -> String {
     format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {limit}; \
          SET idle_in_transaction_session_timeout = {idle}; \
-         SET default_transaction_isolation = 'read committed'; SET client_encoding = 'UTF8'"
+         SET default_transaction_isolation = 'read committed'; SET client_encoding = 'UTF8'; SET jit = off"
     )
 }
 
@@ -66,11 +66,14 @@ pub(super) struct Limits {
     pub(super) patience: Duration,
     /// For an answer.
     pub(super) answer: Duration,
+    /// Whether statements are planned every time. A plan that was made while a table was small is kept for long, and may
+    /// read all of it when it has grown.
+    pub(super) plans_anew: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { most: MOST, patience: PATIENCE, answer: ANSWER_TIMEOUT }
+        Limits { most: MOST, patience: PATIENCE, answer: ANSWER_TIMEOUT, plans_anew: false }
     }
 }
 
@@ -90,9 +93,14 @@ impl Connections {
         config.connect_timeout(connect.min(limits.patience));
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(config, tls, recycling);
-        let begin = Hook::async_fn(|client, _| {
+        let beginning = match limits.plans_anew {
+            true => format!("{}; SET plan_cache_mode = force_custom_plan", beginning()),
+            false => beginning(),
+        };
+        let begin = Hook::async_fn(move |client, _| {
+            let beginning = beginning.clone();
             Box::pin(
-                async move { client.batch_execute(&beginning()).await.map_err(HookError::Backend) },
+                async move { client.batch_execute(&beginning).await.map_err(HookError::Backend) },
             )
         });
         let pool = Pool::builder(manager)

@@ -9,6 +9,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0002_holds.sql"),
     include_str!("migrations/0003_memory.sql"),
     include_str!("migrations/0004_cluster.sql"),
+    include_str!("migrations/0005_memory_packed.sql"),
     include_str!("migrations/0006_names.sql"),
 ];
 /// The step from which on there must be pgvector, and its version.

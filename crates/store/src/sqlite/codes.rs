@@ -7,7 +7,7 @@ use hob_domain::memory::VectorKind;
 use rusqlite::Connection;
 
 use super::propose::Range;
-use crate::index::{CLOSER, MODEL_BYTES, TABLE_BYTES, agreement, code, words};
+use crate::index::{Agreement, CLOSER, MODEL_BYTES, TABLE_BYTES, code, differences, words};
 
 /// So many codes are compared in one go.
 const MANY: usize = 512;
@@ -83,9 +83,10 @@ impl<const WORDS: usize> Codes<WORDS> {
         self.catch_up(connection, source)?;
         let read = self.read.read().unwrap_or_else(PoisonError::into_inner);
         let few = read.near(&code, range, limit * CLOSER);
+        let agreement = Agreement::new(vector, WORDS);
         let mut closer: Vec<(i32, i64)> = few
             .iter()
-            .map(|place| (agreement(vector, &read.codes[*place]), read.seqs[*place]))
+            .map(|place| (agreement.with(&read.codes[*place]), read.seqs[*place]))
             .collect();
         closer.sort_unstable_by(|a, b| b.cmp(a));
         Ok(closer.into_iter().take(limit).map(|(_, seq)| seq).collect())
@@ -137,9 +138,7 @@ impl<const WORDS: usize> Read<WORDS> {
         // Counted for many at once, which takes half the time of one by one.
         let mut differs = [0_u16; MANY];
         for (number, part) in self.codes.chunks(MANY).enumerate() {
-            for (differ, other) in differs.iter_mut().zip(part) {
-                *differ = distance(code, other);
-            }
+            differences(code, part, &mut differs);
             for (place, differ) in (number * MANY..).zip(&differs[..part.len()]) {
                 let differ = usize::from(*differ);
                 if differ > farthest || !inside(place) || !range.has(self.seqs[place]) {
@@ -156,13 +155,4 @@ impl<const WORDS: usize> Read<WORDS> {
         }
         at.into_iter().flatten().take(most).map(|place| place as usize).collect()
     }
-}
-
-/// In how many bits two codes differ.
-fn distance<const WORDS: usize>(code: &Code<WORDS>, other: &Code<WORDS>) -> u16 {
-    let mut bits = 0;
-    for word in 0..WORDS {
-        bits += (code[word] ^ other[word]).count_ones();
-    }
-    bits as u16
 }

@@ -4,9 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use hob_domain::memory::Candidate;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::memory_index::{State, has_missed, newest, revision};
+use super::vectors::Vectors;
 use crate::index::{Posting, counted, posting};
 
 /// Where a turn stands.
@@ -43,6 +45,7 @@ pub(super) struct Read {
     sessions: HashMap<u32, Vec<u32>>,
     /// Postings that are not merged, with their projects.
     recent: HashMap<Box<str>, Vec<(u32, Posting)>>,
+    vectors: Vectors,
 }
 
 impl Held {
@@ -119,6 +122,7 @@ impl Read {
         if changes.is_empty() {
             return Ok(());
         }
+        self.vectors.forget(&changes);
         if changes.iter().any(|seq| *seq > self.floor) {
             for postings in self.recent.values_mut() {
                 postings.retain(|(_, posting)| !changes.contains(&posting.seq));
@@ -248,19 +252,42 @@ impl Read {
         Some(&self.turns[place]).filter(|turn| turn.project != NONE)
     }
 
+    /// How many terms all turns of a session have.
+    pub(super) fn length_of(&self, session: u32) -> u64 {
+        let places = self.sessions.get(&session).map_or(&[][..], Vec::as_slice);
+        let there = places.iter().map(|place| &self.turns[*place as usize]);
+        there.filter(|turn| turn.project != NONE).map(|turn| u64::from(turn.length)).sum()
+    }
+
+    /// Gives candidates, which are in order, the vectors of these turns.
+    pub(super) fn vectors<'t>(
+        &self,
+        connection: &Connection,
+        turns: impl Iterator<Item = &'t Standing>,
+        candidates: &mut [Candidate],
+    ) -> rusqlite::Result<()> {
+        self.vectors.fill(connection, self.revision, turns, candidates)
+    }
+
     /// The turn with those beside it in its session, in the order they were said.
-    pub(super) fn window(&self, of: &Standing, beside: usize) -> Vec<Standing> {
-        let Some(places) = self.sessions.get(&of.session) else { return vec![*of] };
+    pub(super) fn window<'a>(
+        &'a self,
+        of: &'a Standing,
+        beside: usize,
+    ) -> impl Iterator<Item = &'a Standing> {
+        let places = self.sessions.get(&of.session).map_or(&[][..], Vec::as_slice);
         let key = |place: &u32| {
             let turn = &self.turns[*place as usize];
             (turn.at, turn.seq)
         };
-        let Ok(middle) = places.binary_search_by_key(&(of.at, of.seq), key) else {
-            return vec![*of];
+        let (alone, window) = match places.binary_search_by_key(&(of.at, of.seq), key) {
+            Ok(middle) => {
+                let end = (middle + beside + 1).min(places.len());
+                (None, &places[middle.saturating_sub(beside)..end])
+            }
+            Err(_) => (Some(of), &[][..]),
         };
-        let end = (middle + beside + 1).min(places.len());
-        let window = &places[middle.saturating_sub(beside)..end];
-        window.iter().map(|place| self.turns[*place as usize]).collect()
+        alone.into_iter().chain(window.iter().map(|place| &self.turns[*place as usize]))
     }
 
     /// The postings of a term behind a turn, in order, with their projects.

@@ -21,6 +21,7 @@ mod session_rows;
 mod session_turns;
 mod sessions;
 mod store_turns;
+mod vectors;
 mod writer;
 
 pub use memory::Memory;

@@ -1,8 +1,8 @@
 //! Reading the index: from the terms of a probe to the turns worth ranking.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
-use hob_domain::memory::{Candidate, Context, KindVector, Probe, Proposal, Scope, Spread};
+use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codes::{ModelCodes, Source, TableCodes};
@@ -15,6 +15,8 @@ use crate::index::{
     worth_reading,
 };
 
+/// Room is made for so many postings at most before they are read.
+const MOST_AT_ONCE: usize = 1 << 20;
 /// So often a question that came while turns were merged begins again.
 const ROUNDS: usize = 5;
 
@@ -97,7 +99,7 @@ impl Index<'_> {
             model_vectors::fill(connection, finer.kind, &mut candidates)?;
         }
         count_terms(&mut candidates, &index);
-        let contexts = contexts(connection, &index, &in_sessions)?;
+        let contexts = index::contexts(in_sessions, &index);
         let earlier = earlier_index::candidates(connection, speaker, scope, &range, probe)?;
         let partial = earlier.is_some();
         for candidate in earlier.unwrap_or_default() {
@@ -181,8 +183,8 @@ impl Index<'_> {
         projects: &HashSet<u32>,
         most: u64,
     ) -> rusqlite::Result<Result<Vec<Posting>, Spread>> {
-        let recent = self.read.recent(term, self.state.covers(term)).iter();
-        let recent = recent.filter(|(project, _)| projects.contains(project));
+        let recent = self.read.recent(term, self.state.covers(term));
+        let recent = recent.iter().filter(|(project, _)| projects.contains(project));
         let mut spread = Spread::default();
         let mut all = Vec::new();
         let mut statement = self
@@ -202,6 +204,7 @@ impl Index<'_> {
                 if spread.turns > most {
                     break;
                 }
+                all.reserve((header.turns as usize).min(MOST_AT_ONCE));
             }
         }
         if spread.turns > most {
@@ -223,57 +226,38 @@ impl Index<'_> {
         best: &[i64],
         scope: &Scope,
         range: &Range,
-    ) -> rusqlite::Result<(Vec<Candidate>, HashSet<i64>)> {
-        let projects: HashSet<u32> = range.projects.iter().map(|one| *one as u32).collect();
-        let mut found: BTreeMap<i64, (Standing, Option<i64>)> = BTreeMap::new();
-        let mut sessions = HashSet::new();
+    ) -> rusqlite::Result<(Vec<Candidate>, BTreeMap<i64, u64>)> {
+        let mut found: Vec<(Standing, Option<i64>)> = Vec::with_capacity(best.len() * 5);
+        let mut sessions = BTreeMap::new();
         for standing in best.iter().filter_map(|seq| self.read.standing(*seq)) {
-            sessions.insert(i64::from(standing.session));
+            let length = || self.read.length_of(standing.session);
+            sessions.entry(i64::from(standing.session)).or_insert_with(length);
             let mut previous = None;
             for turn in self.read.window(standing, BESIDE) {
-                let known = found.entry(turn.seq).or_insert((turn, None));
-                known.1 = known.1.or(previous);
+                found.push((*turn, previous));
                 previous = Some(turn.seq);
             }
         }
-        let mut vectors = self.vectors(found.values().map(|(turn, _)| turn))?;
+        // Where one is found twice, it is known at the second place what stands before it.
+        found.sort_unstable_by_key(|(turn, previous)| (turn.seq, previous.is_none()));
+        found.dedup_by_key(|(turn, _)| turn.seq);
         let times = bounds(scope);
-        let candidate = |(seq, (turn, previous)): (i64, (Standing, Option<i64>))| Candidate {
-            seq,
+        let candidate = |(turn, previous): &(Standing, Option<i64>)| Candidate {
+            seq: turn.seq,
             session: i64::from(turn.session),
-            previous,
+            previous: *previous,
             ts: time(turn.ts),
             length: turn.length,
             counts: Vec::new(),
-            vector: vectors.remove(&seq).unwrap_or_default(),
+            vector: Vec::new(),
             finer: Vec::new(),
-            in_scope: projects.contains(&turn.project)
+            in_scope: range.projects.contains(&i64::from(turn.project))
                 && times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts)),
         };
-        Ok((found.into_iter().map(candidate).collect(), sessions))
-    }
-
-    /// The vectors of turns, which come in order. Neighbours lie side by side and are read together.
-    fn vectors<'t>(
-        &self,
-        turns: impl Iterator<Item = &'t Standing>,
-    ) -> rusqlite::Result<HashMap<i64, Vec<i8>>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT seq, vector FROM vectors WHERE project = ?1 AND seq BETWEEN ?2 AND ?3",
-        )?;
-        let turns: Vec<&Standing> = turns.collect();
-        let mut vectors = HashMap::with_capacity(turns.len());
-        let near = |a: &&Standing, b: &&Standing| a.project == b.project && b.seq - a.seq <= 2;
-        for part in turns.chunk_by(near) {
-            let (first, last) = (part[0], part[part.len() - 1]);
-            let mut rows = statement.query([i64::from(first.project), first.seq, last.seq])?;
-            while let Some(row) = rows.next()? {
-                let bytes = row.get_ref(1)?.as_blob()?;
-                let vector = bytes.iter().map(|byte| byte.cast_signed()).collect();
-                vectors.insert(row.get(0)?, vector);
-            }
-        }
-        Ok(vectors)
+        let mut candidates: Vec<Candidate> = found.iter().map(candidate).collect();
+        let turns = found.iter().map(|(turn, _)| turn);
+        self.read.vectors(self.connection, turns, &mut candidates)?;
+        Ok((candidates, sessions))
     }
 }
 
@@ -292,20 +276,4 @@ fn sums(connection: &Connection, projects: &[i64]) -> rusqlite::Result<(u64, u64
         sum = (sum.0 + turns as u64, sum.1 + length as u64, sum.2 + sessions as u64);
     }
     Ok(sum)
-}
-
-/// What the sessions of candidates have as a whole.
-fn contexts(
-    connection: &Connection,
-    postings: &[Vec<Posting>],
-    sessions: &HashSet<i64>,
-) -> rusqlite::Result<Vec<Context>> {
-    let mut lengths = BTreeMap::new();
-    let mut statement =
-        connection.prepare_cached("SELECT length FROM index_sessions WHERE session = ?1")?;
-    for session in sessions {
-        let length: Option<i64> = statement.query_row([session], |row| row.get(0)).optional()?;
-        lengths.insert(*session, length.unwrap_or_default() as u64);
-    }
-    Ok(index::contexts(lengths, postings))
 }

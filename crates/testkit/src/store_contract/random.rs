@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use hob_domain::session::{NewEvent, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event};
+use hob_domain::session::{
+    NewEvent, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
+};
 use hob_domain::{App, AppName, Hold, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -121,6 +123,7 @@ async fn play(store: &dyn LedgerStore, calls: &[Call]) -> Result<(), String> {
     for call in calls {
         // Some of it happens on the one day, some on the next.
         second += 1;
+        let call = &as_callers_do(&simple, call).await;
         let (found, expected) =
             (answer(store, call, second).await, answer(&simple, call, second).await);
         same(&format!("the answer to {call:?}"), &found, &expected)?;
@@ -130,6 +133,25 @@ async fn play(store: &dyn LedgerStore, calls: &[Call]) -> Result<(), String> {
         same("what is there", found, expected)?;
     }
     Ok(())
+}
+
+/// A turn that was not started says nothing: what is said in its name is said in none.
+async fn as_callers_do(simple: &MemoryLedger, call: &Call) -> Call {
+    let mut call = call.clone();
+    if let Call::Append(hold, said) = &mut call {
+        for (turn, _) in said {
+            let Some(number) = *turn else { continue };
+            let app = simple.app_of(&hold.session).await.ok().flatten();
+            let known = match app {
+                Some(app) => simple.turn(&app, &hold.session, number).await.ok().flatten(),
+                None => None,
+            };
+            if known.is_none_or(|turn| turn.started_at.is_none()) {
+                *turn = None;
+            }
+        }
+    }
+    call
 }
 
 fn same<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {

@@ -232,6 +232,17 @@ impl Shuffle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bits(Vec<u8>);
 
+impl Bits {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Those of words as [`crate::index::words`] makes them of bytes.
+    pub(super) fn of(words: &[u64]) -> Bits {
+        Bits(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+    }
+}
+
 mod on_the_wire {
     use std::error::Error;
 

@@ -7,9 +7,10 @@ use hob_domain::memory::{Forget, Remask};
 use tokio_postgres::Error;
 
 use super::cipher::{Bits, Body, Cipher, Name};
+use super::codes;
 use super::rows::{Opened, ask, body, session_id};
 use super::store::lock;
-use super::terms::{Recent, lock_runs, packed_terms, remove};
+use super::terms::{Recent, lock_runs, remove};
 use super::write::add_sums;
 use crate::index::{counted, total};
 use crate::postgres::connections::{Client, Values};
@@ -60,6 +61,8 @@ pub(super) async fn forget(
         let turns: Vec<(i64, i64, Vec<u8>)> =
             part.iter().map(|row| (row.get(1), row.get(0), row.get(4))).collect();
         remove(client, &turns).await?;
+        let gone: Vec<_> = turns.iter().map(|(project, seq, _)| (*project, *seq, None)).collect();
+        codes::change(client, &gone).await?;
         remove_turns(client, speaker, &seqs).await?;
     }
     leave_sessions(client, &sessions, &mut projects).await?;
@@ -136,13 +139,16 @@ pub(super) async fn forget_speaker(client: &Client, speaker: &str) -> Result<usi
          WHERE k.id = s.kind"
     );
     ask(client, &sql, &[&speaker]).await?;
-    for table in ["memory_recent", "memory_runs", "memory_vectors"] {
+    for table in ["memory_recent", "memory_runs", "memory_codes"] {
         let sql = format!(
             "DELETE FROM hob.{table} WHERE project IN
                  (SELECT id FROM hob.memory_projects WHERE speaker = $1)"
         );
         ask(client, &sql, &[&speaker]).await?;
     }
+    let sql = "DELETE FROM hob.memory_vectors v USING hob.memory_turns t
+         WHERE t.speaker = $1 AND v.seq = t.seq";
+    ask(client, sql, &[&speaker]).await?;
     let mut count = 0;
     for table in [
         "memory_standing",
@@ -179,6 +185,8 @@ pub(super) async fn remask(
     remove(client, &old).await?;
     remove_model_vectors(client, &seqs).await?;
     let mut sums: BTreeMap<i64, [i64; 3]> = BTreeMap::new();
+    let mut recent = Recent::default();
+    let mut changed = Vec::new();
     for row in &rows {
         let (seq, project, session): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
         let speaker: &str = row.get(3);
@@ -194,7 +202,7 @@ pub(super) async fn remask(
         let sealed_body = cipher.seal(Body::Turn(speaker, seq), &plain);
         let chars = change.text.chars().count() as i32;
         let rules = change.rules as i32;
-        let terms = packed_terms(cipher, &counts);
+        let terms = recent.add(cipher, project, session, seq, &counts);
         let values: Values<'_> = &[&seq, &sealed_body, &change.sealed, &chars, &rules, &terms];
         let sql = "UPDATE hob.memory_turns SET body = $2, sealed = $3, chars = $4, rules = $5,
              terms = $6 WHERE seq = $1";
@@ -208,10 +216,10 @@ pub(super) async fn remask(
         let sql = "UPDATE hob.memory_vectors SET code = $2::varbit::bit(256), vector = $3
              WHERE seq = $1";
         ask(client, sql, &[&seq, &code, &vector]).await?;
-        let mut recent = Recent::default();
-        recent.add(cipher, project, session, seq, &counts);
-        recent.write(client, speaker).await?;
+        changed.push((project, seq, code));
     }
+    recent.write(client).await?;
+    codes::change(client, &changed).await?;
     add_sums(client, &sums).await?;
     let sql = "UPDATE hob.memory_merge SET changed = changed + $1 WHERE id = 1";
     ask(client, sql, &[&(rows.len() as i64)]).await?;

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::Error;
 
+use super::codes;
 use super::rows::ask;
-use super::terms::{Places, Runs, headers, recent_posting};
+use super::terms::{Places, Runs, headers};
 use crate::index::{Header, Posting, pack, room, unpack};
 use crate::postgres::connections::{Client, Values};
 
@@ -15,8 +16,8 @@ use crate::postgres::connections::{Client, Values};
 const FEWEST: i64 = if cfg!(test) { 12 } else { 4096 };
 const MOST: i64 = 16_384;
 const SHARE: i64 = 16;
-/// About so many postings a step moves at least, and so many for every turn that was stored before it: more than a turn
-/// has, so that a merge ends while turns come.
+/// About so many rows a step moves at least, and so many for every turn that was stored before it: more than a turn
+/// makes, so that a merge ends while turns come.
 const STEP: i64 = if cfg!(test) { 20 } else { 4000 };
 const PER_TURN: i64 = 160;
 /// Who stores fewer turns than this leaves the merging to others, unless it is long overdue.
@@ -25,10 +26,16 @@ const WORTHWHILE: usize = if cfg!(test) { 2 } else { 16 };
 /// Merges some, where it is time for it and nobody else is at it. `stored` turns have just been stored, and the newest
 /// turn there is has this number.
 pub(super) async fn step(client: &Client, stored: usize, newest: i64) -> Result<(), Error> {
-    let sql = "SELECT merged, next, done_project, done_term, changed FROM hob.memory_merge
-         WHERE id = 1 FOR UPDATE SKIP LOCKED";
+    let sql = "SELECT merged, next, done_project, done_term, changed, coded, stamp
+         FROM hob.memory_merge WHERE id = 1 FOR UPDATE SKIP LOCKED";
     let state = client.query_opt(&client.prepare_cached(sql).await?, &[]).await?;
     let Some(state) = state else { return Ok(()) };
+    let (was_coded, stamp): (i64, i64) = (state.get(5), state.get::<_, i64>(6) + 1);
+    let coded = codes::pack(client, was_coded, newest, stamp).await?;
+    if coded > was_coded {
+        let sql = "UPDATE hob.memory_merge SET coded = $1, stamp = $2 WHERE id = 1";
+        ask(client, sql, &[&coded, &stamp]).await?;
+    }
     let (merged, mut next): (i64, i64) = (state.get(0), state.get(1));
     let mut done: (i64, i64) = (state.get(2), state.get(3));
     let mut changed: i64 = state.get(4);
@@ -51,13 +58,14 @@ pub(super) async fn step(client: &Client, stored: usize, newest: i64) -> Result<
     let end: Option<(i64, i64)> = end.first().map(|row| (row.get(0), row.get(1)));
     let to = end.unwrap_or((i64::MAX, i64::MAX));
     let sql = "DELETE FROM hob.memory_recent
-         WHERE (project, term) > ($1, $2) AND (project, term) <= ($3, $4) AND seq <= $5
-         RETURNING project, term, seq, session, times, length";
+         WHERE (project, term) > ($1, $2) AND (project, term) <= ($3, $4) AND first <= $5
+         RETURNING project, term, first, run";
     let statement = client.prepare_cached(sql).await?;
     let rows = client.query(&statement, &[&done.0, &done.1, &to.0, &to.1, &next]).await?;
     let mut moved: BTreeMap<(i64, i64), Vec<Posting>> = BTreeMap::new();
     for row in &rows {
-        moved.entry((row.get(0), row.get(1))).or_default().push(recent_posting(row, 2));
+        let postings = moved.entry((row.get(0), row.get(1))).or_default();
+        unpack(row.get(2), row.get(3), |posting| postings.push(posting));
     }
     append(client, moved).await?;
     let (merged, next, done) = match end {
@@ -128,9 +136,9 @@ async fn append(client: &Client, moved: BTreeMap<(i64, i64), Vec<Posting>>) -> R
             pack((last.seq, last.session), here, &mut run);
             runs.add(project, term, first, run);
         }
-        add_runs(&mut runs, project, term, rest);
+        runs.add_all(project, term, rest);
     }
-    gone.delete(client).await?;
+    gone.delete(client, "hob.memory_runs").await?;
     runs.put(client).await
 }
 
@@ -187,15 +195,7 @@ async fn put_between(
     }
     for part in parts.values_mut() {
         part.sort_unstable_by_key(|posting| posting.seq);
-        add_runs(runs, project, term, part);
+        runs.add_all(project, term, part);
     }
     Ok(())
-}
-
-fn add_runs(runs: &mut Runs, project: i64, term: i64, postings: &[Posting]) {
-    for part in postings.chunks(room(0)) {
-        let mut run = Vec::new();
-        pack((part[0].seq, 0), part, &mut run);
-        runs.add(project, term, part[0].seq, run);
-    }
 }

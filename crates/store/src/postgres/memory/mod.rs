@@ -1,8 +1,10 @@
-//! The memory in PostgreSQL. Nothing of it is held in a node: any number of them may come and go.
+//! The memory in PostgreSQL. Nothing that counts is held in a node: any number of them may come and go.
 
 mod alone;
 mod cipher;
+mod codes;
 mod forget;
+mod held;
 mod merge;
 mod move_rows;
 mod move_turns;
@@ -28,6 +30,8 @@ use hob_domain::memory::{
     Proposal, Record, RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 use tokio_postgres::Row;
 
 use super::connections::{Again, Connections, Limits, Trouble, Values};
@@ -35,17 +39,23 @@ use super::text::{put, take};
 use super::{ConnectError, StoreUrl, connect, failed};
 use crate::values::time;
 use cipher::{Body, Cipher, Name};
+use held::Held;
 use names::{Outcome, record_id};
 use rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, record, records, when};
 
 /// How many statements of the memory run at once.
 const MOST: usize = 8;
+/// After so many turns at once merging goes on beside what comes next.
+const BESIDE: usize = 100;
 
 /// The memory in a PostgreSQL database, in a schema named `hob`. Cloning shares it.
 #[derive(Clone)]
 pub struct PostgresMemory {
     connections: Connections,
     cipher: Arc<Cipher>,
+    held: Arc<Held>,
+    /// What is merged beside the storing: one step at most.
+    merging: Arc<Mutex<JoinSet<()>>>,
 }
 
 /// Why a memory can't be used now.
@@ -95,7 +105,8 @@ impl PostgresMemory {
         patience: Duration,
     ) -> Result<(PostgresMemory, State), ConnectError> {
         let usual = Limits::default();
-        let limits = Limits { most: MOST, patience: patience.min(usual.patience), ..usual };
+        let patience = patience.min(usual.patience);
+        let limits = Limits { most: MOST, patience, plans_anew: true, ..usual };
         let connections = connect(url, limits).await?;
         let cipher = Cipher::new(key, encrypts);
         let client = connections.one().await.map_err(|trouble| failed(url, &trouble))?;
@@ -120,7 +131,13 @@ impl PostgresMemory {
             return Err(ConnectError::OtherEncryption { url: url.to_string(), encrypted });
         }
         let state = State { is_half_moved: row.get(2), is_being_moved: row.get(3) };
-        Ok((PostgresMemory { connections, cipher: Arc::new(cipher) }, state))
+        let memory = PostgresMemory {
+            connections,
+            cipher: Arc::new(cipher),
+            held: Arc::default(),
+            merging: Arc::default(),
+        };
+        Ok((memory, state))
     }
 
     async fn read(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreError> {
@@ -141,12 +158,21 @@ impl PostgresMemory {
         records(&self.cipher, &self.read(&sql, values).await?)
     }
 
-    /// Merges some. What goes wrong here is done by whoever comes next.
+    /// Merges some. What goes wrong here is done by whoever comes next. After many turns this goes on while the next ones
+    /// are stored; after few it is waited for, since the process may end with them.
     async fn merge(&self, stored: usize, newest: i64) {
-        let step = self
-            .connections
-            .transaction(|client| async move { merge::step(&client, stored, newest).await });
-        let _ = step.await;
+        let mut under_way = self.merging.lock().await;
+        while under_way.join_next().await.is_some() {}
+        let connections = self.connections.clone();
+        let step = async move {
+            let step = connections
+                .transaction(|client| async move { merge::step(&client, stored, newest).await });
+            let _ = step.await;
+        };
+        match stored >= BESIDE {
+            true => drop(under_way.spawn(step)),
+            false => step.await,
+        }
     }
 
     fn project_key(&self, root: &str) -> Vec<u8> {
@@ -264,10 +290,10 @@ impl MemoryStore for PostgresMemory {
         scope: &Scope,
         probe: Probe,
     ) -> Result<Proposal, StoreError> {
-        let (cipher, speaker, probe) = (&*self.cipher, speaker.as_str(), &probe);
+        let (here, speaker, probe) = ((&*self.cipher, &*self.held), speaker.as_str(), &probe);
         self.connections
             .snapshot(|client| async move {
-                propose::propose(&client, cipher, speaker, scope, probe).await
+                propose::propose(&client, here, speaker, scope, probe).await
             })
             .await?
     }

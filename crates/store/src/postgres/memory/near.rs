@@ -1,15 +1,19 @@
-//! Which turns point about the same way: by how many signs of their vectors differ, then more closely. In a scope of few
-//! turns all are compared; in a larger one pgvector's graph says which may be near.
+//! Which turns point about the same way: by how many signs of their vectors differ, then more closely. The vectors of the
+//! table, which every turn has, are compared one by one by what the node holds of them. Those of a model are compared by the
+//! server: one by one in a scope of few turns, in a larger one pgvector's graph says which may be near.
 
 use hob_domain::memory::VectorKind;
 use tokio_postgres::Error;
 
 use super::cipher::{Bits, Cipher};
-use super::propose::Range;
+use super::held::{self, Held};
+use super::propose::{Range, allowed};
 use super::rows::ask;
 use crate::index::{CLOSER, MODEL_BYTES, TABLE_BYTES, agreement, words};
 use crate::postgres::connections::Client;
 
+/// Of no more turns than these the codes are simply read.
+const HANDFUL: usize = 1000;
 /// In a scope of no more turns than this all are compared; also in one of some more that is so small a part of all turns:
 /// the graph knows no scopes, and of what is near little would be inside.
 const FEW: u64 = 20_000;
@@ -19,37 +23,60 @@ const SMALL_PART: u64 = 50;
 const WALK: usize = 400;
 const LONGEST_WALK: usize = 1000;
 
-/// Of which vectors.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
-    Table,
-    Model(VectorKind),
-}
-
-/// The nearest turns, nearest first.
-pub(super) async fn nearest(
+/// The nearest turns by the vectors of the table, nearest first.
+pub(super) async fn of_table(
     client: &Client,
-    cipher: &Cipher,
-    kind: Kind,
+    (cipher, held): (&Cipher, &Held),
     range: &Range,
     vector: &[i8],
     limit: usize,
 ) -> Result<Vec<i64>, Error> {
-    let (code, table, width, number) = match kind {
-        Kind::Table => (cipher.table_code(vector), "hob.memory_vectors", TABLE_BYTES * 8, -1),
-        Kind::Model(kind) => {
-            (cipher.model_code(vector), "hob.memory_model_vectors", MODEL_BYTES * 8, kind.0)
+    let Some(code) = cipher.table_code(vector) else { return Ok(Vec::new()) };
+    let most = limit.saturating_mul(CLOSER).max(1);
+    let closer = |code: &Bits, seq: i64| {
+        (agreement(vector, &words::<{ TABLE_BYTES / 8 }>(&cipher.table_signs(code))), seq)
+    };
+    let found: Vec<(i32, i64)> = match &range.allowed {
+        Some(allowed) if allowed.len() <= HANDFUL => {
+            let sql = "SELECT seq, code FROM hob.memory_vectors
+                 WHERE seq = ANY($2) AND code IS NOT NULL
+                 ORDER BY bit_count(code # $1::varbit::bit(256)), seq LIMIT $3";
+            let rows = ask(client, sql, &[&code, allowed, &(most as i64)]).await?;
+            rows.iter().map(|row| closer(&row.get(1), row.get(0))).collect()
+        }
+        among => {
+            let all = held.read(client, &range.projects).await?;
+            if range.is_open() {
+                let near = held::nearest(&all, &code, None, usize::MAX);
+                let seqs = near.iter().map(|near| near.seq).collect();
+                let inside = allowed(client, range, seqs, most).await?;
+                let inside: std::collections::HashSet<i64> = inside.into_iter().collect();
+                let near = near.iter().filter(|near| inside.contains(&near.seq));
+                near.map(|near| closer(&near.code, near.seq)).collect()
+            } else {
+                let near = held::nearest(&all, &code, among.as_deref(), most);
+                near.iter().map(|near| closer(&near.code, near.seq)).collect()
+            }
         }
     };
-    let Some(code) = code else { return Ok(Vec::new()) };
-    let of_kind = match kind {
-        Kind::Table => "$2::bigint < 0",
-        Kind::Model(_) => "kind = $2",
-    };
+    Ok(closest(found, limit))
+}
+
+/// The same by the vectors of a model.
+pub(super) async fn of_model(
+    client: &Client,
+    cipher: &Cipher,
+    kind: VectorKind,
+    range: &Range,
+    vector: &[i8],
+    limit: usize,
+) -> Result<Vec<i64>, Error> {
+    let Some(code) = cipher.model_code(vector) else { return Ok(Vec::new()) };
     let most = limit.saturating_mul(CLOSER).max(1);
-    let count = most as i64;
-    let what = format!("SELECT seq, code FROM {table} WHERE code IS NOT NULL AND {of_kind}");
-    let distance = format!("code <~> $1::varbit::bit({width})");
+    let (count, number) = (most as i64, kind.0);
+    let what = "SELECT seq, code FROM hob.memory_model_vectors
+         WHERE code IS NOT NULL AND kind = $2";
+    let distance = format!("code <~> $1::varbit::bit({})", MODEL_BYTES * 8);
     let rows = match &range.allowed {
         Some(allowed) => {
             let sql = format!("{what} AND seq = ANY($3) ORDER BY ({distance}) + 0, seq LIMIT $4");
@@ -88,18 +115,13 @@ pub(super) async fn nearest(
         }
     };
     let closer = |row: &tokio_postgres::Row| {
-        let stored: Bits = row.get(1);
-        let near = match kind {
-            Kind::Table => {
-                agreement(vector, &words::<{ TABLE_BYTES / 8 }>(&cipher.table_signs(&stored)))
-            }
-            Kind::Model(_) => {
-                agreement(vector, &words::<{ MODEL_BYTES / 8 }>(&cipher.model_signs(&stored)))
-            }
-        };
-        (near, row.get::<_, i64>(0))
+        let signs = cipher.model_signs(&row.get(1));
+        (agreement(vector, &words::<{ MODEL_BYTES / 8 }>(&signs)), row.get::<_, i64>(0))
     };
-    let mut found: Vec<(i32, i64)> = rows.iter().map(closer).collect();
+    Ok(closest(rows.iter().map(closer).collect(), limit))
+}
+
+fn closest(mut found: Vec<(i32, i64)>, limit: usize) -> Vec<i64> {
     found.sort_unstable_by(|a, b| b.cmp(a));
-    Ok(found.into_iter().take(limit).map(|(_, seq)| seq).collect())
+    found.into_iter().take(limit).map(|(_, seq)| seq).collect()
 }

@@ -8,9 +8,9 @@ use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
 use tokio_postgres::{Error, Row};
 
 use super::cipher::{Body, Cipher, Name};
-use super::near::{Kind, nearest};
+use super::held::Held;
+use super::near;
 use super::rows::{ask, session_id};
-use super::terms::recent_posting;
 use crate::index::{
     self, BESIDE, FEW, Header, Posting, Promising, bounds, count_terms, spread_of, unpack,
     worth_reading,
@@ -41,14 +41,14 @@ impl Range {
     }
 
     /// Whether more than the projects is asked for, and what that allows is not known.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.allowed.is_none() && (self.session.is_some() || self.times.is_some())
     }
 }
 
 pub(super) async fn propose(
     client: &Client,
-    cipher: &Cipher,
+    (cipher, held): (&Cipher, &Held),
     speaker: &str,
     scope: &Scope,
     probe: &Probe,
@@ -62,13 +62,11 @@ pub(super) async fn propose(
     let promising = Promising::new(&index, &spread, probe, (sums.turns, sums.length), has);
     let mut best = match range.is_open() {
         false => promising.best(probe.limit),
-        true => question.allowed(&range, promising.all()).await?,
+        true => allowed(client, &range, promising.all(), probe.limit).await?,
     };
-    let table = nearest(client, cipher, Kind::Table, &range, &probe.vector, probe.limit).await?;
-    best.extend(table);
+    best.extend(near::of_table(client, (cipher, held), &range, &probe.vector, probe.limit).await?);
     if let Some(KindVector { kind, vector }) = &probe.finer {
-        let kind = Kind::Model(*kind);
-        best.extend(nearest(client, cipher, kind, &range, vector, probe.limit).await?);
+        best.extend(near::of_model(client, cipher, *kind, &range, vector, probe.limit).await?);
     }
     let found = question.surroundings(&best).await?;
     let seqs: Vec<i64> = found.keys().copied().collect();
@@ -129,6 +127,29 @@ struct Standing {
     project: i64,
     ts: i64,
     length: u32,
+}
+
+/// The first of these that the session and the time asked for allow.
+pub(super) async fn allowed(
+    client: &Client,
+    range: &Range,
+    promising: Vec<i64>,
+    limit: usize,
+) -> Result<Vec<i64>, Error> {
+    let (since, until) = range.times.unwrap_or((i64::MIN, i64::MAX));
+    let sql = "SELECT seq FROM hob.memory_standing WHERE seq = ANY($1)
+         AND ts BETWEEN $2 AND $3 AND ($4::bigint IS NULL OR session = $4)";
+    let (mut best, mut rest, mut look) = (Vec::new(), &promising[..], FIRST_LOOK);
+    while !rest.is_empty() && best.len() < limit {
+        let part;
+        (part, rest) = rest.split_at(look.min(rest.len()));
+        let rows = ask(client, sql, &[&part, &since, &until, &range.session]).await?;
+        let allowed: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
+        best.extend(part.iter().filter(|seq| allowed.contains(seq)));
+        look *= 4;
+    }
+    best.truncate(limit);
+    Ok(best)
 }
 
 struct Question<'a> {
@@ -194,24 +215,6 @@ impl Question<'_> {
         Ok(Some(seqs).filter(|seqs| seqs.len() as i64 <= NARROW))
     }
 
-    /// The first of these that the session and the time asked for allow.
-    async fn allowed(&self, range: &Range, promising: Vec<i64>) -> Result<Vec<i64>, Error> {
-        let (since, until) = range.times.unwrap_or((i64::MIN, i64::MAX));
-        let sql = "SELECT seq FROM hob.memory_standing WHERE seq = ANY($1)
-             AND ts BETWEEN $2 AND $3 AND ($4::bigint IS NULL OR session = $4)";
-        let (mut best, mut rest, mut look) = (Vec::new(), &promising[..], FIRST_LOOK);
-        while !rest.is_empty() && best.len() < self.probe.limit {
-            let part;
-            (part, rest) = rest.split_at(look.min(rest.len()));
-            let rows = ask(self.client, sql, &[&part, &since, &until, &range.session]).await?;
-            let allowed: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
-            best.extend(part.iter().filter(|seq| allowed.contains(seq)));
-            look *= 4;
-        }
-        best.truncate(self.probe.limit);
-        Ok(best)
-    }
-
     /// The postings of each term in order, and how common it is. Those that would cost more than they say are left
     /// out, and are only counted.
     async fn postings(
@@ -237,7 +240,7 @@ impl Question<'_> {
             ),
             ask(
                 self.client,
-                "SELECT term, seq, session, times, length FROM hob.memory_recent
+                "SELECT term, first, run FROM hob.memory_recent
                  WHERE project = ANY($1) AND term = ANY($2)",
                 values
             ),
@@ -253,22 +256,20 @@ impl Question<'_> {
         let merged: Vec<u64> = spread.iter().map(|spread| spread.turns).collect();
         for row in &recent {
             for place in of(row) {
-                index[*place].push(recent_posting(row, 1));
-                spread[*place].turns += 1;
-                spread[*place].sessions += 1;
+                let before = index[*place].len();
+                unpack(row.get(1), row.get(2), |posting| index[*place].push(posting));
+                let more = spread_of(&index[*place][before..]);
+                spread[*place].turns += more.turns;
+                spread[*place].sessions += more.sessions;
             }
         }
         let common: Vec<usize> = (0..codes.len()).filter(|place| merged[*place] > FEW).collect();
         let few: Vec<usize> = (0..codes.len()).filter(|place| merged[*place] <= FEW).collect();
         let read = few.iter().map(|place| spread[*place].turns).sum();
-        for place in &common {
-            index[*place].clear();
-        }
+        let left_out: HashSet<usize> = common.iter().copied().collect();
         let mut chosen = worth_reading(self.probe, turns, &spread, common, read);
-        for row in &recent {
-            for place in of(row).filter(|place| chosen.contains(place)) {
-                index[*place].push(recent_posting(row, 1));
-            }
+        for place in left_out.iter().filter(|place| !chosen.contains(place)) {
+            index[*place].clear();
         }
         chosen.extend(few);
         // Those of one run have no header.

@@ -1,12 +1,12 @@
 //! Postings as they come, and as they go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hob_domain::memory::NewTurn;
 use tokio_postgres::Error;
 
 use super::cipher::Cipher;
-use crate::index::{Header, Posting, counted, pack, posting, total, unpack};
+use crate::index::{Header, Posting, counted, pack, posting, room, total, unpack};
 use crate::postgres::connections::{Client, Values};
 
 /// How often each term of a turn occurs.
@@ -14,27 +14,18 @@ pub(super) fn counts(turn: &NewTurn) -> Vec<(&str, u32)> {
     counted(&turn.terms)
 }
 
-/// The codes of the terms of a turn, as they are kept for its removal.
-pub(super) fn packed_terms(cipher: &Cipher, counts: &[(&str, u32)]) -> Vec<u8> {
-    counts.iter().flat_map(|(term, _)| cipher.term(term).to_be_bytes()).collect()
-}
-
 fn unpacked_terms(packed: &[u8]) -> impl Iterator<Item = i64> {
     packed.chunks_exact(8).map(|code| i64::from_be_bytes(code.try_into().unwrap_or_default()))
 }
 
-/// Postings that are not merged yet, column by column.
+/// Postings that are not merged yet, by project and term. Each batch of turns makes runs of its own.
 #[derive(Default)]
 pub(super) struct Recent {
-    projects: Vec<i64>,
-    terms: Vec<i64>,
-    seqs: Vec<i64>,
-    sessions: Vec<i64>,
-    times: Vec<i16>,
-    lengths: Vec<i16>,
+    postings: BTreeMap<(i64, i64), Vec<Posting>>,
 }
 
 impl Recent {
+    /// Adds a turn; turns come in order. Returns the codes of its terms, as they are kept for its removal.
     pub(super) fn add(
         &mut self,
         cipher: &Cipher,
@@ -42,43 +33,26 @@ impl Recent {
         session: i64,
         seq: i64,
         counts: &[(&str, u32)],
-    ) {
+    ) -> Vec<u8> {
         let length = total(counts);
         // Terms of one code, should there ever be two, are one term.
         let mut all: BTreeMap<i64, u32> = BTreeMap::new();
         for (term, times) in counts {
             *all.entry(cipher.term(term)).or_default() += times;
         }
-        for (term, times) in all {
-            let posting = posting(seq, session, times, length);
-            self.projects.push(project);
-            self.terms.push(term);
-            self.seqs.push(seq);
-            self.sessions.push(session);
-            self.times.push(i16::from(posting.times));
-            self.lengths.push(i16::from(posting.length));
+        for (term, times) in &all {
+            let posting = posting(seq, session, *times, length);
+            self.postings.entry((project, *term)).or_default().push(posting);
         }
+        all.keys().flat_map(|term| term.to_be_bytes()).collect()
     }
 
-    pub(super) async fn write(&self, client: &Client, speaker: &str) -> Result<(), Error> {
-        let sql =
-            "INSERT INTO hob.memory_recent (project, term, seq, session, times, length, speaker)
-             SELECT u.*, $1 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-                 $6::smallint[], $7::smallint[]) u";
-        let Recent { projects, terms, seqs, sessions, times, lengths } = self;
-        let values: Values<'_> = &[&speaker, projects, terms, seqs, sessions, times, lengths];
-        client.execute(&client.prepare_cached(sql).await?, values).await?;
-        Ok(())
-    }
-}
-
-/// A posting of `memory_recent`, from columns that begin at one: seq, session, times, length.
-pub(super) fn recent_posting(row: &tokio_postgres::Row, at: usize) -> Posting {
-    Posting {
-        seq: row.get(at),
-        session: row.get(at + 1),
-        times: row.get::<_, i16>(at + 2) as u8,
-        length: row.get::<_, i16>(at + 3) as u8,
+    pub(super) async fn write(&self, client: &Client) -> Result<(), Error> {
+        let mut runs = Runs::default();
+        for ((project, term), postings) in &self.postings {
+            runs.add_all(*project, *term, postings);
+        }
+        runs.insert(client, "hob.memory_recent").await
     }
 }
 
@@ -98,10 +72,7 @@ pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Re
             seqs.push(*seq);
         }
     }
-    let sql = "DELETE FROM hob.memory_recent r
-         USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (project, term, seq)
-         WHERE r.project = u.project AND r.term = u.term AND r.seq = u.seq";
-    client.execute(&client.prepare_cached(sql).await?, &[&projects, &terms, &seqs]).await?;
+    remove_recent(client, turns).await?;
     let sql = "SELECT u.project, u.term, u.seq, r.first, r.run
          FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (project, term, seq),
          LATERAL (SELECT first, run FROM hob.memory_runs r WHERE r.project = u.project
@@ -145,7 +116,42 @@ pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Re
         }
     }
     written.replace(client).await?;
-    empty.delete(client).await
+    empty.delete(client, "hob.memory_runs").await
+}
+
+/// The same for postings that are not merged yet. Runs of these may lie in each other: one that has changed came back
+/// alone.
+async fn remove_recent(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result<(), Error> {
+    let mut gone: BTreeMap<(i64, i64), BTreeSet<i64>> = BTreeMap::new();
+    for (project, seq, packed) in turns {
+        for term in unpacked_terms(packed) {
+            gone.entry((*project, term)).or_default().insert(*seq);
+        }
+    }
+    let (projects, terms): (Vec<i64>, Vec<i64>) = gone.keys().copied().unzip();
+    let newest: Vec<i64> = gone.values().map(|seqs| seqs.last().copied().unwrap_or(0)).collect();
+    let sql = "SELECT r.project, r.term, r.first, r.run
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (project, term, newest)
+         JOIN hob.memory_recent r ON r.project = u.project AND r.term = u.term
+             AND r.first <= u.newest";
+    let statement = client.prepare_cached(sql).await?;
+    let (mut old, mut new) = (Places::default(), Runs::default());
+    for row in client.query(&statement, &[&projects, &terms, &newest]).await? {
+        let (project, term, first): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+        let seqs = &gone[&(project, term)];
+        let (mut left, mut is_changed) = (Vec::new(), false);
+        unpack(first, row.get(3), |posting| match seqs.contains(&posting.seq) {
+            true => is_changed = true,
+            false => left.push(posting),
+        });
+        if is_changed {
+            old.add(project, term, first);
+            // It begins with what it holds: the turn that it began with may come back alone.
+            new.add_all(project, term, &left);
+        }
+    }
+    old.delete(client, "hob.memory_recent").await?;
+    new.insert(client, "hob.memory_recent").await
 }
 
 /// How common terms are, by project and term.
@@ -177,6 +183,37 @@ impl Runs {
         self.runs.push(run);
     }
 
+    /// Adds postings, in as many runs as they need.
+    pub(super) fn add_all(&mut self, project: i64, term: i64, postings: &[Posting]) {
+        for part in postings.chunks(room(0)) {
+            let mut run = Vec::new();
+            pack((part[0].seq, 0), part, &mut run);
+            self.add(project, term, part[0].seq, run);
+        }
+    }
+
+    /// Writes those of which none is there.
+    async fn insert(&self, client: &Client, table: &str) -> Result<(), Error> {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        self.write(client, table, "").await
+    }
+
+    async fn write(&self, client: &Client, table: &str, or_else: &str) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT INTO {table} (project, term, first, run, speaker)
+             SELECT u.project, u.term, u.first, u.run, p.speaker
+             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])
+                 u (project, term, first, run)
+             JOIN hob.memory_projects p ON p.id = u.project {or_else}"
+        );
+        let Places { projects, terms, firsts } = &self.places;
+        let values: Values<'_> = &[projects, terms, firsts, &self.runs];
+        client.execute(&client.prepare_cached(&sql).await?, values).await?;
+        Ok(())
+    }
+
     /// Writes over those that are there.
     async fn replace(&self, client: &Client) -> Result<(), Error> {
         let sql = "UPDATE hob.memory_runs r SET run = u.run
@@ -191,20 +228,12 @@ impl Runs {
 
     /// Writes them whether they are there or not. They belong to whom their projects belong to.
     pub(super) async fn put(&self, client: &Client) -> Result<(), Error> {
-        let sql = "INSERT INTO hob.memory_runs (project, term, first, run, speaker)
-             SELECT u.project, u.term, u.first, u.run, p.speaker
-             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])
-                 u (project, term, first, run)
-             JOIN hob.memory_projects p ON p.id = u.project
-             ON CONFLICT (project, term, first) DO UPDATE SET run = excluded.run";
-        let Places { projects, terms, firsts } = &self.places;
-        let values: Values<'_> = &[projects, terms, firsts, &self.runs];
-        client.execute(&client.prepare_cached(sql).await?, values).await?;
-        Ok(())
+        let replace = "ON CONFLICT (project, term, first) DO UPDATE SET run = excluded.run";
+        self.write(client, "hob.memory_runs", replace).await
     }
 }
 
-/// Rows of `memory_runs`.
+/// Rows of `memory_runs` or `memory_recent`.
 #[derive(Default)]
 pub(super) struct Places {
     projects: Vec<i64>,
@@ -219,15 +248,17 @@ impl Places {
         self.firsts.push(first);
     }
 
-    pub(super) async fn delete(&self, client: &Client) -> Result<(), Error> {
+    pub(super) async fn delete(&self, client: &Client, table: &str) -> Result<(), Error> {
         if self.projects.is_empty() {
             return Ok(());
         }
-        let sql = "DELETE FROM hob.memory_runs r
+        let sql = format!(
+            "DELETE FROM {table} r
              USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (project, term, first)
-             WHERE r.project = u.project AND r.term = u.term AND r.first = u.first";
+             WHERE r.project = u.project AND r.term = u.term AND r.first = u.first"
+        );
         let values: Values<'_> = &[&self.projects, &self.terms, &self.firsts];
-        client.execute(&client.prepare_cached(sql).await?, values).await?;
+        client.execute(&client.prepare_cached(&sql).await?, values).await?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::cipher::{Bits, Body, Cipher, Name};
 use super::names::Known;
 use super::rows::body;
 use super::store::{Batch, Inserted, Numbers, Session};
-use super::terms::{Recent, counts, packed_terms};
+use super::terms::{Recent, counts};
 use crate::index::total;
 use crate::postgres::connections::{Client, Values};
 use crate::postgres::text::put;
@@ -30,13 +30,9 @@ impl Batch<'_> {
         let last = self.numbers;
         client.execute(&numbers, &[&last.seq, &last.project, &last.session]).await?;
         self.write_places(client).await?;
-        self.write_turns(client).await?;
         let mut recent = Recent::default();
-        for inserted in &self.inserted {
-            let Inserted { turn, seq, session, project, .. } = *inserted;
-            recent.add(self.cipher, project, session, seq, &counts(turn));
-        }
-        recent.write(client, self.speaker).await
+        self.write_turns(client, &mut recent).await?;
+        recent.write(client).await
     }
 
     /// Projects and sessions.
@@ -124,7 +120,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    async fn write_turns(&self, client: &Client) -> Result<(), Error> {
+    async fn write_turns(&self, client: &Client, recent: &mut Recent) -> Result<(), Error> {
         let all = &self.inserted;
         let numbers = |of: fn(&Inserted<'_>) -> i64| -> Vec<i64> { all.iter().map(of).collect() };
         let (seqs, sessions, projects) =
@@ -156,8 +152,11 @@ impl Batch<'_> {
         let sealed: Vec<Option<&[u8]>> = all.iter().map(|one| one.turn.sealed.as_deref()).collect();
         let counted: Vec<_> = all.iter().map(|one| counts(one.turn)).collect();
         let lengths: Vec<i32> = counted.iter().map(|counts| total(counts) as i32).collect();
-        let terms: Vec<Vec<u8>> =
-            counted.iter().map(|counts| packed_terms(self.cipher, counts)).collect();
+        let terms: Vec<Vec<u8>> = all
+            .iter()
+            .zip(&counted)
+            .map(|(one, counts)| recent.add(self.cipher, one.project, one.session, one.seq, counts))
+            .collect();
         let body = |one: &Inserted<'_>| {
             let (turn, of) = (one.turn, Body::Turn(self.speaker, one.seq));
             let plain = body(&turn.place.worktree, turn.cue.as_deref(), &turn.text);
