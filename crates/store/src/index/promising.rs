@@ -148,17 +148,30 @@ pub(crate) fn count_terms(candidates: &mut [Candidate], index: &[Vec<Posting>]) 
 
 /// What sessions have as a whole, given how many terms each has.
 pub(crate) fn contexts(lengths: BTreeMap<i64, u64>, index: &[Vec<Posting>]) -> Vec<Context> {
-    let context = |(session, length)| (session, Context { session, length, counts: Vec::new() });
-    let mut contexts: BTreeMap<i64, Context> = lengths.into_iter().map(context).collect();
+    let context = |(session, length)| Context { session, length, counts: Vec::new() };
+    let mut contexts: Vec<Context> = lengths.into_iter().map(context).collect();
+    let (Some(low), Some(high)) = (
+        contexts.first().map(|context| context.session),
+        contexts.last().map(|context| context.session),
+    ) else {
+        return contexts;
+    };
+    // The place of every session between the first and the last, 0 for none.
+    let mut places = vec![0_u32; (high - low) as usize + 1];
+    for (place, context) in contexts.iter().enumerate() {
+        places[(context.session - low) as usize] = place as u32 + 1;
+    }
     for (term, postings) in index.iter().enumerate() {
-        for part in postings.chunk_by(|a, b| a.session == b.session) {
-            let Some(context) = contexts.get_mut(&part[0].session) else { continue };
-            let times: u32 = part.iter().map(|posting| u32::from(posting.times)).sum();
-            match context.counts.last_mut() {
+        for posting in postings {
+            let place = posting.session.checked_sub(low).and_then(|far| usize::try_from(far).ok());
+            let place = place.and_then(|place| places.get(place)?.checked_sub(1));
+            let Some(place) = place else { continue };
+            let (counts, times) = (&mut contexts[place as usize].counts, u32::from(posting.times));
+            match counts.last_mut() {
                 Some(last) if last.term == term => last.times += times,
-                _ => context.counts.push(Count { term, times }),
+                _ => counts.push(Count { term, times }),
             }
         }
     }
-    contexts.into_values().collect()
+    contexts
 }

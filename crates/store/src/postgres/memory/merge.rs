@@ -20,8 +20,10 @@ const SHARE: i64 = 16;
 /// makes, so that a merge ends while turns come.
 const STEP: i64 = if cfg!(test) { 20 } else { 4000 };
 const PER_TURN: i64 = 160;
-/// Who stores fewer turns than this leaves the merging to others, unless it is long overdue.
+/// Who stores fewer turns than this leaves the merging to others, unless so many wait: turns that come one by one make a row
+/// of each posting, and a question reads them all.
 const WORTHWHILE: usize = if cfg!(test) { 2 } else { 16 };
+const OVERDUE: i64 = 2 * FEWEST;
 
 /// Merges some, where it is time for it and nobody else is at it. `stored` turns have just been stored, and the newest
 /// turn there is has this number.
@@ -41,9 +43,9 @@ pub(super) async fn step(client: &Client, stored: usize, newest: i64) -> Result<
     let mut changed: i64 = state.get(4);
     let waiting = newest - merged + changed;
     let is_under_way = done != (0, 0);
-    let enough = (newest / SHARE).clamp(FEWEST, MOST);
-    let is_due = is_under_way || waiting > enough;
-    if !is_due || (stored < WORTHWHILE && waiting <= 2 * enough) {
+    let is_many = stored >= WORTHWHILE;
+    let enough = if is_many { (newest / SHARE).clamp(FEWEST, MOST) } else { OVERDUE };
+    if waiting <= enough && !(is_under_way && is_many) {
         return Ok(());
     }
     if !is_under_way {

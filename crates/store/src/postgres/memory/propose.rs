@@ -57,14 +57,19 @@ pub(super) async fn propose(
     let Some((range, sums)) = question.range(scope).await? else {
         return Ok(Ok(Proposal::default()));
     };
-    let (index, spread) = question.postings(&range, sums.turns).await?;
+    // While the server reads words, what is near is looked for here.
+    let (words, near) = tokio::join!(
+        question.postings(&range, sums.turns),
+        near::of_table(client, (cipher, held), &range, &probe.vector, probe.limit)
+    );
+    let ((index, spread), near) = (words?, near?);
     let has = |seq| range.has(seq);
     let promising = Promising::new(&index, &spread, probe, (sums.turns, sums.length), has);
     let mut best = match range.is_open() {
         false => promising.best(probe.limit),
         true => allowed(client, &range, promising.all(), probe.limit).await?,
     };
-    best.extend(near::of_table(client, (cipher, held), &range, &probe.vector, probe.limit).await?);
+    best.extend(near);
     if let Some(KindVector { kind, vector }) = &probe.finer {
         best.extend(near::of_model(client, cipher, *kind, &range, vector, probe.limit).await?);
     }
@@ -272,6 +277,9 @@ impl Question<'_> {
             index[*place].clear();
         }
         chosen.extend(few);
+        for place in &chosen {
+            index[*place].reserve(merged[*place] as usize);
+        }
         // Those of one run have no header.
         let wanted: Vec<i64> = chosen.iter().map(|place| codes[*place]).collect();
         let sql = "SELECT term, first, run FROM hob.memory_runs
@@ -282,7 +290,8 @@ impl Question<'_> {
             }
         }
         for place in chosen {
-            index[place].sort_unstable_by_key(|posting| posting.seq);
+            // Most are in order by now, and this one notices.
+            index[place].sort_by_key(|posting| posting.seq);
             spread[place] = spread_of(&index[place]);
         }
         Ok((index, spread))
