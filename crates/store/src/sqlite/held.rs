@@ -23,6 +23,28 @@ pub(super) struct Standing {
     pub(super) length: u32,
 }
 
+/// A posting with its project. There are a hundred thousand of them, so that they must not take more room than that.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recent {
+    seq: i64,
+    session: i64,
+    pub(super) project: u32,
+    times: u8,
+    length: u8,
+}
+
+impl Recent {
+    fn new(project: u32, posting: Posting) -> Recent {
+        let Posting { seq, session, times, length } = posting;
+        Recent { seq, session, project, times, length }
+    }
+
+    pub(super) fn posting(&self) -> Posting {
+        let Recent { seq, session, times, length, .. } = *self;
+        Posting { seq, session, times, length }
+    }
+}
+
 /// The project of a turn that is gone.
 const NONE: u32 = u32::MAX;
 
@@ -43,8 +65,8 @@ pub(super) struct Read {
     turns: Vec<Standing>,
     /// The places of a session's turns in the order they were said.
     sessions: HashMap<u32, Vec<u32>>,
-    /// Postings that are not merged, with their projects.
-    recent: HashMap<Box<str>, Vec<(u32, Posting)>>,
+    /// Postings that are not merged.
+    recent: HashMap<Box<str>, Vec<Recent>>,
     vectors: Vectors,
 }
 
@@ -125,7 +147,7 @@ impl Read {
         self.vectors.forget(&changes);
         if changes.iter().any(|seq| *seq > self.floor) {
             for postings in self.recent.values_mut() {
-                postings.retain(|(_, posting)| !changes.contains(&posting.seq));
+                postings.retain(|posting| !changes.contains(&posting.seq));
             }
         }
         let mut added = Vec::new();
@@ -175,7 +197,7 @@ impl Read {
         }
         self.floor = state.merged;
         self.recent.retain(|_, postings| {
-            postings.retain(|(_, posting)| posting.seq > state.merged);
+            postings.retain(|posting| posting.seq > state.merged);
             !postings.is_empty()
         });
     }
@@ -235,14 +257,14 @@ impl Read {
     fn note(&mut self, standing: &Standing, terms: &str) {
         let Standing { seq, project, session, length, .. } = *standing;
         for (term, times) in counted(terms) {
-            let posting = posting(seq, i64::from(session), times, length);
+            let posting = Recent::new(project, posting(seq, i64::from(session), times, length));
             match self.recent.get_mut(term) {
                 Some(postings) => {
                     // Mostly it is the newest.
-                    let place = postings.partition_point(|(_, other)| other.seq < seq);
-                    postings.insert(place, (project, posting));
+                    let place = postings.partition_point(|other| other.seq < seq);
+                    postings.insert(place, posting);
                 }
-                None => drop(self.recent.insert(term.into(), vec![(project, posting)])),
+                None => drop(self.recent.insert(term.into(), vec![posting])),
             }
         }
     }
@@ -290,10 +312,10 @@ impl Read {
         alone.into_iter().chain(window.iter().map(|place| &self.turns[*place as usize]))
     }
 
-    /// The postings of a term behind a turn, in order, with their projects.
-    pub(super) fn recent(&self, term: &str, behind: i64) -> &[(u32, Posting)] {
+    /// The postings of a term behind a turn, in order.
+    pub(super) fn recent(&self, term: &str, behind: i64) -> &[Recent] {
         let Some(postings) = self.recent.get(term) else { return &[] };
-        &postings[postings.partition_point(|(_, posting)| posting.seq <= behind)..]
+        &postings[postings.partition_point(|posting| posting.seq <= behind)..]
     }
 
     /// All turns that are such, in order.

@@ -43,6 +43,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const CHECKPOINT: i64 = 4000;
 /// What a connection keeps of the file, in KiB: deciphering a page costs more than most reads of it.
 const CACHE: u64 = 8000;
+/// The same for one that only reads a small file: what is asked for most is held otherwise.
+const SMALL_CACHE: u64 = 4000;
 
 /// How a database is read.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +52,7 @@ pub(crate) struct Reading {
     /// How many reads go on at once, each on a connection of its own. To open one costs as much as a
     /// hundred small reads, so they are kept, and what comes on top waits.
     readers: usize,
-    /// What a connection keeps at most of a large file, an eighth of which is more than [`CACHE`].
+    /// What a connection keeps at most of a large file, an eighth of which is more than [`SMALL_CACHE`].
     most: u64,
 }
 
@@ -169,7 +171,7 @@ impl Inner {
     fn reader(&self) -> rusqlite::Result<Connection> {
         let reader = connect(&self.path, &self.key, OpenFlags::empty(), self.busy)?;
         let size = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
-        keep(&reader, (size / 1024 / 8).clamp(CACHE, self.cache.max(CACHE)))?;
+        keep(&reader, (size / 1024 / 8).clamp(SMALL_CACHE, self.cache.max(SMALL_CACHE)))?;
         Ok(reader)
     }
 }

@@ -6,7 +6,7 @@ use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codes::{ModelCodes, Source, TableCodes};
-use super::held::{Held, Read, Standing};
+use super::held::{Held, Read, Recent, Standing};
 use super::memory_index::State;
 use super::memory_rows::time;
 use super::{earlier_index, model_vectors, store_turns};
@@ -184,7 +184,7 @@ impl Index<'_> {
         most: u64,
     ) -> rusqlite::Result<Result<Vec<Posting>, Spread>> {
         let recent = self.read.recent(term, self.state.covers(term));
-        let recent = recent.iter().filter(|(project, _)| projects.contains(project));
+        let recent = recent.iter().filter(|posting| projects.contains(&posting.project));
         let mut spread = Spread::default();
         let mut all = Vec::new();
         let mut statement = self
@@ -216,7 +216,7 @@ impl Index<'_> {
         if range.projects.len() > 1 {
             all.sort_unstable_by_key(|posting| posting.seq);
         }
-        all.extend(recent.map(|(_, posting)| *posting));
+        all.extend(recent.map(Recent::posting));
         Ok(Ok(all))
     }
 
