@@ -159,19 +159,24 @@ impl PostgresMemory {
     }
 
     /// Merges some. What goes wrong here is done by whoever comes next. After many turns this goes on while the next ones
-    /// are stored; after few it is waited for, since the process may end with them.
+    /// are stored, one step at a time. After few it is waited for, since the process may end with them; others who bring few
+    /// don't wait for that.
     async fn merge(&self, stored: usize, newest: i64) {
-        let mut under_way = self.merging.lock().await;
-        while under_way.join_next().await.is_some() {}
         let connections = self.connections.clone();
         let step = async move {
             let step = connections
                 .transaction(|client| async move { merge::step(&client, stored, newest).await });
             let _ = step.await;
         };
-        match stored >= BESIDE {
-            true => drop(under_way.spawn(step)),
-            false => step.await,
+        if stored >= BESIDE {
+            let mut under_way = self.merging.lock().await;
+            while under_way.join_next().await.is_some() {}
+            under_way.spawn(step);
+        } else if let Ok(mut under_way) = self.merging.try_lock() {
+            while under_way.try_join_next().is_some() {}
+            if under_way.is_empty() {
+                step.await;
+            }
         }
     }
 
