@@ -263,15 +263,16 @@ impl Engine {
         let mut scored = Vec::new();
         let mut known = HashSet::new();
         let mut partial = false;
+        // Some of them say the same, or are passed over: a few more than asked for are read.
+        let shown = question.limit.saturating_mul(2).saturating_add(SPARE);
         for scope in &scopes {
             let proposal = store.propose(speaker, scope, search.probe()).await?;
             partial |= proposal.partial;
             let finer = upgrade.question(&search.without_common_names(preparer, &proposal)).await;
-            let ranked = search.rank(preparer, &proposal, finer.as_ref());
+            let ranked = search.rank(preparer, &proposal, finer.as_ref(), shown);
             scored.extend(ranked.into_iter().filter(|one| known.insert(one.seq)));
         }
-        // Some of them say the same, or are passed over: a few more than asked for are read.
-        let shown = question.limit.saturating_mul(2).saturating_add(SPARE).min(scored.len());
+        let shown = shown.min(scored.len());
         let unread = scored.len() - shown;
         scored.truncate(shown);
         let seqs = scored.iter().map(|one| one.seq).collect();

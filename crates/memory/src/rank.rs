@@ -98,6 +98,8 @@ pub struct Asked<'a> {
     /// By the model; empty where there is none.
     pub finer: &'a [i8],
     pub periods: &'a [Period],
+    /// For so many of the best it is said what spoke for them; others are not shown.
+    pub shown: usize,
 }
 
 /// A candidate in its place.
@@ -174,19 +176,26 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
         let length = f64::from(candidate.length).min(LONG);
         *total += of_length * ((1.0 + length) / (1.0 + usual)).ln();
     }
-    let mut scored: Vec<Scored> = Vec::with_capacity(candidates.len());
-    for (place, candidate) in candidates.iter().enumerate().filter(|(_, one)| one.in_scope) {
-        let why = Why {
-            terms: candidate.counts.iter().map(|count| count.term).collect(),
-            like: near[place].is_some_and(|near| near >= LIKE)
-                || finer[place].is_some_and(|near| near >= FINER_LIKE),
-            timely: timely[place] > 0.5,
-            ..Why::default()
-        };
-        scored.push(Scored { seq: candidate.seq, ts: candidate.ts, sum: total[place], why });
-    }
-    scored.sort_by(|a, b| b.sum.total_cmp(&a.sum).then(b.ts.cmp(&a.ts)).then(b.seq.cmp(&a.seq)));
-    scored
+    let mut order: Vec<usize> =
+        (0..candidates.len()).filter(|place| candidates[*place].in_scope).collect();
+    order.sort_by(|a, b| {
+        let (one, other) = (&candidates[*a], &candidates[*b]);
+        total[*b].total_cmp(&total[*a]).then(other.ts.cmp(&one.ts)).then(other.seq.cmp(&one.seq))
+    });
+    let why = |place: usize| Why {
+        terms: candidates[place].counts.iter().map(|count| count.term).collect(),
+        like: near[place].is_some_and(|near| near >= LIKE)
+            || finer[place].is_some_and(|near| near >= FINER_LIKE),
+        timely: timely[place] > 0.5,
+        ..Why::default()
+    };
+    let scored = |(number, place): (usize, usize)| Scored {
+        seq: candidates[place].seq,
+        ts: candidates[place].ts,
+        sum: total[place],
+        why: if number < asked.shown { why(place) } else { Why::default() },
+    };
+    order.into_iter().enumerate().map(scored).collect()
 }
 
 /// How rare each term is among turns: its weight in BM25.

@@ -120,12 +120,13 @@ impl Search {
         })
     }
 
-    /// `finer` is the question's vector by the model, where there is one.
+    /// `finer` is the question's vector by the model, where there is one. Of no more than `shown` it is said why.
     pub fn rank(
         &self,
         preparer: &Preparer,
         proposal: &Proposal,
         finer: Option<&KindVector>,
+        shown: usize,
     ) -> Vec<Scored> {
         // What all turns have says nothing here, whatever it says elsewhere.
         let rarity = rarity(proposal);
@@ -142,6 +143,7 @@ impl Search {
             vector: &vector,
             finer: finer.map_or(&[], |finer| &finer.vector),
             periods: &self.periods,
+            shown,
         };
         rank(proposal, &asked)
     }

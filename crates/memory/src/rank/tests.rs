@@ -54,6 +54,7 @@ fn order(proposal: &Proposal, vector: &[i8], periods: &[Period]) -> Vec<i64> {
         vector,
         finer: &[],
         periods,
+        shown: 100,
     };
     rank(proposal, &asked).into_iter().map(|one| one.seq).collect()
 }
@@ -127,6 +128,7 @@ fn order_by_both(proposal: &Proposal, vector: &[i8], finer: &[i8]) -> Vec<i64> {
         vector,
         finer,
         periods: &[],
+        shown: 100,
     };
     rank(proposal, &asked).into_iter().map(|one| one.seq).collect()
 }
@@ -209,6 +211,7 @@ proptest! {
             vector: &[5, 5],
             finer: &[5, 5, 5],
             periods: &[],
+            shown: 100,
         };
         let ranked = rank(&proposal(all.clone()), &asked);
         prop_assert_eq!(ranked.len(), all.iter().filter(|one| one.in_scope).count());

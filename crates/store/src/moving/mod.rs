@@ -6,8 +6,6 @@
 
 mod cells;
 mod memory;
-mod postgres;
-mod sqlite;
 mod tables;
 
 use std::collections::BTreeSet;
@@ -17,11 +15,12 @@ use hob_domain::StoreError;
 use openssl::sha::Sha256;
 
 use crate::{Ledger, PostgresLedger};
-use tables::{TABLES, Table};
+use tables::TABLES;
 
 pub(crate) use cells::{Cell, Cells, Row};
 pub use memory::{Analyse, Analysed, memory_to_postgres, memory_to_sqlite};
 pub(crate) use memory::{MemoryPart, MovedTurn};
+pub(crate) use tables::{Kind, Table};
 
 /// How many rows travel at a time, at most.
 const PAGE: usize = 2000;

@@ -6,6 +6,7 @@ mod audit;
 mod cluster;
 mod connections;
 mod holds;
+mod ledger_moving;
 mod memory;
 mod migrations;
 mod session_lists;
@@ -17,7 +18,6 @@ mod url;
 
 pub(crate) use memory::MemoryOnServer;
 pub use memory::{Alone, PostgresMemory};
-pub(crate) use text::{put as put_text, take as take_text};
 pub use url::{BadUrl, StoreUrl};
 
 use hob_domain::StoreError;

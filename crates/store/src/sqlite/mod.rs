@@ -7,6 +7,7 @@ mod earlier_index;
 mod forget;
 mod held;
 mod holds;
+mod ledger_moving;
 mod memory;
 mod memory_facets;
 mod memory_index;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::codes::{ModelCodes, Source, TableCodes};
 use super::held::{Held, Read, Recent, Standing};
@@ -154,8 +154,11 @@ impl Index<'_> {
         let mut index = vec![Vec::new(); probe.terms.len()];
         let mut spread = vec![Spread::default(); probe.terms.len()];
         let mut common = Vec::new();
+        let mut runs = self
+            .connection
+            .prepare_cached("SELECT first, run FROM postings WHERE term = ?1 AND project = ?2")?;
         for (term, probed) in probe.terms.iter().enumerate() {
-            match self.of_term(&probed.term, range, &projects, FEW)? {
+            match self.of_term(&mut runs, &probed.term, range, &projects, FEW)? {
                 Ok(all) => {
                     spread[term] = spread_of(&all);
                     index[term] = all;
@@ -168,7 +171,8 @@ impl Index<'_> {
         }
         let read: u64 = index.iter().map(|all| all.len() as u64).sum();
         for term in worth_reading(probe, turns, &spread, common, read) {
-            let all = self.of_term(&probe.terms[term].term, range, &projects, u64::MAX)?;
+            let term_itself = &probe.terms[term].term;
+            let all = self.of_term(&mut runs, term_itself, range, &projects, u64::MAX)?;
             index[term] = all.unwrap_or_default();
             spread[term] = spread_of(&index[term]);
         }
@@ -178,6 +182,7 @@ impl Index<'_> {
     /// All postings of a term in order; where there are more than `most`, how many.
     fn of_term(
         &self,
+        runs: &mut CachedStatement<'_>,
         term: &str,
         range: &Range,
         projects: &HashSet<u32>,
@@ -187,11 +192,8 @@ impl Index<'_> {
         let recent = recent.iter().filter(|posting| projects.contains(&posting.project));
         let mut spread = Spread::default();
         let mut all = Vec::new();
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT first, run FROM postings WHERE term = ?1 AND project = ?2")?;
         for project in &range.projects {
-            let mut rows = statement.query(params![term, project])?;
+            let mut rows = runs.query(params![term, project])?;
             while let Some(row) = rows.next()? {
                 let (first, run) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
                 if first > 0 {

@@ -1,14 +1,12 @@
-//! The side of the file.
+//! The side of `hob.db` in a move.
 
 use async_trait::async_trait;
 use hob_domain::StoreError;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{ToSql, params_from_iter};
 
-use super::tables::{Kind, Table};
-use super::{Cell, Row, Side};
-use crate::Ledger;
-use crate::sqlite::failed;
+use super::{Ledger, failed};
+use crate::moving::{Cell, Kind, Row, Side, Table};
 use crate::values::{damaged, hashed_key, key_by_hash};
 
 #[async_trait]

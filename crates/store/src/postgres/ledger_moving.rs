@@ -1,13 +1,12 @@
-//! The side of the server.
+//! The side of the ledger in a move.
 
 use async_trait::async_trait;
 use hob_domain::StoreError;
 use tokio_postgres::types::ToSql;
 
-use super::tables::{Kind, Table};
-use super::{Cell, Row, Side};
-use crate::PostgresLedger;
-use crate::postgres::{put_text, take_text};
+use super::PostgresLedger;
+use super::text::{put as put_text, take as take_text};
+use crate::moving::{Cell, Kind, Row, Side, Table};
 use crate::values::damaged;
 
 /// A column of many rows.
