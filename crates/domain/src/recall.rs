@@ -1,6 +1,8 @@
 //! What a store is asked for when something is looked for, and what it proposes. It counts; what the
 //! counts are worth is decided elsewhere, so that every store answers alike.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use crate::vectors::KindVector;
@@ -70,7 +72,7 @@ pub struct Candidate {
     /// How many terms it has.
     pub length: u32,
     pub counts: Vec<Count>,
-    pub vector: Vec<i8>,
+    pub vector: Arc<[i8]>,
     /// That of the probe's model; empty where there is none yet.
     pub finer: Vec<i8>,
     /// Whether it may be an answer, and not only stands beside one.

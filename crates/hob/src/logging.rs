@@ -1,6 +1,6 @@
 //! Logs: everything into a file that rotates, what a person must see on standard error.
 
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::layer::SubscriberExt;
@@ -11,12 +11,15 @@ use crate::home::Home;
 
 /// How many days of logs are kept.
 const DAYS: usize = 7;
+/// How many lines wait at most for whoever reads standard error. There is a place in memory for each from the start.
+const LINES: usize = 4096;
 
 /// Starts logging for `hob serve`, until the returned value is dropped. `level` is a level or a list of
 /// `target=level`.
 pub fn start(home: &Home, level: &str) -> anyhow::Result<WorkerGuard> {
     // Whoever does not read standard error must not hold us up: then lines are lost there, not in the file.
-    let (stderr, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let (stderr, guard) =
+        NonBlockingBuilder::default().buffered_lines_limit(LINES).finish(std::io::stderr());
     let file = RollingFileAppender::builder()
         .rotation(Rotation::DAILY)
         .filename_prefix("hob")

@@ -106,20 +106,21 @@ pub(crate) fn rounded(sum: &[f32]) -> Vec<i8> {
     sum.iter().map(|value| (value / largest * 127.0).round() as i8).collect()
 }
 
-/// The cosine of two vectors; none of vectors that are not of one kind or point nowhere.
-pub fn cosine(a: &[i8], b: &[i8]) -> Option<f64> {
-    if a.len() != b.len() {
-        return None;
-    }
-    let (mut dot, mut left, mut right) = (0_i32, 0_i32, 0_i32);
-    for (a, b) in a.iter().zip(b) {
-        let (a, b) = (i32::from(*a), i32::from(*b));
-        dot += a * b;
-        left += a * a;
-        right += b * b;
-    }
-    let lengths = f64::from(left).sqrt() * f64::from(right).sqrt();
-    (lengths > 0.0).then(|| f64::from(dot) / lengths)
+/// The cosines of a vector with many others; none with those that are not of one kind or point nowhere.
+pub fn cosines<'a>(of: &[i8], others: impl Iterator<Item = &'a [i8]>) -> Vec<Option<f64>> {
+    let length = |squares: i32| f64::from(squares).sqrt();
+    let own = length(of.iter().map(|value| i32::from(*value) * i32::from(*value)).sum());
+    let with = |other: &[i8]| {
+        let (mut dot, mut squares) = (0_i32, 0_i32);
+        for (a, b) in of.iter().zip(other) {
+            let (a, b) = (i32::from(*a), i32::from(*b));
+            dot += a * b;
+            squares += b * b;
+        }
+        let lengths = own * length(squares);
+        (of.len() == other.len() && lengths > 0.0).then(|| f64::from(dot) / lengths)
+    };
+    others.map(with).collect()
 }
 
 #[cfg(test)]
@@ -128,7 +129,8 @@ mod tests {
 
     fn near(a: &str, b: &str) -> f64 {
         let embedder = TableEmbedder::new();
-        cosine(&embedder.embed(a), &embedder.embed(b)).unwrap_or_default()
+        let (a, b) = (embedder.embed(a), embedder.embed(b));
+        cosines(&a, [&*b].into_iter())[0].unwrap_or_default()
     }
 
     #[test]
@@ -167,9 +169,9 @@ mod tests {
 
     #[test]
     fn a_cosine_needs_two_of_a_kind() {
-        assert_eq!(cosine(&[1, 0], &[2, 0]), Some(1.0));
-        assert_eq!(cosine(&[1, 0], &[0, 3]), Some(0.0));
-        assert_eq!(cosine(&[1, 0], &[1]), None);
-        assert_eq!(cosine(&[0, 0], &[1, 1]), None);
+        let others = [&[2, 0][..], &[0, 3], &[1], &[0, 0], &[]];
+        let expect = [Some(1.0), Some(0.0), None, None, None];
+        assert_eq!(cosines(&[1, 0], others.into_iter()), expect);
+        assert_eq!(cosines(&[0, 0], others.into_iter()), [None; 5]);
     }
 }

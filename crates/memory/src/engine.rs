@@ -252,7 +252,7 @@ impl Engine {
         // A secret in the question is looked for as what is stored of it.
         let cue = redact::mask(&question.cue).text;
         let upgrade = &self.inner.upgrade;
-        let finer = upgrade.question(&without_any_names(&cue)).await;
+        let finer = upgrade.question(|| without_any_names(&cue)).await;
         let search = Search::new(preparer, &cue, finer, question.limit, now);
         let store = &self.inner.store;
         let mut scopes = vec![question.scope.clone()];
@@ -268,7 +268,8 @@ impl Engine {
         for scope in &scopes {
             let proposal = store.propose(speaker, scope, search.probe()).await?;
             partial |= proposal.partial;
-            let finer = upgrade.question(&search.without_common_names(preparer, &proposal)).await;
+            let without_names = || search.without_common_names(preparer, &proposal);
+            let finer = upgrade.question(without_names).await;
             let ranked = search.rank(preparer, &proposal, finer.as_ref(), shown);
             scored.extend(ranked.into_iter().filter(|one| known.insert(one.seq)));
         }

@@ -1,5 +1,6 @@
 //! From ranked turns to an answer: what is shown, why, and what fits.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use hob_domain::memory::{ProbeTerm, Record};
@@ -75,12 +76,14 @@ pub struct Packed {
 /// it is said how often. A session that fills most of the answer gives way to others.
 pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
     let mut packed = Packed::default();
-    let mut shown: HashMap<String, usize> = HashMap::new();
-    for hit in in_turn(ranked, limit) {
+    let ranked = in_turn(ranked, limit);
+    let same = same(&ranked);
+    // Where those that say it are shown, if they are.
+    let mut shown = vec![None; ranked.len()];
+    for (hit, same) in ranked.into_iter().zip(same) {
         let cost = tokens(&hit.record.text);
         let fits = packed.hits.is_empty() || packed.budget_used + cost <= budget_tokens;
-        let said = essence(&hit.record.text);
-        let known = shown.get(&said).copied();
+        let known: Option<usize> = shown[same];
         if let Some(place) = known {
             packed.hits[place].why.again += 1;
         }
@@ -88,7 +91,7 @@ pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
             packed.omitted += 1;
             continue;
         }
-        shown.insert(said, packed.hits.len());
+        shown[same] = Some(packed.hits.len());
         packed.budget_used += cost;
         packed.hits.push(hit);
     }
@@ -99,26 +102,36 @@ pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
 /// the others; and behind them, what was superseded.
 fn in_turn(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
     let share = (limit * 9 / 10).max(FEWEST);
-    let mut had: HashMap<String, usize> = HashMap::new();
-    let mut parts = [const { Vec::new() }; 3];
-    for hit in ranked {
-        let had = had.entry(hit.record.session.clone()).or_default();
+    let mut had: HashMap<&str, usize> = HashMap::new();
+    let places = ranked.iter().map(|hit| {
+        let had = had.entry(&hit.record.session).or_default();
         *had += 1;
-        let superseded = hit.record.superseded_by.is_some();
-        parts[if superseded { 2 } else { usize::from(*had > share) }].push(hit);
+        if hit.record.superseded_by.is_some() { 2 } else { usize::from(*had > share) }
+    });
+    let places: Vec<usize> = places.collect();
+    let mut parts = [const { Vec::new() }; 3];
+    for (hit, place) in ranked.into_iter().zip(places) {
+        parts[place].push(hit);
     }
     parts.into_iter().flatten().collect()
 }
 
+/// For each the place of the first that says the same.
+fn same(ranked: &[Ranked]) -> Vec<usize> {
+    let mut first = HashMap::new();
+    let all = ranked.iter().enumerate();
+    all.map(|(place, hit)| *first.entry(essence(&hit.record.text)).or_insert(place)).collect()
+}
+
 /// What two texts share that say the same.
-fn essence(text: &str) -> String {
+fn essence(text: &str) -> Cow<'_, str> {
     let text = text.trim();
     if text.len() > SHORT {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let letters: String =
         text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-    if letters.is_empty() { text.to_owned() } else { letters }
+    if letters.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(letters) }
 }
 
 /// About how many tokens a text has: four ASCII characters to one, others nearly one each.

@@ -11,6 +11,8 @@ const LOOKED_AT: usize = 512;
 const WORDS: usize = 4;
 const CHARACTERS: usize = 5;
 const FEWEST: usize = 3;
+/// About how many phrases a text has.
+const USUAL: usize = 64;
 /// So many texts are compared at most.
 const PLACES: usize = 1 << 12;
 /// A word of the question that is shorter than this does not tell what it asks for.
@@ -33,13 +35,16 @@ pub fn said_again(cue: &str, texts: &[Said<'_>]) -> Vec<f64> {
         .map(word)
         .collect();
     // Of each hash the lower bits make room for the place of its text, so that one short number is sorted.
-    let mut all: Vec<u64> = Vec::new();
+    let mut all: Vec<u64> = Vec::with_capacity(texts.len() * USUAL);
     let mut counts = vec![0_usize; texts.len()];
+    let mut parts = Vec::new();
     for (place, said) in texts.iter().enumerate().take(PLACES) {
-        let phrases = phrases(said.text, &asked);
-        counts[place] = phrases.len();
-        let others = phrases.iter().filter(|phrase| !phrase.asked);
-        all.extend(others.map(|phrase| phrase.hash / PLACES as u64 * PLACES as u64 + place as u64));
+        phrases(said.text, &asked, &mut parts, |phrase| {
+            counts[place] += 1;
+            if !phrase.asked {
+                all.push(phrase.hash / PLACES as u64 * PLACES as u64 + place as u64);
+            }
+        });
     }
     all.sort_unstable();
     let place = |one: &u64| (one % PLACES as u64) as usize;
@@ -56,43 +61,46 @@ pub fn said_again(cue: &str, texts: &[Said<'_>]) -> Vec<f64> {
     again.into_iter().zip(counts).map(share).collect()
 }
 
-#[derive(Clone, Copy)]
 struct Phrase {
     hash: u64,
     asked: bool,
 }
 
-/// The phrases of a text. Those with more than one name are none.
-fn phrases(text: &str, asked: &[u64]) -> Vec<Phrase> {
+/// A word or a letter, and whether the question has it.
+type Part = (u64, bool);
+
+/// Tells the phrases of a text. Those with more than one name are none. `parts` is room to work in.
+fn phrases(text: &str, asked: &[u64], parts: &mut Vec<Part>, mut tell: impl FnMut(Phrase)) {
+    parts.clear();
     let text = beginning(text, LOOKED_AT);
     let ideographs =
         if text.is_ascii() { 0 } else { text.chars().filter(|c| is_ideograph(*c)).count() };
     // An ideograph has three bytes, so that this is a third of the characters or more.
     if ideographs * 5 > text.len() {
-        let letters: Vec<u64> = letters(text);
-        let phrase = |part: &[u64]| Phrase { hash: joined(part), asked: false };
-        return letters.windows(CHARACTERS).map(phrase).collect();
+        letters(text, parts);
+        for part in parts.windows(CHARACTERS) {
+            tell(Phrase { hash: joined(part), asked: false });
+        }
+        return;
     }
-    let words: Vec<(u64, bool)> =
-        words(text).into_iter().map(|word| (word, asked.contains(&word))).collect();
-    let phrase = |part: &[(u64, bool)]| {
-        let names = part.iter().filter(|(word, _)| *word == NAME).count();
-        let hash = part.iter().fold(START, |hash, (word, _)| step(hash, *word));
-        (names < 2).then(|| Phrase { hash, asked: part.iter().any(|(_, asked)| *asked) })
-    };
-    words.windows(WORDS).filter_map(phrase).collect()
+    words(text, |word| parts.push((word, asked.contains(&word))));
+    for part in parts.windows(WORDS) {
+        if part.iter().filter(|(word, _)| *word == NAME).count() < 2 {
+            tell(Phrase { hash: joined(part), asked: part.iter().any(|(_, asked)| *asked) });
+        }
+    }
 }
 
-/// The words of a text without the marks around them. Most texts are ASCII, and there it takes a tenth of the
+/// Tells the words of a text without the marks around them. Most texts are ASCII, and there it takes a tenth of the
 /// time.
-fn words(text: &str) -> Vec<u64> {
+fn words(text: &str, tell: impl FnMut(u64)) {
     if text.is_ascii() {
         let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0B;
         let trimmed = text.as_bytes().split(blank).map(without_marks);
-        return trimmed.filter(|part| !part.is_empty()).map(ascii_word).collect();
+        return trimmed.filter(|part| !part.is_empty()).map(ascii_word).for_each(tell);
     }
     let trimmed = text.split_whitespace().map(|part| part.trim_matches(is_mark));
-    trimmed.filter(|part| !part.is_empty()).map(word).collect()
+    trimmed.filter(|part| !part.is_empty()).map(word).for_each(tell);
 }
 
 fn is_mark(c: char) -> bool {
@@ -155,20 +163,18 @@ fn ascii_word(word: &[u8]) -> u64 {
 }
 
 /// A text without blanks by its characters; whatever else is between them is a name.
-fn letters(text: &str) -> Vec<u64> {
-    let mut letters: Vec<u64> = Vec::new();
+fn letters(text: &str, letters: &mut Vec<Part>) {
     for c in text.chars() {
         let letter = if c.is_ascii() { NAME } else { u64::from(c) };
-        if letter != NAME || letters.last() != Some(&NAME) {
-            letters.push(letter);
+        if letter != NAME || letters.last() != Some(&(NAME, false)) {
+            letters.push((letter, false));
         }
     }
-    letters
 }
 
 /// FNV-1a over whole numbers: the same everywhere, and two of one hash do no harm here.
-fn joined(parts: &[u64]) -> u64 {
-    parts.iter().fold(START, |hash, part| step(hash, *part))
+fn joined(parts: &[Part]) -> u64 {
+    parts.iter().fold(START, |hash, (part, _)| step(hash, *part))
 }
 
 const START: u64 = 0xcbf2_9ce4_8422_2325;
@@ -210,8 +216,13 @@ mod tests {
         let text = "(Renamed) \"within\" src/main.rs, parseConfig; it's\x0Bdone… [42] `x` HTTP\t--";
         let ascii = text.replace('…', ".");
         assert!(!text.is_ascii() && ascii.is_ascii());
-        assert_eq!(words(text), words(&ascii));
-        assert_eq!(words(&ascii).len(), 10);
+        let all = |text: &str| {
+            let mut all = Vec::new();
+            words(text, |word| all.push(word));
+            all
+        };
+        assert_eq!(all(text), all(&ascii));
+        assert_eq!(all(&ascii).len(), 10);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use hob_domain::Timestamp;
 use hob_domain::memory::{Candidate, Count, ProbeTerm, Proposal, Spread};
 
-use crate::embed::cosine;
+use crate::embed::cosines;
 use crate::period::Period;
 use crate::scripts::is_ideograph;
 
@@ -142,10 +142,8 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     let own = own_worth(proposal, asked, &rarity);
     let around = Around::of(candidates);
     let lexical = lexical(proposal, &around, &worth);
-    let near: Vec<Option<f64>> =
-        candidates.iter().map(|candidate| cosine(asked.vector, &candidate.vector)).collect();
-    let finer: Vec<Option<f64>> =
-        candidates.iter().map(|candidate| cosine(asked.finer, &candidate.finer)).collect();
+    let near = cosines(asked.vector, candidates.iter().map(|one| &*one.vector));
+    let finer = cosines(asked.finer, candidates.iter().map(|one| &*one.finer));
     let open = Open {
         coverage: coverage(candidates, &own),
         other_words: other_words(proposal, asked, &own),

@@ -114,18 +114,18 @@ impl Upgrade {
     }
 
     /// A question's vector by the model, where there is one. It is made on a thread of its own.
-    pub(crate) async fn question(&self, cue: &str) -> Option<KindVector> {
+    pub(crate) async fn question(&self, cue: impl FnOnce() -> String) -> Option<KindVector> {
         let chosen = self.chosen()?;
-        let kind = chosen.kind;
-        if let Some(vector) = self.known(cue) {
+        let (kind, cue) = (chosen.kind, cue());
+        if let Some(vector) = self.known(&cue) {
             return Some(KindVector { kind, vector });
         }
         let _place = self.asking.acquire().await.ok()?;
-        let text = cue.to_owned();
+        let text = cue.clone();
         let embed = move || chosen.model.embed(&[&text]).pop();
         let vector = tokio::task::spawn_blocking(embed).await.ok().flatten()?;
         let mut questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
-        questions.push_front((cue.to_owned(), vector.clone()));
+        questions.push_front((cue, vector.clone()));
         questions.truncate(QUESTIONS);
         Some(KindVector { kind, vector })
     }

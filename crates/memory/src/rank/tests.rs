@@ -12,7 +12,7 @@ fn candidate(seq: i64, session: i64, counts: &[(usize, u32)]) -> Candidate {
         ts: Timestamp::from_second(seq * 86_400).unwrap(),
         length: 10,
         counts: counts.iter().map(|(term, times)| Count { term: *term, times: *times }).collect(),
-        vector: vec![0, 0],
+        vector: [0, 0].into(),
         finer: Vec::new(),
         in_scope: true,
     }
@@ -89,8 +89,8 @@ fn vectors_times_and_newness_decide_between_equals() {
     let all: Vec<Candidate> = (1..=4).map(|seq| candidate(seq, seq, &[(1, 1)])).collect();
     assert_eq!(order(&proposal(all.clone()), &[0, 0], &[]), [4, 3, 2, 1]);
     let mut near = all.clone();
-    near[1].vector = vec![9, 1];
-    near[2].vector = vec![-9, 1];
+    near[1].vector = vec![9, 1].into();
+    near[2].vector = vec![-9, 1].into();
     assert_eq!(order(&proposal(near), &[1, 0], &[])[0], 2);
     let asked = periods("on 4 January 1970", Timestamp::UNIX_EPOCH);
     assert_eq!(order(&proposal(all.clone()), &[0, 0], &asked)[0], 3);
@@ -110,8 +110,8 @@ fn longer_turns_are_preferred_up_to_a_length() {
 #[test]
 fn vectors_count_more_where_words_of_the_question_are_nowhere() {
     let mut all = vec![candidate(1, 1, &[(0, 1)]), candidate(2, 2, &[])];
-    all[0].vector = vec![-9, 1];
-    all[1].vector = vec![9, 1];
+    all[0].vector = vec![-9, 1].into();
+    all[1].vector = vec![9, 1].into();
     let mut proposal = proposal(all);
     assert_eq!(order(&proposal, &[1, 0], &[])[0], 1);
     proposal.spread[1] = Spread::default();
@@ -138,7 +138,7 @@ fn vectors_of_a_model_count_for_those_that_have_them() {
     // The table says one thing of the turns, the model another.
     let make = |seq: i64| {
         let mut one = candidate(seq, seq, &[(1, 1)]);
-        one.vector = vec![60, seq as i8];
+        one.vector = vec![60, seq as i8].into();
         one.finer = vec![60, 30 - seq as i8, 0];
         one
     };
@@ -156,7 +156,7 @@ fn a_turn_that_has_no_vector_of_the_model_yet_is_judged_by_the_table() {
     // All are far but two: one is near by the model, one that the model has not seen by the table.
     let make = |seq: i64| {
         let mut one = candidate(seq, seq, &[(1, 1)]);
-        one.vector = if seq == 7 { vec![90, 1] } else { vec![seq as i8, 90] };
+        one.vector = if seq == 7 { [90, 1].into() } else { [seq as i8, 90].into() };
         one.finer = match seq {
             3 => vec![90, 1, 0],
             seq if seq % 2 == 0 || seq > 30 => vec![seq as i8, 90, 0],
@@ -171,7 +171,7 @@ fn a_turn_that_has_no_vector_of_the_model_yet_is_judged_by_the_table() {
     assert_eq!(first, [3, 7]);
     // To have no vector at all is neither good nor bad.
     let mut without = all;
-    without[19].vector = Vec::new();
+    without[19].vector = Vec::new().into();
     without[19].finer = Vec::new();
     let mixed = order_by_both(&proposal(without), &[1, 0], &[1, 0, 0]);
     let place = mixed.iter().position(|seq| *seq == 20).unwrap();
@@ -198,7 +198,7 @@ proptest! {
             let mut one = candidate(place as i64, *session, &[(*term, *times)]);
             one.previous = (place > 0).then(|| place as i64 - 1);
             one.in_scope = *in_scope;
-            one.vector = vec![*value, 3];
+            one.vector = vec![*value, 3].into();
             one.finer = if *in_scope { vec![3, *value, 1] } else { Vec::new() };
             one
         };

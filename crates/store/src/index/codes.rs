@@ -75,15 +75,6 @@ impl Agreement {
     }
 }
 
-/// How far a vector goes along with the signs of another.
-pub(crate) fn agreement(vector: &[i8], code: &[u64]) -> i32 {
-    let one = |(place, value): (usize, &i8)| {
-        let same = code[place / 64] >> (place % 64) & 1 == 1;
-        if same { i32::from(*value) } else { -i32::from(*value) }
-    };
-    vector.iter().take(code.len() * 64).enumerate().map(one).sum()
-}
-
 /// The signs of a vector in so many bytes. `None` of one that points nowhere.
 pub(crate) fn code(vector: &[i8], bytes: usize) -> Option<Vec<u8>> {
     if vector.iter().all(|value| *value == 0) {
@@ -107,6 +98,15 @@ pub(crate) fn words<const WORDS: usize>(bytes: &[u8]) -> [u64; WORDS] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// How far a vector goes along with the signs of another.
+    fn agreement(vector: &[i8], code: &[u64]) -> i32 {
+        let one = |(place, value): (usize, &i8)| {
+            let same = code[place / 64] >> (place % 64) & 1 == 1;
+            if same { i32::from(*value) } else { -i32::from(*value) }
+        };
+        vector.iter().take(code.len() * 64).enumerate().map(one).sum()
+    }
 
     #[test]
     fn counted_at_once_is_what_is_counted_bit_by_bit() {

@@ -8,11 +8,12 @@
 /// most terms have several.
 pub(crate) const LONGEST_RUN: usize = if cfg!(test) { 60 } else { 900 };
 
-/// One turn that has a term.
+/// One turn that has a term. A question reads a hundred thousand of them, so that they must not take more room than this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Posting {
     pub(crate) seq: i64,
-    pub(crate) session: i64,
+    /// The lower half of its number: no memory has four billion sessions.
+    pub(crate) session: u32,
     pub(crate) times: u8,
     pub(crate) length: u8,
 }
@@ -41,10 +42,10 @@ impl Header {
 }
 
 /// Packs postings that are in order, after those that end in `last`.
-pub(crate) fn pack(mut last: (i64, i64), postings: &[Posting], run: &mut Vec<u8>) {
+pub(crate) fn pack(mut last: (i64, u32), postings: &[Posting], run: &mut Vec<u8>) {
     for posting in postings {
         put(run, posting.seq.wrapping_sub(last.0).cast_unsigned());
-        let session = posting.session.wrapping_sub(last.1);
+        let session = i64::from(posting.session) - i64::from(last.1);
         put(run, ((session << 1) ^ (session >> 63)).cast_unsigned());
         run.extend([posting.times, posting.length]);
         last = (posting.seq, posting.session);
@@ -56,12 +57,20 @@ pub(crate) fn unpack(first: i64, run: &[u8], mut each: impl FnMut(Posting)) {
     let mut last = (first, 0_i64);
     let mut rest = run;
     while !rest.is_empty() {
-        let (Some(seq), Some(session)) = (take(&mut rest), take(&mut rest)) else { return };
-        let [times, length, ..] = *rest else { return };
-        rest = &rest[2..];
+        let (seq, session, times, length);
+        if let [a, b, c, d, behind @ ..] = rest
+            && (a | b) & 0x80 == 0
+        {
+            // As most are.
+            (seq, session, times, length, rest) = (u64::from(*a), u64::from(*b), *c, *d, behind);
+        } else {
+            let (Some(a), Some(b)) = (take(&mut rest), take(&mut rest)) else { return };
+            let [c, d, behind @ ..] = rest else { return };
+            (seq, session, times, length, rest) = (a, b, *c, *d, behind);
+        }
         let session = (session >> 1).cast_signed() ^ -((session & 1).cast_signed());
         last = (last.0.wrapping_add(seq.cast_signed()), last.1.wrapping_add(session));
-        each(Posting { seq: last.0, session: last.1, times, length });
+        each(Posting { seq: last.0, session: last.1 as u32, times, length });
     }
 }
 

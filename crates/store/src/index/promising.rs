@@ -1,10 +1,12 @@
 //! From postings to the turns worth ranking.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Candidate, Context, Count, Probe, Scope, Spread};
 
+use super::first::First;
 use super::postings::{Posting, length_of};
 
 /// How many turns before and behind a promising one come with it.
@@ -18,6 +20,8 @@ const LENGTH_SHARE: f32 = 0.25;
 /// most telling ones are read however common they are.
 const MOST_READ: u64 = 150_000;
 const MOST_TELLING: usize = 3;
+/// Where at least one of so many turns is touched, it is quicker to look at all of them than at the postings again.
+const DENSE: usize = 8;
 
 /// The time asked for, in microseconds.
 pub(crate) fn bounds(scope: &Scope) -> Option<(i64, i64)> {
@@ -63,67 +67,57 @@ fn rarity(turns: u64, having: u64) -> f32 {
     ((turns - having + 0.5) / (having + 0.5) + 1.0).max(1.0).ln()
 }
 
-/// Turns with how much they have of what is looked for.
-pub(crate) struct Promising(Vec<(f32, i64)>);
-
-impl Promising {
-    /// Weighs the turns that `has` allows, by the postings of each term of the probe. The sums are those of
-    /// all turns and their terms.
-    pub(crate) fn new(
-        index: &[Vec<Posting>],
-        spread: &[Spread],
-        probe: &Probe,
-        (turns, length): (u64, u64),
-        has: impl Fn(i64) -> bool,
-    ) -> Promising {
-        let ends = |end: fn(&Vec<Posting>) -> Option<&Posting>| {
-            index.iter().filter_map(end).map(|posting| posting.seq)
-        };
-        let (Some(low), Some(high)) = (ends(|p| p.first()).min(), ends(|p| p.last()).max()) else {
-            return Promising(Vec::new());
-        };
-        let usual = length as f32 / (turns as f32).max(1.0);
-        // One place for every turn between the first and the last: only what is touched costs memory.
-        let mut scores = vec![0_f32; (high - low) as usize + 1];
-        for ((postings, spread), probed) in index.iter().zip(spread).zip(&probe.terms) {
-            let weight = probed.weight * rarity(turns, spread.turns) * (SATURATION + 1.0);
-            for posting in postings.iter().filter(|posting| has(posting.seq)) {
-                let times = f32::from(posting.times);
-                let share = length_of(posting.length) / usual.max(1.0);
-                let damp = SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * share);
-                scores[(posting.seq - low) as usize] += weight * times / (times + damp);
-            }
+/// The turns that have most of what is looked for, of those that `has` allows: by the postings of each term of the probe,
+/// best first and of equals the newest. The sums are those of all turns and their terms.
+pub(crate) fn promising(
+    index: &[Vec<Posting>],
+    spread: &[Spread],
+    probe: &Probe,
+    (turns, length): (u64, u64),
+    has: impl Fn(i64) -> bool,
+    most: usize,
+) -> Vec<i64> {
+    let ends = |end: fn(&Vec<Posting>) -> Option<&Posting>| {
+        index.iter().filter_map(end).map(|posting| posting.seq)
+    };
+    let (Some(low), Some(high)) = (ends(|p| p.first()).min(), ends(|p| p.last()).max()) else {
+        return Vec::new();
+    };
+    let usual = (length as f32 / (turns as f32).max(1.0)).max(1.0);
+    let damp: [f32; 256] = std::array::from_fn(|class| {
+        SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * (length_of(class as u8) / usual))
+    });
+    // One place for every turn between the first and the last: only what is touched costs memory.
+    let mut scores = vec![0_f32; (high - low) as usize + 1];
+    for ((postings, spread), probed) in index.iter().zip(spread).zip(&probe.terms) {
+        let weight = probed.weight * rarity(turns, spread.turns) * (SATURATION + 1.0);
+        // Most terms are once in a turn.
+        let once = damp.map(|damp| weight / (1.0 + damp));
+        for posting in postings.iter().filter(|posting| has(posting.seq)) {
+            let class = usize::from(posting.length);
+            scores[(posting.seq - low) as usize] += match posting.times {
+                1 => once[class],
+                times => weight * f32::from(times) / (f32::from(times) + damp[class]),
+            };
         }
-        let mut found: Vec<(f32, i64)> = Vec::new();
+    }
+    let mut best = First::new(most);
+    let mut offer = |score: f32, seq: i64| {
+        // The bits of numbers above zero are in their order.
+        let place = Reverse(score.to_bits());
+        if score > 0.0 && best.wants(place) {
+            best.offer(place, Reverse(seq));
+        }
+    };
+    let read: usize = index.iter().map(Vec::len).sum();
+    if read > scores.len() / DENSE {
+        scores.iter().zip(low..).for_each(|(score, seq)| offer(*score, seq));
+    } else {
         for posting in index.iter().flatten() {
-            let score = std::mem::take(&mut scores[(posting.seq - low) as usize]);
-            if score > 0.0 {
-                found.push((score, posting.seq));
-            }
+            offer(std::mem::take(&mut scores[(posting.seq - low) as usize]), posting.seq);
         }
-        Promising(found)
     }
-
-    /// The best of them, best first.
-    pub(crate) fn best(self, limit: usize) -> Vec<i64> {
-        let mut found = self.0;
-        if found.len() > limit && limit > 0 {
-            found.select_nth_unstable_by(limit - 1, order);
-            found.truncate(limit);
-        }
-        found.sort_unstable_by(order);
-        found.into_iter().map(|(_, seq)| seq).collect()
-    }
-
-    /// All of them, best first.
-    pub(crate) fn all(self) -> Vec<i64> {
-        let most = self.0.len();
-        self.best(most)
-    }
-}
-
-fn order(a: &(f32, i64), b: &(f32, i64)) -> std::cmp::Ordering {
-    b.0.total_cmp(&a.0).then(b.1.cmp(&a.1))
+    best.found().map(|Reverse(seq)| seq).collect()
 }
 
 /// Notes how often each term occurs in each candidate; they are in order, as postings are.
@@ -163,7 +157,7 @@ pub(crate) fn contexts(lengths: BTreeMap<i64, u64>, index: &[Vec<Posting>]) -> V
     }
     for (term, postings) in index.iter().enumerate() {
         for posting in postings {
-            let place = posting.session.checked_sub(low).and_then(|far| usize::try_from(far).ok());
+            let place = usize::try_from(i64::from(posting.session) - low).ok();
             let place = place.and_then(|place| places.get(place)?.checked_sub(1));
             let Some(place) = place else { continue };
             let (counts, times) = (&mut contexts[place as usize].counts, u32::from(posting.times));

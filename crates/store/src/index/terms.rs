@@ -16,7 +16,7 @@ pub(crate) fn total(counts: &[(&str, u32)]) -> u32 {
 
 pub(crate) fn posting(seq: i64, session: i64, times: u32, length: u32) -> Posting {
     let times = u8::try_from(times).unwrap_or(u8::MAX);
-    Posting { seq, session, times, length: length_class(length) }
+    Posting { seq, session: session as u32, times, length: length_class(length) }
 }
 
 /// How many postings surely fit a run that has so many bytes.

@@ -7,7 +7,7 @@ use hob_domain::memory::VectorKind;
 use rusqlite::Connection;
 
 use super::propose::Range;
-use crate::index::{Agreement, CLOSER, MODEL_BYTES, TABLE_BYTES, code, differences, words};
+use crate::index::{Agreement, CLOSER, First, MODEL_BYTES, TABLE_BYTES, code, differences, words};
 
 /// So many codes are compared in one go.
 const MANY: usize = 512;
@@ -131,28 +131,17 @@ impl<const WORDS: usize> Read<WORDS> {
             [one] => self.projects[place] == one,
             _ => projects.binary_search(&self.projects[place]).is_ok(),
         };
-        let bits = WORDS * 64;
-        let mut at: Vec<Vec<u32>> = vec![Vec::new(); bits + 1];
-        // Farther than this there are enough nearer ones.
-        let (mut farthest, mut held) = (bits, 0);
+        let mut nearest = First::new(most);
         // Counted for many at once, which takes half the time of one by one.
         let mut differs = [0_u16; MANY];
         for (number, part) in self.codes.chunks(MANY).enumerate() {
             differences(code, part, &mut differs);
             for (place, differ) in (number * MANY..).zip(&differs[..part.len()]) {
-                let differ = usize::from(*differ);
-                if differ > farthest || !inside(place) || !range.has(self.seqs[place]) {
-                    continue;
-                }
-                at[differ].push(place as u32);
-                held += 1;
-                while farthest > 0 && held - at[farthest].len() >= most {
-                    held -= at[farthest].len();
-                    at[farthest] = Vec::new();
-                    farthest -= 1;
+                if nearest.wants(*differ) && inside(place) && range.has(self.seqs[place]) {
+                    nearest.offer(*differ, place as u32);
                 }
             }
         }
-        at.into_iter().flatten().take(most).map(|place| place as usize).collect()
+        nearest.found().map(|place| place as usize).collect()
     }
 }

@@ -1,6 +1,8 @@
 //! Turns from before there were postings: they stay where they were, in FTS5, until they have been
 //! analysed anew, and are found there meanwhile.
 
+use std::sync::Arc;
+
 use hob_domain::memory::{Candidate, Count, Probe, Scope};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -61,7 +63,7 @@ pub(super) fn candidates(
             ts: time(ts),
             length: total(&counts),
             counts: probe.terms.iter().enumerate().filter_map(count).collect(),
-            vector: Vec::new(),
+            vector: Arc::default(),
             finer: Vec::new(),
             in_scope: bounds(scope).is_none_or(|(since, until)| (since..=until).contains(&ts)),
         });
@@ -134,6 +136,6 @@ mod tests {
         assert!(!found.partial);
         assert_eq!((found.turns, found.candidates.len()), (1, 1));
         assert_eq!(found.candidates[0].counts[0].times, 2);
-        assert_eq!(found.candidates[0].vector, [1, -2]);
+        assert_eq!(found.candidates[0].vector[..], [1, -2]);
     }
 }

@@ -23,26 +23,20 @@ pub(super) struct Standing {
     pub(super) length: u32,
 }
 
-/// A posting with its project. There are a hundred thousand of them, so that they must not take more room than that.
+/// A posting with its project.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recent {
-    seq: i64,
-    session: i64,
+    pub(super) posting: Posting,
     pub(super) project: u32,
-    times: u8,
-    length: u8,
 }
 
-impl Recent {
-    fn new(project: u32, posting: Posting) -> Recent {
-        let Posting { seq, session, times, length } = posting;
-        Recent { seq, session, project, times, length }
-    }
-
-    pub(super) fn posting(&self) -> Posting {
-        let Recent { seq, session, times, length, .. } = *self;
-        Posting { seq, session, times, length }
-    }
+/// The turns of a session.
+#[derive(Default)]
+struct InSession {
+    /// Their places in the order they were said.
+    places: Vec<u32>,
+    /// How many terms they have.
+    length: u64,
 }
 
 /// The project of a turn that is gone.
@@ -63,8 +57,7 @@ pub(super) struct Read {
     floor: i64,
     /// In the order of `seq`.
     turns: Vec<Standing>,
-    /// The places of a session's turns in the order they were said.
-    sessions: HashMap<u32, Vec<u32>>,
+    sessions: HashMap<u32, InSession>,
     /// Postings that are not merged.
     recent: HashMap<Box<str>, Vec<Recent>>,
     vectors: Vectors,
@@ -147,7 +140,7 @@ impl Read {
         self.vectors.forget(&changes);
         if changes.iter().any(|seq| *seq > self.floor) {
             for postings in self.recent.values_mut() {
-                postings.retain(|posting| !changes.contains(&posting.seq));
+                postings.retain(|one| !changes.contains(&one.posting.seq));
             }
         }
         let mut added = Vec::new();
@@ -162,8 +155,8 @@ impl Read {
             if let Some((standing, terms)) = now.as_ref().filter(|_| seq > state.merged) {
                 self.note(standing, terms);
             }
-            match self.turns.binary_search_by_key(&seq, |turn| turn.seq) {
-                Ok(place) => {
+            match self.place(seq) {
+                Some(place) => {
                     sessions.insert(self.turns[place].session);
                     match now {
                         Some((now, _)) => self.turns[place] = now,
@@ -171,7 +164,7 @@ impl Read {
                     }
                     sessions.insert(self.turns[place].session);
                 }
-                Err(_) => added.extend(now.map(|(now, _)| now)),
+                None => added.extend(now.map(|(now, _)| now)),
             }
         }
         if !added.is_empty() {
@@ -197,7 +190,7 @@ impl Read {
         }
         self.floor = state.merged;
         self.recent.retain(|_, postings| {
-            postings.retain(|posting| posting.seq > state.merged);
+            postings.retain(|one| one.posting.seq > state.merged);
             !postings.is_empty()
         });
     }
@@ -238,47 +231,60 @@ impl Read {
         if turn.project == NONE {
             return false;
         }
-        let places = self.sessions.entry(turn.session).or_default();
-        let last = places.last().map(|last| self.turns[*last as usize]);
-        places.push(place as u32);
+        let within = self.sessions.entry(turn.session).or_default();
+        let last = within.places.last().map(|last| self.turns[*last as usize]);
+        within.places.push(place as u32);
+        within.length += u64::from(turn.length);
         last.is_some_and(|last| (last.at, last.seq) > (turn.at, turn.seq))
     }
 
     fn sort(&mut self, session: u32) {
-        let Some(places) = self.sessions.get_mut(&session) else { return };
+        let Some(InSession { places, length }) = self.sessions.get_mut(&session) else { return };
         let turns = &self.turns;
         places.retain(|place| {
             let turn = &turns[*place as usize];
             turn.project != NONE && turn.session == session
         });
         places.sort_by_key(|place| (turns[*place as usize].at, turns[*place as usize].seq));
+        *length = places.iter().map(|place| u64::from(turns[*place as usize].length)).sum();
     }
 
     fn note(&mut self, standing: &Standing, terms: &str) {
         let Standing { seq, project, session, length, .. } = *standing;
         for (term, times) in counted(terms) {
-            let posting = Recent::new(project, posting(seq, i64::from(session), times, length));
+            let posting = posting(seq, i64::from(session), times, length);
+            let one = Recent { posting, project };
             match self.recent.get_mut(term) {
                 Some(postings) => {
                     // Mostly it is the newest.
-                    let place = postings.partition_point(|other| other.seq < seq);
-                    postings.insert(place, posting);
+                    let place = postings.partition_point(|other| other.posting.seq < seq);
+                    postings.insert(place, one);
                 }
-                None => drop(self.recent.insert(term.into(), vec![posting])),
+                None => drop(self.recent.insert(term.into(), vec![one])),
+            }
+        }
+    }
+
+    fn place(&self, seq: i64) -> Option<usize> {
+        // Few are missing in between, so that it is there or somewhat before.
+        let most = usize::try_from(seq - self.turns.first()?.seq).ok()?;
+        match self.turns.get(most) {
+            Some(turn) if turn.seq == seq => Some(most),
+            _ => {
+                let before = &self.turns[..most.min(self.turns.len())];
+                before.binary_search_by_key(&seq, |turn| turn.seq).ok()
             }
         }
     }
 
     pub(super) fn standing(&self, seq: i64) -> Option<&Standing> {
-        let place = self.turns.binary_search_by_key(&seq, |turn| turn.seq).ok()?;
+        let place = self.place(seq)?;
         Some(&self.turns[place]).filter(|turn| turn.project != NONE)
     }
 
     /// How many terms all turns of a session have.
     pub(super) fn length_of(&self, session: u32) -> u64 {
-        let places = self.sessions.get(&session).map_or(&[][..], Vec::as_slice);
-        let there = places.iter().map(|place| &self.turns[*place as usize]);
-        there.filter(|turn| turn.project != NONE).map(|turn| u64::from(turn.length)).sum()
+        self.sessions.get(&session).map_or(0, |within| within.length)
     }
 
     /// Gives candidates, which are in order, the vectors of these turns.
@@ -297,12 +303,15 @@ impl Read {
         of: &'a Standing,
         beside: usize,
     ) -> impl Iterator<Item = &'a Standing> {
-        let places = self.sessions.get(&of.session).map_or(&[][..], Vec::as_slice);
+        let places = self.sessions.get(&of.session).map_or(&[][..], |within| &within.places);
         let key = |place: &u32| {
             let turn = &self.turns[*place as usize];
             (turn.at, turn.seq)
         };
-        let (alone, window) = match places.binary_search_by_key(&(of.at, of.seq), key) {
+        // Mostly they are said in the order of their places, and then no turn is looked at for it.
+        let own = self.place(of.seq).and_then(|place| places.binary_search(&(place as u32)).ok());
+        let middle = own.map_or_else(|| places.binary_search_by_key(&(of.at, of.seq), key), Ok);
+        let (alone, window) = match middle {
             Ok(middle) => {
                 let end = (middle + beside + 1).min(places.len());
                 (None, &places[middle.saturating_sub(beside)..end])
@@ -315,7 +324,7 @@ impl Read {
     /// The postings of a term behind a turn, in order.
     pub(super) fn recent(&self, term: &str, behind: i64) -> &[Recent] {
         let Some(postings) = self.recent.get(term) else { return &[] };
-        &postings[postings.partition_point(|posting| posting.seq <= behind)..]
+        &postings[postings.partition_point(|one| one.posting.seq <= behind)..]
     }
 
     /// All turns that are such, in order.

@@ -21,15 +21,14 @@ pub(super) fn rows(
 }
 
 pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
-    let role: String = row.get(5)?;
-    let tier: String = row.get(6)?;
+    let (role, tier) = (row.get_ref(5)?.as_str()?, row.get_ref(6)?.as_str()?);
     Ok(Record {
         id: RecordId::new(row.get::<_, String>(0)?),
         seq: row.get(1)?,
         session: row.get(2)?,
         place: Place { project: row.get(3)?, worktree: row.get(4)? },
-        role: TurnRole::parse(&role).unwrap_or(TurnRole::User),
-        tier: Tier::parse(&tier).unwrap_or_default(),
+        role: TurnRole::parse(role).unwrap_or(TurnRole::User),
+        tier: Tier::parse(tier).unwrap_or_default(),
         text: row.get(7)?,
         sealed: row.get(8)?,
         cue: row.get(9)?,
@@ -97,7 +96,9 @@ pub(super) fn numbered(
     speaker: &str,
     seqs: &[i64],
 ) -> rusqlite::Result<Vec<Record>> {
-    let mut statement = connection.prepare_cached(&format!(
+    // One for all: each would take and release the file's locks by itself.
+    let transaction = connection.unchecked_transaction()?;
+    let mut statement = transaction.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM {TABLES} WHERE t.seq = ?1 AND t.speaker = ?2"
     ))?;
     let mut records = Vec::with_capacity(seqs.len());

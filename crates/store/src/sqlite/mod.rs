@@ -45,7 +45,7 @@ const CHECKPOINT: i64 = 4000;
 /// What a connection keeps of the file, in KiB: deciphering a page costs more than most reads of it.
 const CACHE: u64 = 8000;
 /// The same for one that only reads a small file: what is asked for most is held otherwise.
-const SMALL_CACHE: u64 = 6000;
+const SMALL_CACHE: u64 = 9000;
 
 /// How a database is read.
 #[derive(Debug, Clone, Copy)]

@@ -1,17 +1,18 @@
 //! Reading the index: from the terms of a probe to the turns worth ranking.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::codes::{ModelCodes, Source, TableCodes};
-use super::held::{Held, Read, Recent, Standing};
+use super::held::{Held, Read, Standing};
 use super::memory_index::State;
 use super::memory_rows::time;
 use super::{earlier_index, model_vectors, store_turns};
 use crate::index::{
-    self, BESIDE, FEW, Header, Posting, Promising, bounds, count_terms, spread_of, unpack,
+    self, BESIDE, FEW, Header, Posting, bounds, count_terms, promising, spread_of, unpack,
     worth_reading,
 };
 
@@ -86,8 +87,8 @@ impl Index<'_> {
         let (turns, length, sessions) = sums(connection, &range.projects)?;
         let (index, spread) = self.postings(probe, &range, turns)?;
         let has = |seq| range.has(seq);
-        let promising = Promising::new(&index, &spread, probe, (turns, length), has);
-        let mut best = promising.best(probe.limit);
+        let sums = (turns, length);
+        let mut best = promising(&index, &spread, probe, sums, has, probe.limit);
         let (table, vector) = (&Source::TABLE, &probe.vector);
         best.extend(codes.table.nearest(connection, table, &range, vector, probe.limit)?);
         if let Some(KindVector { kind, vector }) = &probe.finer {
@@ -189,7 +190,7 @@ impl Index<'_> {
         most: u64,
     ) -> rusqlite::Result<Result<Vec<Posting>, Spread>> {
         let recent = self.read.recent(term, self.state.covers(term));
-        let recent = recent.iter().filter(|posting| projects.contains(&posting.project));
+        let recent = recent.iter().filter(|one| projects.contains(&one.project));
         let mut spread = Spread::default();
         let mut all = Vec::new();
         for project in &range.projects {
@@ -218,7 +219,7 @@ impl Index<'_> {
         if range.projects.len() > 1 {
             all.sort_unstable_by_key(|posting| posting.seq);
         }
-        all.extend(recent.map(Recent::posting));
+        all.extend(recent.map(|one| one.posting));
         Ok(Ok(all))
     }
 
@@ -251,7 +252,7 @@ impl Index<'_> {
             ts: time(turn.ts),
             length: turn.length,
             counts: Vec::new(),
-            vector: Vec::new(),
+            vector: Arc::default(),
             finer: Vec::new(),
             in_scope: range.projects.contains(&i64::from(turn.project))
                 && times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts)),

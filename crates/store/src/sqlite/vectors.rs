@@ -13,25 +13,21 @@ use super::memory_index::{newest, revision};
 /// Turns whose numbers fall into the same so many are read together.
 const TOGETHER: i64 = 16;
 /// Bytes that the younger half may have before it becomes the older one.
-const HALF: usize = 16 << 20;
+const HALF: usize = 40 << 20;
 
-/// The vectors of one project among turns that are read together, one behind the other, and their turns in order.
+/// The vectors of one project among turns that are read together, in the order of the turns.
 #[derive(Default)]
-struct Block {
-    /// Each with where its vector ends.
-    seqs: Vec<(i64, usize)>,
-    numbers: Vec<i8>,
-}
+struct Block(Vec<(i64, Arc<[i8]>)>);
 
 impl Block {
-    fn vector(&self, seq: i64) -> Option<&[i8]> {
-        let place = self.seqs.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
-        let begin = place.checked_sub(1).map_or(0, |before| self.seqs[before].1);
-        self.numbers.get(begin..self.seqs[place].1)
+    fn vector(&self, seq: i64) -> Option<&Arc<[i8]>> {
+        let place = self.0.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
+        Some(&self.0[place].1)
     }
 
+    /// With what each takes beside its numbers.
     fn bytes(&self) -> usize {
-        self.seqs.len() * 16 + self.numbers.len() + 100
+        self.0.iter().map(|(_, vector)| vector.len() + 56).sum::<usize>() + 100
     }
 }
 
@@ -75,7 +71,7 @@ impl Vectors {
                 Some((same, block)) if same == key => block,
                 _ => self.block(connection, key, whole)?,
             };
-            candidate.vector = block.vector(turn.seq).map(<[i8]>::to_vec).unwrap_or_default();
+            candidate.vector = block.vector(turn.seq).cloned().unwrap_or_default();
             last = Some((key, block));
         }
         Ok(())
@@ -96,18 +92,12 @@ impl Vectors {
             "SELECT seq, vector FROM vectors WHERE project = ?1 AND seq BETWEEN ?2 AND ?3",
         )?;
         let mut rows = statement.query([i64::from(key.0), first, end])?;
-        let mut block = Block::default();
+        let mut block = Block(Vec::with_capacity(TOGETHER as usize));
         while let Some(row) = rows.next()? {
             let bytes = row.get_ref(1)?.as_blob()?;
-            if block.seqs.is_empty() {
-                block.seqs.reserve_exact(TOGETHER as usize);
-                block.numbers.reserve_exact(TOGETHER as usize * bytes.len());
-            }
-            block.numbers.extend(bytes.iter().map(|byte| byte.cast_signed()));
-            block.seqs.push((row.get(0)?, block.numbers.len()));
+            block.0.push((row.get(0)?, bytes.iter().map(|byte| byte.cast_signed()).collect()));
         }
-        block.seqs.shrink_to_fit();
-        block.numbers.shrink_to_fit();
+        block.0.shrink_to_fit();
         let block = Arc::new(block);
         if end <= whole {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,14 +135,13 @@ mod tests {
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes() {
         let mut kept = Kept::default();
-        let block =
-            |seq: i64| Arc::new(Block { seqs: vec![(seq, 1 << 20)], numbers: vec![0; 1 << 20] });
-        for number in 0..100 {
+        let block = |seq: i64| Arc::new(Block(vec![(seq, vec![0; 1 << 20].into())]));
+        for number in 0..400 {
             kept.put((1, number), block(number));
             assert!(kept.get((1, 0)).is_some(), "{number}");
         }
-        assert!(kept.get((1, 99)).is_some() && kept.get((1, 50)).is_none());
-        assert!(kept.get((2, 99)).is_none());
+        assert!(kept.get((1, 399)).is_some() && kept.get((1, 200)).is_none());
+        assert!(kept.get((2, 399)).is_none());
         assert!(kept.young.len() + kept.old.len() <= 2 * (HALF >> 20));
     }
 }

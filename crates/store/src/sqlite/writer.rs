@@ -155,7 +155,6 @@ where
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::iter;
     use std::path::{Path, PathBuf};
     use std::pin::Pin;
     use std::sync::Arc;
@@ -210,18 +209,25 @@ mod tests {
     /// returns the answers.
     async fn together(writer: &Writer, group: Vec<Work>) -> Vec<Result<u32, StoreError>> {
         let (open, gate) = mpsc::channel();
-        let busy: Work = Box::new(move |_| Ok(gate.recv().unwrap()));
-        let mut calls: Vec<_> =
-            iter::once(busy).chain(group).map(|work| Box::pin(writer.run(work))).collect();
+        let (say, begun) = mpsc::channel();
+        let busy: Work = Box::new(move |_| {
+            say.send(()).unwrap();
+            Ok(gate.recv().unwrap())
+        });
+        let mut at_something = Box::pin(writer.run(busy));
+        send(at_something.as_mut()).await;
+        begun.recv().unwrap();
+        let mut calls: Vec<_> = group.into_iter().map(|work| Box::pin(writer.run(work))).collect();
         for call in &mut calls {
             send(call.as_mut()).await;
         }
         open.send(0).unwrap();
+        at_something.await.unwrap();
         let mut answers = Vec::new();
         for call in calls {
             answers.push(call.await);
         }
-        answers.split_off(1)
+        answers
     }
 
     #[tokio::test(flavor = "multi_thread")]

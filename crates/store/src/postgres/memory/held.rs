@@ -10,11 +10,11 @@ use tokio_postgres::Error;
 use super::cipher::Bits;
 use super::codes::{ENTRY, number};
 use super::rows::ask;
-use crate::index::{TABLE_BYTES, words};
+use crate::index::{First, TABLE_BYTES, differences, words};
 use crate::postgres::connections::{Client, Values};
 
 const WORDS: usize = TABLE_BYTES / 8;
-/// So many codes are compared in one go, so many rows read in one.
+/// So many codes are compared in one go, and so many rows read.
 const MANY: usize = 512;
 const ROWS: usize = 64;
 /// So many codes are held at most, in bytes; those of a scope with more are read every time.
@@ -25,13 +25,12 @@ type Code = [u64; WORDS];
 type Place = (i64, i64);
 type Rows = HashMap<Place, Arc<Codes>>;
 
-/// Codes of a project's turns, in order: the first word of each, then the second of each and so on, so that several are
-/// compared in one go.
+/// Codes of a project's turns, in order.
 #[derive(Default)]
 pub(super) struct Codes {
     stamp: i64,
     seqs: Vec<i64>,
-    words: [Vec<u64>; WORDS],
+    codes: Vec<Code>,
 }
 
 impl Codes {
@@ -45,23 +44,7 @@ impl Codes {
 
     fn add(&mut self, seq: i64, code: Code) {
         self.seqs.push(seq);
-        self.words.iter_mut().zip(code).for_each(|(words, word)| words.push(word));
-    }
-
-    fn code(&self, place: usize) -> Code {
-        self.words.each_ref().map(|words| words[place])
-    }
-
-    /// In how many bits each of a part of them differs.
-    fn differ(&self, code: &Code, part: std::ops::Range<usize>, differs: &mut [u64]) {
-        let [first, second, third, fourth] =
-            self.words.each_ref().map(|words| &words[part.clone()]);
-        let pairs = first.iter().zip(second).zip(third.iter().zip(fourth));
-        for (differ, ((first, second), (third, fourth))) in differs.iter_mut().zip(pairs) {
-            let one = fours(first ^ code[0]) + fours(second ^ code[1]);
-            let other = fours(third ^ code[2]) + fours(fourth ^ code[3]);
-            *differ = sum(eights(one) + eights(other));
-        }
+        self.codes.push(code);
     }
 
     fn size(&self) -> usize {
@@ -160,18 +143,21 @@ pub(super) fn nearest(
     most: usize,
 ) -> Vec<Near> {
     let code: Code = words(code.bytes());
-    let mut nearest = Nearest::new(most);
+    let mut nearest = First::new(most);
+    let mut differs = [0_u16; MANY];
     for (number, codes) in all.iter().enumerate() {
+        let mut offer = |differs: u16, place: usize| {
+            if nearest.wants(differs) {
+                nearest.offer(differs, (codes.seqs[place], number, place));
+            }
+        };
         match allowed {
             None => {
                 // Counted for many at once, which takes a fourth of the time of one by one.
-                let mut differs = [0_u64; MANY];
-                for from in (0..codes.seqs.len()).step_by(MANY) {
-                    let to = codes.seqs.len().min(from + MANY);
-                    codes.differ(&code, from..to, &mut differs);
-                    for (place, differ) in (from..to).zip(&differs) {
-                        nearest.offer(*differ as usize, number, place);
-                    }
+                for (part, some) in codes.codes.chunks(MANY).enumerate() {
+                    differences(&code, some, &mut differs);
+                    let counted = differs[..some.len()].iter().zip(part * MANY..);
+                    counted.for_each(|(differs, place)| offer(*differs, place));
                 }
             }
             Some(allowed) => {
@@ -181,111 +167,23 @@ pub(super) fn nearest(
                 let from = allowed.partition_point(|seq| seq < first);
                 for seq in allowed[from..].iter().take_while(|seq| *seq <= last) {
                     if let Ok(place) = codes.seqs.binary_search(seq) {
-                        nearest.offer(distance(&code, &codes.code(place)), number, place);
+                        differences(&code, &codes.codes[place..=place], &mut differs);
+                        offer(differs[0], place);
                     }
                 }
             }
         }
     }
-    nearest.found(all)
-}
-
-/// The nearest so far, by in how many signs they differ.
-struct Nearest {
-    at: Vec<Vec<(u32, u32)>>,
-    most: usize,
-    /// Farther than this there are enough nearer ones.
-    farthest: usize,
-    held: usize,
-}
-
-impl Nearest {
-    fn new(most: usize) -> Nearest {
-        let bits = WORDS * 64;
-        Nearest { at: vec![Vec::new(); bits + 1], most, farthest: bits, held: 0 }
-    }
-
-    fn offer(&mut self, differs: usize, number: usize, place: usize) {
-        if differs > self.farthest {
-            return;
-        }
-        self.at[differs].push((number as u32, place as u32));
-        self.held += 1;
-        while self.farthest > 0 && self.held - self.at[self.farthest].len() >= self.most {
-            self.held -= self.at[self.farthest].len();
-            self.at[self.farthest] = Vec::new();
-            self.farthest -= 1;
-        }
-    }
-
-    fn found(self, all: &[Arc<Codes>]) -> Vec<Near> {
-        let mut found = Vec::new();
-        for same in self.at {
-            let mut same: Vec<(i64, Code)> = same
-                .into_iter()
-                .map(|(number, place)| {
-                    let codes = &all[number as usize];
-                    (codes.seqs[place as usize], codes.code(place as usize))
-                })
-                .collect();
-            same.sort_unstable_by_key(|(seq, _)| *seq);
-            same.truncate(self.most - found.len());
-            found.extend(same.into_iter().map(|(seq, code)| Near { seq, code: Bits::of(&code) }));
-        }
-        found
-    }
-}
-
-/// In how many bits two codes differ.
-fn distance(code: &Code, other: &Code) -> usize {
-    code.iter().zip(other).map(|(one, other)| (one ^ other).count_ones() as usize).sum()
-}
-
-/// How many bits are set in each four of a word.
-fn fours(word: u64) -> u64 {
-    let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
-    (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333)
-}
-
-/// Each two fours as one eight.
-fn eights(fours: u64) -> u64 {
-    (fours & 0x0F0F_0F0F_0F0F_0F0F) + (fours >> 4 & 0x0F0F_0F0F_0F0F_0F0F)
-}
-
-/// The sum of eights. There is no multiplication in it, since processors of the oldest kind have none for several at once.
-fn sum(eights: u64) -> u64 {
-    let twos = (eights & 0x00FF_00FF_00FF_00FF) + (eights >> 8 & 0x00FF_00FF_00FF_00FF);
-    let fours = twos + (twos >> 32);
-    (fours + (fours >> 16)) & 0x1FF
+    let near = |(seq, number, place): (i64, usize, usize)| {
+        let code: &Code = &all[number].codes[place];
+        Near { seq, code: Bits::of(code) }
+    };
+    nearest.found().map(near).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn many_are_counted_as_one_is() {
-        let mut codes = Codes::default();
-        let mut word = 0x9E37_79B9_7F4A_7C15_u64;
-        for seq in 0..1000 {
-            let mut next = || {
-                word ^= word << 13;
-                word ^= word >> 7;
-                word ^= word << 17;
-                word
-            };
-            codes.add(seq, [next(), next(), next(), next()]);
-        }
-        codes.add(1000, [0; WORDS]);
-        codes.add(1001, [u64::MAX; WORDS]);
-        for code in [[0; WORDS], [u64::MAX; WORDS], codes.code(7)] {
-            let mut differs = [0; 1002];
-            codes.differ(&code, 0..1002, &mut differs);
-            for (place, differ) in differs.iter().enumerate() {
-                assert_eq!(*differ as usize, distance(&code, &codes.code(place)), "{place}");
-            }
-        }
-    }
 
     #[test]
     fn the_nearest_come_first_and_of_equals_the_oldest() {

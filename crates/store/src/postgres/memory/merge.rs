@@ -145,7 +145,7 @@ async fn append(client: &Client, moved: BTreeMap<(i64, i64), Vec<Posting>>) -> R
 }
 
 /// How many turns these are, and how often one is of another session than the one before it.
-fn header_of(mut before: Option<i64>, postings: &[Posting]) -> Header {
+fn header_of(mut before: Option<u32>, postings: &[Posting]) -> Header {
     let mut header = Header { turns: postings.len() as u64, sessions: 0 };
     for posting in postings {
         header.sessions += u64::from(before.replace(posting.session) != Some(posting.session));

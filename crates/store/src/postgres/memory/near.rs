@@ -9,7 +9,7 @@ use super::cipher::{Bits, Cipher};
 use super::held::{self, Held};
 use super::propose::{Range, allowed};
 use super::rows::ask;
-use crate::index::{CLOSER, MODEL_BYTES, TABLE_BYTES, agreement, words};
+use crate::index::{Agreement, CLOSER, MODEL_BYTES, TABLE_BYTES, words};
 use crate::postgres::connections::Client;
 
 /// Of no more turns than these the codes are simply read.
@@ -33,8 +33,9 @@ pub(super) async fn of_table(
 ) -> Result<Vec<i64>, Error> {
     let Some(code) = cipher.table_code(vector) else { return Ok(Vec::new()) };
     let most = limit.saturating_mul(CLOSER).max(1);
+    let agreement = Agreement::new(vector, TABLE_BYTES / 8);
     let closer = |code: &Bits, seq: i64| {
-        (agreement(vector, &words::<{ TABLE_BYTES / 8 }>(&cipher.table_signs(code))), seq)
+        (agreement.with(&words::<{ TABLE_BYTES / 8 }>(&cipher.table_signs(code))), seq)
     };
     let found: Vec<(i32, i64)> = match &range.allowed {
         Some(allowed) if allowed.len() <= HANDFUL => {
@@ -114,9 +115,10 @@ pub(super) async fn of_model(
             rows
         }
     };
+    let agreement = Agreement::new(vector, MODEL_BYTES / 8);
     let closer = |row: &tokio_postgres::Row| {
         let signs = cipher.model_signs(&row.get(1));
-        (agreement(vector, &words::<{ MODEL_BYTES / 8 }>(&signs)), row.get::<_, i64>(0))
+        (agreement.with(&words::<{ MODEL_BYTES / 8 }>(&signs)), row.get::<_, i64>(0))
     };
     Ok(closest(rows.iter().map(closer).collect(), limit))
 }

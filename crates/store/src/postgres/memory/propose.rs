@@ -12,7 +12,7 @@ use super::held::Held;
 use super::near;
 use super::rows::{ask, session_id};
 use crate::index::{
-    self, BESIDE, FEW, Header, Posting, Promising, bounds, count_terms, spread_of, unpack,
+    self, BESIDE, FEW, Header, Posting, bounds, count_terms, promising, spread_of, unpack,
     worth_reading,
 };
 use crate::postgres::connections::{Client, Values};
@@ -64,11 +64,11 @@ pub(super) async fn propose(
     );
     let ((index, spread), near) = (words?, near?);
     let has = |seq| range.has(seq);
-    let promising = Promising::new(&index, &spread, probe, (sums.turns, sums.length), has);
-    let mut best = match range.is_open() {
-        false => promising.best(probe.limit),
-        true => allowed(client, &range, promising.all(), probe.limit).await?,
-    };
+    let most = if range.is_open() { usize::MAX } else { probe.limit };
+    let mut best = promising(&index, &spread, probe, (sums.turns, sums.length), has, most);
+    if range.is_open() {
+        best = allowed(client, &range, best, probe.limit).await?;
+    }
     best.extend(near);
     if let Some(KindVector { kind, vector }) = &probe.finer {
         best.extend(near::of_model(client, cipher, *kind, &range, vector, probe.limit).await?);
@@ -103,7 +103,7 @@ pub(super) async fn propose(
         ts: time(turn.ts),
         length: turn.length,
         counts: Vec::new(),
-        vector: table.remove(&seq).unwrap_or_default(),
+        vector: table.remove(&seq).unwrap_or_default().into(),
         finer: finer.remove(&seq).unwrap_or_default(),
         in_scope: projects.contains(&turn.project)
             && range.times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts)),
