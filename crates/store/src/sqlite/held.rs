@@ -23,13 +23,6 @@ pub(super) struct Standing {
     pub(super) length: u32,
 }
 
-/// A posting with its project.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Recent {
-    pub(super) posting: Posting,
-    pub(super) project: u32,
-}
-
 /// The turns of a session.
 #[derive(Default)]
 struct InSession {
@@ -58,8 +51,8 @@ pub(super) struct Read {
     /// In the order of `seq`.
     turns: Vec<Standing>,
     sessions: HashMap<u32, InSession>,
-    /// Postings that are not merged.
-    recent: HashMap<Box<str>, Vec<Recent>>,
+    /// Postings that are not merged, of each project. There are a hundred thousand of them.
+    recent: HashMap<u32, HashMap<Box<str>, Vec<Posting>>>,
     vectors: Vectors,
 }
 
@@ -139,8 +132,8 @@ impl Read {
         }
         self.vectors.forget(&changes);
         if changes.iter().any(|seq| *seq > self.floor) {
-            for postings in self.recent.values_mut() {
-                postings.retain(|one| !changes.contains(&one.posting.seq));
+            for postings in self.recent.values_mut().flat_map(HashMap::values_mut) {
+                postings.retain(|posting| !changes.contains(&posting.seq));
             }
         }
         let mut added = Vec::new();
@@ -189,9 +182,12 @@ impl Read {
             return;
         }
         self.floor = state.merged;
-        self.recent.retain(|_, postings| {
-            postings.retain(|one| one.posting.seq > state.merged);
-            !postings.is_empty()
+        self.recent.retain(|_, terms| {
+            terms.retain(|_, postings| {
+                postings.retain(|posting| posting.seq > state.merged);
+                !postings.is_empty()
+            });
+            !terms.is_empty()
         });
     }
 
@@ -251,16 +247,16 @@ impl Read {
 
     fn note(&mut self, standing: &Standing, terms: &str) {
         let Standing { seq, project, session, length, .. } = *standing;
+        let recent = self.recent.entry(project).or_default();
         for (term, times) in counted(terms) {
             let posting = posting(seq, i64::from(session), times, length);
-            let one = Recent { posting, project };
-            match self.recent.get_mut(term) {
+            match recent.get_mut(term) {
                 Some(postings) => {
                     // Mostly it is the newest.
-                    let place = postings.partition_point(|other| other.posting.seq < seq);
-                    postings.insert(place, one);
+                    let place = postings.partition_point(|other| other.seq < seq);
+                    postings.insert(place, posting);
                 }
-                None => drop(self.recent.insert(term.into(), vec![one])),
+                None => drop(recent.insert(term.into(), vec![posting])),
             }
         }
     }
@@ -321,10 +317,17 @@ impl Read {
         alone.into_iter().chain(window.iter().map(|place| &self.turns[*place as usize]))
     }
 
-    /// The postings of a term behind a turn, in order.
-    pub(super) fn recent(&self, term: &str, behind: i64) -> &[Recent] {
-        let Some(postings) = self.recent.get(term) else { return &[] };
-        &postings[postings.partition_point(|one| one.posting.seq <= behind)..]
+    /// The postings of a term behind a turn, in order, of each of these projects that has any.
+    pub(super) fn recent(
+        &self,
+        term: &str,
+        behind: i64,
+        projects: &HashSet<u32>,
+    ) -> Vec<&[Posting]> {
+        let those = self.recent.iter().filter(|(project, _)| projects.contains(project));
+        let postings = those.filter_map(|(_, terms)| terms.get(term));
+        let newer = postings.map(|all| &all[all.partition_point(|one| one.seq <= behind)..]);
+        newer.filter(|newer| !newer.is_empty()).collect()
     }
 
     /// All turns that are such, in order.

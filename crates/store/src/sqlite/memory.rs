@@ -19,7 +19,12 @@ use super::memory_rows::{
 };
 use super::merge::Merging;
 use super::propose::{AllCodes, propose};
-use super::{Database, OpenError, Reading, failed, forget, migrations, store_turns};
+use super::{Database, OpenError, Reading, failed, forget, keep_share, migrations, store_turns};
+
+/// What a connection keeps of a large file at most, in KiB.
+const MOST_KEPT: u64 = 32_000;
+/// Whoever stores so many turns at once will store more, all over the indexes of what is there.
+const MANY: usize = 100;
 
 /// `memory.db`. Cloning shares it.
 #[derive(Clone)]
@@ -41,7 +46,7 @@ impl Memory {
     /// Opens the memory, making it and bringing its schema up to date where needed. A call waits at
     /// most `busy` for another process that is writing. Blocking, a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
-        let reading = Reading { readers: 4, most: 32_000 };
+        let reading = Reading { readers: 4, most: MOST_KEPT };
         let database = Database::open(path, key, migrations::MEMORY, busy, reading)?;
         Ok(Memory {
             database,
@@ -64,6 +69,9 @@ impl MemoryStore for Memory {
         let stored = self
             .database
             .write(move |transaction| {
+                if turns.len() >= MANY {
+                    keep_share(transaction, MOST_KEPT).map_err(failed)?;
+                }
                 store_turns::store(transaction, speaker.as_str(), &turns, &marks, &merging)
             })
             .await;

@@ -185,6 +185,9 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
+/// A run as it is stored, and its first turn.
+type Run = (i64, Vec<u8>);
+
 /// Adds postings that are newer than all before, in order, to the runs of a term.
 pub(super) fn append(
     transaction: &Transaction<'_>,
@@ -192,11 +195,12 @@ pub(super) fn append(
     project: i64,
     postings: &[Posting],
 ) -> rusqlite::Result<()> {
-    let mut header = header(transaction, term, project)?;
+    let (header, last) = ends(transaction, term, project)?;
+    let mut header = header.map_or_else(|| counted_header(transaction, term, project), Ok)?;
     let mut before = None;
     let mut rest = postings;
     if header.turns > 0
-        && let Some((first, mut run)) = run_of(transaction, term, project, i64::MAX)?
+        && let Some((first, mut run)) = last
     {
         let mut last = (first, 0);
         unpack(first, &run, |posting| last = (posting.seq, posting.session));
@@ -220,15 +224,51 @@ pub(super) fn append(
     put(transaction, term, project, 0, &header.packed())
 }
 
-/// How common a term is. Runs from before there were headers are counted once.
-fn header(transaction: &Transaction<'_>, term: &str, project: i64) -> rusqlite::Result<Header> {
-    let found = transaction
+/// How common a term is, where it is written, and its last run. Most terms have but one, right behind their header.
+fn ends(
+    transaction: &Transaction<'_>,
+    term: &str,
+    project: i64,
+) -> rusqlite::Result<(Option<Header>, Option<Run>)> {
+    let mut statement = transaction.prepare_cached(
+        "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2
+         ORDER BY first DESC LIMIT 2",
+    )?;
+    let mut rows = statement.query(params![term, project])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let (first, run) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
+        match last {
+            _ if first == 0 => return Ok((Some(Header::unpacked(run)), last)),
+            None => last = Some((first, run.to_vec())),
+            Some(_) => return Ok((written_header(transaction, term, project)?, last)),
+        }
+    }
+    Ok((None, last))
+}
+
+fn written_header(
+    transaction: &Transaction<'_>,
+    term: &str,
+    project: i64,
+) -> rusqlite::Result<Option<Header>> {
+    transaction
         .prepare_cached("SELECT run FROM postings WHERE term = ?1 AND project = ?2 AND first = 0")?
         .query_row(params![term, project], |row| Ok(Header::unpacked(row.get_ref(0)?.as_blob()?)))
-        .optional()?;
-    if let Some(found) = found {
-        return Ok(found);
-    }
+        .optional()
+}
+
+/// How common a term is. Runs from before there were headers are counted once.
+fn header(transaction: &Transaction<'_>, term: &str, project: i64) -> rusqlite::Result<Header> {
+    let written = written_header(transaction, term, project)?;
+    written.map_or_else(|| counted_header(transaction, term, project), Ok)
+}
+
+fn counted_header(
+    transaction: &Transaction<'_>,
+    term: &str,
+    project: i64,
+) -> rusqlite::Result<Header> {
     let mut header = Header::default();
     let mut before = None;
     let mut statement = transaction.prepare_cached(
@@ -250,7 +290,7 @@ fn run_of(
     term: &str,
     project: i64,
     seq: i64,
-) -> rusqlite::Result<Option<(i64, Vec<u8>)>> {
+) -> rusqlite::Result<Option<Run>> {
     transaction
         .prepare_cached(
             "SELECT first, run FROM postings

@@ -19,7 +19,7 @@ use crate::index::{Posting, counted, posting, total};
 /// crate's own tests it is always time for it.
 const FEWEST: i64 = if cfg!(test) { 12 } else { 2048 };
 const MOST: i64 = 16_384;
-const SHARE: i64 = 16;
+const SHARE: i64 = 10;
 /// A merge is done when this part as many turns have come on top.
 const PACE: usize = 2;
 /// A process that has stored fewer turns than this leaves the merging to others, unless it is long overdue: to

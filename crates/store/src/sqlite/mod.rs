@@ -42,10 +42,11 @@ use writer::Writer;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// After so many pages the log is put into the file.
 const CHECKPOINT: i64 = 4000;
-/// What a connection keeps of the file, in KiB: deciphering a page costs more than most reads of it.
+/// What a connection keeps of the file at least, in KiB: deciphering a page costs more than most reads of it.
 const CACHE: u64 = 8000;
-/// The same for one that only reads a small file: what is asked for most is held otherwise.
-const SMALL_CACHE: u64 = 9000;
+
+/// A page of it, in KiB.
+const PAGE: u64 = 4;
 
 /// How a database is read.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +54,7 @@ pub(crate) struct Reading {
     /// How many reads go on at once, each on a connection of its own. To open one costs as much as a
     /// hundred small reads, so they are kept, and what comes on top waits.
     readers: usize,
-    /// What a connection keeps at most of a large file, an eighth of which is more than [`SMALL_CACHE`].
+    /// What a connection keeps at most of a large file, an eighth of which is more than [`CACHE`].
     most: u64,
 }
 
@@ -171,8 +172,7 @@ impl Database {
 impl Inner {
     fn reader(&self) -> rusqlite::Result<Connection> {
         let reader = connect(&self.path, &self.key, OpenFlags::empty(), self.busy)?;
-        let size = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
-        keep(&reader, (size / 1024 / 8).clamp(SMALL_CACHE, self.cache.max(SMALL_CACHE)))?;
+        keep_share(&reader, self.cache)?;
         Ok(reader)
     }
 }
@@ -240,6 +240,13 @@ fn connect(
     keep(&connection, CACHE)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Lets a connection keep an eighth of its file, and no more KiB than this.
+fn keep_share(connection: &Connection, most: u64) -> rusqlite::Result<()> {
+    let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    let kibibytes = pages.cast_unsigned() * PAGE / 8;
+    keep(connection, kibibytes.clamp(CACHE, most.max(CACHE)))
 }
 
 /// Sets how many KiB of the file a connection keeps.

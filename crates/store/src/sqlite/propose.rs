@@ -189,8 +189,7 @@ impl Index<'_> {
         projects: &HashSet<u32>,
         most: u64,
     ) -> rusqlite::Result<Result<Vec<Posting>, Spread>> {
-        let recent = self.read.recent(term, self.state.covers(term));
-        let recent = recent.iter().filter(|one| projects.contains(&one.project));
+        let recent = self.read.recent(term, self.state.covers(term), projects);
         let mut spread = Spread::default();
         let mut all = Vec::new();
         for project in &range.projects {
@@ -211,15 +210,15 @@ impl Index<'_> {
             }
         }
         if spread.turns > most {
-            let recent = recent.count() as u64;
+            let recent = recent.iter().map(|some| some.len() as u64).sum::<u64>();
             spread.turns += recent;
             spread.sessions += recent;
             return Ok(Err(spread));
         }
+        recent.iter().for_each(|some| all.extend_from_slice(some));
         if range.projects.len() > 1 {
             all.sort_unstable_by_key(|posting| posting.seq);
         }
-        all.extend(recent.map(|one| one.posting));
         Ok(Ok(all))
     }
 

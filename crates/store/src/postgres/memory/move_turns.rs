@@ -92,21 +92,8 @@ async fn sessions(client: &Client, turns: &[&Arrived]) -> Result<HashMap<Vec<u8>
     ids.dedup();
     let sql = "SELECT id, project, started, ended FROM hob.memory_sessions WHERE id = ANY($1)";
     let session = |row: &tokio_postgres::Row| {
-        let id: i64 = row.get(0);
-        let session = Session {
-            id,
-            is_new: false,
-            project: row.get(1),
-            started: row.get(2),
-            ended: row.get(3),
-            turns: 0,
-            length: 0,
-            client: String::new(),
-            name: Vec::new(),
-            note: false,
-            changed: true,
-        };
-        (id.to_be_bytes().to_vec(), session)
+        let session = Session { changed: true, ..Session::known(row) };
+        (session.id.to_be_bytes().to_vec(), session)
     };
     Ok(ask(client, sql, &[&ids]).await?.iter().map(session).collect())
 }

@@ -66,6 +66,25 @@ pub(super) struct Session {
     pub(super) changed: bool,
 }
 
+impl Session {
+    /// One that is there already, by its number, its project, its begin and its end.
+    pub(super) fn known(row: &tokio_postgres::Row) -> Session {
+        Session {
+            id: row.get(0),
+            is_new: false,
+            project: row.get(1),
+            started: row.get(2),
+            ended: row.get(3),
+            turns: 0,
+            length: 0,
+            client: String::new(),
+            name: Vec::new(),
+            note: false,
+            changed: false,
+        }
+    }
+}
+
 /// What a batch is decided by, and what it changes.
 pub(super) struct Batch<'a> {
     pub(super) cipher: &'a Cipher,
@@ -171,22 +190,7 @@ impl<'a> Batch<'a> {
             let root = place.map(|place| roots[place]).unwrap_or_default();
             (root.to_owned(), Project { id: row.get(0), is_new: false })
         };
-        let session = |row: &tokio_postgres::Row| {
-            let session = Session {
-                id: row.get(0),
-                is_new: false,
-                project: row.get(1),
-                started: row.get(2),
-                ended: row.get(3),
-                turns: 0,
-                length: 0,
-                client: String::new(),
-                name: Vec::new(),
-                note: false,
-                changed: false,
-            };
-            (row.get(4), session)
-        };
+        let session = |row: &tokio_postgres::Row| (row.get(4), Session::known(row));
         Ok(Batch {
             cipher,
             speaker,
