@@ -15,4 +15,4 @@ pub(crate) use postings::{Header, Posting, pack, unpack};
 pub(crate) use promising::{
     BESIDE, FEW, bounds, contexts, count_terms, promising, spread_of, worth_reading,
 };
-pub(crate) use terms::{counted, posting, room, total};
+pub(crate) use terms::{counted, each, posting, room, total};

@@ -2,9 +2,14 @@
 
 use super::postings::{LONGEST_RUN, Posting, length_class};
 
+/// Each term as often as it occurs.
+pub(crate) fn each(terms: &str) -> impl Iterator<Item = &str> {
+    terms.split(' ').filter(|term| !term.is_empty())
+}
+
 /// How often each term occurs, in the order of the terms.
 pub(crate) fn counted(terms: &str) -> Vec<(&str, u32)> {
-    let mut all: Vec<&str> = terms.split(' ').filter(|term| !term.is_empty()).collect();
+    let mut all: Vec<&str> = each(terms).collect();
     all.sort_unstable();
     all.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect()
 }

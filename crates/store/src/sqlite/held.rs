@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::memory_index::{State, has_missed, newest, revision};
 use super::vectors::Vectors;
-use crate::index::{Posting, counted, posting};
+use crate::index::{Posting, each, posting};
 
 /// Where a turn stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,15 +248,21 @@ impl Read {
     fn note(&mut self, standing: &Standing, terms: &str) {
         let Standing { seq, project, session, length, .. } = *standing;
         let recent = self.recent.entry(project).or_default();
-        for (term, times) in counted(terms) {
-            let posting = posting(seq, i64::from(session), times, length);
-            match recent.get_mut(term) {
-                Some(postings) => {
-                    // Mostly it is the newest.
-                    let place = postings.partition_point(|other| other.seq < seq);
-                    postings.insert(place, posting);
-                }
-                None => drop(recent.insert(term.into(), vec![posting])),
+        let once = posting(seq, i64::from(session), 1, length);
+        for term in each(terms) {
+            let Some(postings) = recent.get_mut(term) else {
+                recent.insert(term.into(), vec![once]);
+                continue;
+            };
+            // Mostly it is the newest.
+            let newest = postings.last().is_none_or(|last| last.seq < seq);
+            let place = match newest {
+                true => postings.len(),
+                false => postings.partition_point(|other| other.seq < seq),
+            };
+            match postings.get_mut(place) {
+                Some(again) if again.seq == seq => again.times = again.times.saturating_add(1),
+                _ => postings.insert(place, once),
             }
         }
     }
