@@ -105,7 +105,7 @@ pub(crate) fn promising(
     let mut offer = |score: f32, seq: i64| {
         // The bits of numbers above zero are in their order.
         let place = Reverse(score.to_bits());
-        if score > 0.0 && best.wants(place) {
+        if score > 0.0 {
             best.offer(place, Reverse(seq));
         }
     };

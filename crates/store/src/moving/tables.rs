@@ -26,6 +26,16 @@ pub(crate) struct Statements {
     pub insert: &'static str,
 }
 
+impl Statements {
+    /// The next rows in order: all, or those behind a key that is given as parameters.
+    pub(crate) fn page(&self, is_behind: bool, limit: usize) -> String {
+        let Statements { select, key, after, .. } = self;
+        let condition =
+            if is_behind { format!("WHERE ({key}) > ({after})") } else { String::new() };
+        format!("SELECT {select} {condition} ORDER BY {key} LIMIT {limit}")
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,

@@ -24,12 +24,7 @@ impl Side<&'static Table> for PostgresLedger {
         after: Option<Row>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        let said = &table.postgres;
-        let condition = match after {
-            Some(_) => format!("WHERE ({}) > ({})", said.key, said.after),
-            None => String::new(),
-        };
-        let sql = format!("SELECT {} {condition} ORDER BY {} LIMIT {limit}", said.select, said.key);
+        let sql = table.postgres.page(after.is_some(), limit);
         let after: Vec<Box<dyn ToSql + Sync + Send>> =
             after.unwrap_or_default().into_iter().map(value).collect();
         let values: Vec<&(dyn ToSql + Sync)> =

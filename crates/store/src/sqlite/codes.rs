@@ -9,9 +9,6 @@ use rusqlite::Connection;
 use super::propose::Range;
 use crate::index::{Agreement, CLOSER, First, MODEL_BYTES, TABLE_BYTES, code, differences, words};
 
-/// So many codes are compared in one go.
-const MANY: usize = 512;
-
 type Code<const WORDS: usize> = [u64; WORDS];
 
 pub(super) type TableCodes = Codes<{ TABLE_BYTES / 8 }>;
@@ -132,16 +129,11 @@ impl<const WORDS: usize> Read<WORDS> {
             _ => projects.binary_search(&self.projects[place]).is_ok(),
         };
         let mut nearest = First::new(most);
-        // Counted for many at once, which takes half the time of one by one.
-        let mut differs = [0_u16; MANY];
-        for (number, part) in self.codes.chunks(MANY).enumerate() {
-            differences(code, part, &mut differs);
-            for (place, differ) in (number * MANY..).zip(&differs[..part.len()]) {
-                if nearest.wants(*differ) && inside(place) && range.has(self.seqs[place]) {
-                    nearest.offer(*differ, place as u32);
-                }
+        differences(code, &self.codes, |place, differ| {
+            if nearest.wants(differ) && inside(place) && range.has(self.seqs[place]) {
+                nearest.offer(differ, place as u32);
             }
-        }
+        });
         nearest.found().map(|place| place as usize).collect()
     }
 }

@@ -17,12 +17,7 @@ impl Side<&'static Table> for Ledger {
         after: Option<Row>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        let said = &table.sqlite;
-        let condition = match after {
-            Some(_) => format!("WHERE ({}) > ({})", said.key, said.after),
-            None => String::new(),
-        };
-        let sql = format!("SELECT {} {condition} ORDER BY {} LIMIT {limit}", said.select, said.key);
+        let sql = table.sqlite.page(after.is_some(), limit);
         self.database()
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(&sql).map_err(failed)?;

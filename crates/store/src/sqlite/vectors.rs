@@ -16,7 +16,6 @@ const TOGETHER: i64 = 16;
 const HALF: usize = 40 << 20;
 
 /// The vectors of one project among turns that are read together, in the order of the turns.
-#[derive(Default)]
 struct Block(Vec<(i64, Arc<[i8]>)>);
 
 impl Block {
