@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hob_domain::memory::{MemoryStore, Speaker, Stored};
 use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{Here, Tools};
-use hob_memory::embed::TableEmbedder;
+use hob_memory::TableEmbedder;
 use hob_memory::project::place_of;
 use hob_memory::{Batch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral};
 use hob_store::{ConnectError, Memory, PostgresMemory};

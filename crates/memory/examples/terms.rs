@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 
-use hob_memory::analyse::Analyser;
+use hob_memory::Analyser;
 
 fn main() -> std::io::Result<()> {
     let analyser = Analyser::default();

@@ -6,10 +6,10 @@ use hob_domain::memory::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::analyse::{self, Analyser};
-use crate::embed::Embedder;
+use crate::embed::embedder::Embedder;
 use crate::redact;
 use crate::seal::SealingKey;
+use crate::text::analyse::{self, Analyser};
 
 /// The rules by which a stored turn was masked and analysed, as one number.
 pub const VERSION: u32 = redact::RULES_VERSION + analyse::VERSION - 1;

@@ -11,18 +11,18 @@ use hob_domain::memory::{
 use hob_domain::{StoreError, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use crate::analyse::Analyser;
 use crate::batch::{self, Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed};
-use crate::embed::Embedder;
-use crate::pack::{Ranked, pack};
-use crate::rank::{Scored, score};
-use crate::recurring;
+use crate::embed::embedder::Embedder;
+use crate::embed::upgrade::{Upgrade, UpgradeProgress};
+use crate::recall::pack::{Ranked, pack};
+use crate::recall::rank::{Scored, score};
+use crate::recall::recurring;
+use crate::recall::rerank::look_again;
+use crate::recall::search::{Search, without_any_names};
+use crate::recall::session_start;
 use crate::redact;
 use crate::seal::{OpeningKey, OpeningKeys};
-use crate::search::{Search, without_any_names};
-use crate::second_look::look_again;
-use crate::session_start;
-use crate::upgrade::{Upgrade, UpgradeProgress};
+use crate::text::analyse::Analyser;
 
 /// How many more hits than asked for are read.
 const SPARE: usize = 20;

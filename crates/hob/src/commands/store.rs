@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use hob_domain::{DataKey, NodeStore};
-use hob_memory::analyse::Analyser;
-use hob_memory::batch::indexed;
-use hob_memory::embed::TableEmbedder;
+use hob_memory::Analyser;
+use hob_memory::TableEmbedder;
+use hob_memory::indexed;
 use hob_store::{
     Analyse, Analysed, Ledger, Memory, Move, MoveError, MoveProgress, MovedTable, PostgresLedger,
     PostgresMemory, StoreUrl, Tell, ledger_to_postgres, ledger_to_sqlite, memory_to_postgres,

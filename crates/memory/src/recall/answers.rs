@@ -10,7 +10,7 @@ const TIME: f32 = 0.3;
 const NUMBER: f32 = 0.2;
 
 /// Terms that answers to such a question have, and what they count.
-pub fn answers(question: &str) -> impl Iterator<Item = (&'static str, f32)> {
+pub(crate) fn answers(question: &str) -> impl Iterator<Item = (&'static str, f32)> {
     let question = question.trim_start().to_lowercase();
     let begins = |beginnings: &[&str]| {
         let after = |one: &&str| question.strip_prefix(*one);
@@ -38,7 +38,7 @@ pub fn answers(question: &str) -> impl Iterator<Item = (&'static str, f32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyse::Analyser;
+    use crate::text::analyse::Analyser;
 
     #[test]
     fn questions_for_times_and_numbers_are_known() {

@@ -9,10 +9,10 @@ use std::collections::HashSet;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-use crate::scripts::{folded, is_ideograph, is_particle, pairs};
+use crate::text::writing_systems::{folded, is_ideograph, is_particle, pairs};
 
 /// The analysis a turn's terms were made by. A greater one makes them anew, in the background.
-pub const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 3;
 
 /// Words that say nothing about what a text is about, and the stems of those.
 const STOP_WORDS: &str = " a about after all also am an and any are as at be been before being but by can \
@@ -26,7 +26,7 @@ whom why will with would you your yours yes ok ca wo don doesn didn isn wasn doe
 什么 怎么 我们 你们 他们 哪个 哪些 为什 这个 那个 是什 么样 ";
 
 /// Forms that no rule brings back to their word, from WordNet's lists: "went go".
-const IRREGULAR: &str = include_str!("../data/irregular.txt");
+const IRREGULAR: &str = include_str!("../../data/irregular.txt");
 
 /// How much of a question is looked at, and how many of its terms are looked for.
 const QUESTION: usize = 64 << 10;
@@ -35,7 +35,7 @@ const QUESTION_TERMS: usize = 64;
 const LONGEST_NAME: usize = 200;
 
 /// The beginning of a text, of at most so many bytes.
-pub fn beginning(text: &str, most: usize) -> &str {
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]
 }
@@ -134,13 +134,13 @@ impl Analyser {
 }
 
 /// Whether a term is a single character of a script that makes its words of several.
-pub fn is_single(term: &str) -> bool {
+pub(crate) fn is_single(term: &str) -> bool {
     let mut characters = term.chars();
     characters.next().is_some_and(is_ideograph) && characters.next().is_none()
 }
 
 /// Whether a term is the whole of an identifier, a path, a version or a number rather than a word.
-pub fn is_name(term: &str) -> bool {
+pub(crate) fn is_name(term: &str) -> bool {
     term.chars().any(|c| c.is_ascii_digit() || (0xE000..=0xE07F).contains(&u32::from(c)))
 }
 
@@ -156,7 +156,7 @@ fn spelled(term: &str) -> String {
 }
 
 /// A term as people write it.
-pub fn readable(term: &str) -> String {
+pub(crate) fn readable(term: &str) -> String {
     let letter = |c: char| match u32::from(c) {
         code @ 0xE000..=0xE07F => char::from_u32(code - 0xE000).unwrap_or(c),
         _ => c,

@@ -4,8 +4,8 @@
 use hob_domain::Timestamp;
 use hob_domain::memory::{Record, SessionOutline};
 
-use crate::pack::tokens;
-use crate::recurring::Recurring;
+use crate::recall::pack::tokens;
+use crate::recall::recurring::Recurring;
 
 /// How many facts and sessions are looked at.
 pub(crate) const FACTS: usize = 20;

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use hob_domain::Timestamp;
 use hob_domain::memory::{Candidate, Count, ProbeTerm, Proposal, Spread};
 
-use crate::embed::cosines;
-use crate::period::Period;
-use crate::scripts::is_ideograph;
+use crate::embed::embedder::cosines;
+use crate::recall::period::Period;
+use crate::text::writing_systems::is_ideograph;
 
 /// BM25 of a turn and of a session: how soon more of the same term says nothing new, and how much
 /// longer texts pay for their length.
@@ -87,55 +87,55 @@ impl Saturation {
 
 /// What a question asks for.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// As the store was asked for them: the question's own terms, then others that mean the same.
-    pub terms: &'a [ProbeTerm],
+    pub(crate) terms: &'a [ProbeTerm],
     /// For each of those others the place of the one it stands for, if it stands for one.
-    pub stands_for: &'a [Option<usize>],
+    pub(crate) stands_for: &'a [Option<usize>],
     /// Which of the question's own terms the vector knows.
-    pub known: &'a [bool],
-    pub vector: &'a [i8],
+    pub(crate) known: &'a [bool],
+    pub(crate) vector: &'a [i8],
     /// By the model; empty where there is none.
-    pub finer: &'a [i8],
-    pub periods: &'a [Period],
+    pub(crate) finer: &'a [i8],
+    pub(crate) periods: &'a [Period],
     /// For so many of the best it is said what spoke for them; others are not shown.
-    pub shown: usize,
+    pub(crate) shown: usize,
 }
 
 /// A candidate in its place.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scored {
-    pub seq: i64,
-    pub ts: Timestamp,
+pub(crate) struct Scored {
+    pub(crate) seq: i64,
+    pub(crate) ts: Timestamp,
     /// Any number: what is greater is better.
-    pub sum: f64,
-    pub why: Why,
+    pub(crate) sum: f64,
+    pub(crate) why: Why,
 }
 
 /// A sum as a number from 0 to 1.
-pub fn score(sum: f64) -> f64 {
+pub(crate) fn score(sum: f64) -> f64 {
     1.0 / (1.0 + (-sum / 2.0).exp())
 }
 
 /// What spoke for a turn.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Why {
+pub(crate) struct Why {
     /// The numbers of the terms that are in it.
-    pub terms: Vec<usize>,
+    pub(crate) terms: Vec<usize>,
     /// Whether its vector is near.
-    pub like: bool,
+    pub(crate) like: bool,
     /// Whether it is of the time asked for.
-    pub timely: bool,
+    pub(crate) timely: bool,
     /// How many others say the same and are not shown for it.
-    pub again: usize,
+    pub(crate) again: usize,
     /// Whether somebody said it whom the question names.
-    pub said_by: bool,
+    pub(crate) said_by: bool,
     /// Whether it says that something changed.
-    pub changes: bool,
+    pub(crate) changes: bool,
 }
 
 /// Puts candidates in order, the best first, and of equals the newest.
-pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
+pub(crate) fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     let candidates = &proposal.candidates;
     let rarity = rarity(proposal);
     let worth = worth(asked, &rarity);
@@ -197,7 +197,7 @@ pub fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
 }
 
 /// How rare each term is among turns: its weight in BM25.
-pub fn rarity(proposal: &Proposal) -> Vec<f64> {
+pub(crate) fn rarity(proposal: &Proposal) -> Vec<f64> {
     proposal.spread.iter().map(|spread| rare(proposal.turns, spread.turns)).collect()
 }
 

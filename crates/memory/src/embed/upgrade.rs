@@ -13,7 +13,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::found_by;
-use crate::model::SentenceModel;
+use crate::embed::model::SentenceModel;
 
 /// How many questions are remembered with their vectors.
 const QUESTIONS: usize = 64;
@@ -344,7 +344,7 @@ impl Way {
 /// What a turn is found by, as far as a model looks at it.
 fn words(turn: &Unembedded) -> String {
     let words = found_by(&turn.text, turn.cue.as_deref());
-    crate::analyse::beginning(&words, LETTERS).to_owned()
+    crate::text::analyse::beginning(&words, LETTERS).to_owned()
 }
 
 /// The kind of a model's vectors. A store that is busy is asked again.

@@ -3,12 +3,12 @@
 
 /// Magic, rows, width, neighbours of each row; then, for all rows: where the word ends, the scale, the
 /// neighbours (row and nearness), the words, the numbers.
-const BYTES: &[u8] = include_bytes!("../data/table.bin");
+const BYTES: &[u8] = include_bytes!("../../data/table.bin");
 const MAGIC: &[u8] = b"hobtab02";
 const HEADER: usize = MAGIC.len() + 12;
 
 /// A table in the form that the script writes. Nothing is unpacked: it costs what is looked up.
-pub struct Table {
+pub(crate) struct Table {
     width: usize,
     kept: usize,
     ends: &'static [u8],
@@ -19,7 +19,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn built_in() -> Table {
+    pub(crate) fn built_in() -> Table {
         Table::read(BYTES).unwrap_or(Table {
             width: 0,
             kept: 0,
@@ -51,12 +51,12 @@ impl Table {
         })
     }
 
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.width
     }
 
     /// The row of a term. The words are in order.
-    pub fn find(&self, term: &str) -> Option<usize> {
+    pub(crate) fn find(&self, term: &str) -> Option<usize> {
         let (mut low, mut high) = (0, self.ends.len() / 4);
         while low < high {
             let middle = low.midpoint(high);
@@ -69,7 +69,7 @@ impl Table {
         None
     }
 
-    pub fn word(&self, row: usize) -> &'static str {
+    pub(crate) fn word(&self, row: usize) -> &'static str {
         let start = row.checked_sub(1).and_then(|before| number(self.ends, before));
         let end = number(self.ends, row).unwrap_or_default();
         let word = self.words.get(start.unwrap_or_default()..end).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Table {
     }
 
     /// Adds a row to a sum.
-    pub fn add(&self, row: usize, weight: f32, sum: &mut [f32]) {
+    pub(crate) fn add(&self, row: usize, weight: f32, sum: &mut [f32]) {
         let scale = self.scales.get(row * 4..row * 4 + 4).unwrap_or_default();
         let scale = weight * f32::from_le_bytes(scale.try_into().unwrap_or_default());
         let numbers = &self.numbers[row * self.width..(row + 1) * self.width];
@@ -87,7 +87,7 @@ impl Table {
     }
 
     /// The rows that point nearest the same way, nearest first, and how near: up to 1.
-    pub fn neighbours(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
+    pub(crate) fn neighbours(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
         let all = &self.near[row * self.kept * 3..(row + 1) * self.kept * 3];
         all.chunks_exact(3)
             .map(|one| {

@@ -1,7 +1,7 @@
 //! What scripts other than English need before their words meet.
 
 /// Small letters, without accents and in one width: "Café" is "cafe", "Ё" is "е".
-pub fn folded(word: &str) -> String {
+pub(crate) fn folded(word: &str) -> String {
     if word.is_ascii() {
         return word.to_ascii_lowercase();
     }
@@ -42,7 +42,7 @@ fn plain(c: char) -> char {
 }
 
 /// Whether a character belongs to a script without blanks between words.
-pub fn is_ideograph(c: char) -> bool {
+pub(crate) fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c),
         0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xAC00..=0xD7AF | 0xF900..=0xFAFF
         | 0x0E00..=0x0E7F | 0x20000..=0x3FFFF)
@@ -53,7 +53,7 @@ const PARTICLES: &str = "はのをがにでともへやかな";
 
 /// Whether a term is made of hiragana alone, endings and particles, which say as little as "of" and
 /// "the", or is a word's edge with the particle behind or before it.
-pub fn is_particle(term: &str) -> bool {
+pub(crate) fn is_particle(term: &str) -> bool {
     let hiragana = |c: char| matches!(u32::from(c), 0x3040..=0x309F);
     let mut characters = term.chars();
     match (characters.next(), characters.next(), characters.next()) {
@@ -90,7 +90,7 @@ const PART: usize = 3;
 /// The terms of a run without blanks: pairs of neighbouring ideographs, and each by itself, which other
 /// words of like meaning share; an ideograph with the first letter of its ending; words in katakana
 /// whole, long ones in parts too; pairs of hiragana.
-pub fn pairs(run: &str, terms: &mut Vec<String>) {
+pub(crate) fn pairs(run: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = run.chars().collect();
     let before = terms.len();
     let mut end = 0;
@@ -129,7 +129,7 @@ fn katakana(word: &[char], terms: &mut Vec<String>) {
 }
 
 /// Whether a term is only a part of a longer word in katakana among these terms.
-pub fn is_part<'a>(term: &str, mut among: impl Iterator<Item = &'a str>) -> bool {
+pub(crate) fn is_part<'a>(term: &str, mut among: impl Iterator<Item = &'a str>) -> bool {
     let word = |term: &str| term.chars().all(|c| kind(c) == Kind::Katakana);
     word(term) && among.any(|other| other.len() > term.len() && word(other) && other.contains(term))
 }

@@ -9,20 +9,20 @@ use super::weights::Weights;
 
 /// What `config.json` says about the network.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Config {
-    pub hidden_size: usize,
-    pub num_hidden_layers: usize,
-    pub num_attention_heads: usize,
+pub(crate) struct Config {
+    pub(crate) hidden_size: usize,
+    pub(crate) num_hidden_layers: usize,
+    pub(crate) num_attention_heads: usize,
     #[serde(default = "default_activation")]
-    pub hidden_act: String,
+    pub(crate) hidden_act: String,
     #[serde(default = "default_eps")]
-    pub layer_norm_eps: f32,
+    pub(crate) layer_norm_eps: f32,
     #[serde(default)]
-    pub model_type: String,
+    pub(crate) model_type: String,
     #[serde(default = "absolute")]
-    pub position_embedding_type: String,
+    pub(crate) position_embedding_type: String,
     #[serde(default, rename = "_name_or_path")]
-    pub name: String,
+    pub(crate) name: String,
 }
 
 fn default_activation() -> String {
@@ -37,7 +37,7 @@ fn absolute() -> String {
     "absolute".to_owned()
 }
 
-pub struct Bert {
+pub(crate) struct Bert {
     heads: usize,
     words: Array2<f32>,
     places: Array2<f32>,
@@ -58,7 +58,7 @@ struct Layer {
 }
 
 impl Bert {
-    pub fn load(weights: &mut Weights, config: &Config) -> Result<Bert, ModelError> {
+    pub(crate) fn load(weights: &mut Weights, config: &Config) -> Result<Bert, ModelError> {
         // Some files name the whole network, some only its parts.
         let prefix = if weights.has("embeddings.word_embeddings.weight") { "" } else { "bert." };
         let at = |name: &str| format!("{prefix}embeddings.{name}");
@@ -101,22 +101,22 @@ impl Bert {
         if fits { Ok(()) } else { Err(weights.unfit()) }
     }
 
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.first.len()
     }
 
     /// How many words there are.
-    pub fn vocabulary(&self) -> usize {
+    pub(crate) fn vocabulary(&self) -> usize {
         self.words.dim().0
     }
 
     /// How many tokens a text may have.
-    pub fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         self.places.dim().0
     }
 
     /// A row for each token of each text, text behind text.
-    pub fn forward(&self, texts: &[Vec<u32>]) -> Array2<f32> {
+    pub(crate) fn forward(&self, texts: &[Vec<u32>]) -> Array2<f32> {
         let all: usize = texts.iter().map(Vec::len).sum();
         let mut state = Array2::zeros((all, self.width()));
         let tokens = texts.iter().flat_map(|text| text.iter().enumerate());

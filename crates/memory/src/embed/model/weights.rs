@@ -14,7 +14,7 @@ use super::ModelError;
 const LONGEST_HEADER: u64 = 16 << 20;
 
 /// A file of tensors. Each is read when it is asked for, so that nothing is in memory twice.
-pub struct Weights {
+pub(crate) struct Weights {
     path: PathBuf,
     file: File,
     /// Where the numbers begin, and how many bytes of them there are.
@@ -31,7 +31,7 @@ struct Tensor {
 }
 
 impl Weights {
-    pub fn open(path: &Path) -> Result<Weights, ModelError> {
+    pub(crate) fn open(path: &Path) -> Result<Weights, ModelError> {
         let unreadable = |error| ModelError::Unreadable { path: path.to_owned(), error };
         let wrong = |what: &str| ModelError::wrong(path, what);
         let mut file = File::open(path).map_err(unreadable)?;
@@ -58,11 +58,11 @@ impl Weights {
     }
 
     /// Whether there is a tensor of this name.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
     }
 
-    pub fn matrix(&mut self, name: &str) -> Result<Array2<f32>, ModelError> {
+    pub(crate) fn matrix(&mut self, name: &str) -> Result<Array2<f32>, ModelError> {
         match self.read(name)? {
             (shape, numbers) if shape.len() == 2 => {
                 Array2::from_shape_vec((shape[0], shape[1]), numbers)
@@ -72,7 +72,7 @@ impl Weights {
         }
     }
 
-    pub fn row(&mut self, name: &str) -> Result<Array1<f32>, ModelError> {
+    pub(crate) fn row(&mut self, name: &str) -> Result<Array1<f32>, ModelError> {
         match self.read(name)? {
             (shape, numbers) if shape.len() == 1 => Ok(Array1::from_vec(numbers)),
             _ => Err(self.wrong(name, "is not a single row")),
@@ -113,7 +113,7 @@ impl Weights {
     }
 
     /// The error of parts that don't fit each other.
-    pub fn unfit(&self) -> ModelError {
+    pub(crate) fn unfit(&self) -> ModelError {
         ModelError::wrong(&self.path, "its parts don't fit each other and config.json")
     }
 

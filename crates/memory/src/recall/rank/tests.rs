@@ -2,7 +2,7 @@ use hob_domain::memory::{Context, Spread};
 use proptest::prelude::*;
 
 use super::*;
-use crate::period::periods;
+use crate::recall::period::periods;
 
 fn candidate(seq: i64, session: i64, counts: &[(usize, u32)]) -> Candidate {
     Candidate {

@@ -13,7 +13,7 @@ use super::{ModelError, read_json};
 const MOST: usize = 16 << 10;
 
 /// What `tokenizer.json` says.
-pub struct Tokenizer {
+pub(crate) struct Tokenizer {
     vocabulary: HashMap<String, u32>,
     prefix: String,
     longest_word: usize,
@@ -64,7 +64,7 @@ struct Model {
 }
 
 impl Tokenizer {
-    pub fn load(path: &Path) -> Result<Tokenizer, ModelError> {
+    pub(crate) fn load(path: &Path) -> Result<Tokenizer, ModelError> {
         let File { normalizer, model } = read_json(path)?;
         let wrong = |what: &str| ModelError::wrong(path, what);
         // Files of the first versions don't name the kind, but have what only this kind has.
@@ -91,15 +91,15 @@ impl Tokenizer {
     }
 
     /// The greatest number a token has.
-    pub fn greatest(&self) -> u32 {
+    pub(crate) fn greatest(&self) -> u32 {
         self.vocabulary.values().copied().max().unwrap_or_default()
     }
 
     /// The tokens of a text between start and end, at most so many in all.
-    pub fn tokens(&self, text: &str, most: usize) -> Vec<u32> {
+    pub(crate) fn tokens(&self, text: &str, most: usize) -> Vec<u32> {
         let mut tokens = vec![self.start];
         let inner = most.saturating_sub(1).max(1);
-        for word in self.words(crate::analyse::beginning(text, MOST)) {
+        for word in self.words(crate::text::analyse::beginning(text, MOST)) {
             self.pieces(&word, &mut tokens);
             if tokens.len() >= inner {
                 tokens.truncate(inner);

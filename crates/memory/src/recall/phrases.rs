@@ -1,8 +1,8 @@
 //! Phrases that are said again and again: "Renamed within `a.rs`, no change of behaviour." Turns made of
 //! them match much and tell little.
 
-use crate::analyse::beginning;
-use crate::scripts::is_ideograph;
+use crate::text::analyse::beginning;
+use crate::text::writing_systems::is_ideograph;
 
 /// How much of a text is looked at.
 const LOOKED_AT: usize = 512;
@@ -21,14 +21,14 @@ const TELLING: usize = 4;
 const NAME: u64 = 1;
 
 /// A text of a session.
-pub struct Said<'a> {
-    pub session: &'a str,
-    pub text: &'a str,
+pub(crate) struct Said<'a> {
+    pub(crate) session: &'a str,
+    pub(crate) text: &'a str,
 }
 
 /// For each text the share of its phrases that are also in other sessions' texts among these, from 0
 /// to 1. What has a word of the question in it is not counted: it is what was asked for.
-pub fn said_again(cue: &str, texts: &[Said<'_>]) -> Vec<f64> {
+pub(crate) fn said_again(cue: &str, texts: &[Said<'_>]) -> Vec<f64> {
     let asked: Vec<u64> = cue
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| word.chars().count() >= TELLING)

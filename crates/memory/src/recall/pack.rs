@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use hob_domain::memory::{ProbeTerm, Record};
 
-use crate::analyse::readable;
-use crate::rank::Why;
+use crate::recall::rank::Why;
+use crate::text::analyse::readable;
 
 /// How many terms a reason names.
 const NAMED: usize = 8;
@@ -19,15 +19,15 @@ const FEWEST: usize = 3;
 
 /// A turn in its place.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ranked {
-    pub record: Record,
+pub(crate) struct Ranked {
+    pub(crate) record: Record,
     /// Any number: what is greater is better.
-    pub sum: f64,
-    pub why: Why,
+    pub(crate) sum: f64,
+    pub(crate) why: Why,
 }
 
 /// Why a record was found, in words.
-pub fn reason(hit: &Ranked, terms: &[ProbeTerm], own: usize) -> String {
+pub(crate) fn reason(hit: &Ranked, terms: &[ProbeTerm], own: usize) -> String {
     let named = |wanted: bool| -> Vec<String> {
         let kind = hit.why.terms.iter().filter(|term| (**term < own) == wanted);
         kind.filter_map(|term| terms.get(*term)).take(NAMED).map(|t| readable(&t.term)).collect()
@@ -65,16 +65,16 @@ pub fn reason(hit: &Ranked, terms: &[ProbeTerm], own: usize) -> String {
 
 /// What fits.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Packed {
-    pub hits: Vec<Ranked>,
-    pub budget_used: usize,
-    pub omitted: usize,
+pub(crate) struct Packed {
+    pub(crate) hits: Vec<Ranked>,
+    pub(crate) budget_used: usize,
+    pub(crate) omitted: usize,
 }
 
 /// Takes hits in order as long as they fit the budget; one that is too long is passed over for
 /// shorter ones behind it, but the best one is always there. Texts that say the same are shown once, and
 /// it is said how often. A session that fills most of the answer gives way to others.
-pub fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
+pub(crate) fn pack(ranked: Vec<Ranked>, budget_tokens: usize, limit: usize) -> Packed {
     let mut packed = Packed::default();
     let ranked = in_turn(ranked, limit);
     let same = same(&ranked);
@@ -135,7 +135,7 @@ fn essence(text: &str) -> Cow<'_, str> {
 }
 
 /// About how many tokens a text has: four ASCII characters to one, others nearly one each.
-pub fn tokens(text: &str) -> usize {
+pub(crate) fn tokens(text: &str) -> usize {
     let ascii = text.bytes().filter(u8::is_ascii).count();
     let other = text.chars().filter(|c| !c.is_ascii()).count();
     ascii.div_ceil(4) + (other * 2).div_ceil(3)

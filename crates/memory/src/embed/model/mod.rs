@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::embed::rounded;
+use crate::embed::embedder::rounded;
 use bert::{Bert, Config};
 use weights::Weights;
 use wordpiece::Tokenizer;

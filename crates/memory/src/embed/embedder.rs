@@ -1,7 +1,7 @@
 //! From text to a vector.
 
-use crate::analyse::{Analyser, beginning};
-use crate::table::Table;
+use crate::embed::table::Table;
+use crate::text::analyse::{Analyser, beginning};
 
 /// Makes vectors: texts of like meaning get vectors that point the same way.
 pub trait Embedder: Send + Sync {
@@ -107,7 +107,7 @@ pub(crate) fn rounded(sum: &[f32]) -> Vec<i8> {
 }
 
 /// The cosines of a vector with many others; none with those that are not of one kind or point nowhere.
-pub fn cosines<'a>(of: &[i8], others: impl Iterator<Item = &'a [i8]>) -> Vec<Option<f64>> {
+pub(crate) fn cosines<'a>(of: &[i8], others: impl Iterator<Item = &'a [i8]>) -> Vec<Option<f64>> {
     let length = |squares: i32| f64::from(squares).sqrt();
     let own = length(of.iter().map(|value| i32::from(*value) * i32::from(*value)).sum());
     let with = |other: &[i8]| {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use hob_domain::Timestamp;
 use hob_domain::memory::Record;
 
-use crate::analyse::Analyser;
+use crate::text::analyse::Analyser;
 
 /// How many prompts are looked at.
 pub(crate) const PROMPTS: usize = 400;

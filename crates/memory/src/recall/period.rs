@@ -7,7 +7,7 @@ use jiff::{Span, Timestamp, ToSpan};
 
 /// A time that a question speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Period {
+pub(crate) struct Period {
     kind: Kind,
     /// How many days around it count too, less and less.
     before: i64,
@@ -59,7 +59,7 @@ const BEFORE_MONTH: &str =
 
 impl Period {
     /// 1 within, less around it, else 0.
-    pub fn nearness(&self, ts: Timestamp) -> f64 {
+    pub(crate) fn nearness(&self, ts: Timestamp) -> f64 {
         let day = ts.to_zoned(TimeZone::UTC).date();
         let (from, to) = match self.kind {
             Kind::Days(from, to) => (from, to),
@@ -94,7 +94,7 @@ impl Period {
 }
 
 /// The times a question speaks of, asked at `now`.
-pub fn periods(question: &str, now: Timestamp) -> Vec<Period> {
+pub(crate) fn periods(question: &str, now: Timestamp) -> Vec<Period> {
     let today = now.to_zoned(TimeZone::UTC).date();
     let text = question.to_lowercase().replace("mid-", "mid ");
     let words: Vec<&str> =

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use crate::analyse::beginning;
-use crate::pack::Ranked;
-use crate::phrases::{Said, said_again};
+use crate::recall::pack::Ranked;
+use crate::recall::phrases::{Said, said_again};
+use crate::text::analyse::beginning;
 
 /// What it counts that a turn was said by the first whom the question names, and by another one.
 const SAID_BY: f64 = 3.0;
@@ -72,7 +72,7 @@ const CHANGED_PART: [&str; 12] = [
 ];
 
 /// Counts in what the texts tell and puts the turns in order again.
-pub fn look_again(cue: &str, ranked: &mut [Ranked]) {
+pub(crate) fn look_again(cue: &str, ranked: &mut [Ranked]) {
     let cue = cue.to_lowercase();
     let asked: Vec<&str> = words(&cue).collect();
     let speakers: Vec<Option<&str>> = ranked.iter().map(|hit| speaker(&hit.record.text)).collect();
@@ -194,7 +194,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::tests::ranked;
+    use crate::recall::pack::tests::ranked;
 
     #[test]
     fn speakers_are_those_before_the_colon() {

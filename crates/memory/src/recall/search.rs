@@ -3,14 +3,14 @@
 use hob_domain::Timestamp;
 use hob_domain::memory::{KindVector, Probe, ProbeTerm, Proposal};
 
-use crate::analyse::{is_name, is_single};
-use crate::answers::answers;
 use crate::batch::Preparer;
-use crate::names::without_names;
-use crate::pack::{Ranked, reason};
-use crate::period::{Period, periods};
-use crate::rank::{Asked, Scored, rank, rarity};
-use crate::scripts::is_part;
+use crate::recall::answers::answers;
+use crate::recall::names::without_names;
+use crate::recall::pack::{Ranked, reason};
+use crate::recall::period::{Period, periods};
+use crate::recall::rank::{Asked, Scored, rank, rarity};
+use crate::text::analyse::{is_name, is_single};
+use crate::text::writing_systems::is_part;
 
 /// How many turns the store proposes at least for their terms, and for their vectors.
 const PROPOSED: usize = 40;
@@ -34,7 +34,7 @@ fn weight(term: &str, own: &[String]) -> f32 {
 }
 
 /// What is looked for.
-pub struct Search {
+pub(crate) struct Search {
     cue: String,
     terms: Vec<ProbeTerm>,
     stands_for: Vec<Option<usize>>,
@@ -48,13 +48,13 @@ pub struct Search {
 const COMMON: f64 = 0.2;
 
 /// What a model is asked for first, when nothing is known yet of the turns.
-pub fn without_any_names(cue: &str) -> String {
+pub(crate) fn without_any_names(cue: &str) -> String {
     without_names(cue, |_| true)
 }
 
 impl Search {
     /// `finer` is the vector by the model, where there is one, of the cue without its names.
-    pub fn new(
+    pub(crate) fn new(
         preparer: &Preparer,
         cue: &str,
         finer: Option<KindVector>,
@@ -94,7 +94,7 @@ impl Search {
         }
     }
 
-    pub fn probe(&self) -> Probe {
+    pub(crate) fn probe(&self) -> Probe {
         Probe {
             terms: self.terms.clone(),
             vector: self.vector.clone(),
@@ -109,7 +109,7 @@ impl Search {
     }
 
     /// The cue without the names that say nothing among these turns: what a model is asked for.
-    pub fn without_common_names(&self, preparer: &Preparer, proposal: &Proposal) -> String {
+    pub(crate) fn without_common_names(&self, preparer: &Preparer, proposal: &Proposal) -> String {
         let share = |term: &String| {
             let place = self.terms.iter().position(|known| known.term == *term)?;
             Some(proposal.spread.get(place)?.turns as f64 / (proposal.turns as f64).max(1.0))
@@ -121,7 +121,7 @@ impl Search {
     }
 
     /// `finer` is the question's vector by the model, where there is one. Of no more than `shown` it is said why.
-    pub fn rank(
+    pub(crate) fn rank(
         &self,
         preparer: &Preparer,
         proposal: &Proposal,
@@ -148,7 +148,7 @@ impl Search {
         rank(proposal, &asked)
     }
 
-    pub fn reason(&self, hit: &Ranked) -> String {
+    pub(crate) fn reason(&self, hit: &Ranked) -> String {
         reason(hit, &self.terms, self.own())
     }
 }

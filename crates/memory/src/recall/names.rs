@@ -3,7 +3,7 @@
 
 /// The text without the names that `leave_out` is true of. A name is a word in the middle of a sentence
 /// that begins with a capital letter and goes on in small ones.
-pub fn without_names(text: &str, leave_out: impl Fn(&str) -> bool) -> String {
+pub(crate) fn without_names(text: &str, leave_out: impl Fn(&str) -> bool) -> String {
     let mut begins = true;
     let mut kept = Vec::new();
     for word in text.split_whitespace() {

@@ -1,0 +1,4 @@
+//! Text analysis: the terms of a text, and what writing systems need.
+
+pub(crate) mod analyse;
+pub(crate) mod writing_systems;
