@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use hob_sessions::claude::BackendFigures;
+use hob_agents::claude::BackendFigures;
 use hob_sessions::session::Figures;
 
 use crate::auth::Admin;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp, TokenHash};
 use hob_mcp::Tools;
 use hob_sessions::session::Sessions;
-use hob_sessions::terminal::Terminals;
 use hob_sessions::{Completions, FileRoom, Runner};
+use hob_terminal::Terminals;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Doctor;

@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::claude::{
+use crate::session::{SessionError, Sessions};
+use hob_agents::Walls;
+use hob_agents::claude::{
     BackendError, BackendFigures, ClaudeBackend, Completion, Event, LiveInfo, Origin, Profile,
     Request, TurnResult, Way, temporary_scope,
 };
-use crate::session::{SessionError, Sessions};
-use crate::walls::Walls;
 
 /// What conversations need from outside.
 pub struct CompletionsOptions {

@@ -1,19 +1,14 @@
-//! Running agents. The only crate that knows an agent's protocol.
+//! Conversations with agents: one-shot runs ([`Runner`]), durable sessions ([`session::Sessions`]) and
+//! completions ([`Completions`]).
 //!
-//! It holds one-shot runs ([`Runner`]), durable sessions ([`session::Sessions`]), the Claude backend
-//! ([`claude`]) and the drivers they need. It never sees a database or HTTP; it is handed what it needs.
+//! The agents themselves run in `hob-agents`. This crate never sees a database or HTTP; its callers pass
+//! in what it needs.
 
-pub mod claude;
 mod completions;
-mod driver;
 mod files;
-mod live;
-pub mod mcp_servers;
 mod one_turn;
 mod runner;
 pub mod session;
-pub mod terminal;
-mod walls;
 mod workspace;
 
 pub use completions::{
@@ -21,6 +16,4 @@ pub use completions::{
     conversation_folder,
 };
 pub use files::{FileRoom, StoredFile, Upload, UploadError};
-pub use live::{LiveLimit, LivePermit, Spare};
 pub use runner::{Runner, RunnerOptions};
-pub use walls::Walls;

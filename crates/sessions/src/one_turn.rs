@@ -8,10 +8,10 @@ use hob_domain::session::Permissions;
 use hob_domain::{Driver, RunError, RunReply};
 use tokio_util::task::TaskTracker;
 
-use crate::claude::Changes;
-use crate::driver::{self, LiveAgent, Order, Said, Start, StartError};
 use crate::session::{TurnReading, rejection};
-use crate::terminal::Entering;
+use hob_agents::claude::Changes;
+use hob_agents::driver::{self, LiveAgent, Order, Said, Start, StartError};
+use hob_terminal::Entering;
 
 pub(crate) struct OneTurn {
     pub driver: Driver,

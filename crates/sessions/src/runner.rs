@@ -10,12 +10,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::claude::Changes;
-use crate::driver::claude_print::{self, Invocation};
-use crate::live::{LiveLimit, LivePermit};
 use crate::one_turn::OneTurn;
-use crate::walls::Walls;
 use crate::workspace::{self, RunWorkspace};
+use hob_agents::Walls;
+use hob_agents::claude::Changes;
+use hob_agents::driver::claude_print::{self, Invocation};
+use hob_agents::{LiveLimit, LivePermit};
 
 /// An answer longer than this is not one.
 const STDOUT_LIMIT: u64 = 64 << 20;

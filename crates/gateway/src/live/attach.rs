@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
-use hob_sessions::terminal::{Refused, SCROLLBACK, Size, Update, Viewer, Writer};
+use hob_terminal::{Refused, SCROLLBACK, Size, Update, Viewer, Writer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Json;
+use hob_agents::claude::LiveInfo;
 use hob_domain::AppName;
 use hob_domain::session::{Session, SessionId};
-use hob_sessions::claude::LiveInfo;
-use hob_sessions::terminal::{Kind, Terminal};
+use hob_terminal::{Kind, Terminal};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Json, Response};
-use hob_sessions::terminal::{Model, Size};
+use hob_terminal::{Model, Size};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures_util::Stream;
-use hob_sessions::terminal::Place;
+use hob_terminal::Place;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 

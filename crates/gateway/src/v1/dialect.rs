@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use hob_sessions::claude::BackendError;
+use hob_agents::claude::BackendError;
 use hob_sessions::{AskError, UploadError};
 use serde_json::{Value, json};
 

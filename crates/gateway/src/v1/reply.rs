@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::response::sse::Event;
 use futures_util::StreamExt;
+use hob_agents::claude::{BackendError, Event as Happened, Origin, TurnResult};
 use hob_domain::{App, Block};
-use hob_sessions::claude::{BackendError, Event as Happened, Origin, TurnResult};
 use hob_sessions::{Answering, Conversation};
 
 use super::dialect::Problem;

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use clap::{Args as ClapArgs, ValueEnum};
 use hob_gateway::client::{Client, Method};
 use hob_gateway::web_socket::{self, Frame, WebSocket};
-use hob_sessions::terminal::{Filter, Policy};
+use hob_terminal::{Filter, Policy};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};

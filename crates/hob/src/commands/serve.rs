@@ -8,19 +8,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
+use hob_agents::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
+use hob_agents::{LiveLimit, Walls, mcp_servers};
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
 use hob_gateway::{Connections, Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_memory::{Drain, backlog};
-use hob_sessions::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
-use hob_sessions::mcp_servers;
 use hob_sessions::session::{Sessions, SessionsOptions};
-use hob_sessions::terminal::Terminals;
-use hob_sessions::{
-    Completions, CompletionsOptions, FileRoom, LiveLimit, Runner, RunnerOptions, Walls,
-};
+use hob_sessions::{Completions, CompletionsOptions, FileRoom, Runner, RunnerOptions};
+use hob_terminal::Terminals;
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hob_agents::claude::Way;
 use hob_domain::session::Permissions;
 use hob_domain::{AppName, Driver};
 use hob_sessions::ConversationSetup;
-use hob_sessions::claude::Way;
 use toml::{Table, Value};
 
 use super::{Row, SettingsError, Source, expand};

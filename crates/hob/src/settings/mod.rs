@@ -10,9 +10,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hob_agents::claude::HistoryMode;
 use hob_domain::{AgentName, AgentSpec, AppName};
 use hob_sessions::ConversationSetup;
-use hob_sessions::claude::HistoryMode;
 use hob_sessions::session::SessionLimits;
 use hob_store::StoreUrl;
 use toml::{Table, Value};

@@ -1,6 +1,6 @@
 //! Live terminals: what is alive, what it shows, watching it and typing into it.
 
-use hob_sessions::terminal::{Model, Size};
+use hob_terminal::{Model, Size};
 use hob_testkit::web_socket::Said;
 use hob_testkit::{TestHome, WebSocket, wait_until};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use hob_child::sweep::Marker;
 use hob_child::{Child, ChildSpec, Children, ChildrenOptions, StopLadder, Streams};
-use hob_sessions::terminal::{Model, Size};
+use hob_terminal::{Model, Size};
 use hob_testkit::{TestHome, program, wait_until};
 use serde_json::Value;
 

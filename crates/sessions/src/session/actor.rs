@@ -14,9 +14,9 @@ use super::entry::{Answered, Entry};
 use super::hub::{Inner, audit};
 use super::options::SessionsOptions;
 use super::reading::says_something;
-use crate::driver::{self, LiveAgent, Order, Said, Start, StartError};
-use crate::mcp_servers::{self, McpServer};
-use crate::terminal::{Entering, Kind};
+use hob_agents::driver::{self, LiveAgent, Order, Said, Start, StartError};
+use hob_agents::mcp_servers::{self, McpServer};
+use hob_terminal::{Entering, Kind};
 
 /// So many turns of a conversation are told to an agent that does not know it.
 const REBUILT: usize = 1000;

@@ -2,7 +2,7 @@
 
 use hob_domain::session::Permissions;
 
-use crate::driver::{Ask, Offer, OfferKind};
+use hob_agents::driver::{Ask, Offer, OfferKind};
 
 /// What to do about a question.
 #[derive(Debug, Clone, PartialEq, Eq)]

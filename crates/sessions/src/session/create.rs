@@ -11,7 +11,7 @@ use super::actor::Actor;
 use super::error::SessionError;
 use super::hub::{Sessions, audit};
 use super::options::NewSession;
-use crate::mcp_servers;
+use hob_agents::mcp_servers;
 
 impl Sessions {
     /// Makes a session. Its agent is started at once, so that it is warm when the first turn comes.

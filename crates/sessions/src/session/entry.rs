@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::choice;
 use super::cluster::Cluster;
-use crate::driver::Ask;
-use crate::live::LivePermit;
+use hob_agents::LivePermit;
+use hob_agents::driver::Ask;
 
 /// How many events a listener may be behind before it reads them from the store.
 const BEHIND: usize = 256;

@@ -22,9 +22,9 @@ use super::error::SessionError;
 use super::follow::{Follow, Live};
 use super::limits::Pace;
 use super::options::SessionsOptions;
-use crate::claude::Changes;
 use crate::files::FileRoom;
-use crate::live::LivePermit;
+use hob_agents::LivePermit;
+use hob_agents::claude::Changes;
 
 /// All sessions of all apps. Cloning shares it.
 #[derive(Clone)]

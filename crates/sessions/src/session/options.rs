@@ -14,10 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use super::cluster::ClusterOptions;
 use crate::files::FileRoom;
-use crate::live::LiveLimit;
-use crate::mcp_servers::Way;
-use crate::terminal::Terminals;
-use crate::walls::Walls;
+use hob_agents::LiveLimit;
+use hob_agents::Walls;
+use hob_agents::mcp_servers::Way;
+use hob_terminal::Terminals;
 
 pub struct SessionsOptions {
     pub store: Arc<dyn SessionStore>,

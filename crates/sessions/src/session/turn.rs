@@ -12,8 +12,8 @@ use super::choice::{self, Choice};
 use super::entry::Running;
 use super::hub::audit;
 use super::talk::{End, Outcome, Talk, Unasked};
-use crate::driver::claude_print::last_line;
-use crate::driver::{Ask, Order, Said, StartError};
+use hob_agents::driver::claude_print::last_line;
+use hob_agents::driver::{Ask, Order, Said, StartError};
 
 /// An agent that was told to break off gets this long; then it is ended.
 const BREAK_OFF: Duration = Duration::from_secs(5);

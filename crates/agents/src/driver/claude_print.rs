@@ -17,14 +17,14 @@ const ARGUMENT_LIMIT: usize = 120 << 10;
 
 /// How a run is put to the program.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Invocation {
+pub struct Invocation {
     pub args: Vec<String>,
     /// The prompt, where it cannot be an argument.
     pub stdin: Option<String>,
 }
 
 /// The arguments after the agent's own command.
-pub(crate) fn invocation(request: &RunRequest) -> Invocation {
+pub fn invocation(request: &RunRequest) -> Invocation {
     let prompt = input::plain(&request.prompt);
     // One that looks like a flag, is too long or holds a NUL goes through standard input.
     let by_stdin =
@@ -65,14 +65,14 @@ struct ResultRecord {
 
 /// Why the output holds no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     pub message: String,
     pub stop_reason: String,
 }
 
 /// Reads the program's standard output. `ended` says how it ended, for messages; a reply counts only
 /// when it ended well.
-pub(crate) fn read_result(stdout: &str, success: bool, ended: &str) -> Result<RunReply, Failure> {
+pub fn read_result(stdout: &str, success: bool, ended: &str) -> Result<RunReply, Failure> {
     let failure = |message: String, stop_reason: Option<String>| Failure {
         message,
         stop_reason: stop_reason.unwrap_or_else(|| "error".to_owned()),
@@ -119,7 +119,7 @@ fn find_result(stdout: &str) -> Option<ResultRecord> {
 }
 
 /// The last line that says something, cut short: for messages.
-pub(crate) fn last_line(text: &str) -> Option<String> {
+pub fn last_line(text: &str) -> Option<String> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(line.trim().chars().take(300).collect())
 }

@@ -14,7 +14,7 @@ use super::input;
 use super::screen::{self, Screen, View};
 use super::tail::{Tail, Watch};
 use super::turn::{End, TurnReader};
-use crate::terminal::{Entered, Entering, Typing};
+use hob_terminal::{Entered, Entering, Typing};
 
 /// The terminal's size. The transcript does not depend on it.
 pub(super) const SIZE: Size = Size { rows: 40, cols: 120 };

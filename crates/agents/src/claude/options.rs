@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::outfit::{Outfit, Outfitter};
-use crate::live::LiveLimit;
-use crate::terminal::Terminals;
+use crate::LiveLimit;
+use hob_terminal::Terminals;
 
 /// What all conversations of a backend share.
 #[derive(Clone)]

@@ -34,8 +34,8 @@ mod turn;
 
 pub(crate) use live::{Launch, Limits, LiveSession, TurnEnd};
 pub(crate) use mcp_config::McpConfigs;
-pub(crate) use request::Request;
-pub(crate) use tail::Changes;
+pub use request::Request;
+pub use tail::Changes;
 
 pub use backend::{ClaudeBackend, Completion};
 pub use config::{ConfigFolder, prepare_own_folder};
@@ -43,5 +43,5 @@ pub use counts::{BackendFigures, Origin};
 pub use event::{BackendError, Event, TurnResult, Usage, synthesize_turn_messages};
 pub use list::LiveInfo;
 pub use options::{BackendOptions, HistoryMode, Profile, Way};
-pub(crate) use outfit::temporary_scope;
+pub use outfit::temporary_scope;
 pub use outfit::{BehindWalls, Outfit, Outfitter};

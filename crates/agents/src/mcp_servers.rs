@@ -123,7 +123,7 @@ fn pairs(entry: &Value, key: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 /// The same servers with Hob's own memory reached in this way.
-pub(crate) fn with_memory(servers: Vec<McpServer>, memory: &Way) -> Vec<McpServer> {
+pub fn with_memory(servers: Vec<McpServer>, memory: &Way) -> Vec<McpServer> {
     let resolved = |server: McpServer| match server.way {
         Way::Memory => McpServer { name: server.name, way: memory.clone() },
         way => McpServer { name: server.name, way },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::input::gist;
-use crate::terminal::Terminal;
+use hob_terminal::Terminal;
 
 /// The prompt: `❯` and a no-break space. Menus and dialogs have an ordinary one.
 const PROMPT: &str = "❯\u{a0}";

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use hob_child::sweep::Marker;
-use hob_child::{Child, ChildSpec, Children, ChildrenOptions, Size, Streams};
-use hob_sessions::LiveLimit;
-use hob_sessions::claude::{
+use hob_agents::LiveLimit;
+use hob_agents::claude::{
     BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile, paths,
     prepare_own_folder,
 };
+use hob_child::sweep::Marker;
+use hob_child::{Child, ChildSpec, Children, ChildrenOptions, Size, Streams};
 use hob_testkit::{ModelApi, program};
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::config::ConfigFolder;
 use super::options::Profile;
-use crate::walls::Walls;
+use crate::Walls;
 
 const SUGGESTIONS: &str = "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION";
 
@@ -123,6 +123,6 @@ impl Outfitter for BehindWalls {
 }
 
 /// The name of the temporary folder of an app's conversations.
-pub(crate) fn temporary_scope(app: &AppName) -> String {
+pub fn temporary_scope(app: &AppName) -> String {
     format!("v1-{app}")
 }

@@ -1,9 +1,9 @@
 //! One module per way of talking to an agent. Each has wire types of its own; what comes out of all of
 //! them is the same: messages of the Agent Client Protocol.
 
-pub(crate) mod acp;
+mod acp;
 mod claude;
-pub(crate) mod claude_print;
+pub mod claude_print;
 pub(crate) mod claude_stream;
 mod claude_tui;
 
@@ -18,13 +18,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::claude::Changes;
 use crate::mcp_servers::McpServer;
-use crate::terminal::Entering;
+use hob_terminal::Entering;
 
 /// An agent's words wait here until they are stored; then the agent itself waits.
 const WORDS: usize = 256;
 
 /// What to start, or to take up again.
-pub(crate) struct Start {
+pub struct Start {
     pub children: Children,
     pub tasks: TaskTracker,
     /// The agent's program with its folder, environment and walls. Drivers add arguments.
@@ -52,7 +52,7 @@ pub(crate) struct Start {
 }
 
 /// Starts an agent in its driver's way.
-pub(crate) async fn start(driver: Driver, start: Start) -> Result<LiveAgent, StartError> {
+pub async fn start(driver: Driver, start: Start) -> Result<LiveAgent, StartError> {
     let install = start.install.clone();
     let started = match driver {
         Driver::Acp | Driver::Demo => acp::start(start).await,
@@ -71,7 +71,7 @@ pub(crate) async fn start(driver: Driver, start: Start) -> Result<LiveAgent, Sta
 
 /// Why an agent can't be asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum StartError {
+pub enum StartError {
     /// The program is not installed; the text says what to install.
     #[error("{0}")]
     NotInstalled(String),
@@ -90,7 +90,7 @@ pub(crate) enum StartError {
 }
 
 /// A live agent. Dropping it, or [`LiveAgent::stop`], ends its whole tree.
-pub(crate) struct LiveAgent {
+pub struct LiveAgent {
     /// The agent's own name for the conversation, with all that is needed to go on with it.
     pub conversation: String,
     /// What could not be done as it was asked, for whoever asked.
@@ -101,7 +101,7 @@ pub(crate) struct LiveAgent {
 
 /// What an agent is told.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub enum Order {
     Prompt(String),
     /// Break the turn off; its end is still said.
     Cancel,
@@ -116,7 +116,7 @@ pub(crate) enum Order {
 
 /// What an agent says, in order.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub enum Said {
     /// A message of the protocol: one JSON object without line ends.
     Line(String),
     /// It wants to know whether it may do something. The line came before.
@@ -131,7 +131,7 @@ pub(crate) enum Said {
 
 /// How an agent ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub struct Gone {
     pub how: String,
     pub stderr: String,
     /// Whether a prompt was on its way that it never got to see.
@@ -140,7 +140,7 @@ pub(crate) struct Gone {
 
 /// A question of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub struct Ask {
     pub id: String,
     /// What it wants to do, in its words.
     pub title: String,
@@ -149,14 +149,14 @@ pub(crate) struct Ask {
 
 /// One answer an agent would take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub struct Offer {
     pub id: String,
     pub name: String,
     pub kind: OfferKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OfferKind {
+pub enum OfferKind {
     AllowOnce,
     AllowAlways,
     RejectOnce,

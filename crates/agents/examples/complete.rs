@@ -7,10 +7,10 @@
 //! user's own login.
 
 use futures_util::StreamExt;
+use hob_agents::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Outfit, Profile};
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
-use hob_sessions::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Outfit, Profile};
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

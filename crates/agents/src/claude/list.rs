@@ -8,7 +8,7 @@ use hob_child::Output;
 use hob_domain::Timestamp;
 
 use super::options::Profile;
-use crate::live::LivePermit;
+use crate::LivePermit;
 
 /// A live process, as a person would want to see it.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ impl Drop for Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::LiveLimit;
+    use crate::LiveLimit;
 
     #[test]
     fn a_place_is_given_up_with_its_owner() {

@@ -12,7 +12,7 @@ use super::super::config::prepare_own_folder;
 use super::super::paths;
 use super::super::tail::Changes;
 use super::*;
-use crate::terminal::{Kind, Terminal, Terminals};
+use hob_terminal::{Kind, Terminal, Terminals};
 
 const ID: &str = "5b9d3b1e-0000-4000-8000-00000000aaaa";
 const LIMITS: Limits = Limits {

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hob_child::sweep::Marker;
-use hob_child::{Children, ChildrenOptions};
-use hob_domain::Block;
-use hob_sessions::LiveLimit;
-use hob_sessions::claude::{
+use hob_agents::LiveLimit;
+use hob_agents::claude::{
     BackendError, BackendOptions, ClaudeBackend, Completion, ConfigFolder, Event, HistoryMode,
     Origin, Outfit, Profile, paths,
 };
-use hob_sessions::terminal::{Kind, Terminals};
+use hob_child::sweep::Marker;
+use hob_child::{Children, ChildrenOptions};
+use hob_domain::Block;
+use hob_terminal::{Kind, Terminals};
 use hob_testkit::leak::processes_with;
 use hob_testkit::{program, wait_until};
 use serde_json::{Value, json};

@@ -51,7 +51,7 @@ impl LiveLimit {
     }
 
     /// A place that is free.
-    pub(crate) fn try_take(&self) -> Option<LivePermit> {
+    pub fn try_take(&self) -> Option<LivePermit> {
         let free = |live| (live < self.limit).then_some(live + 1);
         self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
         Some(LivePermit { live: self.live.clone() })

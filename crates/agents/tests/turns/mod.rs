@@ -1,7 +1,7 @@
 //! Turns through the backend, read to their end.
 
 use futures_util::StreamExt;
-use hob_sessions::claude::{BackendError, Completion, Event, TurnResult};
+use hob_agents::claude::{BackendError, Completion, Event, TurnResult};
 use serde_json::{Value, json};
 
 pub fn user(text: &str) -> Value {

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use hob_child::sweep::Marker;
-use hob_child::{Children, ChildrenOptions};
-use hob_domain::Block;
-use hob_sessions::LiveLimit;
-use hob_sessions::claude::{
+use hob_agents::LiveLimit;
+use hob_agents::claude::{
     BackendError, BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile,
     paths, prepare_own_folder,
 };
+use hob_child::sweep::Marker;
+use hob_child::{Children, ChildrenOptions};
+use hob_domain::Block;
 use hob_testkit::leak::processes_with;
 use hob_testkit::model_api::without_reminders;
 use hob_testkit::{ModelApi, Random, program};

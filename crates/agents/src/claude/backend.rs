@@ -31,8 +31,8 @@ use super::request::Request;
 use super::seed::{self, SeedContext};
 use super::stream::StreamSession;
 use super::tail::Changes;
-use crate::live::Spare;
-use crate::terminal::{Entering, Kind};
+use crate::Spare;
+use hob_terminal::{Entering, Kind};
 
 /// How long the processes of an app that is removed may take to end.
 const FORGOTTEN: Duration = Duration::from_secs(5);
@@ -145,7 +145,7 @@ impl ClaudeBackend {
         self.begin(Request::new(profile, messages, None))
     }
 
-    pub(crate) fn begin(&self, request: Result<Request, BackendError>) -> Completion {
+    pub fn begin(&self, request: Result<Request, BackendError>) -> Completion {
         let (sender, events) = mpsc::unbounded_channel();
         let (origin_sender, origin) = watch::channel(None);
         let cancel = self.inner.closing.child_token();
