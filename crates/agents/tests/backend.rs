@@ -16,7 +16,7 @@ use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
 use hob_terminal::{Kind, Terminals};
 use hob_testkit::leak::processes_with;
-use hob_testkit::{program, wait_until};
+use hob_testkit::{program, wait, wait_until};
 use serde_json::{Value, json};
 use turns::{collect, result, user};
 
@@ -92,11 +92,7 @@ impl Setup {
     async fn wait_until_gone(&self) {
         let started = std::time::Instant::now();
         while self.live() > 0 || !self.processes().is_empty() {
-            assert!(
-                started.elapsed() < Duration::from_secs(10),
-                "{:?}",
-                self.backend.live_sessions()
-            );
+            assert!(started.elapsed() < wait::DEADLINE, "{:?}", self.backend.live_sessions());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -19,7 +19,7 @@ use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
 use hob_testkit::leak::processes_with;
 use hob_testkit::model_api::without_reminders;
-use hob_testkit::{ModelApi, Random, program};
+use hob_testkit::{ModelApi, Random, Stopwatch, program};
 use serde_json::{Value, json};
 use turns::{collect, result, user};
 
@@ -108,9 +108,10 @@ impl Setup {
     }
 
     async fn wait_until_gone(&self) {
-        let started = Instant::now();
+        let stopwatch = Stopwatch::start();
         while !self.backend.live_sessions().is_empty() || !self.processes().is_empty() {
-            assert!(started.elapsed() < Duration::from_secs(3), "gone in 3 s");
+            stopwatch
+                .assert_within(Duration::from_secs(3), "an ended process tree is gone within 3 s");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

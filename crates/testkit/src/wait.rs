@@ -1,19 +1,37 @@
-//! Waiting for something to become true, with one deadline and a word for what it is.
+//! Polling until a condition holds, with one deadline for all tests.
 
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// Long enough for a loaded machine; nothing waits this long when all is well.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Long enough for a busy machine. A test that passes never waits this long.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Asks again and again until there is an answer. Panics with `what` when there is none in time.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Polls `condition` until it returns `Some`. Panics with `what` after [`DEADLINE`].
 #[track_caller]
-pub fn wait_until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
+pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
     loop {
-        if let Some(answer) = answer() {
-            return answer;
+        if let Some(value) = condition() {
+            return value;
         }
-        assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(started.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Polls `condition` until it returns `Ok`. Panics with `what` and the last error after [`DEADLINE`].
+#[track_caller]
+pub fn wait_until_ok<T, E: Debug>(what: &str, mut condition: impl FnMut() -> Result<T, E>) -> T {
+    let started = Instant::now();
+    loop {
+        match condition() {
+            Ok(value) => return value,
+            Err(error) => {
+                assert!(started.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}: {error:?}");
+            }
+        }
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -250,7 +250,10 @@ fn only_its_own_tree_is_signalled() {
     let neighbour = place.start(place.confined("exec sleep 1000"));
     place.refuses(&format!("kill -0 {}", neighbour.pid()));
     place.allows("sleep 1000 & kill -TERM $!; wait $!; test $? -eq 143");
-    place.allows("setsid sleep 1000 & sleep 0.1; kill -TERM $!; wait $!; test $? -eq 143");
+    place.allows(
+        "setsid sleep 1000 & until [ $(cut -d' ' -f6 /proc/$!/stat) = $! ]; do sleep 0.01; done; \
+         kill -TERM $!; wait $!; test $? -eq 143",
+    );
 }
 
 #[test]
@@ -330,18 +333,21 @@ fn descendants_are_confined_wherever_they_go() {
     assert!(text.starts_with("refused"), "{text}");
 }
 
-/// Leaves a grandchild in a session of its own that ignores every polite signal.
-const FAMILY: &str =
+/// Starts a grandchild in a session of its own that ignores every signal but KILL.
+const GRANDCHILD: &str =
     "(setsid sh -c 'trap \"\" TERM HUP INT; echo x > ready; sleep 1000 & sleep 1000' &); ";
 
 #[test]
 fn a_confined_tree_ends_like_any_other() {
     let Some(place) = place() else { return };
     let ready = place.path("hidden/ws/ready");
-    let start = |ending: &str| {
-        let child = place.start(place.confined(&format!("{FAMILY}{ending}")));
-        wait_until("the family is there", || fs::remove_file(&ready).ok());
-        wait_until("its children, too", || (place.inhabitants().len() >= 3).then_some(()));
+    // `first` runs before the grandchild exists: once the grandchild is ready, so are the shell's traps.
+    let start = |first: &str, last: &str| {
+        let child = place.start(place.confined(&format!("{first}{GRANDCHILD}{last}")));
+        wait_until("the grandchild runs", || fs::remove_file(&ready).ok());
+        wait_until("the tree has three processes", || {
+            (place.inhabitants().len() >= 3).then_some(())
+        });
         child
     };
     let gone = |how: &str| {
@@ -349,16 +355,16 @@ fn a_confined_tree_ends_like_any_other() {
             (place.inhabitants().is_empty() && place.children.live() == 0).then_some(())
         });
     };
-    let mut child = start("trap '' TERM; while :; do sleep 0.02; done");
+    let mut child = start("trap '' TERM; ", "while :; do sleep 0.02; done");
     assert_eq!(place.runtime.block_on(child.stop(StopLadder::AT_ONCE)), Exit::Signal(9));
     gone("stopped");
-    let child = start("exec sleep 1000");
+    let child = start("", "exec sleep 1000");
     child.signal(15);
     assert_eq!(place.runtime.block_on(child.gone()), Exit::Signal(15));
     gone("signalled");
-    drop(start("sleep 1000"));
+    drop(start("", "sleep 1000"));
     gone("dropped");
-    let child = start("sleep 1000");
+    let child = start("", "sleep 1000");
     let shim = tree::process(child.pid()).unwrap().parent;
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(shim), nix::sys::signal::Signal::SIGKILL)
         .unwrap();

@@ -1,9 +1,9 @@
 //! What happens to sessions when their node is killed, told to stop, put to sleep or cut off from the database.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hob_testkit::wait_until;
 use hob_testkit::wire::StreamEvent;
+use hob_testkit::{Stopwatch, wait_until};
 use serde_json::{Value, json};
 
 use crate::setup::*;
@@ -38,10 +38,11 @@ fn a_killed_nodes_sessions_are_taken() {
     let waits = nodes.background(2, &id, "[[say {history}]]");
     let mut follow = nodes.follow(1, &id, 0);
     nodes.cluster.kill(0);
-    let killed = Instant::now();
+    let killed = Stopwatch::start();
     let heard = until_turn(&mut follow, running);
     let limit = nodes.cluster.lease() + Duration::from_secs(3);
-    assert!(killed.elapsed() < limit, "taken after {:?}", killed.elapsed());
+    // `cluster.lease_secs` is how long a silent node keeps its sessions.
+    killed.assert_within(limit, "a dead node's sessions are taken over once its lease has expired");
     let last: Value = serde_json::from_str(&heard.last().unwrap().data).unwrap();
     assert_eq!((&last["state"], &last["text"]), (&json!("interrupted"), &json!("begun")));
     let rest = until_turn(&mut follow, waits);
@@ -56,19 +57,18 @@ fn a_killed_nodes_sessions_are_taken() {
     assert_fences(&nodes.cluster);
 }
 
-/// A node that comes back on its home takes up its own at once: it need not wait for its former lease to run out.
+/// A node that restarts on its home resumes its own sessions without waiting for its former lease to expire. That
+/// lease is longer than any test waits.
 #[test]
 fn a_node_that_comes_back_does_not_wait() {
-    let nodes = nodes(&hob_testkit::ClusterOptions { lease_secs: 60, ..options(2, "") });
+    let nodes = nodes(&hob_testkit::ClusterOptions { lease_secs: 600, ..options(2, "") });
     let id = nodes.session(0);
     let running = nodes.gated(0, &id);
     let waits = nodes.background(1, &id, "hello");
     nodes.cluster.kill(0);
-    let killed = Instant::now();
     nodes.cluster.restart(0);
     assert_eq!(nodes.wait_for(1, &id, running, "interrupted")["text"], "begun");
     assert_eq!(nodes.wait_for(1, &id, waits, "finished")["text"], "echo: hello");
-    assert!(killed.elapsed() < Duration::from_secs(20), "{:?}", killed.elapsed());
     assert_fences(&nodes.cluster);
 }
 

@@ -1,6 +1,6 @@
 //! Breaking turns off, and closing sessions that are at work.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hob_testkit::wait_until;
 use serde_json::{Value, json};
@@ -115,10 +115,8 @@ fn an_agent_that_ignores_a_cancel_is_ended() {
     let prompt = format!("[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[tool Bash {command}]]");
     let turn = api.background(&id, &prompt);
     wait_until("it is at work", || (api.processes().len() >= 3).then_some(()));
-    let since = Instant::now();
     let cancelled = api.cancel(&id);
     assert_eq!(cancelled.status, 200, "{}", cancelled.text);
-    assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
     assert_eq!(api.processes(), [0; 0], "gone before the answer is given");
     let ended = api.at(&id, turn);
     assert_eq!(
@@ -142,9 +140,7 @@ fn closing_ends_what_runs_and_what_waits() {
         let waiting = scope.spawn(|| api.turn(&id, "never"));
         wait_until("one waits", || (api.look(&id)["turn_count"] == 2).then_some(()));
         let mut stream = api.follow(&id, 0);
-        let since = Instant::now();
         assert_eq!(api.close(&id).json(), json!({"ok": true}));
-        assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
         let answers = [asked.join().unwrap(), waiting.join().unwrap()];
         for answer in &answers {
             assert_eq!(answer.status, 200, "{}", answer.text);
@@ -169,9 +165,7 @@ fn closing_ends_a_stubborn_agent() {
     let id = api.session();
     let turn = api.background(&id, "[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[hang]]");
     begun(&api, &id, turn);
-    let since = Instant::now();
     assert_eq!(api.close(&id).status, 200);
-    assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
     assert_eq!(api.at(&id, turn)["state"], "cancelled");
     api.wait_for_no_process();
 }

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use hob_testkit::{HobServer, wait_until};
+use hob_testkit::{HobServer, Stopwatch, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -97,9 +97,12 @@ fn sigterm_interrupts_a_turn_after_the_grace() {
     let mut follower = api.follow(&id, 0);
     follower.next().unwrap();
     let waits = api.background(&id, "[[say later]]");
-    let since = Instant::now();
+    let stopwatch = Stopwatch::start();
     let api = api.after(stopped);
-    assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
+    // Contract, section 2: on SIGTERM running turns may finish for `shutdown_grace_secs`, here 1. The limit
+    // is below the default of 10.
+    stopwatch
+        .assert_within(Duration::from_secs(9), "running turns may finish for the grace period");
     let turn = api.at(&id, 2);
     assert_eq!((&turn["state"], &turn["text"]), (&json!("interrupted"), &json!("half")));
     // The one that waited was taken in, so it runs.
@@ -138,11 +141,12 @@ fn kill_9_in_the_middle_of_a_turn() {
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
     let mut stream = api.stream_turn(&id, "[[daemon]] [[stubborn]] [[chunks 30]] [[hang]]");
     let seen: Vec<SseEvent> = stream.by_ref().take(30).collect();
-    let killed = Instant::now();
+    let killed = Stopwatch::start();
     let Api { server, home, token } = api;
     server.kill();
     wait_until("no process is left", || processes_of(&home).is_empty().then_some(()));
-    assert!(killed.elapsed() < Duration::from_secs(3), "{:?}", killed.elapsed());
+    // Contract, section 2.
+    killed.assert_within(Duration::from_secs(3), "after kill -9 every agent is gone within 3 s");
     let api = Api { server: crate::serve(&home), home, token };
     let turn = api.at(&id, 2);
     assert_eq!((&turn["state"], &turn["code"]), (&json!("interrupted"), &json!("interrupted")));
@@ -280,7 +284,8 @@ fn an_open_session_keeps_an_idle_server_alive() {
     let since = Instant::now();
     let id = api.session();
     let api = api.after(|mut server| assert_eq!(server.wait().code(), Some(0)));
-    assert!(since.elapsed() > Duration::from_secs(2), "{:?}", since.elapsed());
+    // A busy machine can only make this longer.
+    assert!(since.elapsed() > Duration::from_secs(2), "stopped before the session's ttl_secs");
     assert_eq!(api.audit(&id), ["create", "sweep_close"]);
 }
 

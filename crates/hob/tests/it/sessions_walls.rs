@@ -3,9 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use hob_testkit::TestHome;
+use hob_testkit::{TestHome, wait_until, wait_until_ok};
 use serde_json::{Value, json};
 
 use crate::sessions_setup::*;
@@ -382,12 +381,10 @@ fn requests_are_answered(file: &str, answer: &str) {
     let prompt = format!("[[request fs/read_text_file {path}]]").repeat(400);
     for _ in 0..3 {
         let turn = api.background(&id, &prompt);
-        let since = Instant::now();
-        while api.look(&id)["state"] == "running" {
+        wait_until_ok("every request is answered", || {
             let answered = api.at(&id, turn)["events"].as_array().unwrap().len() / 2;
-            assert!(since.elapsed() < Duration::from_secs(10), "{answered} of turn {turn}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            if api.look(&id)["state"] == "running" { Err(answered) } else { Ok(()) }
+        });
         assert_eq!(api.at(&id, turn)["text"].as_str().unwrap().matches(answer).count(), 400);
     }
 }
@@ -423,11 +420,9 @@ fn an_agent_that_swaps_files_does_not_reach_the_home() {
     let mut seen = 0;
     for _ in 0..5 {
         let turn = api.background(&id, &prompt);
-        let since = Instant::now();
-        while api.look(&id)["state"] == "running" {
-            assert!(since.elapsed() < Duration::from_secs(10), "a request was not answered");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("every request is answered", || {
+            (api.look(&id)["state"] != "running").then_some(())
+        });
         let text = api.get(&format!("/sessions/{id}/turns/{turn}")).text;
         assert!(!text.contains(&secret), "the key was read");
         seen += text.matches("plain").count();

@@ -5,14 +5,14 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hob_testkit::{HobServer, TestHome, wait_until};
+use hob_testkit::{HobServer, Stopwatch, TestHome, wait_until, wait_until_ok};
 use serde_json::{Value, json};
 
 use crate::transcript::Transcript;
 
-/// The longest that a hook may take.
+/// Contract, section 3: a hook exits 0 within 2 s on any input.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
 /// How a hook ended.
@@ -135,14 +135,14 @@ pub fn start(mut command: Command, input: &str) -> Child {
 }
 
 pub fn finish(command: Command, input: &str) -> Done {
-    let started = Instant::now();
+    let stopwatch = Stopwatch::start();
     let child = start(command, input);
     let output = child.wait_with_output().unwrap();
     Done {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        took: started.elapsed(),
+        took: stopwatch.elapsed(),
     }
 }
 
@@ -173,21 +173,11 @@ pub fn set_aside(home: &TestHome) -> Vec<String> {
 /// Waits until the server has drained the folder.
 #[track_caller]
 pub fn wait_drained(home: &TestHome) {
-    let mut left = Vec::new();
-    let start = Instant::now();
-    loop {
-        left.clear();
-        left.extend(
-            deferred(home)
-                .into_iter()
-                .filter(|name| name.ends_with(".jsonl") && !name.ends_with(".failed.jsonl")),
-        );
-        if left.is_empty() {
-            return;
-        }
-        assert!(start.elapsed() < Duration::from_secs(60), "not drained: {left:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until_ok("every deferral file is drained", || {
+        let mut left = deferred(home);
+        left.retain(|name| name.ends_with(".jsonl") && !name.ends_with(".failed.jsonl"));
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    });
 }
 
 /// Every deferral file is whole: a header, then lines that are JSON objects, the last one ended.

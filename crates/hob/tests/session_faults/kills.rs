@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use hob_child::tree;
 use hob_testkit::leak::processes_with;
 use hob_testkit::wire::{Asked, StreamEvent, to_microseconds};
-use hob_testkit::{HobServer, Random, TestHome, Wire, wait_until};
+use hob_testkit::{HobServer, Random, Stopwatch, TestHome, Wire, wait_until};
 use serde_json::{Value, json};
 
 use crate::setup::{call, campaign, home, log, session, try_call};
 
 const SESSIONS: usize = 20;
-/// All agents must be gone by then.
+/// Contract, section 2: after kill -9 every agent process, grandchildren included, is gone within 3 s.
 const GONE_WITHIN: Duration = Duration::from_secs(3);
 /// After so many rounds sessions are closed and new ones made, so that none grows without end.
 const GENERATION: usize = 20;
@@ -283,7 +283,7 @@ fn kill(
 ) -> (Duration, Option<HobServer>) {
     let tree = tree::descendants(server.pid());
     let marker = format!("HOME={}", home.user_home().display());
-    let killed = Instant::now();
+    let killed = Stopwatch::start();
     server.kill();
     let next = restart_at_once.then(|| home.serve());
     loop {
