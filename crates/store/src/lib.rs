@@ -5,16 +5,20 @@
 #![allow(clippy::disallowed_types, reason = "this is the crate that names a database")]
 
 mod index;
-mod moving;
+mod ledger;
+mod memory;
+mod migrate;
 mod postgres;
 mod sqlite;
 mod values;
 
-pub use moving::{
+pub use ledger::postgres::{PostgresLedger, ServerState};
+pub use ledger::sqlite::Ledger;
+pub use memory::postgres::{Alone, PostgresMemory};
+pub use memory::sqlite::Memory;
+pub use migrate::{
     Analyse, Analysed, Move, MoveError, MoveProgress, MovedTable, Tell, ledger_to_postgres,
     ledger_to_sqlite, memory_to_postgres, memory_to_sqlite,
 };
-pub use postgres::{
-    Alone, BadUrl, ConnectError, PostgresLedger, PostgresMemory, ServerState, StoreUrl,
-};
-pub use sqlite::{Ledger, Memory, OpenError, opens_with, rekey};
+pub use postgres::{BadUrl, ConnectError, StoreUrl};
+pub use sqlite::{OpenError, opens_with, rekey};

@@ -13,7 +13,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::ConnectError;
+use super::error::ConnectError;
 use super::url::{StoreUrl, Tls, Trust};
 
 /// How many statements run at once; what comes on top waits. A server does no more at once than it has cores, and
@@ -36,7 +36,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What every connection begins with. Locks are waited for no longer than other things; a transaction of somebody
 /// who has gone away ends.
-pub(super) fn beginning() -> String {
+pub(crate) fn beginning() -> String {
     let (limit, idle) = (STATEMENT_TIMEOUT.as_millis(), IDLE_TIMEOUT.as_millis());
     format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {limit}; \
@@ -45,13 +45,13 @@ pub(super) fn beginning() -> String {
     )
 }
 
-pub(super) type Client = Arc<Object>;
+pub(crate) type Client = Arc<Object>;
 pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Whether something may be done again after the connection was lost in the middle of it, when nobody knows how far
 /// it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
+pub(crate) enum Again {
     /// It reads, or doing it twice is the same as once, and the answer too.
     Harmless,
     /// It would be done twice.
@@ -60,15 +60,15 @@ pub(super) enum Again {
 
 /// How many connections there are at most, and how long is waited.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    pub(super) most: usize,
+pub(crate) struct Limits {
+    pub(crate) most: usize,
     /// For a connection to be free, or for a server that is not there.
-    pub(super) patience: Duration,
+    pub(crate) patience: Duration,
     /// For an answer.
-    pub(super) answer: Duration,
+    pub(crate) answer: Duration,
     /// Whether statements are planned every time. A plan that was made while a table was small is kept for long, and may
     /// read all of it when it has grown.
-    pub(super) plans_anew: bool,
+    pub(crate) plans_anew: bool,
 }
 
 impl Default for Limits {
@@ -78,14 +78,14 @@ impl Default for Limits {
 }
 
 #[derive(Clone)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     pool: Pool,
     limits: Limits,
 }
 
 impl Connections {
     /// Makes no connection yet.
-    pub(super) fn new(url: &StoreUrl, limits: Limits) -> Result<Connections, ConnectError> {
+    pub(crate) fn new(url: &StoreUrl, limits: Limits) -> Result<Connections, ConnectError> {
         let tls = tls(&url.tls)
             .map_err(|error| ConnectError::Certificates { error: error.to_string() })?;
         let mut config = url.config.clone();
@@ -119,12 +119,12 @@ impl Connections {
     }
 
     /// A connection now, or why there is none.
-    pub(super) async fn one(&self) -> Result<Object, Trouble> {
+    pub(crate) async fn one(&self) -> Result<Object, Trouble> {
         self.pool.get().await.map_err(Trouble::of_pool)
     }
 
     /// One statement, which is a transaction of its own: one way there and back.
-    pub(super) async fn query(
+    pub(crate) async fn query(
         &self,
         again: Again,
         sql: &str,
@@ -138,7 +138,7 @@ impl Connections {
     }
 
     /// The same for a statement that answers with one row or none.
-    pub(super) async fn query_one(
+    pub(crate) async fn query_one(
         &self,
         again: Again,
         sql: &str,
@@ -148,7 +148,7 @@ impl Connections {
     }
 
     /// Several statements as one transaction. The beginning travels with the first of them.
-    pub(super) async fn transaction<T, F>(
+    pub(crate) async fn transaction<T, F>(
         &self,
         work: impl Fn(Client) -> F,
     ) -> Result<T, StoreError>
@@ -159,7 +159,7 @@ impl Connections {
     }
 
     /// Several questions that see the database as it was at one moment.
-    pub(super) async fn snapshot<T, F>(&self, work: impl Fn(Client) -> F) -> Result<T, StoreError>
+    pub(crate) async fn snapshot<T, F>(&self, work: impl Fn(Client) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -168,7 +168,7 @@ impl Connections {
     }
 
     /// The same for what may take long.
-    pub(super) async fn long_transaction<T, F>(
+    pub(crate) async fn long_transaction<T, F>(
         &self,
         work: impl Fn(Client) -> F,
     ) -> Result<T, StoreError>
@@ -317,7 +317,7 @@ impl Drop for Lease {
 }
 
 /// What went wrong, as far as it matters here. It holds nothing of what was asked.
-pub(super) struct Trouble {
+pub(crate) struct Trouble {
     kind: Kind,
     text: String,
 }
@@ -336,7 +336,7 @@ enum Kind {
 }
 
 impl Trouble {
-    pub(super) fn of(error: &Error) -> Trouble {
+    pub(crate) fn of(error: &Error) -> Trouble {
         let Some(told) = error.as_db_error() else {
             let text = match std::error::Error::source(error) {
                 Some(source) => format!("{error}: {source}"),
@@ -379,7 +379,7 @@ impl Trouble {
         matches!(self.kind, Kind::Lost | Kind::Refused)
     }
 
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
@@ -403,7 +403,7 @@ fn is_io(error: &Error) -> bool {
     false
 }
 
-pub(super) fn tls(wanted: &Tls) -> Result<MakeTlsConnector, openssl::error::ErrorStack> {
+pub(crate) fn tls(wanted: &Tls) -> Result<MakeTlsConnector, openssl::error::ErrorStack> {
     let mut builder = SslConnector::builder(SslMethod::tls())?;
     match (wanted.trust, &wanted.root) {
         (Trust::Anybody, _) => builder.set_verify(SslVerifyMode::NONE),

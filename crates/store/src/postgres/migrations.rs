@@ -4,7 +4,7 @@ use deadpool_postgres::Object;
 use tokio_postgres::{Client, Error};
 
 /// Each step is applied once, in order, and noted in `hob.migrations`.
-pub(super) const STEPS: &[&str] = &[
+pub(crate) const STEPS: &[&str] = &[
     include_str!("migrations/0001_ledger.sql"),
     include_str!("migrations/0002_holds.sql"),
     include_str!("migrations/0003_memory.sql"),
@@ -20,7 +20,7 @@ const VECTOR: (u32, u32) = (0, 8);
 const LOCK: i64 = 0x0068_6f62_6d69_6772;
 
 /// Why the schema can't be brought up to date.
-pub(super) enum MigrationError {
+pub(crate) enum MigrationError {
     /// A newer Hob has been here.
     Newer(usize),
     /// There is no pgvector, and it can't be had.
@@ -36,7 +36,7 @@ impl From<Error> for MigrationError {
 }
 
 /// Brings the schema up to date. Several nodes may come here at once; the others wait and find the work done.
-pub(super) async fn run(client: &mut Object) -> Result<(), MigrationError> {
+pub(crate) async fn run(client: &mut Object) -> Result<(), MigrationError> {
     match version(client).await? {
         Some(found) if found == STEPS.len() => return Ok(()),
         Some(found) if found > STEPS.len() => return Err(MigrationError::Newer(found)),
@@ -79,7 +79,7 @@ async fn have_vector(client: &Client) -> Result<(), MigrationError> {
 }
 
 /// How many steps were applied; `None` where there is nothing of Hob's.
-pub(super) async fn version(client: &Client) -> Result<Option<usize>, Error> {
+pub(crate) async fn version(client: &Client) -> Result<Option<usize>, Error> {
     let known = client.query_one("SELECT to_regclass('hob.migrations') IS NOT NULL", &[]).await?;
     if !known.get::<_, bool>(0) {
         return Ok(None);

@@ -18,20 +18,20 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// password.
 #[derive(Clone)]
 pub struct StoreUrl {
-    pub(super) config: Config,
-    pub(super) tls: Tls,
+    pub(crate) config: Config,
+    pub(crate) tls: Tls,
 }
 
 /// What is asked of the connection's encryption.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tls {
-    pub(super) trust: Trust,
+pub(crate) struct Tls {
+    pub(crate) trust: Trust,
     /// Whose certificates are believed; `None` for those of the system.
-    pub(super) root: Option<PathBuf>,
+    pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(crate) enum Trust {
     /// `disable`, `prefer` (the default) and `require`: encrypted or not, whoever it is.
     Anybody,
     /// `verify-ca`: a certificate of somebody who is believed.

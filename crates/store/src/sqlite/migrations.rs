@@ -4,10 +4,10 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::OpenError;
+use super::error::OpenError;
 
 /// Each step is applied once, in order, and counted in `user_version`.
-pub(super) const LEDGER: &[&str] = &[
+pub(crate) const LEDGER: &[&str] = &[
     include_str!("migrations/0001_apps.sql"),
     include_str!("migrations/0002_sessions.sql"),
     include_str!("migrations/0003_usage.sql"),
@@ -16,14 +16,14 @@ pub(super) const LEDGER: &[&str] = &[
     include_str!("migrations/0006_usage_turns.sql"),
     include_str!("migrations/0007_holds.sql"),
 ];
-pub(super) const MEMORY: &[&str] = &[
+pub(crate) const MEMORY: &[&str] = &[
     include_str!("migrations/memory/0001_turns.sql"),
     include_str!("migrations/memory/0002_postings.sql"),
     include_str!("migrations/memory/0003_recent.sql"),
     include_str!("migrations/memory/0004_model_vectors.sql"),
 ];
 
-pub(super) fn run(
+pub(crate) fn run(
     connection: &mut Connection,
     path: &Path,
     steps: &[&str],

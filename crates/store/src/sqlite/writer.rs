@@ -11,7 +11,7 @@ use hob_domain::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use super::failed;
+use super::error::failed;
 
 /// How many jobs are committed together at most.
 const GROUP: usize = 256;
@@ -22,14 +22,14 @@ const GATHER: Duration = Duration::from_millis(3);
 
 /// The way to the thread. Dropping it waits until all that was sent is done and the connection is
 /// closed.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     /// `None` only while it is dropped: that is what ends the thread.
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection) -> io::Result<Writer> {
+    pub(crate) fn start(connection: Connection) -> io::Result<Writer> {
         let (jobs, waiting) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
@@ -40,7 +40,7 @@ impl Writer {
     /// Runs one unit of work: all of it is durable when this returns `Ok`, else nothing of it was
     /// done. It runs to its end even when nobody waits for the answer any more. Work of one caller
     /// is done in the order of the calls.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {

@@ -1,0 +1,4 @@
+//! Apps, sessions, turns, events, audit and nodes: one implementation per database.
+
+pub(crate) mod postgres;
+pub(crate) mod sqlite;

@@ -1,0 +1,205 @@
+//! What nodes want of each other, and what is counted over all of them.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hob_domain::session::{NewEvent, Session, SessionId};
+use hob_domain::{
+    AppName, ClusterStore, Created, Errand, FilePart, Heard, HeldSession, Hold, NodeId, OpenLimits,
+    StoreError,
+};
+
+use super::PostgresLedger;
+use super::heartbeat::CHANNEL;
+use super::session_rows::{id as session_id, key};
+use crate::postgres::connections::{Again, Values};
+use crate::postgres::text::{put, take};
+use crate::values::app_name;
+
+/// A notification holds 8,000 bytes.
+const TOGETHER: usize = 200;
+/// An errand nobody asks for any more.
+const LEFT: &str = "interval '10 minutes'";
+
+#[async_trait]
+impl ClusterStore for PostgresLedger {
+    async fn attend(&self, node: &NodeId, every: Duration, tell: &(dyn Fn(Heard) + Send + Sync)) {
+        self.keep_attending(node, every, tell).await;
+    }
+
+    async fn ring(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError> {
+        // None at all is a greeting.
+        let greeting = sessions.is_empty().then_some(sessions);
+        for some in sessions.chunks(TOGETHER).chain(greeting) {
+            let mut payload = from.to_string();
+            for id in some {
+                payload.push(' ');
+                payload.push_str(id.as_str());
+            }
+            let sql = "SELECT pg_notify($1, $2)";
+            self.connections.query(Again::Harmless, sql, &[&CHANNEL, &payload]).await?;
+        }
+        Ok(())
+    }
+
+    async fn holder(&self, id: &SessionId, lease: Duration) -> Result<Option<NodeId>, StoreError> {
+        let sql = "SELECT n.id FROM hob.heads h JOIN hob.nodes n ON n.id = h.holder
+             WHERE h.session = $1 AND n.beat_at > clock_timestamp() - make_interval(secs => $2)";
+        let values: Values<'_> = &[&key(id), &lease.as_secs_f64()];
+        let row = self.connections.query_one(Again::Harmless, sql, values).await?;
+        Ok(row.and_then(|row| NodeId::stored(row.get(0))))
+    }
+
+    async fn held(&self, node: &NodeId) -> Result<Vec<HeldSession>, StoreError> {
+        let sql = "SELECT h.app, h.session, h.fence,
+                 coalesce(array_agg(t.number ORDER BY t.number) FILTER (WHERE t.state = 'queued'), '{}'),
+                 coalesce(bool_or(t.state = 'running'), false)
+             FROM hob.heads h LEFT JOIN hob.turns t ON t.session = h.session
+                 AND t.state IN ('queued', 'running')
+             WHERE h.holder = $1 AND (h.closed_at IS NULL OR t.state = 'running') GROUP BY h.session";
+        let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
+        let held = |row: &tokio_postgres::Row| {
+            let queued: Vec<i64> = row.get(3);
+            Ok(HeldSession {
+                app: app_name(row.get(0))?,
+                hold: Hold { session: session_id(row.get(1))?, fence: row.get::<_, i64>(2) as u64 },
+                queued: queued.into_iter().map(|turn| turn as u32).collect(),
+                running: row.get(4),
+            })
+        };
+        rows.iter().map(held).collect()
+    }
+
+    async fn orphans(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        let sql = "SELECT DISTINCT h.app, h.session FROM hob.turns t JOIN hob.heads h ON h.session = t.session
+             WHERE t.state IN ('queued', 'running') AND NOT EXISTS (SELECT 1 FROM hob.nodes n
+                 WHERE n.id = h.holder AND n.beat_at > clock_timestamp() - make_interval(secs => $1))";
+        let rows = self.connections.query(Again::Harmless, sql, &[&lease.as_secs_f64()]).await?;
+        rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
+    }
+
+    async fn want(&self, errand: &Errand) -> Result<(), StoreError> {
+        let sql = "INSERT INTO hob.errands (id, app, session, body) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (id) DO NOTHING";
+        let values: Values<'_> =
+            &[&errand.id, &errand.app.as_str(), &key(&errand.session), &put(&errand.body)];
+        self.connections.query(Again::Harmless, sql, values).await.map(drop)
+    }
+
+    async fn wanted(&self, node: &NodeId) -> Result<Vec<Errand>, StoreError> {
+        let sql = "SELECT e.id, e.app, e.session, e.body FROM hob.errands e
+             JOIN hob.heads h ON h.session = e.session AND h.app = e.app
+             WHERE h.holder = $1 AND e.answer IS NULL
+                 AND e.wanted_at > clock_timestamp() - interval '1 minute' ORDER BY e.wanted_at, e.id";
+        let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
+        let errand = |row: &tokio_postgres::Row| {
+            Ok(Errand {
+                id: row.get(0),
+                app: app_name(row.get(1))?,
+                session: session_id(row.get(2))?,
+                body: take(row.get(3)),
+            })
+        };
+        rows.iter().map(errand).collect()
+    }
+
+    async fn answer(&self, errand: &str, answer: &str) -> Result<(), StoreError> {
+        let sql = "UPDATE hob.errands SET answer = $2 WHERE id = $1 AND answer IS NULL";
+        self.connections.query(Again::Harmless, sql, &[&errand, &put(answer)]).await.map(drop)
+    }
+
+    async fn answered(&self, errand: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT answer FROM hob.errands WHERE id = $1";
+        let row = self.connections.query_one(Again::Harmless, sql, &[&errand]).await?;
+        Ok(row.and_then(|row| row.get::<_, Option<String>>(0)).map(take))
+    }
+
+    async fn unwant(&self, errand: &str) -> Result<(), StoreError> {
+        let sql = format!(
+            "DELETE FROM hob.errands WHERE id = $1 OR wanted_at < clock_timestamp() - {LEFT}"
+        );
+        self.connections.query(Again::Harmless, &sql, &[&errand]).await.map(drop)
+    }
+
+    async fn open_count(&self, app: Option<&AppName>) -> Result<usize, StoreError> {
+        let sql =
+            "SELECT count(*) FROM hob.heads WHERE closed_at IS NULL AND coalesce(app = $1, true)";
+        let app = app.map(AppName::as_str);
+        let row = self.connections.query_one(Again::Harmless, sql, &[&app]).await?;
+        Ok(row.map_or(0, |row| row.get::<_, i64>(0) as usize))
+    }
+
+    async fn create_within(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+        most: OpenLimits,
+    ) -> Result<Created, StoreError> {
+        self.create(session, event, node, most).await
+    }
+
+    async fn pace(&self, app: &AppName, most: usize) -> Result<Result<(), Duration>, StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.connections
+            .transaction(|client| async move {
+                // Those of one app one after the other: counting and adding are one step.
+                let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1751080048))";
+                client.query(&client.prepare_cached(lock).await?, &[&app.as_str()]).await?;
+                let old = "DELETE FROM hob.pace WHERE app = $1 AND at < clock_timestamp() - interval '1 minute'";
+                client.execute(&client.prepare_cached(old).await?, &[&app.as_str()]).await?;
+                let add = "INSERT INTO hob.pace (app, at) SELECT $1, clock_timestamp()
+                     WHERE (SELECT count(*) FROM hob.pace WHERE app = $1) < $2";
+                let add = client.prepare_cached(add).await?;
+                if client.execute(&add, &[&app.as_str(), &most]).await? > 0 {
+                    return Ok(Ok(()));
+                }
+                let wait = "SELECT extract(epoch FROM min(at) + interval '1 minute' - clock_timestamp())
+                     ::double precision FROM hob.pace WHERE app = $1";
+                let wait = client.prepare_cached(wait).await?;
+                let left: Option<f64> = client.query_one(&wait, &[&app.as_str()]).await?.get(0);
+                let left = left.unwrap_or_default().max(0.0);
+                Ok(Err(Duration::try_from_secs_f64(left).unwrap_or_default()))
+            })
+            .await
+    }
+
+    async fn put_file(&self, part: &FilePart) -> Result<(), StoreError> {
+        let sql = "INSERT INTO hob.files (app, id, part, last, name, bytes)
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+        let number = i32::try_from(part.part).unwrap_or(i32::MAX);
+        let values: Values<'_> =
+            &[&part.app.as_str(), &part.id, &number, &part.last, &put(&part.name), &part.bytes];
+        self.connections.query(Again::Harmless, sql, values).await.map(drop)
+    }
+
+    async fn file(
+        &self,
+        app: &AppName,
+        id: &str,
+        part: u32,
+    ) -> Result<Option<FilePart>, StoreError> {
+        // Only of a file of which all is there.
+        let sql = "SELECT f.name, f.last, f.bytes FROM hob.files f
+             WHERE f.app = $1 AND f.id = $2 AND f.part = $3
+             AND EXISTS (SELECT 1 FROM hob.files l WHERE l.app = $1 AND l.id = $2 AND l.last)";
+        let number = i32::try_from(part).unwrap_or(i32::MAX);
+        let values: Values<'_> = &[&app.as_str(), &put(id), &number];
+        let row = self.connections.query_one(Again::Harmless, sql, values).await?;
+        Ok(row.map(|row| FilePart {
+            app: app.clone(),
+            id: id.to_owned(),
+            name: take(row.get(0)),
+            part,
+            bytes: row.get(2),
+            last: row.get(1),
+        }))
+    }
+
+    async fn drop_files(&self, app: Option<&AppName>, age: Duration) -> Result<(), StoreError> {
+        let sql = "DELETE FROM hob.files WHERE coalesce(app = $1, true)
+             AND stored_at < clock_timestamp() - make_interval(secs => $2)";
+        let app = app.map(AppName::as_str);
+        self.connections.query(Again::Harmless, sql, &[&app, &age.as_secs_f64()]).await.map(drop)
+    }
+}

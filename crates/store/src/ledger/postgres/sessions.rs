@@ -1,0 +1,429 @@
+//! Sessions in PostgreSQL.
+//!
+//! After a lost connection reads are done again, and of the writes only those that are the same when done twice:
+//! keeping the agent's name, and taking things from the outbox. All others would take effect twice or, done the
+//! second time, answer as if somebody else had been first; their callers are told that the store is unavailable.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hob_domain::session::{
+    Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
+    TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+};
+use hob_domain::{AppName, Created, Hold, NodeId, OpenLimits, StoreError, Taken, Timestamp};
+use uuid::Uuid;
+
+use super::PostgresLedger;
+use super::leases::fence;
+use super::session_rows::{SESSION, id as session_id, key, number, session};
+use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
+use crate::postgres::connections::{Again, Values};
+use crate::postgres::text::{put, take};
+use crate::values::{app_name, day, micros};
+
+const NO_LIMITS: OpenLimits = OpenLimits { app: 0, all: 0 };
+
+const CREATE: &str = "WITH made AS (
+         INSERT INTO hob.sessions (id, created_at, app, agent, meta, cwd, model, system, permissions,
+             mcp_servers)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+     ), head AS (
+         INSERT INTO hob.heads (session, last_event, turn_count, app, agent_session, fence, holder)
+         VALUES ($1, 1, 0, $3, $11, 1, $15)
+     ) INSERT INTO hob.events (session, seq, at, turn, app, kind, body, fence)
+     VALUES ($1, 1, $2, $12, $3, $13, $14, 1)";
+
+impl PostgresLedger {
+    pub(super) async fn create(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+        most: OpenLimits,
+    ) -> Result<Created, StoreError> {
+        let hold = Hold { session: session.id.clone(), fence: 1 };
+        let setup = &session.setup;
+        let values: Values<'_> = &[
+            &key(&session.id),
+            &micros(session.created_at),
+            &session.app.as_str(),
+            &setup.agent.as_str(),
+            &setup.meta.to_string(),
+            &put(&setup.cwd),
+            &setup.model.as_deref().map(put),
+            &setup.system.as_deref().map(put),
+            &setup.permissions.as_str(),
+            &setup.mcp_servers.to_string(),
+            &session.agent_session.as_deref().map(put),
+            &event.turn.map(i64::from),
+            &put(&event.kind),
+            &put(&event.body),
+            &node.as_str(),
+        ];
+        if most == NO_LIMITS {
+            self.connections.query(Again::Never, CREATE, values).await?;
+            return Ok(Created::Made(hold));
+        }
+        // One after the other where it matters: counting and adding are one step. Nobody waits in a circle, since all take
+        // the locks in this order.
+        let app = session.app.as_str();
+        let (for_all, for_app) = (most.all > 0, most.app > 0);
+        let made = self
+            .connections
+            .transaction(|client| async move {
+                let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(1751080050) END";
+                client.query(&client.prepare_cached(lock).await?, &[&for_all]).await?;
+                let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(hashtextextended($2, 1751080049)) END";
+                client.query(&client.prepare_cached(lock).await?, &[&for_app, &app]).await?;
+                let count = "SELECT count(*) FILTER (WHERE app = $1), count(*) FROM hob.heads
+                     WHERE closed_at IS NULL AND (app = $1 OR $2)";
+                let count = client.prepare_cached(count).await?;
+                let row = client.query_one(&count, &[&app, &for_all]).await?;
+                let (of_app, of_all) = (row.get::<_, i64>(0) as usize, row.get::<_, i64>(1) as usize);
+                if for_app && of_app >= most.app {
+                    return Ok(Some(Created::AppFull(of_app)));
+                }
+                if for_all && of_all >= most.all {
+                    return Ok(Some(Created::Full(of_all)));
+                }
+                client.execute(&client.prepare_cached(CREATE).await?, values).await?;
+                Ok(None)
+            })
+            .await?;
+        Ok(made.unwrap_or(Created::Made(hold)))
+    }
+}
+
+#[async_trait]
+impl SessionStore for PostgresLedger {
+    async fn create_session(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+    ) -> Result<Hold, StoreError> {
+        self.create(session, event, node, NO_LIMITS).await?;
+        Ok(Hold { session: session.id.clone(), fence: 1 })
+    }
+
+    async fn take(
+        &self,
+        id: &SessionId,
+        node: &NodeId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Taken, StoreError> {
+        self.take_session(id, node, lease, now).await
+    }
+
+    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        self.unheld_sessions(lease).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<(), StoreError> {
+        self.release_session(hold).await
+    }
+
+    async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
+        let sql = format!("{SESSION} WHERE s.id = $1 AND s.app = $2");
+        let values: Values<'_> = &[&key(id), &app.as_str()];
+        let row = self.connections.query_one(Again::Harmless, &sql, values).await?;
+        row.as_ref().map(session).transpose()
+    }
+
+    async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError> {
+        self.list("WHERE s.app = $1", &[&app.as_str()]).await
+    }
+
+    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.list("", &[]).await
+    }
+
+    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError> {
+        let sql = "SELECT app FROM hob.sessions WHERE id = $1";
+        let row = self.connections.query_one(Again::Harmless, sql, &[&key(id)]).await?;
+        row.map(|row| app_name(row.get(0))).transpose()
+    }
+
+    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.list("WHERE h.closed_at IS NULL", &[]).await
+    }
+
+    async fn accept_turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        request: &TurnRequest,
+        now: Timestamp,
+    ) -> Result<Option<Accepted>, StoreError> {
+        self.connections
+            .transaction(
+                |client| async move { accept(&client, app.as_str(), id, request, now).await },
+            )
+            .await
+    }
+
+    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError> {
+        let sql = "UPDATE hob.heads SET agent_session = $2 WHERE session = $1 AND fence = $3
+             RETURNING 1";
+        let values: Values<'_> = &[&key(&hold.session), &put(name), &fence(hold)];
+        let kept = self.connections.query_one(Again::Harmless, sql, values).await?;
+        kept.map(drop).ok_or(StoreError::Lost)
+    }
+
+    async fn start_turn(
+        &self,
+        hold: &Hold,
+        index: u32,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let values: Values<'_> =
+            &[&key(&hold.session), &i64::from(index), &micros(now), &fence(hold)];
+        let row = self.connections.query_one(Again::Never, START, values).await?;
+        row.map(|row| row.get(0)).ok_or(StoreError::Lost)
+    }
+
+    async fn append_events(
+        &self,
+        hold: &Hold,
+        events: Vec<NewEvent>,
+        now: Timestamp,
+    ) -> Result<Vec<SessionEvent>, StoreError> {
+        let columns = Columns::of(&events);
+        let (kinds, turns, bodies) = (&columns.kinds, &columns.turns, &columns.bodies);
+        let values: Values<'_> =
+            &[&key(&hold.session), &micros(now), kinds, turns, bodies, &Some(fence(hold))];
+        let row = self.connections.query_one(Again::Never, APPEND, values).await?;
+        row.map(|row| numbered(row.get(0), events, now)).ok_or(StoreError::Lost)
+    }
+
+    async fn end_turn(
+        &self,
+        hold: &Hold,
+        index: u32,
+        ending: TurnEnding,
+        now: Timestamp,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let End { ending, used, columns } = End::new(ending);
+        let values: Values<'_> = &[
+            &key(&hold.session),
+            &i64::from(index),
+            &before(ending.state),
+            &ending.state.as_str(),
+            &put(&ending.text),
+            &ending.stop_reason.as_deref().map(put),
+            &ending.error.as_deref().map(put),
+            &micros(now),
+            &used.input,
+            &used.output,
+            &used.cached_read,
+            &used.cached_write,
+            &used.cost,
+            &ending.agent_session.as_deref().map(put),
+            &ending.outbox.as_deref().map(put),
+            &columns.kinds,
+            &columns.turns,
+            &columns.bodies,
+            &day(now),
+            &i64::from(ending.state.is_failure()),
+            &fence(hold),
+        ];
+        let row = self.connections.query_one(Again::Never, END, values).await?;
+        let first: Option<i64> = row.ok_or(StoreError::Lost)?.get(0);
+        Ok(first.map(|first| numbered(first, ending.events, now)))
+    }
+
+    async fn turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Option<SessionTurn>, StoreError> {
+        self.one_turn(app, id, index).await
+    }
+
+    async fn events(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        self.page_after(app, id, after, limit).await
+    }
+
+    async fn events_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        self.page_before(app, id, before, limit).await
+    }
+
+    async fn turns_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u32,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+        self.page_of_turns(app, id, before, limit).await
+    }
+
+    async fn turn_events(
+        &self,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Vec<SessionEvent>, StoreError> {
+        self.events_of_turn(id, index).await
+    }
+
+    async fn close_session(
+        &self,
+        id: &SessionId,
+        event: NewEvent,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let event = &event;
+        self.connections
+            .transaction(|client| async move { close(&client, id, event.clone(), now).await })
+            .await
+    }
+
+    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
+        let sql = "SELECT number FROM hob.turns WHERE session = $1
+             AND state IN ('queued', 'running') AND state = 'queued' ORDER BY number";
+        let rows = self.connections.query(Again::Harmless, sql, &[&key(id)]).await?;
+        Ok(rows.iter().map(|row| number(row, 0)).collect())
+    }
+
+    async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        let sql = "SELECT s.app, s.id FROM hob.heads h JOIN hob.sessions s ON s.id = h.session
+             WHERE h.closed_at IS NULL AND coalesce(h.last_turn_at, s.created_at) < $1
+             AND NOT EXISTS (SELECT 1 FROM hob.turns t
+                 WHERE t.session = h.session AND t.state IN ('queued', 'running'))";
+        let rows = self.connections.query(Again::Harmless, sql, &[&micros(then)]).await?;
+        rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
+    }
+
+    async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
+        let then = micros(then);
+        let which =
+            "SELECT session FROM hob.heads WHERE closed_at < $1 ORDER BY session FOR UPDATE";
+        self.delete(which, &[&then], &[]).await
+    }
+
+    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError> {
+        let which = "SELECT session FROM hob.heads WHERE app = $1 ORDER BY session FOR UPDATE";
+        let also = [
+            "DELETE FROM hob.outbox WHERE app = $1",
+            "DELETE FROM hob.usage WHERE app = $1",
+            "DELETE FROM hob.files WHERE app = $1",
+            "DELETE FROM hob.pace WHERE app = $1",
+        ];
+        self.delete(which, &[&app.as_str()], &also).await
+    }
+
+    async fn usage_on(&self, app: &AppName, at: Timestamp) -> Result<TurnUsage, StoreError> {
+        self.usage_of_day(app, at).await
+    }
+
+    async fn usage_since(
+        &self,
+        first: Timestamp,
+        app: Option<&AppName>,
+    ) -> Result<Vec<UsageDay>, StoreError> {
+        self.usage_by_day(first, app).await
+    }
+
+    async fn note_turn(
+        &self,
+        app: &AppName,
+        state: TurnState,
+        usage: TurnUsage,
+        outbox: Option<String>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (outbox, usage) = (&outbox, &usage);
+        self.connections
+            .transaction(|client| async move {
+                if let Some(body) = outbox {
+                    let sql = "INSERT INTO hob.outbox (app, body) VALUES ($1, $2)";
+                    let statement = client.prepare_cached(sql).await?;
+                    client.execute(&statement, &[&app.as_str(), &put(body)]).await?;
+                }
+                count(&client, app.as_str(), state, 1, usage, now).await
+            })
+            .await
+    }
+
+    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
+        // What another has taken is left to it, unless it was gone for long.
+        let sql = "WITH taken AS (
+                 UPDATE hob.outbox SET taken_by = $2, taken_at = clock_timestamp() WHERE id IN (
+                     SELECT id FROM hob.outbox WHERE taken_by IS NULL OR taken_by = $2
+                         OR taken_at < clock_timestamp() - interval '30 seconds'
+                     ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED)
+                 RETURNING id, app, body
+             ) SELECT id, app, body FROM taken ORDER BY id";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let values: Values<'_> = &[&limit, &self.carrier];
+        let rows = self.connections.query(Again::Harmless, sql, values).await?;
+        let item = |row: &tokio_postgres::Row| OutboxItem {
+            id: row.get(0),
+            app: row.get(1),
+            body: take(row.get(2)),
+        };
+        Ok(rows.iter().map(item).collect())
+    }
+
+    async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {
+        let sql = "DELETE FROM hob.outbox WHERE id = ANY ($1::bigint[])";
+        self.connections.query(Again::Harmless, sql, &[&ids]).await.map(drop)
+    }
+}
+
+impl PostgresLedger {
+    /// Sessions that meet a condition, oldest first.
+    async fn list(&self, condition: &str, values: Values<'_>) -> Result<Vec<Session>, StoreError> {
+        let sql = format!("{SESSION} {condition} ORDER BY s.created_at, s.id");
+        let rows = self.connections.query(Again::Harmless, &sql, values).await?;
+        rows.iter().map(session).collect()
+    }
+
+    /// Deletes the sessions whose heads are found, with all they had, and what else goes with them. The heads are
+    /// locked first; only then can nothing be added to what is deleted.
+    async fn delete(
+        &self,
+        which: &str,
+        values: Values<'_>,
+        also: &[&str],
+    ) -> Result<Vec<SessionId>, StoreError> {
+        let deleted = self
+            .connections
+            .long_transaction(|client| async move {
+                let statement = client.prepare_cached(which).await?;
+                let rows = client.query(&statement, values).await?;
+                let found: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+                if !found.is_empty() {
+                    for sql in [
+                        "DELETE FROM hob.events WHERE session = ANY ($1::uuid[])",
+                        "DELETE FROM hob.sessions WHERE id = ANY ($1::uuid[])",
+                    ] {
+                        let statement = client.prepare_cached(sql).await?;
+                        client.execute(&statement, &[&found]).await?;
+                    }
+                }
+                for sql in also {
+                    let statement = client.prepare_cached(sql).await?;
+                    client.execute(&statement, values).await?;
+                }
+                Ok(found)
+            })
+            .await?;
+        deleted.into_iter().map(session_id).collect()
+    }
+}

@@ -1,0 +1,321 @@
+//! Turns and events of sessions: how they come, go on and end.
+//!
+//! A statement sees what was committed when it began, also where it then waits for a lock. So a statement that locks
+//! a head may rely on the head's own columns, which are read anew after the wait, and on conditions on the rows that
+//! it changes; what it must know of other rows is asked by a next statement of the same transaction.
+
+use hob_domain::Timestamp;
+use hob_domain::session::{
+    Accepted, NewEvent, SessionEvent, SessionId, TurnEnding, TurnRequest, TurnState, TurnUsage,
+    turn_event,
+};
+use tokio_postgres::Error;
+use uuid::Uuid;
+
+use super::session_rows::{key, number};
+use crate::postgres::connections::Client;
+use crate::postgres::text::put;
+use crate::values::{Tally, day, hashed_key, micros, time};
+
+/// One statement: the head counts up under its lock, and the events are stored under those numbers. Nothing happens
+/// where the fence is another; none is the session's own, for what needs no holder.
+pub(super) const APPEND: &str = "WITH head AS (
+         UPDATE hob.heads SET last_event = last_event + cardinality($3::text[])
+         WHERE session = $1 AND fence = coalesce($6, fence)
+         RETURNING app, fence, last_event - cardinality($3::text[]) AS before
+     ), stored AS (
+         INSERT INTO hob.events (session, seq, at, turn, app, kind, body, fence)
+         SELECT $1, head.before + e.place, $2, e.turn, head.app, e.kind, e.body, head.fence
+         FROM head, unnest($3::text[], $4::bigint[], $5::text[])
+             WITH ORDINALITY AS e (kind, turn, body, place)
+     ) SELECT before FROM head";
+
+pub(super) const START: &str = "WITH head AS (
+         SELECT last_event FROM hob.heads WHERE session = $1 AND fence = $4 FOR UPDATE
+     ), begun AS (
+         UPDATE hob.turns SET state = 'running', started_at = $3, first_event = head.last_event + 1
+         FROM head WHERE session = $1 AND number = $2 AND state = 'queued' RETURNING number
+     ) SELECT EXISTS (SELECT 1 FROM begun) FROM head";
+
+/// Everything that comes with a turn's end, in one statement. The head is locked before the turn, as everywhere.
+pub(super) const END: &str = "WITH locked AS (
+         SELECT session FROM hob.heads WHERE session = $1 AND fence = $21 FOR UPDATE
+     ), ended AS (
+         UPDATE hob.turns SET state = $4, text = $5, stop_reason = $6, error = $7, ended_at = $8,
+             input_tokens = $9, output_tokens = $10, cached_read_tokens = $11,
+             cached_write_tokens = $12, cost_usd = $13
+         FROM locked WHERE turns.session = locked.session AND number = $2 AND state = ANY ($3::text[])
+         RETURNING turns.session
+     ), head AS (
+         UPDATE hob.heads SET last_event = last_event + cardinality($16::text[]), last_turn_at = $8,
+             agent_session = coalesce($14, agent_session), input_tokens = input_tokens + $9,
+             output_tokens = output_tokens + $10, cached_read_tokens = cached_read_tokens + $11,
+             cached_write_tokens = cached_write_tokens + $12, cost_usd = cost_usd + $13
+         FROM ended WHERE heads.session = ended.session
+         RETURNING app, fence, last_event - cardinality($16::text[]) AS before
+     ), counted AS (
+         INSERT INTO hob.usage AS u (app, day, part, input_tokens, output_tokens, cached_read_tokens,
+             cached_write_tokens, cost_usd, turns, failed)
+         SELECT app, $19, pg_backend_pid() % 16, $9, $10, $11, $12, $13, 1, $20 FROM head
+         ON CONFLICT (app, day, part) DO UPDATE SET
+             input_tokens = u.input_tokens + excluded.input_tokens,
+             output_tokens = u.output_tokens + excluded.output_tokens,
+             cached_read_tokens = u.cached_read_tokens + excluded.cached_read_tokens,
+             cached_write_tokens = u.cached_write_tokens + excluded.cached_write_tokens,
+             cost_usd = u.cost_usd + excluded.cost_usd, turns = u.turns + excluded.turns,
+             failed = u.failed + excluded.failed
+     ), remembered AS (
+         INSERT INTO hob.outbox (app, body) SELECT app, $15 FROM head WHERE $15::text IS NOT NULL
+     ), stored AS (
+         INSERT INTO hob.events (session, seq, at, turn, app, kind, body, fence)
+         SELECT $1, head.before + e.place, $8, e.turn, head.app, e.kind, e.body, head.fence
+         FROM head, unnest($16::text[], $17::bigint[], $18::text[])
+             WITH ORDINALITY AS e (kind, turn, body, place)
+     ) SELECT head.before FROM locked LEFT JOIN head ON true";
+
+/// Counts turns that ended, and what they used, among those of their app's day.
+const COUNT: &str = "INSERT INTO hob.usage AS u (app, day, part, input_tokens, output_tokens,
+         cached_read_tokens, cached_write_tokens, cost_usd, turns, failed)
+     VALUES ($1, $2, pg_backend_pid() % 16, $3, $4, $5, $6, $7, $8, $9)
+     ON CONFLICT (app, day, part) DO UPDATE SET
+         input_tokens = u.input_tokens + excluded.input_tokens,
+         output_tokens = u.output_tokens + excluded.output_tokens,
+         cached_read_tokens = u.cached_read_tokens + excluded.cached_read_tokens,
+         cached_write_tokens = u.cached_write_tokens + excluded.cached_write_tokens,
+         cost_usd = u.cost_usd + excluded.cost_usd, turns = u.turns + excluded.turns,
+         failed = u.failed + excluded.failed";
+
+/// Events as a statement takes them: one array for each column.
+pub(super) struct Columns {
+    pub(super) kinds: Vec<String>,
+    pub(super) turns: Vec<Option<i64>>,
+    pub(super) bodies: Vec<String>,
+}
+
+impl Columns {
+    pub(super) fn of(events: &[NewEvent]) -> Columns {
+        Columns {
+            kinds: events.iter().map(|event| put(&event.kind).into_owned()).collect(),
+            turns: events.iter().map(|event| event.turn.map(i64::from)).collect(),
+            bodies: events.iter().map(|event| put(&event.body).into_owned()).collect(),
+        }
+    }
+}
+
+/// Events with the numbers they were stored under.
+pub(super) fn numbered(before: i64, events: Vec<NewEvent>, now: Timestamp) -> Vec<SessionEvent> {
+    // What is told now is what is read later.
+    let at = time(micros(now));
+    let numbers = before as u64 + 1..;
+    numbers.zip(events).map(|(seq, event)| SessionEvent { seq, at, event }).collect()
+}
+
+/// The states from which a turn may come to this one, in words.
+pub(super) fn before(state: TurnState) -> Vec<&'static str> {
+    let from = TurnState::ALL.into_iter().filter(|from| from.may_become(state));
+    from.map(TurnState::as_str).collect()
+}
+
+/// The values of [`END`], in order.
+pub(super) struct End {
+    pub(super) ending: TurnEnding,
+    pub(super) used: Tally,
+    pub(super) columns: Columns,
+}
+
+impl End {
+    pub(super) fn new(ending: TurnEnding) -> End {
+        let (used, columns) = (Tally::of(&ending.usage), Columns::of(&ending.events));
+        End { ending, used, columns }
+    }
+}
+
+pub(super) async fn accept(
+    client: &Client,
+    app: &str,
+    id: &SessionId,
+    request: &TurnRequest,
+    now: Timestamp,
+) -> Result<Option<Accepted>, Error> {
+    let session = key(id);
+    let statement = client
+        .prepare_cached(
+            "SELECT turn_count, closed_at IS NOT NULL FROM hob.heads WHERE session = $1 AND app = $2
+             FOR UPDATE",
+        )
+        .await?;
+    let Some(head) = client.query_opt(&statement, &[&session, &app]).await? else {
+        return Ok(None);
+    };
+    // Beyond the lock, so that it sees what those before us have done.
+    let (key, digest) =
+        request.idempotency.as_ref().map(|(key, digest)| (hashed_key(key), digest)).unzip();
+    let statement = client
+        .prepare_cached(
+            "SELECT (SELECT count(*) FROM hob.turns WHERE session = $1 AND state = 'queued'
+                     AND state IN ('queued', 'running')), t.number, t.request_digest
+             FROM (SELECT 1) AS always LEFT JOIN hob.turns t
+                 ON t.session = $1 AND t.idempotency_key = $2",
+        )
+        .await?;
+    let found = client.query_one(&statement, &[&session, &key]).await?;
+    if let Some(turn) = found.get::<_, Option<i64>>(1) {
+        let known: Option<String> = found.get(2);
+        let same = known.as_deref() == digest.map(|digest| put(digest)).as_deref();
+        let turn = turn as u32;
+        return Ok(Some(if same { Accepted::Repeated(turn) } else { Accepted::OtherBody }));
+    }
+    if head.get(1) {
+        return Ok(Some(Accepted::Closed));
+    }
+    if found.get::<_, i64>(0) as u64 >= request.queue as u64 {
+        return Ok(Some(Accepted::QueueFull));
+    }
+    let turn = head.get::<_, i64>(0) + 1;
+    let statement = client
+        .prepare_cached(
+            "WITH head AS (
+                 UPDATE hob.heads SET turn_count = $2, last_turn_at = $3 WHERE session = $1
+             ) INSERT INTO hob.turns (session, number, queued_at, app, state, prompt,
+                 idempotency_key, request_digest)
+             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7)",
+        )
+        .await?;
+    let digest = digest.map(|digest| put(digest));
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
+        [&session, &turn, &micros(now), &app, &put(&request.prompt), &key, &digest];
+    client.execute(&statement, &values).await?;
+    Ok(Some(Accepted::Queued(turn as u32)))
+}
+
+/// Closes a session and cancels the turns that wait. `false` when it was closed already.
+pub(super) async fn close(
+    client: &Client,
+    id: &SessionId,
+    event: NewEvent,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let session = key(id);
+    let statement = client
+        .prepare_cached(
+            "UPDATE hob.heads SET closed_at = $2 WHERE session = $1 AND closed_at IS NULL
+             RETURNING app",
+        )
+        .await?;
+    let Some(head) = client.query_opt(&statement, &[&session, &micros(now)]).await? else {
+        return Ok(false);
+    };
+    let ended = Unanswered {
+        state: TurnState::Cancelled,
+        from: TurnState::Queued,
+        stop_reason: Some("cancelled"),
+        error: "the session was closed",
+    };
+    let mut last = ended.mark(client, session, now).await?;
+    let cancelled = last.len();
+    last.push(event);
+    if cancelled > 0 {
+        count(client, head.get(0), ended.state, cancelled, &TurnUsage::default(), now).await?;
+    }
+    append(client, session, &last, now).await?;
+    Ok(true)
+}
+
+/// Ends the turns that ran when the session's holder ended, and says which. The head is locked.
+pub(super) async fn interrupt(
+    client: &Client,
+    session: Uuid,
+    app: &str,
+    now: Timestamp,
+) -> Result<Vec<u32>, Error> {
+    let ended = Unanswered {
+        state: TurnState::Interrupted,
+        from: TurnState::Running,
+        stop_reason: None,
+        error: "hob ended while the turn was under way",
+    };
+    let events = ended.mark(client, session, now).await?;
+    if !events.is_empty() {
+        append(client, session, &events, now).await?;
+        count(client, app, ended.state, events.len(), &TurnUsage::default(), now).await?;
+    }
+    Ok(events.iter().filter_map(|event| event.turn).collect())
+}
+
+/// How turns ended to which no agent gave an answer.
+struct Unanswered {
+    state: TurnState,
+    from: TurnState,
+    stop_reason: Option<&'static str>,
+    error: &'static str,
+}
+
+impl Unanswered {
+    /// Ends such turns of a session whose head is locked. Returns their events in order.
+    async fn mark(
+        &self,
+        client: &Client,
+        session: Uuid,
+        now: Timestamp,
+    ) -> Result<Vec<NewEvent>, Error> {
+        let statement = client
+            .prepare_cached(
+                "WITH ended AS (
+                     UPDATE hob.turns SET state = $3, error = $4, ended_at = $5, stop_reason = $6
+                     WHERE session = $1 AND state IN ('queued', 'running') AND state = $2
+                     RETURNING number
+                 ), head AS (
+                     UPDATE hob.heads SET last_turn_at = $5
+                     WHERE session = $1 AND EXISTS (SELECT 1 FROM ended)
+                 ) SELECT number FROM ended ORDER BY number",
+            )
+            .await?;
+        let (from, state) = (self.from.as_str(), self.state.as_str());
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+            [&session, &from, &state, &self.error, &micros(now), &self.stop_reason];
+        let rows = client.query(&statement, &values).await?;
+        let event = |row| turn_event(number(row, 0), self.state, self.stop_reason);
+        Ok(rows.iter().map(event).collect())
+    }
+}
+
+/// Stores events of a session whose head is locked.
+async fn append(
+    client: &Client,
+    session: Uuid,
+    events: &[NewEvent],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let columns = Columns::of(events);
+    let statement = client.prepare_cached(APPEND).await?;
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+        [&session, &micros(now), &columns.kinds, &columns.turns, &columns.bodies, &None::<i64>];
+    client.query(&statement, &values).await.map(drop)
+}
+
+/// Counts turns that ended in the same way.
+pub(super) async fn count(
+    client: &Client,
+    app: &str,
+    state: TurnState,
+    turns: usize,
+    usage: &TurnUsage,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let used = Tally::of(usage);
+    let turns = turns as i64;
+    let failed = if state.is_failure() { turns } else { 0 };
+    let statement = client.prepare_cached(COUNT).await?;
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 9] = [
+        &app,
+        &day(now),
+        &used.input,
+        &used.output,
+        &used.cached_read,
+        &used.cached_write,
+        &used.cost,
+        &turns,
+        &failed,
+    ];
+    client.execute(&statement, &values).await.map(drop)
+}

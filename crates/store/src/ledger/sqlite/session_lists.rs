@@ -1,0 +1,168 @@
+//! Sessions and pages of their past, and what was used by day.
+
+use hob_domain::session::{Session, SessionEvent, SessionId, SessionTurn, UsageDay};
+use hob_domain::{AppName, NodeId, StoreError, Timestamp};
+use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
+
+use super::session_rows::{SESSION, event, session, turn, usage};
+use crate::sqlite::failed;
+use crate::values::{app_name, day, micros};
+
+pub(super) const EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
+     WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+pub(super) const EVENTS_BEFORE: &str = "SELECT seq, at, kind, turn, body FROM events
+     WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    session: &Session,
+    node: &NodeId,
+) -> rusqlite::Result<usize> {
+    let setup = &session.setup;
+    transaction.execute(
+        "INSERT INTO sessions (id, app, agent, meta, cwd, model, system, permissions, mcp_servers,
+             created_at, turn_count, agent_session, fence, holder)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, 1, ?12)",
+        params![
+            session.id.as_str(),
+            session.app.as_str(),
+            setup.agent.as_str(),
+            setup.meta.to_string(),
+            setup.cwd,
+            setup.model,
+            setup.system,
+            setup.permissions.as_str(),
+            setup.mcp_servers.to_string(),
+            micros(session.created_at),
+            session.agent_session,
+            node.as_str(),
+        ],
+    )
+}
+
+pub(super) fn find(
+    connection: &Connection,
+    app: &AppName,
+    id: &SessionId,
+) -> Result<Option<Session>, StoreError> {
+    let sql = format!("SELECT {SESSION} FROM sessions WHERE app = ?1 AND id = ?2");
+    let found = connection
+        .prepare_cached(&sql)
+        .and_then(|mut s| {
+            s.query_row([app.as_str(), id.as_str()], |row| Ok(session(row))).optional()
+        })
+        .map_err(failed)?;
+    found.transpose()
+}
+
+/// Sessions that meet a condition, oldest first.
+pub(super) fn list(
+    connection: &Connection,
+    condition: &str,
+    values: &[&dyn ToSql],
+) -> Result<Vec<Session>, StoreError> {
+    let sql = format!("SELECT {SESSION} FROM sessions {condition} ORDER BY created_at, id");
+    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+    let rows = statement.query_map(values, |row| Ok(session(row))).map_err(failed)?;
+    rows.map(|row| row.map_err(failed)?).collect()
+}
+
+fn is_known(connection: &Connection, app: &AppName, id: &SessionId) -> Result<bool, StoreError> {
+    connection
+        .prepare_cached("SELECT 1 FROM sessions WHERE app = ?1 AND id = ?2")
+        .and_then(|mut s| s.exists([app.as_str(), id.as_str()]))
+        .map_err(failed)
+}
+
+/// The first events above a number, in order. `None` when there is no such session.
+pub(super) fn events_after(
+    connection: &Connection,
+    app: &AppName,
+    id: &SessionId,
+    after: u64,
+    limit: usize,
+) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+    if !is_known(connection, app, id)? {
+        return Ok(None);
+    }
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached(EVENTS)
+        .and_then(|mut s| s.query_map(params![id.as_str(), after, limit as i64], event)?.collect())
+        .map(Some)
+        .map_err(failed)
+}
+
+/// The last events below a number, in order. `None` when there is no such session.
+pub(super) fn events_before(
+    connection: &Connection,
+    app: &AppName,
+    id: &SessionId,
+    before: u64,
+    limit: usize,
+) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+    if !is_known(connection, app, id)? {
+        return Ok(None);
+    }
+    let before = i64::try_from(before).unwrap_or(i64::MAX);
+    let mut events: Vec<SessionEvent> = connection
+        .prepare_cached(EVENTS_BEFORE)
+        .and_then(|mut s| s.query_map(params![id.as_str(), before, limit as i64], event)?.collect())
+        .map_err(failed)?;
+    events.reverse();
+    Ok(Some(events))
+}
+
+/// The last turns below a number, in order. `None` when there is no such session.
+pub(super) fn turns_before(
+    connection: &Connection,
+    app: &AppName,
+    id: &SessionId,
+    before: u32,
+    limit: usize,
+) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+    if !is_known(connection, app, id)? {
+        return Ok(None);
+    }
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT number, state, prompt, text, stop_reason, error, queued_at, started_at, ended_at,
+                 input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd
+             FROM turns WHERE session = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3",
+        )
+        .map_err(failed)?;
+    let rows = statement
+        .query_map(params![id.as_str(), before, limit as i64], |row| Ok(turn(row)))
+        .map_err(failed)?;
+    let mut turns = rows.map(|row| row.map_err(failed)?).collect::<Result<Vec<_>, _>>()?;
+    turns.reverse();
+    Ok(Some(turns))
+}
+
+/// What was used from a day on, by day and app.
+pub(super) fn usage_since(
+    connection: &Connection,
+    first: Timestamp,
+    app: Option<&AppName>,
+) -> Result<Vec<UsageDay>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT app, day, turns, failed, input_tokens, output_tokens, cached_read_tokens,
+                 cached_write_tokens, cost_usd
+             FROM usage WHERE day >= ?1 AND (?2 IS NULL OR app = ?2) ORDER BY day, app",
+        )
+        .map_err(failed)?;
+    let rows = statement
+        .query_map(params![day(first), app.map(AppName::as_str)], |row| {
+            let count = |column| row.get::<_, i64>(column).map(|n| n as u64);
+            let app: String = row.get(0)?;
+            Ok((app, row.get::<_, i64>(1)?, count(2)?, count(3)?, usage(row, 4)?))
+        })
+        .map_err(failed)?;
+    rows.map(|row| {
+        let (app, day, turns, failures, usage) = row.map_err(failed)?;
+        let day = Timestamp::from_second(day * 24 * 60 * 60).unwrap_or_default();
+        Ok(UsageDay { app: app_name(app)?, day, turns, failed: failures, usage })
+    })
+    .collect()
+}

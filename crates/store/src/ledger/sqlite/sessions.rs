@@ -1,0 +1,476 @@
+//! Sessions in SQLite.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hob_domain::session::{
+    Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
+    TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+};
+use hob_domain::{AppName, Hold, NodeId, StoreError, Taken, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::Ledger;
+use super::leases::{self, check};
+use super::session_lists::{
+    events_after, events_before, find, insert, list, turns_before, usage_since,
+};
+use super::session_rows::{event, turn, usage};
+use super::turns::{accept, add_to_day, append, cancel_queued, end, queued, start};
+use crate::sqlite::failed;
+use crate::values::{Tally, app_name, day, micros, session_id};
+
+const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
+     WHERE session = ?1 AND turn = ?2
+     AND seq >= coalesce(
+         (SELECT first_event FROM turns WHERE session = ?1 AND number = ?2), 0)
+     ORDER BY seq";
+
+#[async_trait]
+impl SessionStore for Ledger {
+    async fn create_session(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        node: &NodeId,
+    ) -> Result<Hold, StoreError> {
+        let (session, node) = (session.clone(), node.clone());
+        self.database
+            .write(move |transaction| {
+                insert(transaction, &session, &node).map_err(failed)?;
+                append(transaction, &session.id, vec![event], session.created_at)?;
+                Ok(Hold { session: session.id, fence: 1 })
+            })
+            .await
+    }
+
+    async fn take(
+        &self,
+        id: &SessionId,
+        node: &NodeId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Taken, StoreError> {
+        let (id, node) = (id.clone(), node.clone());
+        self.database
+            .write(move |transaction| leases::take(transaction, &id, &node, lease, now))
+            .await
+    }
+
+    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        self.database.read(move |connection| leases::unheld(connection, lease)).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<(), StoreError> {
+        let hold = hold.clone();
+        self.database.write(move |transaction| leases::release(transaction, &hold)).await
+    }
+
+    async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database.read(move |connection| find(connection, &app, &id)).await
+    }
+
+    async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError> {
+        let app = app.clone();
+        self.database
+            .read(move |connection| list(connection, "WHERE app = ?1", &[&app.as_str()]))
+            .await
+    }
+
+    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.database.read(|connection| list(connection, "", &[])).await
+    }
+
+    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError> {
+        let id = id.clone();
+        self.database
+            .read(move |connection| {
+                let app: Option<String> = connection
+                    .prepare_cached("SELECT app FROM sessions WHERE id = ?1")
+                    .and_then(|mut s| s.query_row([id.as_str()], |row| row.get(0)).optional())
+                    .map_err(failed)?;
+                app.map(app_name).transpose()
+            })
+            .await
+    }
+
+    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.database.read(|connection| list(connection, "WHERE closed_at IS NULL", &[])).await
+    }
+
+    async fn accept_turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        request: &TurnRequest,
+        now: Timestamp,
+    ) -> Result<Option<Accepted>, StoreError> {
+        let (app, id, request) = (app.clone(), id.clone(), request.clone());
+        self.database
+            .write(move |transaction| {
+                let Some(session) = find(transaction, &app, &id)? else { return Ok(None) };
+                accept(transaction, &session, &request, now).map(Some)
+            })
+            .await
+    }
+
+    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError> {
+        let (hold, name) = (hold.clone(), name.to_owned());
+        self.database
+            .write(move |transaction| {
+                check(transaction, &hold)?;
+                transaction
+                    .prepare_cached("UPDATE sessions SET agent_session = ?2 WHERE id = ?1")
+                    .and_then(|mut s| s.execute([hold.session.as_str(), &name]))
+                    .map_err(failed)?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn start_turn(
+        &self,
+        hold: &Hold,
+        index: u32,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let hold = hold.clone();
+        self.database
+            .write(move |transaction| {
+                check(transaction, &hold)?;
+                start(transaction, &hold.session, index, now)
+            })
+            .await
+    }
+
+    async fn append_events(
+        &self,
+        hold: &Hold,
+        events: Vec<NewEvent>,
+        now: Timestamp,
+    ) -> Result<Vec<SessionEvent>, StoreError> {
+        let hold = hold.clone();
+        self.database
+            .write(move |transaction| {
+                check(transaction, &hold)?;
+                append(transaction, &hold.session, events, now)
+            })
+            .await
+    }
+
+    async fn end_turn(
+        &self,
+        hold: &Hold,
+        index: u32,
+        ending: TurnEnding,
+        now: Timestamp,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let hold = hold.clone();
+        self.database
+            .write(move |transaction| {
+                check(transaction, &hold)?;
+                end(transaction, &hold.session, index, ending, now)
+            })
+            .await
+    }
+
+    async fn turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Option<SessionTurn>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database
+            .read(move |connection| {
+                let found = connection
+                    .prepare_cached(
+                        "SELECT t.number, t.state, t.prompt, t.text, t.stop_reason, t.error,
+                             t.queued_at, t.started_at, t.ended_at, t.input_tokens,
+                             t.output_tokens, t.cached_read_tokens, t.cached_write_tokens,
+                             t.cost_usd
+                         FROM turns t JOIN sessions s ON s.id = t.session
+                         WHERE s.app = ?1 AND t.session = ?2 AND t.number = ?3",
+                    )
+                    .and_then(|mut s| {
+                        let key = params![app.as_str(), id.as_str(), index];
+                        s.query_row(key, |row| Ok(turn(row))).optional()
+                    })
+                    .map_err(failed)?;
+                found.transpose()
+            })
+            .await
+    }
+
+    async fn events(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database
+            .read(move |connection| events_after(connection, &app, &id, after, limit))
+            .await
+    }
+
+    async fn events_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database
+            .read(move |connection| events_before(connection, &app, &id, before, limit))
+            .await
+    }
+
+    async fn turns_before(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        before: u32,
+        limit: usize,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        self.database
+            .read(move |connection| turns_before(connection, &app, &id, before, limit))
+            .await
+    }
+
+    async fn turn_events(
+        &self,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Vec<SessionEvent>, StoreError> {
+        let id = id.clone();
+        self.database
+            .read(move |connection| {
+                connection
+                    .prepare_cached(TURN_EVENTS)
+                    .and_then(|mut s| s.query_map(params![id.as_str(), index], event)?.collect())
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn close_session(
+        &self,
+        id: &SessionId,
+        event: NewEvent,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let id = id.clone();
+        self.database
+            .write(move |transaction| {
+                let closed = transaction
+                    .execute(
+                        "UPDATE sessions SET closed_at = ?2 WHERE id = ?1 AND closed_at IS NULL",
+                        params![id.as_str(), micros(now)],
+                    )
+                    .map_err(failed)?;
+                if closed == 0 {
+                    return Ok(false);
+                }
+                let mut events = cancel_queued(transaction, &id, now)?;
+                events.push(event);
+                append(transaction, &id, events, now)?;
+                Ok(true)
+            })
+            .await
+    }
+
+    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
+        let id = id.clone();
+        self.database.read(move |connection| queued(connection, &id)).await
+    }
+
+    async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        self.database
+            .read(move |connection| {
+                let rows: Vec<(String, String)> = connection
+                    .prepare_cached(
+                        "SELECT app, id FROM sessions
+                         WHERE closed_at IS NULL AND coalesce(last_turn_at, created_at) < ?1
+                         AND NOT EXISTS (SELECT 1 FROM turns INDEXED BY turns_under_way
+                             WHERE session = sessions.id AND state IN ('queued', 'running'))",
+                    )
+                    .and_then(|mut s| {
+                        s.query_map([micros(then)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+                    })
+                    .map_err(failed)?;
+                rows.into_iter().map(|(app, id)| Ok((app_name(app)?, session_id(&id)?))).collect()
+            })
+            .await
+    }
+
+    async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
+        self.database
+            .write(move |transaction| {
+                let ids: Vec<String> = transaction
+                    .prepare_cached("DELETE FROM sessions WHERE closed_at < ?1 RETURNING id")
+                    .and_then(|mut s| s.query_map([micros(then)], |row| row.get(0))?.collect())
+                    .map_err(failed)?;
+                ids.iter().map(|id| session_id(id)).collect()
+            })
+            .await
+    }
+
+    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError> {
+        let app = app.clone();
+        self.database
+            .write(move |transaction| {
+                let ids: Vec<String> = transaction
+                    .prepare_cached("DELETE FROM sessions WHERE app = ?1 RETURNING id")
+                    .and_then(|mut s| s.query_map([app.as_str()], |row| row.get(0))?.collect())
+                    .map_err(failed)?;
+                for sql in ["DELETE FROM outbox WHERE app = ?1", "DELETE FROM usage WHERE app = ?1"]
+                {
+                    transaction.execute(sql, [app.as_str()]).map_err(failed)?;
+                }
+                ids.iter().map(|id| session_id(id)).collect()
+            })
+            .await
+    }
+
+    async fn usage_on(&self, app: &AppName, at: Timestamp) -> Result<TurnUsage, StoreError> {
+        let app = app.clone();
+        self.database
+            .read(move |connection| {
+                let found = connection
+                    .prepare_cached(
+                        "SELECT input_tokens, output_tokens, cached_read_tokens,
+                             cached_write_tokens, cost_usd
+                         FROM usage WHERE app = ?1 AND day = ?2",
+                    )
+                    .and_then(|mut s| {
+                        let key = params![app.as_str(), day(at)];
+                        s.query_row(key, |row| usage(row, 0)).optional()
+                    })
+                    .map_err(failed)?;
+                Ok(found.unwrap_or_default())
+            })
+            .await
+    }
+
+    async fn usage_since(
+        &self,
+        first: Timestamp,
+        app: Option<&AppName>,
+    ) -> Result<Vec<UsageDay>, StoreError> {
+        let app = app.cloned();
+        self.database.read(move |connection| usage_since(connection, first, app.as_ref())).await
+    }
+
+    async fn note_turn(
+        &self,
+        app: &AppName,
+        state: TurnState,
+        usage: TurnUsage,
+        outbox: Option<String>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let app = app.clone();
+        self.database
+            .write(move |transaction| {
+                add_to_day(transaction, app.as_str(), state, &Tally::of(&usage), now)
+                    .and_then(|()| match outbox {
+                        Some(body) => transaction
+                            .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?
+                            .execute(params![app.as_str(), body])
+                            .map(drop),
+                        None => Ok(()),
+                    })
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
+        self.database
+            .read(move |connection| {
+                connection
+                    .prepare_cached("SELECT id, app, body FROM outbox ORDER BY id LIMIT ?1")
+                    .and_then(|mut s| {
+                        let item = |row: &Row<'_>| {
+                            Ok(OutboxItem { id: row.get(0)?, app: row.get(1)?, body: row.get(2)? })
+                        };
+                        s.query_map([limit as i64], item)?.collect()
+                    })
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {
+        self.database
+            .write(move |transaction| {
+                for id in ids {
+                    transaction
+                        .prepare_cached("DELETE FROM outbox WHERE id = ?1")
+                        .and_then(|mut s| s.execute([id]))
+                        .map_err(failed)?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hob_domain::DataKey;
+
+    use super::*;
+    use crate::ledger::sqlite::session_lists::{EVENTS, EVENTS_BEFORE};
+    use crate::ledger::sqlite::session_rows::SESSION;
+    use crate::ledger::sqlite::turns::{LAST_EVENT, QUEUED, RUNNING};
+
+    /// What is asked thousands of times a second goes straight to its rows.
+    #[tokio::test]
+    async fn quick_questions_look_at_no_more_than_they_need() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hob.db");
+        let ledger = Ledger::open(&path, &DataKey::from_bytes([7; 32])).unwrap();
+        let session = format!("SELECT {SESSION} FROM sessions WHERE app = ?1 AND id = ?2");
+        let questions = [
+            session.as_str(),
+            "SELECT name, created_at, token_hash FROM apps WHERE token_hash = ?1",
+            LAST_EVENT,
+            QUEUED,
+            RUNNING,
+            EVENTS,
+            EVENTS_BEFORE,
+            TURN_EVENTS,
+        ];
+        for sql in questions {
+            let explain = format!("EXPLAIN QUERY PLAN {sql}");
+            let plan: Vec<String> = ledger
+                .database
+                .read(move |connection| {
+                    let mut statement = connection.prepare(&explain).map_err(failed)?;
+                    // The plan does not depend on the values.
+                    let mut rows = statement.raw_query();
+                    let mut plan = Vec::new();
+                    while let Some(row) = rows.next().map_err(failed)? {
+                        plan.push(row.get(3).map_err(failed)?);
+                    }
+                    Ok(plan)
+                })
+                .await
+                .unwrap();
+            for step in plan {
+                println!("{step}");
+                let searches = step.starts_with("SEARCH") || step.starts_with("CORRELATED");
+                // Few turns are under way, and one turn is one row.
+                let few = step.contains("turns_under_way") || step.contains("number=?");
+                let searches = searches || step.starts_with("SCALAR SUBQUERY");
+                assert!(few || searches && !step.contains(" turns "), "{sql}: {step}");
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Turns and events of sessions: how they come, go on and end.
+
+use hob_domain::session::{
+    Accepted, NewEvent, Session, SessionEvent, SessionId, TurnEnding, TurnRequest, TurnState,
+    TurnUsage, turn_event,
+};
+use hob_domain::{StoreError, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::leases::fence;
+use crate::sqlite::failed;
+use crate::values::{Tally, day, hashed_key, key_by_hash, micros, time};
+
+/// The first condition on the state is that of the index, which holds few rows.
+pub(super) const QUEUED: &str = "SELECT number FROM turns INDEXED BY turns_under_way
+     WHERE session = ?1 AND state IN ('queued', 'running') AND state = 'queued' ORDER BY number";
+pub(super) const RUNNING: &str = "SELECT number FROM turns INDEXED BY turns_under_way
+     WHERE session = ?1 AND state IN ('queued', 'running') AND state = 'running' ORDER BY number";
+pub(super) const LAST_EVENT: &str = "SELECT coalesce(max(seq), 0) FROM events WHERE session = ?1";
+
+pub(super) fn accept(
+    transaction: &Transaction<'_>,
+    session: &Session,
+    request: &TurnRequest,
+    now: Timestamp,
+) -> Result<Accepted, StoreError> {
+    let id = session.id.as_str();
+    if let Some((key, digest)) = &request.idempotency {
+        let known: Option<(u32, String)> = transaction
+            .prepare_cached(
+                "SELECT number, request_digest FROM turns
+                 WHERE session = ?1 AND idempotency_key IN (?2, ?3)",
+            )
+            .and_then(|mut s| {
+                let moved = key_by_hash(&hashed_key(key));
+                s.query_row([id, key, &moved], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            })
+            .map_err(failed)?;
+        match known {
+            Some((number, known)) if known == *digest => return Ok(Accepted::Repeated(number)),
+            Some(_) => return Ok(Accepted::OtherBody),
+            None => {}
+        }
+    }
+    if session.closed_at.is_some() {
+        return Ok(Accepted::Closed);
+    }
+    if queued(transaction, &session.id)?.len() >= request.queue {
+        return Ok(Accepted::QueueFull);
+    }
+    let number = session.turn_count + 1;
+    let (key, digest) = request.idempotency.clone().unzip();
+    transaction
+        .prepare_cached(
+            "INSERT INTO turns (session, number, state, prompt, text, queued_at, idempotency_key,
+                 request_digest, input_tokens, output_tokens, cached_read_tokens,
+                 cached_write_tokens, cost_usd)
+             VALUES (?1, ?2, 'queued', ?3, '', ?4, ?5, ?6, 0, 0, 0, 0, 0.0)",
+        )
+        .and_then(|mut s| s.execute(params![id, number, request.prompt, micros(now), key, digest]))
+        .and_then(|_| {
+            transaction
+                .prepare_cached(
+                    "UPDATE sessions SET turn_count = ?2, last_turn_at = ?3 WHERE id = ?1",
+                )?
+                .execute(params![id, number, micros(now)])
+        })
+        .map_err(failed)?;
+    Ok(Accepted::Queued(number))
+}
+
+/// The turns of a session that wait, in order.
+pub(super) fn queued(connection: &Connection, id: &SessionId) -> Result<Vec<u32>, StoreError> {
+    connection
+        .prepare_cached(QUEUED)
+        .and_then(|mut s| s.query_map([id.as_str()], |row| row.get(0))?.collect())
+        .map_err(failed)
+}
+
+pub(super) fn start(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    index: u32,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let changed = transaction
+        .prepare_cached(
+            "UPDATE turns SET state = 'running', started_at = ?3, first_event =
+                 1 + coalesce((SELECT max(seq) FROM events WHERE session = ?1), 0)
+             WHERE session = ?1 AND number = ?2 AND state = 'queued'",
+        )
+        .and_then(|mut s| s.execute(params![id.as_str(), index, micros(now)]))
+        .map_err(failed)?;
+    Ok(changed > 0)
+}
+
+/// Numbers events and stores them.
+pub(super) fn append(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    events: Vec<NewEvent>,
+    now: Timestamp,
+) -> Result<Vec<SessionEvent>, StoreError> {
+    let last: i64 = transaction
+        .prepare_cached(LAST_EVENT)
+        .and_then(|mut s| s.query_row([id.as_str()], |row| row.get(0)))
+        .map_err(failed)?;
+    let fence = fence(transaction, id)?.ok_or(StoreError::Lost)?;
+    // What is told now is what is read later.
+    let at = time(micros(now));
+    let mut stored = Vec::with_capacity(events.len());
+    for (seq, event) in (last + 1..).zip(events) {
+        transaction
+            .prepare_cached(
+                "INSERT INTO events (session, seq, at, kind, turn, body, fence)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )
+            .and_then(|mut s| {
+                let (id, at) = (id.as_str(), micros(now));
+                s.execute(params![id, seq, at, event.kind, event.turn, event.body, fence as i64])
+            })
+            .map_err(failed)?;
+        stored.push(SessionEvent { seq: seq as u64, at, event });
+    }
+    Ok(stored)
+}
+
+pub(super) fn end(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    index: u32,
+    ending: TurnEnding,
+    now: Timestamp,
+) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+    let state: Option<String> = transaction
+        .prepare_cached("SELECT state FROM turns WHERE session = ?1 AND number = ?2")
+        .and_then(|mut s| s.query_row(params![id.as_str(), index], |row| row.get(0)).optional())
+        .map_err(failed)?;
+    let state = state.as_deref().and_then(TurnState::parse);
+    if !state.is_some_and(|state| state.may_become(ending.state)) {
+        return Ok(None);
+    }
+    let used = Tally::of(&ending.usage);
+    transaction
+        .prepare_cached(
+            "UPDATE turns SET state = ?3, text = ?4, stop_reason = ?5, error = ?6, ended_at = ?7,
+                 input_tokens = ?8, output_tokens = ?9, cached_read_tokens = ?10,
+                 cached_write_tokens = ?11, cost_usd = ?12
+             WHERE session = ?1 AND number = ?2",
+        )
+        .and_then(|mut s| {
+            s.execute(params![
+                id.as_str(),
+                index,
+                ending.state.as_str(),
+                ending.text,
+                ending.stop_reason,
+                ending.error,
+                micros(now),
+                used.input,
+                used.output,
+                used.cached_read,
+                used.cached_write,
+                used.cost,
+            ])
+        })
+        .and_then(|_| {
+            transaction
+                .prepare_cached(
+                    "UPDATE sessions SET last_turn_at = ?2,
+                         agent_session = coalesce(?3, agent_session) WHERE id = ?1",
+                )?
+                .execute(params![id.as_str(), micros(now), ending.agent_session])
+        })
+        .map_err(failed)?;
+    if ending.usage != TurnUsage::default() {
+        add_usage(transaction, id, &used).map_err(failed)?;
+    }
+    count_turn(transaction, id, ending.state, &used, now).map_err(failed)?;
+    if let Some(body) = ending.outbox {
+        transaction
+            .prepare_cached(
+                "INSERT INTO outbox (app, body) SELECT app, ?2 FROM sessions WHERE id = ?1",
+            )
+            .and_then(|mut s| s.execute(params![id.as_str(), body]))
+            .map_err(failed)?;
+    }
+    append(transaction, id, ending.events, now).map(Some)
+}
+
+/// Cancels the turns that wait for a session which is being closed. Returns their events.
+pub(super) fn cancel_queued(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    now: Timestamp,
+) -> Result<Vec<NewEvent>, StoreError> {
+    let mut events = Vec::new();
+    for index in queued(transaction, id)? {
+        let ended = Unanswered {
+            state: TurnState::Cancelled,
+            stop_reason: Some("cancelled"),
+            error: "the session was closed",
+        };
+        events.push(ended.mark(transaction, id, index, now)?);
+    }
+    Ok(events)
+}
+
+/// Ends the turns of a session that ran when its holder ended, and says which.
+pub(super) fn interrupt(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    now: Timestamp,
+) -> Result<Vec<u32>, StoreError> {
+    let running: Vec<u32> = transaction
+        .prepare_cached(RUNNING)
+        .and_then(|mut s| s.query_map([id.as_str()], |row| row.get(0))?.collect())
+        .map_err(failed)?;
+    for index in &running {
+        let ended = Unanswered {
+            state: TurnState::Interrupted,
+            stop_reason: None,
+            error: "hob ended while the turn was under way",
+        };
+        let event = ended.mark(transaction, id, *index, now)?;
+        append(transaction, id, vec![event], now)?;
+    }
+    Ok(running)
+}
+
+/// How a turn ended to which no agent gave an answer.
+struct Unanswered {
+    state: TurnState,
+    stop_reason: Option<&'static str>,
+    error: &'static str,
+}
+
+impl Unanswered {
+    fn mark(
+        &self,
+        transaction: &Transaction<'_>,
+        id: &SessionId,
+        index: u32,
+        now: Timestamp,
+    ) -> Result<NewEvent, StoreError> {
+        let at = micros(now);
+        transaction
+            .prepare_cached(
+                "UPDATE turns SET state = ?3, error = ?4, ended_at = ?5, stop_reason = ?6
+                 WHERE session = ?1 AND number = ?2",
+            )
+            .and_then(|mut s| {
+                let (state, error, reason) = (self.state.as_str(), self.error, self.stop_reason);
+                s.execute(params![id.as_str(), index, state, error, at, reason])
+            })
+            .and_then(|_| {
+                transaction
+                    .prepare_cached("UPDATE sessions SET last_turn_at = ?2 WHERE id = ?1")?
+                    .execute(params![id.as_str(), at])
+            })
+            .and_then(|_| {
+                count_turn(transaction, id, self.state, &Tally::of(&TurnUsage::default()), now)
+            })
+            .map_err(failed)?;
+        Ok(turn_event(index, self.state, self.stop_reason))
+    }
+}
+
+/// Adds what a turn used to the sums of its session.
+fn add_usage(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    used: &Tally,
+) -> rusqlite::Result<usize> {
+    transaction
+        .prepare_cached(
+            "UPDATE sessions SET input_tokens = input_tokens + ?2,
+                 output_tokens = output_tokens + ?3,
+                 cached_read_tokens = cached_read_tokens + ?4,
+                 cached_write_tokens = cached_write_tokens + ?5, cost_usd = cost_usd + ?6
+             WHERE id = ?1",
+        )?
+        .execute(params![
+            id.as_str(),
+            used.input,
+            used.output,
+            used.cached_read,
+            used.cached_write,
+            used.cost
+        ])
+}
+
+/// Counts a turn of a session that ended among those of its app's day.
+fn count_turn(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    state: TurnState,
+    used: &Tally,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let app: String = transaction
+        .prepare_cached("SELECT app FROM sessions WHERE id = ?1")?
+        .query_row([id.as_str()], |row| row.get(0))?;
+    add_to_day(transaction, &app, state, used, now)
+}
+
+/// Counts a turn that ended, and what it used, among those of its app's day.
+pub(super) fn add_to_day(
+    transaction: &Transaction<'_>,
+    app: &str,
+    state: TurnState,
+    used: &Tally,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO usage (app, day, input_tokens, output_tokens, cached_read_tokens,
+                 cached_write_tokens, cost_usd, turns, failed)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)
+             ON CONFLICT (app, day) DO UPDATE SET input_tokens = input_tokens + ?3,
+                 output_tokens = output_tokens + ?4,
+                 cached_read_tokens = cached_read_tokens + ?5,
+                 cached_write_tokens = cached_write_tokens + ?6, cost_usd = cost_usd + ?7,
+                 turns = turns + 1, failed = failed + ?8",
+        )?
+        .execute(params![
+            app,
+            day(now),
+            used.input,
+            used.output,
+            used.cached_read,
+            used.cached_write,
+            used.cost,
+            state.is_failure()
+        ])?;
+    Ok(())
+}

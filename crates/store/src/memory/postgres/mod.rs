@@ -1,0 +1,24 @@
+//! The memory in a PostgreSQL database.
+
+mod cache;
+mod candidates;
+mod cipher;
+mod exclusive_lock;
+mod forget;
+mod merge;
+mod migrate;
+mod migrate_rows;
+mod migrate_turns;
+mod names;
+mod nearest;
+mod postings;
+mod rows;
+mod sign_codes;
+mod store;
+mod store_turns;
+mod vectors;
+mod write_turns;
+
+pub use exclusive_lock::Alone;
+pub(crate) use migrate::MemoryOnServer;
+pub use store::PostgresMemory;

@@ -1,0 +1,391 @@
+//! The memory in SQLite.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hob_domain::memory::{
+    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Probe, Proposal, Record,
+    RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
+};
+use hob_domain::{DataKey, StoreError, Timestamp};
+use rusqlite::{OptionalExtension, named_params, params};
+
+use super::cache::Held;
+use super::candidates::{AllCodes, propose};
+use super::facets::facets;
+use super::merge::Merging;
+use super::rows::{COLUMNS, TABLES, latest_sessions, numbered, record, rows, time, timeline};
+use super::{forget, store_turns};
+use crate::sqlite::{Database, OpenError, Reading, failed, keep_share, migrations};
+
+/// What a connection keeps of a large file at most, in KiB.
+const MOST_KEPT: u64 = 32_000;
+/// Whoever stores so many turns at once will store more, all over the indexes of what is there.
+const MANY: usize = 100;
+
+/// `memory.db`. Cloning shares it.
+#[derive(Clone)]
+pub struct Memory {
+    pub(super) database: Database,
+    codes: Arc<AllCodes>,
+    held: Arc<Held>,
+    pub(super) merging: Arc<Merging>,
+}
+
+impl AllCodes {
+    fn forget(&self) {
+        self.table.forget();
+        self.model.forget();
+    }
+}
+
+impl Memory {
+    /// Opens the memory, making it and bringing its schema up to date where needed. A call waits at
+    /// most `busy` for another process that is writing. Blocking, a few milliseconds.
+    pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
+        let reading = Reading { readers: 4, most: MOST_KEPT };
+        let database = Database::open(path, key, migrations::MEMORY, busy, reading)?;
+        Ok(Memory {
+            database,
+            codes: Arc::default(),
+            held: Arc::default(),
+            merging: Arc::default(),
+        })
+    }
+}
+
+#[async_trait]
+impl MemoryStore for Memory {
+    async fn store_turns(
+        &self,
+        speaker: &Speaker,
+        turns: Vec<NewTurn>,
+        marks: Vec<ImportMark>,
+    ) -> Result<Stored, StoreError> {
+        let (speaker, merging) = (speaker.clone(), self.merging.clone());
+        let stored = self
+            .database
+            .write(move |transaction| {
+                if turns.len() >= MANY {
+                    keep_share(transaction, MOST_KEPT).map_err(failed)?;
+                }
+                store_turns::store(transaction, speaker.as_str(), &turns, &marks, &merging)
+            })
+            .await;
+        let (stored, newest) = stored?;
+        self.merging.is_committed(newest);
+        Ok(stored)
+    }
+
+    async fn supersede(
+        &self,
+        speaker: &Speaker,
+        old: &RecordId,
+        turn: NewTurn,
+    ) -> Result<Superseded, StoreError> {
+        let (speaker, old) = (speaker.clone(), old.clone());
+        self.database
+            .write(move |transaction| {
+                store_turns::supersede(transaction, speaker.as_str(), &old, &turn)
+            })
+            .await
+    }
+
+    async fn forget(
+        &self,
+        speaker: &Speaker,
+        what: &Forget,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        let (speaker, what) = (speaker.clone(), what.clone());
+        self.database
+            .write(move |transaction| {
+                forget::forget(transaction, speaker.as_str(), &what, now).map_err(failed)
+            })
+            .await
+            .inspect(|_| self.codes.forget())
+    }
+
+    async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError> {
+        let speaker = speaker.clone();
+        self.database
+            .write(move |transaction| {
+                forget::forget_speaker(transaction, speaker.as_str()).map_err(failed)
+            })
+            .await
+            .inspect(|_| self.codes.forget())
+    }
+
+    async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError> {
+        let (speaker, id) = (speaker.clone(), id.clone());
+        self.database
+            .read(move |connection| {
+                connection
+                    .prepare_cached(&format!(
+                        "SELECT {COLUMNS} FROM {TABLES} WHERE t.speaker = ?1 AND t.id = ?2"
+                    ))
+                    .and_then(|mut s| {
+                        s.query_row(params![speaker.as_str(), id.as_str()], record).optional()
+                    })
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn propose(
+        &self,
+        speaker: &Speaker,
+        scope: &Scope,
+        probe: Probe,
+    ) -> Result<Proposal, StoreError> {
+        let (speaker, scope) = (speaker.clone(), scope.clone());
+        let (held, codes) = (self.held.clone(), self.codes.clone());
+        self.database
+            .read(move |connection| {
+                propose(connection, &held, &codes, speaker.as_str(), &scope, &probe).map_err(failed)
+            })
+            .await
+    }
+
+    async fn records(&self, speaker: &Speaker, seqs: Vec<i64>) -> Result<Vec<Record>, StoreError> {
+        let speaker = speaker.clone();
+        self.database
+            .read(move |connection| numbered(connection, speaker.as_str(), &seqs).map_err(failed))
+            .await
+    }
+
+    async fn timeline(
+        &self,
+        speaker: &Speaker,
+        window: &Window,
+    ) -> Result<Vec<Record>, StoreError> {
+        let (speaker, window) = (speaker.clone(), window.clone());
+        self.database
+            .read(move |connection| timeline(connection, speaker.as_str(), &window).map_err(failed))
+            .await
+    }
+
+    async fn latest_sessions(
+        &self,
+        speaker: &Speaker,
+        project: &str,
+        except: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<SessionOutline>, StoreError> {
+        let (speaker, project) = (speaker.clone(), project.to_owned());
+        let except = except.unwrap_or_default().to_owned();
+        self.database
+            .read(move |connection| {
+                latest_sessions(connection, speaker.as_str(), &project, &except, limit)
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn standing(
+        &self,
+        speaker: &Speaker,
+        project: &str,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let (speaker, project) = (speaker.clone(), project.to_owned());
+        self.database
+            .read(move |connection| {
+                let sql = format!(
+                    "SELECT {COLUMNS} FROM {TABLES} WHERE p.speaker = ?1 AND p.root = ?2
+                     AND t.tier = 'semantic' AND t.superseded_by IS NULL
+                     ORDER BY t.ts DESC, t.seq DESC LIMIT ?3"
+                );
+                rows(connection, &sql, &[&speaker.as_str(), &project, &(limit as i64)])
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn latest_prompts(
+        &self,
+        speaker: &Speaker,
+        project: &str,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let (speaker, project) = (speaker.clone(), project.to_owned());
+        self.database
+            .read(move |connection| {
+                let sql = format!(
+                    "SELECT {COLUMNS} FROM {TABLES} WHERE t.project =
+                         (SELECT id FROM projects WHERE speaker = ?1 AND root = ?2)
+                     AND t.role = 'user' AND length(t.text) <= 2000
+                     ORDER BY t.at DESC, t.seq DESC LIMIT ?3"
+                );
+                rows(connection, &sql, &[&speaker.as_str(), &project, &(limit as i64)])
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn projects_named(
+        &self,
+        speaker: &Speaker,
+        name: &str,
+    ) -> Result<Vec<String>, StoreError> {
+        let (speaker, name) = (speaker.clone(), name.to_owned());
+        self.database
+            .read(move |connection| {
+                let mut statement = connection
+                    .prepare_cached("SELECT root FROM projects WHERE speaker = ?1 ORDER BY root")
+                    .map_err(failed)?;
+                let roots = statement
+                    .query_map([speaker.as_str()], |row| row.get::<_, String>(0))
+                    .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                    .map_err(failed)?;
+                let ends = |root: &String| {
+                    *root == name || root.rsplit('/').next().is_some_and(|last| last == name)
+                };
+                Ok(roots.into_iter().filter(ends).collect())
+            })
+            .await
+    }
+
+    async fn page(
+        &self,
+        speaker: Option<&Speaker>,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let speaker = speaker.map(|speaker| speaker.as_str().to_owned());
+        self.database
+            .read(move |connection| {
+                let sql = format!(
+                    "SELECT {COLUMNS} FROM {TABLES} WHERE t.seq > ?1
+                     AND (?2 IS NULL OR t.speaker = ?2) ORDER BY t.seq LIMIT ?3"
+                );
+                rows(connection, &sql, &[&after, &speaker, &(limit as i64)]).map_err(failed)
+            })
+            .await
+    }
+
+    async fn masked_before(&self, rules: u32, limit: usize) -> Result<Vec<Record>, StoreError> {
+        self.database
+            .read(move |connection| {
+                let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.rules < ?1 LIMIT ?2");
+                rows(connection, &sql, &[&rules, &(limit as i64)]).map_err(failed)
+            })
+            .await
+    }
+
+    async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError> {
+        self.database
+            .write(move |transaction| store_turns::remask(transaction, &changes).map_err(failed))
+            .await
+            .map(|turned| match turned {
+                true => self.codes.forget(),
+                false => self.codes.model.forget(),
+            })
+    }
+
+    async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {
+        let speaker = speaker.clone();
+        self.database
+            .read(move |connection| {
+                connection
+                    .prepare_cached(
+                        "SELECT (SELECT coalesce(sum(turns), 0) FROM sessions WHERE speaker = :s),
+                                (SELECT count(*) FROM sessions WHERE speaker = :s),
+                                (SELECT count(*) FROM projects WHERE speaker = :s),
+                                (SELECT count(*) FROM turns WHERE speaker = :s AND sealed IS NOT NULL),
+                                (SELECT count(*) FROM turns WHERE speaker = :s
+                                     AND superseded_by IS NOT NULL),
+                                (SELECT count(*) FROM forgotten WHERE speaker = :s),
+                                (SELECT max(ended) FROM sessions WHERE speaker = :s)",
+                    )
+                    .and_then(|mut s| {
+                        s.query_row(named_params! {":s": speaker.as_str()}, |row| {
+                            let last: Option<i64> = row.get(6)?;
+                            Ok(Counts {
+                                turns: row.get::<_, i64>(0)? as u64,
+                                sessions: row.get::<_, i64>(1)? as u64,
+                                projects: row.get::<_, i64>(2)? as u64,
+                                sealed: row.get::<_, i64>(3)? as u64,
+                                superseded: row.get::<_, i64>(4)? as u64,
+                                forgotten: row.get::<_, i64>(5)? as u64,
+                                last_ts: last.map(time),
+                            })
+                        })
+                    })
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError> {
+        let speaker = speaker.clone();
+        self.database
+            .read(move |connection| facets(connection, speaker.as_str()).map_err(failed))
+            .await
+    }
+
+    async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError> {
+        self.database
+            .read(move |connection| {
+                let mut statement = connection
+                    .prepare_cached(
+                        "SELECT 1 FROM imports WHERE path = ?1 AND size = ?2 AND modified = ?3",
+                    )
+                    .map_err(failed)?;
+                let mut done = Vec::new();
+                for mark in marks {
+                    let found = statement
+                        .exists(params![mark.path.bytes(), mark.size as i64, mark.modified])
+                        .map_err(failed)?;
+                    if found {
+                        done.push(mark);
+                    }
+                }
+                Ok(done)
+            })
+            .await
+    }
+
+    async fn note_event(&self, event: CareEvent) -> Result<(), StoreError> {
+        self.database
+            .write(move |transaction| {
+                transaction
+                    .execute(
+                        "INSERT INTO events (at, kind, detail) VALUES (?1, ?2, ?3)",
+                        params![event.at.as_microsecond(), event.kind, event.detail],
+                    )
+                    .and_then(|_| {
+                        // A short history is enough, and it stays one.
+                        transaction.execute(
+                            "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - 1000",
+                            [],
+                        )
+                    })
+                    .map_err(failed)?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn events(&self, limit: usize) -> Result<Vec<CareEvent>, StoreError> {
+        self.database
+            .read(move |connection| {
+                let mut statement = connection
+                    .prepare_cached("SELECT at, kind, detail FROM events ORDER BY id DESC LIMIT ?1")
+                    .map_err(failed)?;
+                statement
+                    .query_map([limit as i64], |row| {
+                        Ok(CareEvent {
+                            at: time(row.get(0)?),
+                            kind: row.get(1)?,
+                            detail: row.get(2)?,
+                        })
+                    })
+                    .and_then(Iterator::collect)
+                    .map_err(failed)
+            })
+            .await
+    }
+}

@@ -1,0 +1,236 @@
+//! Vectors of a model that the user has chosen, beside those of the table that every turn has.
+
+use async_trait::async_trait;
+use hob_domain::StoreError;
+use hob_domain::memory::{
+    Candidate, Embedded, Unembedded, UnembeddedPage, VectorKind, VectorStore,
+};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::Memory;
+use crate::index::{MODEL_BYTES, code};
+use crate::sqlite::failed;
+
+/// How many turns one step looks at.
+const WINDOW: i64 = 2048;
+
+#[async_trait]
+impl VectorStore for Memory {
+    async fn vector_kind(&self, name: &str, width: usize) -> Result<VectorKind, StoreError> {
+        let name = name.to_owned();
+        self.database
+            .write(move |transaction| {
+                transaction
+                    .query_row(
+                        "INSERT INTO vector_kinds (name, width) VALUES (?1, ?2)
+                         ON CONFLICT (name) DO UPDATE SET width = ?2 RETURNING id",
+                        params![name, width as i64],
+                        |row| row.get(0).map(VectorKind),
+                    )
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn without_vector(
+        &self,
+        kind: VectorKind,
+        below: i64,
+        above: i64,
+        limit: usize,
+    ) -> Result<UnembeddedPage, StoreError> {
+        self.database
+            .read(move |connection| page(connection, kind, below, above, limit).map_err(failed))
+            .await
+    }
+
+    async fn save_vectors(
+        &self,
+        kind: VectorKind,
+        vectors: Vec<(i64, Vec<i8>)>,
+    ) -> Result<(), StoreError> {
+        self.database
+            .write(move |transaction| {
+                let mut each = vectors.iter();
+                each.try_for_each(|(seq, vector)| save(transaction, kind, *seq, vector))
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn embedded(&self, kind: VectorKind) -> Result<Embedded, StoreError> {
+        self.database
+            .read(move |connection| {
+                connection
+                    .query_row(
+                        "SELECT coalesce((SELECT embedded FROM vector_kinds WHERE id = ?1), 0),
+                                (SELECT coalesce(sum(turns), 0) FROM sessions),
+                                (SELECT coalesce(max(seq), 0) FROM turns)",
+                        [kind.0],
+                        |row| {
+                            Ok(Embedded {
+                                done: row.get::<_, i64>(0)?.max(0) as u64,
+                                turns: row.get::<_, i64>(1)?.max(0) as u64,
+                                newest: row.get(2)?,
+                            })
+                        },
+                    )
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn drop_other_vectors(
+        &self,
+        kind: VectorKind,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        self.database
+            .write(move |transaction| drop_others(transaction, kind, limit).map_err(failed))
+            .await
+    }
+}
+
+fn page(
+    connection: &Connection,
+    kind: VectorKind,
+    below: i64,
+    above: i64,
+    limit: usize,
+) -> rusqlite::Result<UnembeddedPage> {
+    // Past the newest there is nothing to look at.
+    let highest: i64 = connection
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM turns")?
+        .query_row([], |row| row.get(0))?;
+    let below = below.min(highest.saturating_add(1));
+    let from = (below - WINDOW).max(above.saturating_add(1));
+    let turns: Vec<Unembedded> = connection
+        .prepare_cached(
+            "SELECT t.seq, t.text, t.cue FROM turns t
+             WHERE t.seq >= ?1 AND t.seq < ?2 AND NOT EXISTS
+                 (SELECT 1 FROM model_vectors v WHERE v.seq = t.seq AND v.kind = ?3)
+             ORDER BY t.seq DESC LIMIT ?4",
+        )?
+        .query_map(params![from, below, kind.0, limit as i64], |row| {
+            Ok(Unembedded { seq: row.get(0)?, text: row.get(1)?, cue: row.get(2)? })
+        })?
+        .collect::<Result<_, _>>()?;
+    let seen = match turns.last() {
+        Some(last) if turns.len() >= limit => last.seq,
+        _ => from,
+    };
+    Ok(UnembeddedPage { turns, below: Some(seen).filter(|seen| *seen > above.saturating_add(1)) })
+}
+
+pub(super) fn save(
+    transaction: &Transaction<'_>,
+    kind: VectorKind,
+    seq: i64,
+    vector: &[i8],
+) -> rusqlite::Result<()> {
+    let project: Option<i64> = transaction
+        .prepare_cached("SELECT project FROM turns WHERE seq = ?1")?
+        .query_row([seq], |row| row.get(0))
+        .optional()?;
+    // One that was forgotten meanwhile stays so.
+    let Some(project) = project else { return Ok(()) };
+    remove_of(transaction, seq, Some(kind))?;
+    let code = code(vector, MODEL_BYTES).unwrap_or_default();
+    transaction
+        .prepare_cached(
+            "INSERT INTO model_codes (kind, seq, project, code) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![kind.0, seq, project, code])?;
+    let bytes: Vec<u8> = vector.iter().map(|value| value.cast_unsigned()).collect();
+    transaction
+        .prepare_cached(
+            "INSERT INTO model_vectors (seq, kind, code, vector) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![seq, kind.0, transaction.last_insert_rowid(), bytes])?;
+    count(transaction, kind.0, 1)
+}
+
+/// Removes what there is of a turn. Whoever calls it lets go of the codes in memory afterwards.
+pub(super) fn remove(transaction: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
+    remove_of(transaction, seq, None)
+}
+
+fn remove_of(
+    transaction: &Transaction<'_>,
+    seq: i64,
+    kind: Option<VectorKind>,
+) -> rusqlite::Result<()> {
+    let gone: Vec<(i64, i64)> = transaction
+        .prepare_cached(
+            "DELETE FROM model_vectors WHERE seq = ?1 AND (?2 IS NULL OR kind = ?2)
+             RETURNING kind, code",
+        )?
+        .query_map(params![seq, kind.map(|kind| kind.0)], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (kind, code) in gone {
+        transaction.prepare_cached("DELETE FROM model_codes WHERE id = ?1")?.execute([code])?;
+        count(transaction, kind, -1)?;
+    }
+    Ok(())
+}
+
+fn count(transaction: &Transaction<'_>, kind: i64, more: i64) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("UPDATE vector_kinds SET embedded = embedded + ?2 WHERE id = ?1")?
+        .execute([kind, more])?;
+    Ok(())
+}
+
+/// Removes what there is of a speaker's turns, before these are removed.
+pub(super) fn remove_speaker(transaction: &Transaction<'_>, speaker: &str) -> rusqlite::Result<()> {
+    let seqs: Vec<i64> = transaction
+        .prepare(
+            "SELECT DISTINCT v.seq FROM turns t JOIN model_vectors v ON v.seq = t.seq
+             WHERE t.speaker = ?1",
+        )?
+        .query_map([speaker], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    seqs.into_iter().try_for_each(|seq| remove(transaction, seq))
+}
+
+fn drop_others(
+    transaction: &Transaction<'_>,
+    kind: VectorKind,
+    limit: usize,
+) -> rusqlite::Result<usize> {
+    let there = transaction
+        .prepare_cached("SELECT 1 FROM vector_kinds WHERE id <> ?1")?
+        .exists([kind.0])?;
+    if !there {
+        return Ok(0);
+    }
+    let some: Vec<(i64, i64)> = transaction
+        .prepare_cached("SELECT seq, kind FROM model_codes WHERE kind <> ?1 LIMIT ?2")?
+        .query_map(params![kind.0, limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (seq, other) in &some {
+        remove_of(transaction, *seq, Some(VectorKind(*other)))?;
+    }
+    if some.is_empty() {
+        transaction.execute("DELETE FROM vector_kinds WHERE id <> ?1", [kind.0])?;
+    }
+    Ok(some.len())
+}
+
+/// Gives candidates their vectors of a kind.
+pub(super) fn fill(
+    connection: &Connection,
+    kind: VectorKind,
+    candidates: &mut [Candidate],
+) -> rusqlite::Result<()> {
+    let mut statement = connection
+        .prepare_cached("SELECT vector FROM model_vectors WHERE seq = ?1 AND kind = ?2")?;
+    for candidate in candidates {
+        let mut rows = statement.query([candidate.seq, kind.0])?;
+        if let Some(row) = rows.next()? {
+            let bytes = row.get_ref(0)?.as_blob()?;
+            candidate.finer = bytes.iter().map(|byte| byte.cast_signed()).collect();
+        }
+    }
+    Ok(())
+}
