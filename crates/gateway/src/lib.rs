@@ -1,37 +1,30 @@
-//! Hob over HTTP. The only crate that speaks it.
+//! Hob over HTTP. This is the only crate that speaks it.
 //!
-//! The routes are on one screen in [`router`]; every error becomes an answer in one place,
-//! [`error`]; every call is documented in [`openapi`].
+//! [`router`] lists all routes on one screen. [`routes`] holds the handlers, in folders that follow the
+//! URLs. [`extract`] turns requests into typed values. [`error`] is the one place where errors become
+//! responses. [`openapi`] documents every call.
 
-mod admin;
-mod apps;
-mod audit;
-mod auth;
-mod body;
+mod audit_log;
 pub mod client;
 pub mod connections;
-mod console;
+mod counters;
+mod doctor;
 mod error;
-mod files;
-mod health;
-mod live;
-mod mcp;
-mod metrics;
+mod expiry;
+mod extract;
 mod openapi;
-mod parts;
+mod origin_guard;
+mod owner;
 mod router;
-mod run;
+mod routes;
 mod serve;
-mod sessions;
 mod sign_in;
 mod state;
-mod v1;
-mod walls;
 pub mod web_socket;
 
-pub use admin::{Check, Doctor, SettingRow, Verdict};
 pub use connections::Connections;
-pub use metrics::Requests;
+pub use counters::Requests;
+pub use doctor::{Check, Doctor, SettingRow, Verdict};
 pub use openapi::document as openapi_document;
 pub use router::{Router, router};
 pub use serve::{serve, serve_owner};

@@ -4,10 +4,13 @@ use axum::response::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use crate::admin::{health as doctor, memory, memory_change, overview, usage};
-use crate::sessions::{control, events, manage, owner, owner_turns, turns};
-use crate::v1::{anthropic, models, openai};
-use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
+use crate::routes::admin::{
+    apps, audit, health as doctor, live, login, memory, memory_change, overview, session_turns,
+    sessions as all_sessions, usage,
+};
+use crate::routes::sessions::{control, events, manage, turns};
+use crate::routes::v1::{anthropic, models, openai};
+use crate::routes::{console, files, health, metrics, run};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -19,13 +22,13 @@ use crate::{apps, audit, console, files, health, live, metrics, run, sign_in};
     ),
     paths(health::healthz, health::livez, health::readyz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
-        control::permit, apps::create, apps::list, apps::remove, audit::list, live::list, live::stream::stream,
-        live::screen::screen, live::attach::attach, owner::list, owner::get,
-        owner::events, owner::cancel, owner::close, console::page, console::asset, console::icon,
-        sign_in::login, sign_in::logout,
+        control::permit, apps::create, apps::list, apps::remove, audit::list, live::list::list, live::stream::stream,
+        live::screen::screen, live::attach::attach, all_sessions::list, all_sessions::get,
+        all_sessions::events, all_sessions::cancel, all_sessions::close, console::page, console::asset, console::icon,
+        login::login, login::logout,
         overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,
         memory::timeline, memory::facets, memory::stats, memory_change::correct, memory_change::forget,
-        memory_change::unseal, owner_turns::create, owner_turns::turn, owner_turns::turns, owner_turns::permit,
+        memory_change::unseal, session_turns::create, session_turns::turn, session_turns::turns, session_turns::permit,
         anthropic::messages, openai::chat, models::list, models::get),
     modifiers(&BearerToken),
     tags(

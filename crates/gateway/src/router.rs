@@ -10,14 +10,16 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use uuid::Uuid;
 
-use crate::admin::{health as doctor, memory, memory_change, overview, usage};
 use crate::error::ApiError;
-use crate::sessions::{control, events, manage, owner, owner_turns, turns};
-use crate::state::Gateway;
-use crate::v1::{anthropic, models, openai};
-use crate::{
-    apps, audit, console, files, health, live, mcp, metrics, openapi, run, sign_in, v1, walls,
+use crate::routes::admin::{
+    apps, audit, health as doctor, live, login, memory, memory_change, overview, session_turns,
+    sessions as all_sessions, usage,
 };
+use crate::routes::sessions::{control, events, manage, turns};
+use crate::routes::v1::{anthropic, fallback, models, openai};
+use crate::routes::{console, files, health, mcp, metrics, run};
+use crate::state::Gateway;
+use crate::{openapi, origin_guard};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -40,8 +42,8 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/sessions/{id}/events", get(events::events))
         .route("/sessions/{id}/cancel", post(control::cancel))
         .route("/sessions/{id}/permissions/{request_id}", post(control::permit))
-        .route("/admin/login", post(sign_in::login))
-        .route("/admin/logout", post(sign_in::logout))
+        .route("/admin/login", post(login::login))
+        .route("/admin/logout", post(login::logout))
         .route("/admin/me", get(overview::me))
         .route("/admin/overview", get(overview::overview))
         .route("/admin/health", get(doctor::health))
@@ -54,17 +56,17 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/admin/memory/correct", post(memory_change::correct))
         .route("/admin/memory/forget", post(memory_change::forget))
         .route("/admin/memory/unseal", post(memory_change::unseal))
-        .route("/admin/sessions", get(owner::list).post(owner_turns::create))
-        .route("/admin/sessions/{id}", get(owner::get).delete(owner::close))
-        .route("/admin/sessions/{id}/events", get(owner::events))
-        .route("/admin/sessions/{id}/cancel", post(owner::cancel))
-        .route("/admin/sessions/{id}/turn", post(owner_turns::turn))
-        .route("/admin/sessions/{id}/turns", get(owner_turns::turns))
-        .route("/admin/sessions/{id}/permissions/{request_id}", post(owner_turns::permit))
+        .route("/admin/sessions", get(all_sessions::list).post(session_turns::create))
+        .route("/admin/sessions/{id}", get(all_sessions::get).delete(all_sessions::close))
+        .route("/admin/sessions/{id}/events", get(all_sessions::events))
+        .route("/admin/sessions/{id}/cancel", post(all_sessions::cancel))
+        .route("/admin/sessions/{id}/turn", post(session_turns::turn))
+        .route("/admin/sessions/{id}/turns", get(session_turns::turns))
+        .route("/admin/sessions/{id}/permissions/{request_id}", post(session_turns::permit))
         .route("/admin/apps", get(apps::list).post(apps::create))
         .route("/admin/apps/{app}", delete(apps::remove))
         .route("/admin/audit", get(audit::list))
-        .route("/admin/live", get(live::list))
+        .route("/admin/live", get(live::list::list))
         .route("/admin/live/stream", get(live::stream::stream))
         .route("/admin/live/{id}/screen", get(live::screen::screen))
         .route("/admin/live/{id}/attach", get(live::attach::attach))
@@ -72,7 +74,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .merge(mcp::route(&gateway))
         .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(middleware::from_fn_with_state(gateway.clone(), walls::guard))
+        .layer(middleware::from_fn_with_state(gateway.clone(), origin_guard::guard))
         .layer(middleware::from_fn_with_state(gateway.clone(), trace))
         .with_state(gateway)
 }
@@ -84,8 +86,8 @@ fn v1_routes() -> Router<Arc<Gateway>> {
         .route("/chat/completions", post(openai::chat))
         .route("/models", get(models::list))
         .route("/models/{model}", get(models::get))
-        .fallback(v1::nowhere)
-        .method_not_allowed_fallback(v1::wrong_method)
+        .fallback(fallback::nowhere)
+        .method_not_allowed_fallback(fallback::wrong_method)
 }
 
 /// Gives every request an id and a line in the log. Queries and headers stay out of it.

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use crate::auth::Owner;
 use crate::connections::Connections;
+use crate::owner::Owner;
 
 /// The most bytes of headers.
 const HEADERS: usize = 32 << 10;

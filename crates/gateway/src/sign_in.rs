@@ -1,74 +1,69 @@
-//! Signing in to the console: the admin's token is given once, and a cookie stands for it.
+//! Sign-in to the console: the admin presents the token once and receives a cookie.
 //!
-//! Nothing is kept of who is signed in. A cookie says until when it is good, under a key that follows from
-//! the data key and the admin's token: so it outlives a restart, and a new token makes it worthless.
+//! The server keeps no list of sign-ins. A cookie carries its expiry, authenticated with a key derived
+//! from the data key and the admin token. So it survives a restart, and a new token voids it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, COOKIE, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderValue};
-use axum::response::{IntoResponse, Json, Response};
+use axum::http::HeaderMap;
+use axum::http::header::COOKIE;
 use hmac::{Hmac, KeyInit, Mac};
 use hob_domain::secret::{hex, unhex};
-use hob_domain::{DataKey, Timestamp, Token, TokenHash};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use hob_domain::{DataKey, Timestamp, TokenHash};
 use sha2::Sha256;
-use utoipa::ToSchema;
 
-use crate::audit;
-use crate::auth::Admin;
-use crate::body::JsonBody;
-use crate::error::{ApiError, ErrorBody};
-use crate::state::Gateway;
-
-const COOKIE_NAME: &str = "hob_console";
-/// So many wrong tokens in a minute, and nobody signs in until it is over.
-const WRONG_TOKENS: usize = 10;
+pub(crate) const COOKIE_NAME: &str = "hob_console";
+/// After this many wrong tokens within a minute, nobody can sign in until the minute is over.
+const MAX_FAILURES_PER_MINUTE: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Who may be signed in, and for how long.
+/// Signs and checks the console's cookies, and limits failed attempts.
 pub struct SignIn {
     key: [u8; 32],
-    life: Duration,
-    wrong: Mutex<VecDeque<Instant>>,
+    lifetime: Duration,
+    failures: Mutex<VecDeque<Instant>>,
 }
 
 impl SignIn {
-    pub fn new(data_key: &DataKey, admin: TokenHash, life: Duration) -> SignIn {
-        let key = code(data_key.expose(), &format!("hob console 1 {}", admin.to_hex()));
-        SignIn { key, life, wrong: Mutex::default() }
+    pub fn new(data_key: &DataKey, admin: TokenHash, lifetime: Duration) -> SignIn {
+        let key = hmac(data_key.expose(), &format!("hob console 1 {}", admin.to_hex()));
+        SignIn { key, lifetime, failures: Mutex::default() }
     }
 
-    /// The value of a cookie that is good until then.
-    fn cookie(&self, until: Timestamp, random: [u8; 16]) -> String {
+    /// Returns how long a sign-in lasts.
+    pub(crate) fn lifetime(&self) -> Duration {
+        self.lifetime
+    }
+
+    /// Returns a cookie value that is valid until `until`.
+    pub(crate) fn cookie(&self, until: Timestamp, random: [u8; 16]) -> String {
         let claim = format!("1.{}.{}", until.as_second(), hex(&random));
-        format!("{claim}.{}", hex(&code(&self.key, &claim)))
+        format!("{claim}.{}", hex(&hmac(&self.key, &claim)))
     }
 
-    /// Until when a cookie is good; `None` when it is not.
+    /// Returns when a cookie expires; `None` if it is invalid or expired.
     fn check(&self, value: &str, now: Timestamp) -> Option<Timestamp> {
         let (claim, presented) = value.rsplit_once('.')?;
         let presented = unhex(presented)?;
         // Compared in constant time.
-        keyed(&self.key, claim).verify_slice(&presented).ok()?;
+        hmac_state(&self.key, claim).verify_slice(&presented).ok()?;
         let mut parts = claim.split('.');
         let (Some("1"), Some(until)) = (parts.next(), parts.next()) else { return None };
         let until = Timestamp::from_second(until.parse().ok()?).ok()?;
         (now < until).then_some(until)
     }
 
-    /// Until when whoever sent these headers is signed in.
+    /// Returns when the sign-in of a request with these headers expires.
     pub(crate) fn signed_in_until(&self, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
         let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
         let mut values = lines
             .flat_map(|line| line.split(';'))
             .filter_map(|pair| pair.trim().split_once('='))
             .filter(|(name, _)| *name == COOKIE_NAME);
-        // One is ours; a second one was put there by somebody else, and which came first says nothing.
+        // Hob sets one cookie. A second one of this name comes from somebody else, and their order
+        // says nothing about which is genuine.
         let (value, other) = (values.next()?.1, values.next());
         if other.is_some() {
             return None;
@@ -76,122 +71,39 @@ impl SignIn {
         self.check(value, now)
     }
 
-    /// How long nobody may sign in.
-    fn is_shut(&self, now: Instant) -> Option<Duration> {
-        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        while wrong.front().is_some_and(|at| now.saturating_duration_since(*at) >= MINUTE) {
-            wrong.pop_front();
+    /// Returns how long sign-in stays locked after too many failures.
+    pub(crate) fn locked_for(&self, now: Instant) -> Option<Duration> {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        while failures.front().is_some_and(|at| now.saturating_duration_since(*at) >= MINUTE) {
+            failures.pop_front();
         }
-        let oldest = wrong.front().filter(|_| wrong.len() >= WRONG_TOKENS)?;
+        let oldest = failures.front().filter(|_| failures.len() >= MAX_FAILURES_PER_MINUTE)?;
         Some(MINUTE.saturating_sub(now.saturating_duration_since(*oldest)))
     }
 
-    fn note_wrong(&self, now: Instant) {
-        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).push_back(now);
+    /// Records a failed attempt.
+    pub(crate) fn record_failure(&self, now: Instant) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push_back(now);
     }
 }
 
-fn keyed(key: &[u8; 32], text: &str) -> Hmac<Sha256> {
-    // A key is filled up with zeros to the length of a block, as the algorithm does with a shorter one.
+fn hmac_state(key: &[u8; 32], text: &str) -> Hmac<Sha256> {
+    // HMAC pads a key shorter than its block with zeros; so does this.
     let mut block = [0; 64];
     block[..32].copy_from_slice(key);
-    let mut code = Hmac::<Sha256>::new(&block.into());
-    code.update(text.as_bytes());
-    code
+    let mut state = Hmac::<Sha256>::new(&block.into());
+    state.update(text.as_bytes());
+    state
 }
 
-fn code(key: &[u8; 32], text: &str) -> [u8; 32] {
-    keyed(key, text).finalize().into_bytes().into()
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"token": "hob_…"}))]
-pub(crate) struct Login {
-    /// The admin's token.
-    token: String,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(example = json!({"ok": true, "expires_at": "2026-11-15T21:00:00Z"}))]
-pub(crate) struct SignedIn {
-    /// Always `true`.
-    ok: bool,
-    /// Until when the cookie is good.
-    #[schema(format = DateTime)]
-    expires_at: String,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(example = json!({"ok": true}))]
-pub(crate) struct SignedOut {
-    /// Always `true`.
-    ok: bool,
-}
-
-/// Signs in to the console: the admin's token for a cookie.
-#[utoipa::path(post, path = "/admin/login", tag = "console", operation_id = "login", request_body = Login, responses(
-    (status = 200, description = "Signed in; the cookie is set.", body = SignedIn),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 403, description = "The host is none of ours, or another page asks.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
-    (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 429, description = "Too many wrong tokens; see Retry-After.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
-))]
-pub(crate) async fn login(
-    State(gateway): State<Arc<Gateway>>,
-    JsonBody(body): JsonBody<Login>,
-) -> Result<Response, ApiError> {
-    let sign_in = &gateway.sign_in;
-    if let Some(retry_after) = sign_in.is_shut(Instant::now()) {
-        let message = "too many wrong tokens; wait a moment".to_owned();
-        return Err(ApiError::Limited { code: "too_many_attempts", message, retry_after });
-    }
-    if Token::presented(body.token.trim()).hash() != gateway.admin {
-        sign_in.note_wrong(Instant::now());
-        audit::record(&gateway, "login_failed", "", json!({})).await;
-        return Err(ApiError::Unauthorized);
-    }
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| ApiError::Internal(error.to_string()))?;
-    let life = sign_in.life.as_secs();
-    let until = Timestamp::now().as_second().saturating_add_unsigned(life);
-    let until = Timestamp::from_second(until).unwrap_or(Timestamp::MAX);
-    audit::record(&gateway, "login", "", json!({"expires_at": until.to_string()})).await;
-    let answer = Json(SignedIn { ok: true, expires_at: until.to_string() });
-    Ok(with_cookie(answer, &sign_in.cookie(until, random), life))
-}
-
-/// Signs out of the console: the cookie is cleared.
-#[utoipa::path(post, path = "/admin/logout", tag = "console", operation_id = "logout", security(("token" = [])), responses(
-    (status = 200, description = "Signed out.", body = SignedOut),
-    (status = 401, description = "Nobody is signed in.", body = ErrorBody),
-    (status = 403, description = "The host is none of ours, or another page asks.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
-))]
-pub(crate) async fn logout(
-    State(gateway): State<Arc<Gateway>>,
-    _: Admin,
-) -> Result<Response, ApiError> {
-    audit::record(&gateway, "logout", "", json!({})).await;
-    Ok(with_cookie(Json(SignedOut { ok: true }), "", 0))
-}
-
-fn with_cookie(answer: impl IntoResponse, value: &str, life: u64) -> Response {
-    let cookie =
-        format!("{COOKIE_NAME}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={life}");
-    let mut response = answer.into_response();
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-        response.headers_mut().insert(SET_COOKIE, cookie);
-    }
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+fn hmac(key: &[u8; 32], text: &str) -> [u8; 32] {
+    hmac_state(key, text).finalize().into_bytes().into()
 }
 
 #[cfg(test)]
 mod tests {
+    use hob_domain::Token;
+
     use super::*;
 
     fn sign_in(data: u8, token: &str) -> SignIn {
@@ -242,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn ten_wrong_ones_a_minute() {
+    fn ten_failed_sign_ins_lock_for_a_minute() {
         let (ours, start) = (sign_in(1, "a"), Instant::now());
         let later = |seconds| start + Duration::from_secs(seconds);
         for second in 0..10 {
-            assert_eq!(ours.is_shut(later(second)), None);
-            ours.note_wrong(later(second));
+            assert_eq!(ours.locked_for(later(second)), None);
+            ours.record_failure(later(second));
         }
-        assert_eq!(ours.is_shut(later(10)), Some(Duration::from_secs(50)));
-        assert_eq!(ours.is_shut(later(60)), None);
+        assert_eq!(ours.locked_for(later(10)), Some(Duration::from_secs(50)));
+        assert_eq!(ours.locked_for(later(60)), None);
     }
 }

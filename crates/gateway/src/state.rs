@@ -11,9 +11,9 @@ use hob_sessions::{Completions, FileRoom, Runner};
 use hob_terminal::Terminals;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::Doctor;
+use crate::counters::Requests;
+use crate::doctor::Doctor;
 use crate::error::ApiError;
-use crate::metrics::Requests;
 use crate::sign_in::SignIn;
 
 /// Everything the handlers need, handed over by the composition root.

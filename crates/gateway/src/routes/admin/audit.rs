@@ -1,0 +1,76 @@
+//! `GET /admin/audit`: what was done with the admin's rights.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Json;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::caller::Admin;
+use crate::extract::path_and_query::ApiQuery;
+use crate::state::Gateway;
+
+/// How many entries an answer holds when nothing is said, and at most.
+const PAGE: usize = 100;
+const LARGEST_PAGE: usize = 1000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    limit: Option<usize>,
+    before: Option<u64>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AuditList {
+    ok: bool,
+    entries: Vec<AuditView>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"id": 7, "at": "2026-11-15T12:00:00Z", "action": "attach",
+    "target": "0198…", "detail": {"viewers": 1}}))]
+pub(crate) struct AuditView {
+    id: u64,
+    /// RFC 3339, UTC.
+    #[schema(format = DateTime)]
+    at: String,
+    /// What was done.
+    action: String,
+    /// To what; empty where there is nothing to name.
+    target: String,
+    #[schema(value_type = Object)]
+    detail: Value,
+}
+
+/// What was done with the admin's rights, newest first.
+#[utoipa::path(get, path = "/admin/audit", tag = "admin", operation_id = "list_audit", security(("token" = [])),
+    params(("limit" = Option<usize>, Query, description = "How many at most: 100 unless said, never more than 1,000."),
+        ("before" = Option<usize>, Query, description = "Only entries with a smaller number.")), responses(
+    (status = 200, description = "The entries.", body = AuditList),
+    (status = 400, description = "The query is wrong.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    ApiQuery(which): ApiQuery<Which>,
+) -> Result<Json<AuditList>, ApiError> {
+    let limit = which.limit.unwrap_or(PAGE).min(LARGEST_PAGE);
+    let entries = gateway.audit.list_audit(limit, which.before).await?;
+    let entries = entries
+        .into_iter()
+        .map(|entry| AuditView {
+            id: entry.id,
+            at: entry.at.to_string(),
+            action: entry.action,
+            target: entry.target,
+            detail: entry.detail,
+        })
+        .collect();
+    Ok(Json(AuditList { ok: true, entries }))
+}

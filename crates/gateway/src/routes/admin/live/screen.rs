@@ -1,0 +1,153 @@
+//! `GET /admin/live/{id}/screen`: what a terminal shows now.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Json, Response};
+use hob_terminal::{Model, Size};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::events;
+use super::find::{LiveTarget, find};
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::caller::Admin;
+use crate::extract::path_and_query::{ApiPath, ApiQuery};
+use crate::state::Gateway;
+
+/// The page on which events are shown that have no terminal.
+pub(super) const PAGE: Size = Size { rows: 40, cols: 120 };
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    format: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Ansi,
+    Svg,
+    Json,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ScreenView {
+    /// Always `true`.
+    ok: bool,
+    id: String,
+    cols: u16,
+    rows: u16,
+    cursor: CursorView,
+    text: String,
+    /// What draws it on a terminal of that size.
+    ansi: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CursorView {
+    row: u16,
+    col: u16,
+    visible: bool,
+}
+
+/// What a live terminal shows now, as text, as bytes that draw it, or as a picture.
+///
+/// Of a session without a terminal the last events are shown.
+#[utoipa::path(get, path = "/admin/live/{id}/screen", tag = "admin", operation_id = "get_screen", security(("token" = [])),
+    params(("id" = String, Path, description = "What is alive."),
+        ("format" = Option<String>, Query, description = "`text` (the default), `ansi`, `svg` or `json`; `Accept` says it as well.")),
+    responses(
+    (status = 200, description = "The screen.",
+        content((String = "text/plain"), (String = "image/svg+xml"), (ScreenView = "application/json"))),
+    (status = 400, description = "There is no such format.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 404, description = "There is nothing alive of that id.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn screen(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    ApiPath(id): ApiPath<String>,
+    ApiQuery(wanted): ApiQuery<Wanted>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let format = match wanted.format.as_deref() {
+        Some("text") => Format::Text,
+        Some("ansi") => Format::Ansi,
+        Some("svg") => Format::Svg,
+        Some("json") => Format::Json,
+        Some(_) => {
+            return Err(ApiError::bad_request("format: it must be text, ansi, svg or json"));
+        }
+        None => accepted(&headers),
+    };
+    match find(&gateway, &id).await? {
+        LiveTarget::Terminal(terminal) => {
+            Ok(terminal.with_screen(|model| show(&id, model, format)))
+        }
+        LiveTarget::Session(app, session) => {
+            let mut model = Model::new(PAGE);
+            let (page, _) = events::page(&gateway, &app, &session).await?;
+            model.feed(page.as_bytes());
+            Ok(show(&id, &model, format))
+        }
+    }
+}
+
+fn show(id: &str, model: &Model, format: Format) -> Response {
+    let of_kind = |kind: &'static str, body: String| {
+        ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], body).into_response()
+    };
+    match format {
+        Format::Text => of_kind("text/plain; charset=utf-8", text(model) + "\n"),
+        Format::Ansi => of_kind("text/plain; charset=utf-8", ansi(model)),
+        Format::Svg => {
+            let mut response = of_kind("image/svg+xml", model.svg());
+            // Opened by itself, too, it is a picture and nothing else.
+            let policy =
+                HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
+            response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+            response
+        }
+        Format::Json => {
+            let (size, cursor) = (model.size(), model.cursor());
+            Json(ScreenView {
+                ok: true,
+                id: id.to_owned(),
+                cols: size.cols,
+                rows: size.rows,
+                cursor: CursorView { row: cursor.row, col: cursor.col, visible: cursor.visible },
+                text: text(model),
+                ansi: ansi(model),
+            })
+            .into_response()
+        }
+    }
+}
+
+/// The screen's lines without blanks at their ends.
+fn text(model: &Model) -> String {
+    let text = model.text();
+    let lines: Vec<&str> = text.lines().map(|line| line.trim_end_matches(' ')).collect();
+    lines.join("\n").trim_end_matches('\n').to_owned()
+}
+
+pub(super) fn ansi(model: &Model) -> String {
+    String::from_utf8_lossy(&model.redraw(0)).into_owned()
+}
+
+fn accepted(headers: &HeaderMap) -> Format {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let kinds = values.flat_map(|value| value.split(','));
+    let mut named =
+        kinds.filter_map(|kind| match kind.split(';').next().unwrap_or_default().trim() {
+            "text/plain" => Some(Format::Text),
+            "image/svg+xml" => Some(Format::Svg),
+            "application/json" => Some(Format::Json),
+            _ => None,
+        });
+    named.next().unwrap_or(Format::Text)
+}

@@ -1,0 +1,301 @@
+//! `/admin/memory`: the owner looks into his memory.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::response::Json;
+use hob_domain::Timestamp;
+use hob_domain::memory::{Around, Record, RecordId, Scope, Speaker, Window};
+use hob_mcp::{Found, Here, Question};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::caller::Admin;
+use crate::extract::path_and_query::ApiQuery;
+use crate::state::Gateway;
+
+/// How many hits an answer holds when nothing is said, and at most.
+const PAGE: usize = 20;
+const LARGEST_PAGE: usize = 200;
+/// How many are looked through for those of one client.
+const SEARCHED: usize = 500;
+/// A person reads what he likes of it; no budget of tokens cuts it short.
+const NO_BUDGET: usize = 1 << 24;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Search {
+    q: Option<String>,
+    project: Option<String>,
+    client: Option<String>,
+    session_id: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Line {
+    session_id: Option<String>,
+    project: Option<String>,
+    around: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "hits": [{"record_id": "9f…", "text": "we chose SQLite", "role": "assistant",
+    "session_id": "4c…", "project": "/home/me/shop", "client": "claude", "ts": "2026-11-14T10:00:00Z",
+    "score": 0.83, "reason": "has: sqlite", "superseded": false, "masked": false}],
+    "omitted": 3, "partial": false, "took_ms": 4}))]
+pub(crate) struct SearchAnswer {
+    /// Always `true`.
+    ok: bool,
+    hits: Vec<RememberedTurn>,
+    /// Matches that are not among the hits.
+    omitted: usize,
+    /// Whether something captured is not searchable yet.
+    partial: bool,
+    took_ms: u64,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TimelineAnswer {
+    /// Always `true`.
+    ok: bool,
+    /// In the order they were said.
+    turns: Vec<RememberedTurn>,
+}
+
+/// A turn that is remembered.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RememberedTurn {
+    record_id: String,
+    text: String,
+    role: String,
+    session_id: String,
+    project: String,
+    /// The program it was said in.
+    client: String,
+    #[schema(format = DateTime)]
+    ts: String,
+    /// From 0 to 1; there where something was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
+    /// Why it was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Whether another record corrects it.
+    superseded: bool,
+    /// Whether it holds secrets, which are masked.
+    masked: bool,
+}
+
+impl From<Record> for RememberedTurn {
+    fn from(record: Record) -> RememberedTurn {
+        RememberedTurn {
+            record_id: record.id.to_string(),
+            text: record.text,
+            role: record.role.as_str().to_owned(),
+            session_id: record.session,
+            project: record.place.project,
+            client: record.client,
+            ts: record.ts.to_string(),
+            score: None,
+            reason: None,
+            superseded: record.superseded_by.is_some(),
+            masked: record.sealed.is_some(),
+        }
+    }
+}
+
+impl From<Found> for RememberedTurn {
+    fn from(found: Found) -> RememberedTurn {
+        let score = (found.score * 10_000.0).round() / 10_000.0;
+        RememberedTurn { score: Some(score), reason: Some(found.reason), ..found.record.into() }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "projects": [{"name": "/home/me/shop", "turns": 420,
+    "last": "2026-11-15T09:00:00Z"}], "clients": [{"name": "claude", "turns": 400}]}))]
+pub(crate) struct FacetsAnswer {
+    /// Always `true`.
+    ok: bool,
+    /// Those with the latest turns first.
+    projects: Vec<ProjectView>,
+    clients: Vec<ClientView>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ProjectView {
+    name: String,
+    turns: u64,
+    #[schema(format = DateTime)]
+    last: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ClientView {
+    name: String,
+    turns: u64,
+}
+
+/// Searches the owner's memory; without words, the newest turns.
+#[utoipa::path(get, path = "/admin/memory/search", tag = "admin", operation_id = "search_memory", security(("token" = [])),
+    params(("q" = Option<String>, Query, description = "What to look for."),
+        ("project" = Option<String>, Query, description = "Only this project."),
+        ("client" = Option<String>, Query, description = "Only what was said in this program."),
+        ("session_id" = Option<String>, Query, description = "Only this session."),
+        ("since" = Option<String>, Query, description = "Not before this date or time."),
+        ("until" = Option<String>, Query, description = "Not after this date or time."),
+        ("limit" = Option<usize>, Query, description = "How many hits: 20 unless said, never more than 200.")), responses(
+    (status = 200, description = "The hits.", body = SearchAnswer),
+    (status = 400, description = "The query is wrong.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn search(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    ApiQuery(search): ApiQuery<Search>,
+) -> Result<Json<SearchAnswer>, ApiError> {
+    let started = Instant::now();
+    let engine = &gateway.tools.engine;
+    let limit = search.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+    let scope = Scope {
+        project: filled(search.project),
+        session: filled(search.session_id),
+        since: time("since", search.since.as_deref(), "00:00:00Z")?,
+        until: time("until", search.until.as_deref(), "23:59:59.999999Z")?,
+    };
+    let client = filled(search.client);
+    let most = if client.is_some() { SEARCHED } else { limit };
+    let of_client = |record: &Record| client.as_ref().is_none_or(|name| record.client == *name);
+    let cue = search.q.unwrap_or_default();
+    let (mut hits, omitted): (Vec<RememberedTurn>, usize) = if cue.trim().is_empty() {
+        let window = Window { scope, around: None, limit: most };
+        let newest = engine.timeline(&Speaker::Owner, &window).await?.into_iter().rev();
+        (newest.filter(|record| of_client(record)).map(RememberedTurn::from).collect(), 0)
+    } else {
+        let budget_tokens = NO_BUDGET;
+        let question = Question { cue, budget_tokens, limit: most, scope, first: None };
+        let recall = engine.recall(&Speaker::Owner, &question).await?;
+        let hits = recall.hits.into_iter().filter(|found| of_client(&found.record));
+        // What another client said is no match.
+        let omitted = if client.is_some() { 0 } else { recall.omitted };
+        (hits.map(RememberedTurn::from).collect(), omitted)
+    };
+    let omitted = omitted + hits.len().saturating_sub(limit);
+    hits.truncate(limit);
+    let partial = gateway.tools.backlog().files > 0;
+    let took_ms = started.elapsed().as_millis() as u64;
+    Ok(Json(SearchAnswer { ok: true, hits, omitted, partial, took_ms }))
+}
+
+/// The turns of a session or a project in order, around one of them or the latest.
+#[utoipa::path(get, path = "/admin/memory/timeline", tag = "admin", operation_id = "memory_timeline", security(("token" = [])),
+    params(("session_id" = Option<String>, Query, description = "The turns of this session."),
+        ("project" = Option<String>, Query, description = "Or of this project."),
+        ("around" = Option<String>, Query, description = "The record in the middle. Without it: the latest turns."),
+        ("limit" = Option<usize>, Query, description = "How many turns: 20 unless said, never more than 200.")), responses(
+    (status = 200, description = "The turns.", body = TimelineAnswer),
+    (status = 400, description = "The query is wrong.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 404, description = "There is no such record.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn timeline(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    ApiQuery(asked): ApiQuery<Line>,
+) -> Result<Json<TimelineAnswer>, ApiError> {
+    let engine = &gateway.tools.engine;
+    let mut scope = Scope {
+        project: filled(asked.project),
+        session: filled(asked.session_id),
+        ..Scope::default()
+    };
+    let around = match filled(asked.around) {
+        None => None,
+        Some(id) => {
+            let id = RecordId::new(id);
+            let record = engine.record(&Speaker::Owner, &id).await?;
+            let record = record.ok_or_else(no_record)?;
+            // A record alone is shown within its own session.
+            if scope == Scope::default() {
+                scope.session = Some(record.session);
+            }
+            Some(Around::Record(id))
+        }
+    };
+    let limit = asked.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+    let turns = engine.timeline(&Speaker::Owner, &Window { scope, around, limit }).await?;
+    Ok(Json(TimelineAnswer {
+        ok: true,
+        turns: turns.into_iter().map(RememberedTurn::from).collect(),
+    }))
+}
+
+/// The projects and programs there are turns of.
+#[utoipa::path(get, path = "/admin/memory/facets", tag = "admin", operation_id = "memory_facets", security(("token" = [])), responses(
+    (status = 200, description = "What the memory can be narrowed down to.", body = FacetsAnswer),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn facets(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+) -> Result<Json<FacetsAnswer>, ApiError> {
+    let facets = gateway.tools.engine.facets(&Speaker::Owner).await?;
+    let projects = facets.projects.into_iter().map(|project| ProjectView {
+        name: project.root,
+        turns: project.turns,
+        last: project.last.map(|last| last.to_string()),
+    });
+    let clients = facets.clients.into_iter().map(|(name, turns)| ClientView { name, turns });
+    Ok(Json(FacetsAnswer { ok: true, projects: projects.collect(), clients: clients.collect() }))
+}
+
+/// What the memory holds, what waits, and whether all is well: as the tool `memory_stats` says it.
+#[utoipa::path(get, path = "/admin/memory/stats", tag = "admin", operation_id = "memory_stats", security(("token" = [])), responses(
+    (status = 200, description = "The figures.", body = Object),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn stats(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+) -> Result<Json<Value>, ApiError> {
+    let here = Here { speaker: Speaker::Owner, place: None };
+    let stats = gateway.tools.call(&here, "memory_stats", json!({})).await;
+    let stats = stats.map_err(|error| ApiError::Internal(error.to_string()))?;
+    let mut answer = json!({"ok": true});
+    if let (Some(answer), Value::Object(stats)) = (answer.as_object_mut(), stats) {
+        answer.extend(stats);
+    }
+    Ok(Json(answer))
+}
+
+pub(super) fn no_record() -> ApiError {
+    ApiError::NotFound("there is no such record".to_owned())
+}
+
+/// What a form leaves empty is not asked for.
+fn filled(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// A time, or an edge of a day.
+fn time(name: &str, text: Option<&str>, edge: &str) -> Result<Option<Timestamp>, ApiError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let parsed = text.parse().or_else(|_| format!("{text}T{edge}").parse());
+    parsed.map(Some).map_err(|_| {
+        ApiError::bad_request(format!(
+            "{name}: {text:?} is neither a date nor a time such as 2026-05-01T00:00:00Z"
+        ))
+    })
+}

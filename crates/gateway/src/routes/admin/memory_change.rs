@@ -1,0 +1,156 @@
+//! The owner mends his memory: corrects, forgets, and looks under a mask.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Json;
+use hob_domain::Timestamp;
+use hob_domain::memory::{Forget, RecordId, Speaker};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::memory::no_record;
+use crate::audit_log;
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Admin;
+use crate::state::Gateway;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"record_id": "9f…", "text": "we chose PostgreSQL"}))]
+pub(crate) struct Correct {
+    /// The record that is wrong.
+    record_id: String,
+    /// What is right instead.
+    #[schema(min_length = 1)]
+    text: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Corrected {
+    /// Always `true`.
+    ok: bool,
+    /// The new record.
+    record_id: String,
+    /// The old one; it stays and ranks below.
+    superseded: String,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"record_id": "9f…"}))]
+pub(crate) struct ForgetBody {
+    /// One record.
+    record_id: Option<String>,
+    /// Or a whole session.
+    session_id: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "forgotten": 1}))]
+pub(crate) struct Forgotten {
+    /// Always `true`.
+    ok: bool,
+    /// How many records are gone.
+    forgotten: usize,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"record_id": "9f…"}))]
+pub(crate) struct Unseal {
+    record_id: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Unsealed {
+    /// Always `true`.
+    ok: bool,
+    /// The words as they were said.
+    text: String,
+}
+
+/// Remembers what is right instead of a record.
+#[utoipa::path(post, path = "/admin/memory/correct", tag = "admin", operation_id = "correct_memory", request_body = Correct,
+    security(("token" = [])), responses(
+    (status = 200, description = "The new record; the old one is marked.", body = Corrected),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 404, description = "There is no such record.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn correct(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    JsonBody(body): JsonBody<Correct>,
+) -> Result<Json<Corrected>, ApiError> {
+    if body.text.trim().is_empty() {
+        return Err(ApiError::bad_request("text: it is empty"));
+    }
+    let old = RecordId::new(body.record_id);
+    let engine = &gateway.tools.engine;
+    let new = engine.correct(&Speaker::Owner, &old, &body.text, Timestamp::now()).await?;
+    let new = new.ok_or_else(no_record)?;
+    audit_log::record(&gateway, "correct", old.as_str(), json!({"record_id": new.as_str()})).await;
+    let superseded = old.to_string();
+    Ok(Json(Corrected { ok: true, record_id: new.to_string(), superseded }))
+}
+
+/// Removes a record or a session from the memory for good.
+#[utoipa::path(post, path = "/admin/memory/forget", tag = "admin", operation_id = "forget_memory", request_body = ForgetBody,
+    security(("token" = [])), responses(
+    (status = 200, description = "Gone, and not imported again.", body = Forgotten),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn forget(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    JsonBody(body): JsonBody<ForgetBody>,
+) -> Result<Json<Forgotten>, ApiError> {
+    let (what, target, kind) = match (body.record_id, body.session_id) {
+        (Some(id), None) => (Forget::Record(RecordId::new(id.as_str())), id, "record"),
+        (None, Some(session)) => (Forget::Session(session.clone()), session, "session"),
+        _ => return Err(ApiError::bad_request("record_id: give either it or session_id")),
+    };
+    let engine = &gateway.tools.engine;
+    let forgotten = engine.forget(&Speaker::Owner, &what, Timestamp::now()).await?;
+    let detail = json!({"kind": kind, "forgotten": forgotten});
+    audit_log::record(&gateway, "forget", &target, detail).await;
+    Ok(Json(Forgotten { ok: true, forgotten }))
+}
+
+/// A record's words as they were said, its secrets included.
+#[utoipa::path(post, path = "/admin/memory/unseal", tag = "admin", operation_id = "unseal_memory", request_body = Unseal,
+    security(("token" = [])), responses(
+    (status = 200, description = "The words.", body = Unsealed),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 404, description = "There is no such record.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 409, description = "The seal does not open with this home's key.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn unseal(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    JsonBody(body): JsonBody<Unseal>,
+) -> Result<Json<Unsealed>, ApiError> {
+    let engine = &gateway.tools.engine;
+    let id = RecordId::new(body.record_id);
+    let record = engine.record(&Speaker::Owner, &id).await?.ok_or_else(no_record)?;
+    // It is written down before the words leave.
+    audit_log::record(&gateway, "unseal", id.as_str(), json!({})).await;
+    let text = engine.unseal(&record).ok_or_else(|| {
+        ApiError::Conflict("the seal does not open with this home's key".to_owned())
+    })?;
+    Ok(Json(Unsealed { ok: true, text }))
+}

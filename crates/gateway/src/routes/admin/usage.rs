@@ -1,0 +1,96 @@
+//! `GET /admin/usage`: what apps used, by day.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Json;
+use hob_domain::session::UsageDay;
+use hob_domain::{AppName, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::caller::Admin;
+use crate::extract::path_and_query::ApiQuery;
+use crate::state::Gateway;
+
+const DAY: i64 = 24 * 60 * 60;
+/// How many days an answer covers when nothing is said, and at most.
+const DAYS: i64 = 30;
+const MOST_DAYS: i64 = 366;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    days: Option<i64>,
+    app: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "days": [{"day": "2026-11-15", "app": "my-app", "turns": 12, "failed": 1,
+    "input_tokens": 4000, "output_tokens": 900, "cost_usd": 0.07}]}))]
+pub(crate) struct UsageList {
+    /// Always `true`.
+    ok: bool,
+    /// Oldest first; only days on which something was.
+    days: Vec<DayView>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DayView {
+    /// In UTC.
+    #[schema(format = Date)]
+    day: String,
+    /// `@owner` for the owner's own.
+    app: String,
+    /// Turns that ended.
+    turns: u64,
+    /// Those of them that failed.
+    failed: u64,
+    /// Those read from a cache and written to one included.
+    input_tokens: u64,
+    output_tokens: u64,
+    cost_usd: f64,
+}
+
+impl From<UsageDay> for DayView {
+    fn from(day: UsageDay) -> DayView {
+        let usage = day.usage;
+        DayView {
+            day: day.day.to_string().chars().take(10).collect(),
+            app: day.app.as_str().to_owned(),
+            turns: day.turns,
+            failed: day.failed,
+            input_tokens: usage.tokens() - usage.output_tokens,
+            output_tokens: usage.output_tokens,
+            cost_usd: usage.cost_usd,
+        }
+    }
+}
+
+/// What apps used, by day.
+#[utoipa::path(get, path = "/admin/usage", tag = "admin", operation_id = "usage", security(("token" = [])),
+    params(("days" = Option<i64>, Query, minimum = 1, maximum = 366,
+            description = "The last so many days, today included: 30 unless said."),
+        ("app" = Option<String>, Query, description = "Only this app.")), responses(
+    (status = 200, description = "The days.", body = UsageList),
+    (status = 400, description = "The query is wrong.", body = ErrorBody),
+    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn usage(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    ApiQuery(which): ApiQuery<Which>,
+) -> Result<Json<UsageList>, ApiError> {
+    let days = which.days.unwrap_or(DAYS);
+    if !(1..=MOST_DAYS).contains(&days) {
+        return Err(ApiError::bad_request(format!("days: it is not between 1 and {MOST_DAYS}")));
+    }
+    let app = which.app.map(AppName::stored).transpose();
+    let app = app.map_err(|error| ApiError::bad_request(format!("app: {error}")))?;
+    let first = Timestamp::from_second(Timestamp::now().as_second() - (days - 1) * DAY);
+    let first = first.unwrap_or_default();
+    let days = gateway.sessions.usage_since(first, app.as_ref()).await?;
+    Ok(Json(UsageList { ok: true, days: days.into_iter().map(DayView::from).collect() }))
+}

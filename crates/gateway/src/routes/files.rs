@@ -1,0 +1,136 @@
+//! `POST /files`: a file for a later run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::multipart::{Field, Multipart, MultipartRejection};
+use axum::extract::{FromRequest, Request, State};
+use axum::response::Json;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use hob_domain::AppName;
+use hob_sessions::{StoredFile, UploadError};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::caller::Caller;
+use crate::state::Gateway;
+
+/// An upload of which nothing has come for so long is broken off.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What a form may have around its file.
+const AROUND: u64 = 1 << 20;
+/// How much of a form that is too long is thrown away.
+const DISCARDED: usize = 64 << 20;
+
+/// A form with one file.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "only described; the form is read field by field")]
+pub(crate) struct UploadForm {
+    /// The file, with its name.
+    #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
+    file: Vec<u8>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "file_id": "5f0c…", "path": "…/files/my-app/5f0c…/notes.txt"}))]
+pub(crate) struct Uploaded {
+    ok: bool,
+    /// Names the file in `files` of a run.
+    file_id: String,
+    /// Where the agent will find it.
+    path: String,
+}
+
+/// Stores a file for this app's agents.
+///
+/// The form's first part with a file name is the file; its name is made safe.
+#[utoipa::path(post, path = "/files", tag = "runs", security(("token" = [])),
+    request_body(content = UploadForm, content_type = "multipart/form-data"), responses(
+    (status = 200, description = "Stored.", body = Uploaded),
+    (status = 400, description = "That is no form with a file.", body = ErrorBody),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 408, description = "The file did not arrive.", body = ErrorBody),
+    (status = 413, description = "The file is too large.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn upload(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    request: Request,
+) -> Result<Json<Uploaded>, ApiError> {
+    let most = gateway.files.limit().saturating_add(AROUND);
+    let form = Multipart::from_request(request.map(|body| bounded(body, most)), &gateway).await;
+    let mut form = form.map_err(|error: MultipartRejection| {
+        ApiError::bad_request(format!("the body is no multipart form: {error}"))
+    })?;
+    let broken = |error: String| ApiError::bad_request(format!("the form is broken: {error}"));
+    let stored = loop {
+        let field = within(form.next_field()).await?;
+        let Some(field) = field.map_err(|error| broken(error.body_text()))? else {
+            return Err(ApiError::bad_request("file: the form holds no part with a file name"));
+        };
+        if let Some(name) = field.file_name().map(str::to_owned) {
+            break store(&gateway, &app.name, &name, field).await;
+        }
+    };
+    let stored = match stored {
+        Ok(stored) => stored,
+        Err(error) => {
+            // The rest is read and thrown away, so that the client gets to see the answer.
+            while let Ok(Ok(Some(_))) = within(form.next_field()).await {}
+            return Err(error);
+        }
+    };
+    tracing::info!(app = %app.name, file = stored.id, "a file was stored");
+    let path = stored.path.display().to_string();
+    Ok(Json(Uploaded { ok: true, file_id: stored.id, path }))
+}
+
+async fn store(
+    gateway: &Gateway,
+    app: &AppName,
+    name: &str,
+    mut field: Field<'_>,
+) -> Result<StoredFile, ApiError> {
+    let mut upload = gateway.files.begin(app, name).await?;
+    loop {
+        let chunk = within(field.chunk()).await?;
+        match chunk.map_err(|error| UploadError::Broken(error.body_text()))? {
+            Some(bytes) => upload.write(&bytes).await?,
+            None => {
+                let stored = upload.finish().await?;
+                gateway.files.share(app, &stored).await?;
+                return Ok(stored);
+            }
+        }
+    }
+}
+
+/// The form as far as it can be one. What is before its first part, and what is longer than the longest
+/// file with its form around it, is read and thrown away: a parser would hold it in memory, and a client
+/// that writes before it reads gets to see the answer.
+fn bounded(body: Body, most: u64) -> Body {
+    let (mut begun, mut passed, mut thrown) = (None, 0, 0);
+    let frames = body.into_data_stream().map(move |chunk| {
+        let chunk = chunk.map_err(|error| error.to_string())?;
+        let begins = || chunk.trim_ascii_start().starts_with(b"--");
+        if !chunk.is_empty() && *begun.get_or_insert_with(begins) && passed < most {
+            passed += chunk.len() as u64;
+            return Ok(chunk);
+        }
+        thrown += chunk.len();
+        match thrown > DISCARDED {
+            true => Err("the form is too long".to_owned()),
+            false => Ok(Bytes::new()),
+        }
+    });
+    Body::from_stream(frames)
+}
+
+async fn within<T>(wait: impl Future<Output = T>) -> Result<T, ApiError> {
+    tokio::time::timeout(SILENCE, wait).await.map_err(|_| ApiError::SlowBody)
+}

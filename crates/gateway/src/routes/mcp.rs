@@ -1,0 +1,58 @@
+//! `/mcp`: the memory's tools over HTTP, for apps. An app sees what its own sessions did.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use hob_domain::memory::Speaker;
+use hob_mcp::{Backend, Here, McpServer, ToolError, Tools, http_service};
+use serde_json::Value;
+
+use crate::extract::caller::Caller;
+use crate::state::Gateway;
+
+/// The route, behind an app's token.
+pub(crate) fn route(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+    let server = McpServer::new(Arc::new(AppTools(gateway.tools.clone())));
+    let service = http_service(server, gateway.limits.max_body_bytes);
+    Router::new()
+        .route_service("/mcp", service)
+        .layer(middleware::from_fn_with_state(gateway.clone(), name_caller))
+}
+
+async fn name_caller(
+    State(_): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    request.extensions_mut().insert(hob_mcp::Caller(app.name.as_str().to_owned()));
+    next.run(request).await
+}
+
+struct AppTools(Tools);
+
+#[async_trait]
+impl Backend for AppTools {
+    async fn call(
+        &self,
+        caller: Option<&hob_mcp::Caller>,
+        name: &str,
+        arguments: Value,
+    ) -> Result<Value, String> {
+        let Some(hob_mcp::Caller(app)) = caller else {
+            return Err("nobody is calling".to_owned());
+        };
+        let here = Here { speaker: Speaker::App(app.clone()), place: None };
+        self.0.call(&here, name, arguments).await.map_err(|error| match error {
+            ToolError::Store(inside) => {
+                tracing::error!(error = %inside, name, "a tool failed");
+                "the memory failed; the log says more".to_owned()
+            }
+            error => error.to_string(),
+        })
+    }
+}

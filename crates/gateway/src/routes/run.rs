@@ -1,0 +1,116 @@
+//! `POST /run`: one prompt, one answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::response::Json;
+use hob_domain::file::prompt_with_files;
+use hob_domain::{RunRequest, json_reply::reply_value};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::error::{AgentErrorBody, ApiError, ErrorBody};
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::state::Gateway;
+
+/// A one-shot run.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"prompt": "Reply with JSON: {\"hello\":\"world\"}", "agent": "demo"}))]
+pub(crate) struct RunBody {
+    /// What the agent is asked.
+    #[schema(min_length = 1)]
+    prompt: String,
+    /// The agent's own name for a model.
+    model: Option<String>,
+    /// Added to the agent's system prompt.
+    system: Option<String>,
+    /// Identifiers of uploaded files.
+    files: Option<Vec<String>>,
+    /// How long it may take: at least 1, at most `sessions.turn_timeout_secs`, which is also the
+    /// default.
+    #[schema(minimum = 1)]
+    timeout_secs: Option<f64>,
+    /// Which agent; the default is `sessions.default_agent`.
+    agent: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "result": {"hello": "world"}, "duration_ms": 1204,
+    "stop_reason": "end_turn"}))]
+pub(crate) struct RunAnswer {
+    /// Always `true`.
+    ok: bool,
+    /// The reply: parsed when all of it is one JSON object or array, else its text.
+    result: serde_json::Value,
+    duration_ms: u64,
+    stop_reason: String,
+}
+
+/// Runs one prompt and returns the agent's answer.
+///
+/// The run works in a temporary folder. A client that goes away ends it.
+#[utoipa::path(post, path = "/run", tag = "runs", request_body = RunBody,
+    security(("token" = [])), responses(
+    (status = 200, description = "The agent's answer.", body = RunAnswer),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 502, description = "The agent failed or is not installed.", body = AgentErrorBody),
+    (status = 503, description = "Too many sessions and runs are live; see Retry-After.", body = ErrorBody),
+    (status = 504, description = "It took too long. The agent's processes are gone.", body = ErrorBody),
+))]
+pub(crate) async fn run(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    JsonBody(body): JsonBody<RunBody>,
+) -> Result<Json<RunAnswer>, ApiError> {
+    if body.prompt.trim().is_empty() {
+        return Err(ApiError::bad_request("prompt: it is empty"));
+    }
+    let name = body.agent.as_deref().unwrap_or(gateway.default_agent.as_str());
+    let (name, agent) = gateway.agent(name)?;
+    for (field, value) in [("model", &body.model), ("system", &body.system)] {
+        if value.as_ref().is_some_and(|value| value.is_empty() || value.contains('\0')) {
+            return Err(ApiError::bad_request(format!("{field}: it is empty or holds a NUL")));
+        }
+    }
+    let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
+    let timeout = timeout(body.timeout_secs, gateway.limits.run_timeout)?;
+    let prompt = prompt_with_files(&body.prompt, &paths);
+    let request = RunRequest { prompt, model: body.model, system: body.system, timeout };
+    gateway.sessions.check_room().await?;
+    let started = Instant::now();
+    let answer = gateway.runner.run(&app.name, agent, request).await;
+    let duration_ms = started.elapsed().as_millis() as u64;
+    match answer {
+        Ok(reply) => {
+            tracing::info!(app = %app.name, agent = %name, duration_ms, "a run ended");
+            Ok(Json(RunAnswer {
+                ok: true,
+                result: reply_value(&reply.text),
+                duration_ms,
+                stop_reason: reply.stop_reason,
+            }))
+        }
+        Err(error) => {
+            // Not its text: an agent's words may hold the prompt.
+            let code = error.code();
+            tracing::warn!(app = %app.name, agent = %name, duration_ms, code, "a run failed");
+            Err(ApiError::Run(error, duration_ms))
+        }
+    }
+}
+
+fn timeout(asked: Option<f64>, most: Duration) -> Result<Duration, ApiError> {
+    let Some(seconds) = asked else { return Ok(most) };
+    if seconds >= 1.0 && seconds <= most.as_secs_f64() {
+        return Ok(Duration::from_secs_f64(seconds));
+    }
+    let most = most.as_secs();
+    Err(ApiError::bad_request(format!("timeout_secs: it must be at least 1 and at most {most}")))
+}

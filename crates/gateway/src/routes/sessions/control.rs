@@ -1,0 +1,87 @@
+//! Breaking a turn off, and answering an agent's questions.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Json;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::ApiPath;
+use crate::extract::session_id::session_id;
+use crate::state::Gateway;
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "cancelled": true, "turn_index": 3}))]
+pub(crate) struct CancelAnswer {
+    /// Always `true`.
+    ok: bool,
+    /// Whether there was something to end.
+    cancelled: bool,
+    /// The turn that was ended.
+    turn_index: Option<u32>,
+}
+
+/// An answer to an agent's question.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"option": "allow_once"}))]
+pub(crate) struct PermissionBody {
+    /// One of the options the agent offered: its id, or its kind (`allow_once`, `allow_always`,
+    /// `reject_once`, `reject_always`).
+    #[schema(min_length = 1)]
+    pub(crate) option: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true}))]
+pub(crate) struct PermissionAnswer {
+    /// Always `true`.
+    pub(crate) ok: bool,
+}
+
+/// Ends the running turn and keeps the session. Also when nothing runs.
+///
+/// Answered once the session is free: an agent that does not break off is ended, and the next turn takes
+/// its conversation up again.
+#[utoipa::path(post, path = "/sessions/{id}/cancel", tag = "sessions", operation_id = "cancel_turn", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "Nothing runs any more.", body = CancelAnswer),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn cancel(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<CancelAnswer>, ApiError> {
+    let outcome = gateway.sessions.cancel(&app.name, &session_id(&id)?).await?;
+    Ok(Json(CancelAnswer { ok: true, cancelled: outcome.turn.is_some(), turn_index: outcome.turn }))
+}
+
+/// Answers an agent's permission request.
+#[utoipa::path(post, path = "/sessions/{id}/permissions/{request_id}", tag = "sessions", operation_id = "answer_permission",
+    security(("token" = [])), request_body = PermissionBody,
+    params(("id" = String, Path, description = "The session."),
+        ("request_id" = String, Path, description = "The request, as its event names it.")), responses(
+    (status = 200, description = "The agent was told.", body = PermissionAnswer),
+    (status = 400, description = "The request is wrong, or the agent offers no such option.", body = ErrorBody),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session of this app, or no such request waits.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn permit(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    ApiPath((id, request)): ApiPath<(String, String)>,
+    JsonBody(body): JsonBody<PermissionBody>,
+) -> Result<Json<PermissionAnswer>, ApiError> {
+    gateway.sessions.answer(&app.name, &session_id(&id)?, &request, &body.option).await?;
+    Ok(Json(PermissionAnswer { ok: true }))
+}

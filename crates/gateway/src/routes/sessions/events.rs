@@ -1,0 +1,115 @@
+//! `GET /sessions/{id}/events`: the durable log.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Json, Response};
+use hob_domain::AppName;
+use hob_domain::session::SessionId;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::shapes::{EventList, EventView};
+use super::stream;
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::{ApiPath, ApiQuery};
+use crate::extract::session_id::session_id;
+use crate::state::Gateway;
+
+/// How many events one answer holds at most.
+const PAGE: usize = 10_000;
+
+#[derive(Deserialize)]
+pub(crate) struct After {
+    pub(crate) after: Option<String>,
+}
+
+/// Which part of a log the owner looks at.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    pub(crate) after: Option<String>,
+    pub(crate) before: Option<u64>,
+    limit: Option<usize>,
+}
+
+impl Page {
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.unwrap_or(PAGE).clamp(1, PAGE)
+    }
+}
+
+/// The session's log: what its agent said, and what was done with it.
+///
+/// With `Accept: text/event-stream` it goes on as things happen, until the session is closed;
+/// `Last-Event-ID` goes on where a stream was cut.
+#[utoipa::path(get, path = "/sessions/{id}/events", tag = "sessions", operation_id = "list_events", security(("token" = [])),
+    params(("id" = String, Path, description = "The session."),
+        ("after" = Option<u64>, Query, description = "Only events with a greater number."),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The same, as browsers send it.")), responses(
+    (status = 200, description = "The events.",
+        content((EventList = "application/json"), (String = "text/event-stream"))),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn events(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    ApiPath(id): ApiPath<String>,
+    ApiQuery(query): ApiQuery<After>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    respond(gateway, app.name, session_id(&id)?, &query, PAGE, None, &headers).await
+}
+
+/// The log of any session.
+pub(crate) async fn respond(
+    gateway: Arc<Gateway>,
+    app: AppName,
+    id: SessionId,
+    query: &After,
+    limit: usize,
+    until: Option<Instant>,
+    headers: &HeaderMap,
+) -> Result<Response, ApiError> {
+    let after = beginning(query, headers)?;
+    if stream::is_wanted(headers) {
+        return Ok(stream::session(gateway, app, id, after, until).await?.into_response());
+    }
+    let mut events = gateway.sessions.events(&app, &id, after, limit + 1).await?;
+    let more = events.len() > limit;
+    events.truncate(limit);
+    let last_event = gateway.sessions.get(&app, &id).await?.last_event;
+    let events = events.iter().map(EventView::from).collect();
+    Ok(Json(EventList { ok: true, events, more, last_event }).into_response())
+}
+
+/// The number after which to go on. What is written wrong is refused also where it is not needed.
+pub(crate) fn beginning(query: &After, headers: &HeaderMap) -> Result<u64, ApiError> {
+    let last = stream::last_event_id(headers)?;
+    match &query.after {
+        None => Ok(last),
+        Some(text) => text
+            .parse()
+            .map_err(|_| ApiError::bad_request("after: it must be the number of an event")),
+    }
+}
+
+/// The last events of any session below a number.
+pub(crate) async fn respond_before(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &SessionId,
+    before: u64,
+    limit: usize,
+) -> Result<Response, ApiError> {
+    let last_event = gateway.sessions.get(app, id).await?.last_event;
+    let events = gateway.sessions.events_before(app, id, before, limit).await?;
+    let more = events.last().is_some_and(|event| event.seq < last_event);
+    let events = events.iter().map(EventView::from).collect();
+    Ok(Json(EventList { ok: true, events, more, last_event }).into_response())
+}

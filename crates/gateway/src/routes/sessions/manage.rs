@@ -1,0 +1,118 @@
+//! Making, listing, looking at and closing sessions.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Json;
+use hob_domain::session::Permissions;
+use hob_sessions::session::NewSession;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::shapes::{CreateBody, PermissionsWord, SessionAnswer, SessionList};
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::ApiPath;
+use crate::extract::session_id::session_id;
+use crate::state::Gateway;
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true}))]
+pub(crate) struct Closed {
+    /// Always `true`.
+    ok: bool,
+    /// There, and `true`, when it was closed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    already_closed: Option<bool>,
+}
+
+/// Makes a session.
+///
+/// Its agent is started at once, so that it is warm when the first turn comes.
+#[utoipa::path(post, path = "/sessions", tag = "sessions", operation_id = "create_session", request_body = CreateBody,
+    security(("token" = [])), responses(
+    (status = 200, description = "The session.", body = SessionAnswer),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 429, description = "The app has as many as it may; see Retry-After.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 503, description = "Too many sessions and runs are live; see Retry-After.", body = ErrorBody),
+))]
+pub(crate) async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    JsonBody(body): JsonBody<CreateBody>,
+) -> Result<Json<SessionAnswer>, ApiError> {
+    let (agent, _) = gateway.agent(&body.agent)?;
+    for (field, value) in [("model", &body.model), ("system", &body.system)] {
+        if value.as_ref().is_some_and(|value| value.is_empty() || value.contains('\0')) {
+            return Err(ApiError::bad_request(format!("{field}: it is empty or holds a NUL")));
+        }
+    }
+    let asked = NewSession {
+        agent,
+        meta: Value::Object(body.meta.unwrap_or_default()),
+        cwd: body.cwd,
+        model: body.model,
+        system: body.system,
+        permissions: match body.permissions {
+            None | Some(PermissionsWord::Deny) => Permissions::Deny,
+            Some(PermissionsWord::Ask) => Permissions::Ask,
+            Some(PermissionsWord::Allow) => Permissions::Allow,
+        },
+        mcp_servers: body.mcp_servers.unwrap_or_default(),
+    };
+    let session = gateway.sessions.create(&app.name, asked).await?;
+    Ok(Json(SessionAnswer { ok: true, session: session.into() }))
+}
+
+/// Lists this app's sessions, oldest first, closed ones until they are deleted.
+#[utoipa::path(get, path = "/sessions", tag = "sessions", operation_id = "list_sessions", security(("token" = [])), responses(
+    (status = 200, description = "The sessions.", body = SessionList),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+) -> Result<Json<SessionList>, ApiError> {
+    Ok(Json(gateway.sessions.list(&app.name).await?.into()))
+}
+
+/// Looks at a session.
+#[utoipa::path(get, path = "/sessions/{id}", tag = "sessions", operation_id = "get_session", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "The session.", body = SessionAnswer),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<SessionAnswer>, ApiError> {
+    let session = gateway.sessions.get(&app.name, &session_id(&id)?).await?;
+    Ok(Json(SessionAnswer { ok: true, session: session.into() }))
+}
+
+/// Closes a session: what runs is cancelled and its agent ended. Its log stays for a while.
+#[utoipa::path(delete, path = "/sessions/{id}", tag = "sessions", operation_id = "close_session", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "It is closed.", body = Closed),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn close(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<Closed>, ApiError> {
+    let now = gateway.sessions.close(&app.name, &session_id(&id)?).await?;
+    Ok(Json(Closed { ok: true, already_closed: (!now).then_some(true) }))
+}

@@ -1,0 +1,172 @@
+//! Turns: asked for and waited for, streamed, or left to run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use hob_domain::file::prompt_with_files;
+use hob_domain::secret;
+use hob_domain::session::{SessionId, SessionTurn};
+use hob_sessions::session::TurnAsk;
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::shapes::{TurnAnswer, TurnBody, TurnTaken, failure_code};
+use super::stream;
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::ApiPath;
+use crate::extract::session_id::session_id;
+use crate::state::Gateway;
+
+/// How long after the end of running work its answers may take.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The longest idempotency key.
+const KEY_LIMIT: usize = 255;
+
+/// Asks the agent, and answers when it is done.
+///
+/// With `Accept: text/event-stream` the agent's messages are streamed as they come, each as
+/// `event: message` with the session's event number as its id, and last `event: turn` with the turn's
+/// answer. With `Prefer: respond-async` it answers 202 at once. A client that goes away ends nothing.
+#[utoipa::path(post, path = "/sessions/{id}/turn", tag = "sessions", operation_id = "ask", request_body = TurnBody,
+    security(("token" = [])),
+    params(("id" = String, Path, description = "The session."),
+        ("Idempotency-Key" = Option<String>, Header, description = "A repeat with this key runs nothing and gets the first one's answer."),
+        ("Prefer" = Option<String>, Header, description = "`respond-async` answers 202 at once.")), responses(
+    (status = 200, description = "The turn's answer, or its stream.",
+        content((TurnAnswer = "application/json"), (String = "text/event-stream"))),
+    (status = 202, description = "The turn was taken in and goes on; see Location.", body = TurnTaken),
+    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 409, description = "The Idempotency-Key was used for another request.", body = ErrorBody),
+    (status = 410, description = "The session is closed.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 429, description = "Too many turns wait, or the app has used what it may; see Retry-After.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 502, description = "The agent died, failed, is not installed or could not resume.", body = ErrorBody),
+    (status = 503, description = "Hob is stopping, or stopped while the turn ran.", body = ErrorBody),
+    (status = 504, description = "It took too long.", body = ErrorBody),
+))]
+pub(crate) async fn turn(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    ApiPath(id): ApiPath<String>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<TurnBody>,
+) -> Result<Response, ApiError> {
+    let id = session_id(&id)?;
+    if body.prompt.trim().is_empty() {
+        return Err(ApiError::bad_request("prompt: it is empty"));
+    }
+    let idempotency = idempotency(&headers, &body)?;
+    let after = stream::last_event_id(&headers)?;
+    // A session that is not this app's must not be told apart by its files.
+    gateway.sessions.get(&app.name, &id).await?;
+    let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
+    let ask = TurnAsk { prompt: prompt_with_files(&body.prompt, &paths), idempotency };
+    let index = gateway.sessions.submit(&app.name, &id, ask).await?;
+    let place = format!("/sessions/{id}/turns/{index}");
+    let mut response = if prefers_async(&headers) {
+        let turn = gateway.sessions.turn(&app.name, &id, index).await?;
+        let taken = TurnTaken {
+            ok: true,
+            session_id: id.to_string(),
+            turn_index: index,
+            state: turn.state,
+        };
+        let mut response = (StatusCode::ACCEPTED, Json(taken)).into_response();
+        set(&mut response, header::LOCATION, &place);
+        set(&mut response, HeaderName::from_static("preference-applied"), "respond-async");
+        response
+    } else if stream::is_wanted(&headers) {
+        stream::turn(gateway, app.name, id, index, after).await?.into_response()
+    } else {
+        let ended = tokio::select! {
+            ended = gateway.sessions.turn_ended(&app.name, &id, index) => ended?,
+            // A turn that ran is over by then; one that waits runs after the next start.
+            () = stopped(&gateway.ending) => {
+                let message = format!("hob is stopping; turn {index} waits for the next start");
+                return Err(ApiError::Busy { code: "stopping", message });
+            }
+        };
+        match failure(&ended) {
+            Some(error) => error.into_response(),
+            None => Json(answer(&gateway, &id, ended).await?).into_response(),
+        }
+    };
+    set(&mut response, header::CONTENT_LOCATION, &place);
+    Ok(response)
+}
+
+/// A turn's answer, or its state while it runs.
+#[utoipa::path(get, path = "/sessions/{id}/turns/{n}", tag = "sessions", operation_id = "get_turn", security(("token" = [])),
+    params(("id" = String, Path, description = "The session."),
+        ("n" = u32, Path, description = "The turn's number; 1 is the first.")), responses(
+    (status = 200, description = "The turn as it is now; `ok` says whether it went well.", body = TurnAnswer),
+    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 404, description = "There is no such turn, or no such session of this app.", body = ErrorBody),
+    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+))]
+pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    ApiPath((id, index)): ApiPath<(String, String)>,
+) -> Result<Json<TurnAnswer>, ApiError> {
+    let id = session_id(&id)?;
+    let none = || ApiError::NotFound("there is no such turn".to_owned());
+    let index = index.parse().map_err(|_| none())?;
+    let turn = gateway.sessions.turn(&app.name, &id, index).await?;
+    Ok(Json(answer(&gateway, &id, turn).await?))
+}
+
+/// Everything about a turn.
+pub(super) async fn answer(
+    gateway: &Gateway,
+    id: &SessionId,
+    turn: SessionTurn,
+) -> Result<TurnAnswer, ApiError> {
+    let messages = gateway.sessions.turn_messages(id, turn.index).await?;
+    Ok(TurnAnswer::new(id.to_string(), turn, messages))
+}
+
+/// Returns once running work has had the time to end.
+async fn stopped(ending: &CancellationToken) {
+    ending.cancelled().await;
+    tokio::time::sleep(LAST_WORDS).await;
+}
+
+/// The error a failed turn is.
+fn failure(turn: &SessionTurn) -> Option<ApiError> {
+    let code = failure_code(turn.state)?;
+    let message = turn.error.clone().unwrap_or_else(|| "the turn failed".to_owned());
+    Some(ApiError::Turn { code, message })
+}
+
+fn idempotency(headers: &HeaderMap, body: &TurnBody) -> Result<Option<(String, String)>, ApiError> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_LIMIT);
+    let key = key.ok_or_else(|| {
+        ApiError::bad_request(format!(
+            "Idempotency-Key: it must be 1 to {KEY_LIMIT} plain characters"
+        ))
+    })?;
+    let text = serde_json::to_vec(body).map_err(|error| ApiError::Internal(error.to_string()))?;
+    Ok(Some((key.to_owned(), secret::hex(&Sha256::digest(text)))))
+}
+
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|word| word.trim() == "respond-async")
+}
+
+fn set(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}

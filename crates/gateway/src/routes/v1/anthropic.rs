@@ -1,0 +1,216 @@
+//! `POST /v1/messages`: Anthropic's messages API.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request, State};
+use axum::http::HeaderValue;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Json, Response};
+use hob_agents::claude::TurnResult;
+use hob_sessions::Conversation;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::attachments::{merged, prompt};
+use super::dialect::{Dialect, Problem, SESSION_HEADER};
+use super::models;
+use super::reply::{KEEP_ALIVE, Part, Reply, Wording, in_words};
+use crate::error::ApiError;
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::state::Gateway;
+
+/// A conversation in Anthropic's shape. Fields that are not here are accepted and have no effect.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"model": "claude", "max_tokens": 1024,
+    "messages": [{"role": "user", "content": "Say hello."}]}))]
+pub(crate) struct MessagesBody {
+    /// A model as Claude Code names them; `claude` is its own default.
+    model: Option<String>,
+    /// The whole conversation; the last message is the user's.
+    #[schema(value_type = Vec<Object>, min_items = 1)]
+    messages: Vec<Value>,
+    /// Added to Claude Code's own system prompt: a text, or text blocks.
+    #[schema(value_type = Value)]
+    system: Option<Value>,
+    /// Accepted; how long an answer may be is Claude Code's to say.
+    #[schema(minimum = 1)]
+    max_tokens: Option<u64>,
+    stream: Option<bool>,
+    /// Refused unless it is empty: Claude Code uses its own tools.
+    #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
+    tools: Option<Vec<Value>>,
+}
+
+/// Anthropic's messages API on Claude Code.
+///
+/// Stateless for the caller: the live process that has just said the last word of this history is
+/// found by it. The answer holds all texts of the turn; what tools Claude Code used is not in it. A
+/// client that goes away ends its turn.
+#[utoipa::path(post, path = "/v1/messages", tag = "v1", operation_id = "create_message", request_body = MessagesBody,
+    security(("token" = [])), responses(
+    (status = 200, description = "The message, or a stream of events. `x-hob-session` says whether its process was `warm`, `seeded` or `fresh`.",
+        content((Object = "application/json"), (Object = "text/event-stream"))),
+    (status = 400, description = "The request is wrong (`invalid_request_error`).", body = Object),
+    (status = 401, description = "No token, or a wrong one (`authentication_error`).", body = Object),
+    (status = 404, description = "There is no such model (`not_found_error`).", body = Object),
+    (status = 408, description = "The body did not arrive.", body = Object),
+    (status = 413, description = "The body is too large (`request_too_large`).", body = Object),
+    (status = 429, description = "The app has had what it may, or the model's own limit is reached (`rate_limit_error`).", body = Object),
+    (status = 500, description = "Something failed (`api_error`).", body = Object),
+    (status = 504, description = "It took too long (`timeout_error`).", body = Object),
+    (status = 529, description = "Too many sessions are live; see Retry-After (`overloaded_error`).", body = Object),
+))]
+pub(crate) async fn messages(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Result<Caller, ApiError>,
+    request: Request,
+) -> Response {
+    let mut response = match answer(gateway, caller, request).await {
+        Ok(response) => response,
+        Err(problem) => {
+            tracing::info!(code = problem.code(), "a message was not answered");
+            Dialect::Anthropic.respond(problem)
+        }
+    };
+    // The SDKs name a request by it.
+    let id = format!("req_{}", Uuid::now_v7().simple());
+    if let Ok(id) = id.parse() {
+        response.headers_mut().insert("request-id", id);
+    }
+    response
+}
+
+async fn answer(
+    gateway: Arc<Gateway>,
+    caller: Result<Caller, ApiError>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Caller(app) = caller?;
+    // Nobody else is listened to for longer than a header.
+    let JsonBody(body) = JsonBody::<MessagesBody>::from_request(request, &gateway).await?;
+    if body.max_tokens == Some(0) {
+        return Err(ApiError::bad_request("max_tokens: it must be at least 1").into());
+    }
+    models::no_tools("tools", body.tools.as_deref())?;
+    let model = models::asked(body.model.as_deref())?;
+    let system = system_text(body.system.as_ref())?;
+    let messages = merged(body.messages);
+    let prompt = prompt(&gateway, &app.name, &messages).await?;
+    let asked = Conversation { messages, prompt, system, model };
+    let named = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
+    let reply = Reply::to(&gateway, &app, asked).await?;
+    let origin = reply.origin().as_str();
+    let id = format!("msg_{}", Uuid::now_v7().simple());
+    let mut response = match body.stream.unwrap_or_default() {
+        true => {
+            let reply = reply.begun().await?;
+            let model = reply.model.clone().unwrap_or(named);
+            stream(reply, id, model).into_response()
+        }
+        false => {
+            let whole = reply.whole().await?;
+            let content: Vec<Value> =
+                whole.texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
+            Json(json!({
+                "id": id, "type": "message", "role": "assistant",
+                "model": whole.model.unwrap_or(named), "content": content,
+                "stop_reason": stop_reason(&whole.result), "stop_sequence": null,
+                "usage": usage(&whole.result),
+            }))
+            .into_response()
+        }
+    };
+    response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
+    Ok(response)
+}
+
+/// A text, or text blocks.
+fn system_text(system: Option<&Value>) -> Result<Option<String>, Problem> {
+    let wrong = || ApiError::bad_request("system: it must be a text or a list of text blocks");
+    let text = match system {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(blocks)) => {
+            let texts: Option<Vec<&str>> = blocks
+                .iter()
+                .map(|block| block["text"].as_str().filter(|_| block["type"] == "text"))
+                .collect();
+            texts.ok_or_else(wrong)?.join("\n\n")
+        }
+        Some(_) => return Err(wrong().into()),
+    };
+    models::system(text)
+}
+
+fn stop_reason(result: &TurnResult) -> &str {
+    match result.stop_reason.as_str() {
+        known @ ("max_tokens" | "stop_sequence" | "refusal" | "pause_turn") => known,
+        _ => "end_turn",
+    }
+}
+
+fn usage(result: &TurnResult) -> Value {
+    let usage = &result.usage;
+    json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
+        "cache_creation_input_tokens": usage.cache_creation_input_tokens,
+        "cache_read_input_tokens": usage.cache_read_input_tokens})
+}
+
+/// The events of a message.
+struct Words {
+    /// The number of the block that is open or comes next.
+    index: usize,
+}
+
+fn stream(
+    reply: Reply,
+    id: String,
+    model: String,
+) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
+    let start = json!({"type": "message_start", "message": {
+        "id": id, "type": "message", "role": "assistant", "model": model, "content": [],
+        "stop_reason": null, "stop_sequence": null,
+        "usage": {"input_tokens": 0, "output_tokens": 0}}});
+    let ping = event(&json!({"type": "ping"}));
+    let events = in_words(reply, Words { index: 0 }, [event(&start), ping.clone()].into());
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE).event(ping))
+}
+
+/// An event bears the name of its type.
+fn event(value: &Value) -> Event {
+    let name = value["type"].as_str().unwrap_or_default();
+    Event::default().event(name).data(value.to_string())
+}
+
+impl Wording for Words {
+    fn part(&mut self, part: Part, events: &mut VecDeque<Event>) {
+        let index = self.index;
+        match part {
+            Part::Begin => events.push_back(event(&json!({"type": "content_block_start",
+                "index": index, "content_block": {"type": "text", "text": ""}}))),
+            Part::Text(text) => events.push_back(event(&json!({"type": "content_block_delta",
+                "index": index, "delta": {"type": "text_delta", "text": text}}))),
+            Part::End => {
+                self.index += 1;
+                events.push_back(event(&json!({"type": "content_block_stop", "index": index})));
+            }
+            Part::Over(result) => {
+                let delta = json!({"stop_reason": stop_reason(&result), "stop_sequence": null});
+                let usage = usage(&result);
+                events.extend([
+                    event(&json!({"type": "message_delta", "delta": delta, "usage": usage})),
+                    event(&json!({"type": "message_stop"})),
+                ]);
+            }
+        }
+    }
+
+    fn problem(&self, problem: &Problem) -> Event {
+        event(&Dialect::Anthropic.body(problem))
+    }
+}

@@ -1,0 +1,266 @@
+//! What can go wrong, in each dialect's own shape and status.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use hob_agents::claude::BackendError;
+use hob_sessions::{AskError, UploadError};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+
+/// The response header that names the kind of process: `warm`, `seeded` or `fresh`.
+pub(super) const SESSION_HEADER: &str = "x-hob-session";
+
+/// Whose words an answer uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Anthropic,
+    OpenAi,
+}
+
+/// What went wrong, for the caller.
+#[derive(Debug)]
+pub(super) struct Problem {
+    kind: Kind,
+    message: String,
+    /// The field it is about.
+    param: Option<String>,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Invalid,
+    Unauthorized,
+    NotFound,
+    MethodNotAllowed,
+    SlowBody,
+    TooLarge,
+    Limited,
+    Overloaded,
+    TimedOut,
+    Failed,
+}
+
+impl Problem {
+    pub fn invalid(message: impl Into<String>) -> Problem {
+        Problem::new(Kind::Invalid, message)
+    }
+
+    pub fn failed(message: impl Into<String>) -> Problem {
+        Problem::new(Kind::Failed, message)
+    }
+
+    fn new(kind: Kind, message: impl Into<String>) -> Problem {
+        Problem { kind, message: message.into(), param: None, retry_after: None }
+    }
+
+    /// The inside is logged, never sent.
+    fn internal(inside: &str) -> Problem {
+        tracing::error!(error = inside, "a completion failed on our side");
+        Problem::failed("something failed inside hob; its log says what")
+    }
+
+    fn after(self, retry_after: Duration) -> Problem {
+        Problem { retry_after: Some(retry_after), ..self }
+    }
+
+    /// A word for the log.
+    pub fn code(&self) -> &'static str {
+        Dialect::Anthropic.words(self.kind).1
+    }
+}
+
+impl Dialect {
+    /// The dialect of a path that both have.
+    pub fn of(headers: &HeaderMap) -> Dialect {
+        match headers.contains_key("anthropic-version") {
+            true => Dialect::Anthropic,
+            false => Dialect::OpenAi,
+        }
+    }
+
+    /// The status, the type and, where the dialect has one, the code.
+    fn words(self, kind: Kind) -> (u16, &'static str, Option<&'static str>) {
+        match (self, kind) {
+            (_, Kind::Invalid) => (400, "invalid_request_error", None),
+            (Dialect::Anthropic, Kind::Unauthorized) => (401, "authentication_error", None),
+            (Dialect::OpenAi, Kind::Unauthorized) => {
+                (401, "invalid_request_error", Some("invalid_api_key"))
+            }
+            (Dialect::Anthropic, Kind::NotFound) => (404, "not_found_error", None),
+            (Dialect::OpenAi, Kind::NotFound) => (404, "invalid_request_error", Some("not_found")),
+            (_, Kind::MethodNotAllowed) => (405, "invalid_request_error", None),
+            (_, Kind::SlowBody) => (408, "invalid_request_error", None),
+            (Dialect::Anthropic, Kind::TooLarge) => (413, "request_too_large", None),
+            (Dialect::OpenAi, Kind::TooLarge) => {
+                (413, "invalid_request_error", Some("request_too_large"))
+            }
+            (Dialect::Anthropic, Kind::Limited) => (429, "rate_limit_error", None),
+            (Dialect::OpenAi, Kind::Limited) => {
+                (429, "rate_limit_error", Some("rate_limit_exceeded"))
+            }
+            (Dialect::Anthropic, Kind::Overloaded) => (529, "overloaded_error", None),
+            (Dialect::OpenAi, Kind::Overloaded) => (503, "server_error", Some("overloaded")),
+            (Dialect::Anthropic, Kind::TimedOut) => (504, "timeout_error", None),
+            (Dialect::OpenAi, Kind::TimedOut) => (504, "server_error", Some("timeout")),
+            (Dialect::Anthropic, Kind::Failed) => (500, "api_error", None),
+            (Dialect::OpenAi, Kind::Failed) => (500, "server_error", None),
+        }
+    }
+
+    /// The body of an error, also for a stream that has begun.
+    pub fn body(self, problem: &Problem) -> Value {
+        let (_, kind, code) = self.words(problem.kind);
+        match self {
+            Dialect::Anthropic => {
+                json!({"type": "error", "error": {"type": kind, "message": problem.message}})
+            }
+            Dialect::OpenAi => json!({"error": {"message": problem.message, "type": kind,
+                "param": problem.param, "code": code}}),
+        }
+    }
+
+    pub fn respond(self, problem: Problem) -> Response {
+        let (status, _, _) = self.words(problem.kind);
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self.body(&problem))).into_response();
+        if let Some(after) = problem.retry_after {
+            let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<ApiError> for Problem {
+    fn from(error: ApiError) -> Problem {
+        match error {
+            ApiError::BadRequest { message, .. } => {
+                let field = message.split_once(": ").map(|(field, _)| field);
+                let is_field =
+                    |field: &&str| !field.is_empty() && !field.contains(char::is_whitespace);
+                let param = field.filter(is_field).map(str::to_owned);
+                Problem { param, ..Problem::invalid(message) }
+            }
+            ApiError::Unauthorized => Problem::new(
+                Kind::Unauthorized,
+                "no token, or a wrong one: use an app's token as the API key",
+            ),
+            ApiError::NotFound(message) => Problem::new(Kind::NotFound, message),
+            ApiError::MethodNotAllowed => {
+                Problem::new(Kind::MethodNotAllowed, "this path exists, but not with this method")
+            }
+            ApiError::SlowBody => {
+                Problem::new(Kind::SlowBody, "the request's body did not arrive in time")
+            }
+            ApiError::TooLarge(message) => Problem::new(Kind::TooLarge, message),
+            ApiError::Limited { message, retry_after, .. } => {
+                Problem::new(Kind::Limited, message).after(retry_after)
+            }
+            ApiError::Busy { message, .. } => {
+                Problem::new(Kind::Overloaded, message).after(Duration::from_secs(1))
+            }
+            ApiError::Internal(inside) => Problem::internal(&inside),
+            // Of sessions, runs and the console alone.
+            other @ (ApiError::Conflict(_)
+            | ApiError::BadHost
+            | ApiError::BadOrigin
+            | ApiError::Gone
+            | ApiError::Turn { .. }
+            | ApiError::Run(..)) => Problem::internal(&format!("{other:?}")),
+        }
+    }
+}
+
+impl From<AskError> for Problem {
+    fn from(error: AskError) -> Problem {
+        match error {
+            AskError::Session(error) => ApiError::from(error).into(),
+            AskError::Backend(error) => error.into(),
+        }
+    }
+}
+
+impl From<UploadError> for Problem {
+    fn from(error: UploadError) -> Problem {
+        ApiError::from(error).into()
+    }
+}
+
+impl From<BackendError> for Problem {
+    fn from(error: BackendError) -> Problem {
+        let message = error.to_string();
+        let soon = Duration::from_secs(1);
+        match error {
+            BackendError::Invalid(message) => ApiError::bad_request(message).into(),
+            BackendError::Closed | BackendError::PoolFull(_) | BackendError::Cancelled => {
+                Problem::new(Kind::Overloaded, message).after(soon)
+            }
+            BackendError::TimedOut { limit, .. } => {
+                let text = format!("no answer within {} s", limit.as_secs());
+                Problem::new(Kind::TimedOut, text)
+            }
+            BackendError::Api { status, kind, .. } => {
+                Problem::new(upstream(status, &kind), message)
+            }
+            BackendError::Internal(inside) => Problem::internal(&inside),
+            // What its screen or its last words were is the log's: they may hold what was asked.
+            BackendError::Died { how, .. } => Problem::failed(format!("claude ended with {how}")),
+            BackendError::InputNotTaken(_) => Problem::failed("claude did not take the prompt"),
+            BackendError::NotClean(_) | BackendError::Interrupted => {
+                Problem::failed("the turn was interrupted")
+            }
+            BackendError::NotInstalled(_) | BackendError::Dialog { .. } => Problem::failed(message),
+        }
+    }
+}
+
+/// What the model's API said, as if it had said it to the caller; but a refused login is Hob's own.
+fn upstream(status: Option<u16>, kind: &str) -> Kind {
+    match (status, kind) {
+        (Some(429), _) | (None, "rate_limit") => Kind::Limited,
+        (Some(503 | 529), _) | (None, "overloaded") => Kind::Overloaded,
+        (Some(404), _) => Kind::NotFound,
+        (Some(413), _) => Kind::TooLarge,
+        (Some(400 | 422), _) | (None, "invalid_request") => Kind::Invalid,
+        (Some(504), _) => Kind::TimedOut,
+        _ => Kind::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_dialect_has_its_own_shape() {
+        let problem = Problem::from(ApiError::bad_request("messages: the list is empty"));
+        let anthropic = Dialect::Anthropic.body(&problem);
+        assert_eq!(anthropic["type"], "error");
+        assert_eq!(anthropic["error"]["type"], "invalid_request_error");
+        let openai = Dialect::OpenAi.body(&problem);
+        assert_eq!(openai["error"]["param"], "messages");
+        assert_eq!(openai["error"]["message"], "messages: the list is empty");
+    }
+
+    #[test]
+    fn the_models_own_errors_are_passed_on() {
+        let of = |status, kind: &str| {
+            let error = BackendError::Api { status, kind: kind.into(), message: "x".into() };
+            let problem = Problem::from(error);
+            (
+                Dialect::Anthropic.words(problem.kind).0,
+                Dialect::OpenAi.respond(problem).status().as_u16(),
+            )
+        };
+        assert_eq!(of(Some(429), "rate_limit"), (429, 429));
+        assert_eq!(of(Some(529), "server_error"), (529, 503));
+        assert_eq!(of(Some(404), "invalid_request"), (404, 404));
+        assert_eq!(of(Some(400), "invalid_request"), (400, 400));
+        assert_eq!(of(Some(401), "authentication_failed"), (500, 500));
+        assert_eq!(of(None, "unknown"), (500, 500));
+    }
+}

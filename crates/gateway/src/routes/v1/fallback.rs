@@ -1,0 +1,18 @@
+//! Answers for paths and methods below `/v1` that do not exist.
+
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use super::dialect::{Dialect, Problem};
+use crate::error::ApiError;
+
+/// This path is not for this method.
+pub(crate) async fn wrong_method(headers: HeaderMap) -> Response {
+    Dialect::of(&headers).respond(Problem::from(ApiError::MethodNotAllowed))
+}
+
+/// There is no such path below `/v1`.
+pub(crate) async fn nowhere(headers: HeaderMap) -> Response {
+    let error = ApiError::NotFound("there is no such path below /v1".to_owned());
+    Dialect::of(&headers).respond(Problem::from(error))
+}

@@ -1,0 +1,107 @@
+//! `GET /v1/models`, in the dialect of whoever asks; and what may be asked of a model.
+
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Json, Response};
+use serde_json::{Value, json};
+
+use super::dialect::{Dialect, Problem};
+use crate::error::ApiError;
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::ApiPath;
+
+/// Claude Code's own choice.
+pub(super) const DEFAULT: &str = "claude";
+/// The names Claude Code has for the newest model of each kind.
+const ALIASES: [&str; 4] = [DEFAULT, "opus", "sonnet", "haiku"];
+/// The longest name of a model.
+const NAME_LIMIT: usize = 200;
+/// The longest system prompt: it is an argument of the program, and the kernel bounds these.
+const SYSTEM_LIMIT: usize = 120_000;
+
+/// The models by name. Any other name is passed on to Claude Code as it is.
+#[utoipa::path(get, path = "/v1/models", tag = "v1", operation_id = "list_models", security(("token" = [])), responses(
+    (status = 200, description = "The models, in OpenAI's shape, or in Anthropic's where `anthropic-version` is sent.", body = Object),
+    (status = 401, description = "No token, or a wrong one.", body = Object),
+    (status = 500, description = "Something failed inside Hob.", body = Object),
+))]
+pub(crate) async fn list(caller: Result<Caller, ApiError>, headers: HeaderMap) -> Response {
+    let dialect = Dialect::of(&headers);
+    if let Err(error) = caller {
+        return dialect.respond(error.into());
+    }
+    let models: Vec<Value> = ALIASES.iter().map(|name| model(dialect, name)).collect();
+    Json(match dialect {
+        Dialect::OpenAi => json!({"object": "list", "data": models}),
+        Dialect::Anthropic => json!({"data": models, "has_more": false,
+            "first_id": ALIASES[0], "last_id": ALIASES[ALIASES.len() - 1]}),
+    })
+    .into_response()
+}
+
+/// One model.
+#[utoipa::path(get, path = "/v1/models/{model}", tag = "v1", operation_id = "get_model", security(("token" = [])),
+    params(("model" = String, Path, description = "Its name.")), responses(
+    (status = 200, description = "The model.", body = Object),
+    (status = 401, description = "No token, or a wrong one.", body = Object),
+    (status = 404, description = "There is no model of that name in the list.", body = Object),
+    (status = 500, description = "Something failed inside Hob.", body = Object),
+))]
+pub(crate) async fn get(
+    caller: Result<Caller, ApiError>,
+    headers: HeaderMap,
+    name: Result<ApiPath<String>, ApiError>,
+) -> Response {
+    let dialect = Dialect::of(&headers);
+    let found = caller.and(name).and_then(|ApiPath(name)| match ALIASES.contains(&name.as_str()) {
+        true => Ok(model(dialect, &name)),
+        false => Err(ApiError::NotFound("there is no model of that name in the list".to_owned())),
+    });
+    match found {
+        Ok(model) => Json(model).into_response(),
+        Err(error) => dialect.respond(error.into()),
+    }
+}
+
+fn model(dialect: Dialect, name: &str) -> Value {
+    match dialect {
+        Dialect::OpenAi => {
+            json!({"id": name, "object": "model", "created": 0, "owned_by": "anthropic"})
+        }
+        Dialect::Anthropic => json!({"type": "model", "id": name, "display_name": name,
+            "created_at": "1970-01-01T00:00:00Z"}),
+    }
+}
+
+/// The model as the program is told; `None` for its own choice.
+pub(super) fn asked(name: Option<&str>) -> Result<Option<String>, Problem> {
+    match name {
+        None | Some(DEFAULT | "default") => Ok(None),
+        Some(name)
+            if name.is_empty() || name.len() > NAME_LIMIT || name.contains(char::is_control) =>
+        {
+            Err(ApiError::bad_request("model: it is empty, too long or not a name").into())
+        }
+        Some(name) => Ok(Some(name.to_owned())),
+    }
+}
+
+/// A client's own tools are refused: an answer is the text of a whole turn.
+pub(super) fn no_tools(field: &str, tools: Option<&[Value]>) -> Result<(), Problem> {
+    match tools {
+        None | Some([]) => Ok(()),
+        Some(_) => Err(ApiError::bad_request(format!(
+            "{field}: a client's own tools can't be used here; Claude Code brings its own, and MCP \
+             servers can be given to a session (POST /sessions, mcp_servers)"
+        ))
+        .into()),
+    }
+}
+
+/// A system prompt that can be passed on.
+pub(super) fn system(text: String) -> Result<Option<String>, Problem> {
+    if text.contains('\0') || text.len() > SYSTEM_LIMIT {
+        let text = format!("system: it holds a NUL or is longer than {SYSTEM_LIMIT} bytes");
+        return Err(ApiError::bad_request(text).into());
+    }
+    Ok((!text.trim().is_empty()).then_some(text))
+}

@@ -1,0 +1,367 @@
+//! `POST /v1/chat/completions`: OpenAI's chat completions.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request, State};
+use axum::http::HeaderValue;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Json, Response};
+use hob_agents::claude::TurnResult;
+use hob_domain::Timestamp;
+use hob_sessions::Conversation;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::attachments::{merged, prompt};
+use super::dialect::{Dialect, Problem, SESSION_HEADER};
+use super::models;
+use super::reply::{KEEP_ALIVE, Part, Reply, Wording, in_words};
+use crate::error::ApiError;
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::state::Gateway;
+
+/// A conversation in OpenAI's shape. Fields that are not here are accepted and have no effect.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"model": "claude", "messages": [{"role": "user", "content": "Say hello."}]}))]
+pub(crate) struct ChatBody {
+    /// A model as Claude Code names them; `claude` is its own default.
+    model: Option<String>,
+    /// The whole conversation; the last message is the user's. Messages of the system and the
+    /// developer are added to Claude Code's own system prompt.
+    #[schema(value_type = Vec<Object>, min_items = 1)]
+    messages: Vec<Value>,
+    stream: Option<bool>,
+    /// `include_usage` asks for a last piece with the usage.
+    #[schema(value_type = Option<Object>)]
+    stream_options: Option<StreamOptions>,
+    /// One answer is all there is.
+    #[schema(minimum = 1, maximum = 1)]
+    n: Option<u64>,
+    /// Refused unless it is empty: Claude Code uses its own tools.
+    #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
+    tools: Option<Vec<Value>>,
+    /// The older form of `tools`.
+    #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
+    functions: Option<Vec<Value>>,
+    /// `json_object` and `json_schema` are told to the agent in words.
+    #[schema(value_type = Option<Object>)]
+    response_format: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
+}
+
+/// OpenAI's chat completions on Claude Code.
+///
+/// Stateless for the caller: the live process that has just said the last word of this history is
+/// found by it. The answer holds all texts of the turn. A client that goes away ends its turn.
+#[utoipa::path(post, path = "/v1/chat/completions", tag = "v1", operation_id = "create_chat_completion", request_body = ChatBody,
+    security(("token" = [])), responses(
+    (status = 200, description = "The completion, or a stream of pieces. `x-hob-session` says whether its process was `warm`, `seeded` or `fresh`.",
+        content((Object = "application/json"), (Object = "text/event-stream"))),
+    (status = 400, description = "The request is wrong (`invalid_request_error`).", body = Object),
+    (status = 401, description = "No token, or a wrong one (`invalid_api_key`).", body = Object),
+    (status = 404, description = "There is no such model.", body = Object),
+    (status = 408, description = "The body did not arrive.", body = Object),
+    (status = 413, description = "The body is too large.", body = Object),
+    (status = 429, description = "The app has had what it may, or the model's own limit is reached (`rate_limit_exceeded`).", body = Object),
+    (status = 500, description = "Something failed (`server_error`).", body = Object),
+    (status = 503, description = "Too many sessions are live; see Retry-After.", body = Object),
+    (status = 504, description = "It took too long.", body = Object),
+))]
+pub(crate) async fn chat(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Result<Caller, ApiError>,
+    request: Request,
+) -> Response {
+    answer(gateway, caller, request).await.unwrap_or_else(|problem| {
+        tracing::info!(code = problem.code(), "a completion was not answered");
+        Dialect::OpenAi.respond(problem)
+    })
+}
+
+async fn answer(
+    gateway: Arc<Gateway>,
+    caller: Result<Caller, ApiError>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Caller(app) = caller?;
+    // Nobody else is listened to for longer than a header.
+    let JsonBody(body) = JsonBody::<ChatBody>::from_request(request, &gateway).await?;
+    if body.n.is_some_and(|n| n != 1) {
+        return Err(ApiError::bad_request("n: it can only be 1").into());
+    }
+    models::no_tools("tools", body.tools.as_deref())?;
+    models::no_tools("functions", body.functions.as_deref())?;
+    let model = models::asked(body.model.as_deref())?;
+    let mut systems = Vec::new();
+    let messages = anthropic_messages(&body.messages, &mut systems)?;
+    systems.extend(format_words(body.response_format.as_ref())?);
+    let system = models::system(systems.join("\n\n"))?;
+    let messages = merged(messages);
+    let prompt = prompt(&gateway, &app.name, &messages).await?;
+    let asked = Conversation { messages, prompt, system, model };
+    let reply = Reply::to(&gateway, &app, asked).await?;
+    let origin = reply.origin().as_str();
+    let mut head = Head {
+        id: format!("chatcmpl-{}", Uuid::now_v7().simple()),
+        created: Timestamp::now().as_second(),
+        model: body.model.unwrap_or_else(|| models::DEFAULT.to_owned()),
+    };
+    let mut response = match body.stream.unwrap_or_default() {
+        true => {
+            let reply = reply.begun().await?;
+            head.model = reply.model.clone().unwrap_or(head.model);
+            let wanted = body.stream_options.and_then(|options| options.include_usage);
+            stream(reply, head, wanted.unwrap_or_default()).into_response()
+        }
+        false => {
+            let whole = reply.whole().await?;
+            let message = json!({"role": "assistant", "content": whole.texts.join("\n\n"),
+                "refusal": null});
+            Json(json!({
+                "id": head.id, "object": "chat.completion", "created": head.created,
+                "model": whole.model.unwrap_or(head.model),
+                "choices": [{"index": 0, "message": message, "logprobs": null,
+                    "finish_reason": finish_reason(&whole.result)}],
+                "usage": usage(&whole.result),
+            }))
+            .into_response()
+        }
+    };
+    response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
+    Ok(response)
+}
+
+/// The messages in Anthropic's shape; what the system and the developer say goes to `systems`.
+fn anthropic_messages(
+    messages: &[Value],
+    systems: &mut Vec<String>,
+) -> Result<Vec<Value>, Problem> {
+    let mut out = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let place = format!("messages[{index}]");
+        let wrong = |text: &str| Problem::from(ApiError::bad_request(format!("{place}.{text}")));
+        match message["role"].as_str() {
+            Some("system" | "developer") => {
+                let blocks = blocks(&message["content"], &place)?;
+                let texts: Option<Vec<&str>> =
+                    blocks.iter().map(|block| block["text"].as_str()).collect();
+                let texts = texts.ok_or_else(|| wrong("content: it must be text"))?;
+                systems.push(texts.join("\n\n"));
+            }
+            Some("user") => {
+                let blocks = blocks(&message["content"], &place)?;
+                out.push(json!({"role": "user", "content": blocks}));
+            }
+            Some("assistant") => {
+                let mut said = match &message["content"] {
+                    Value::Null => Vec::new(),
+                    content => blocks(content, &place)?,
+                };
+                for call in message["tool_calls"].as_array().into_iter().flatten() {
+                    let function = &call["function"];
+                    let arguments = function["arguments"].as_str().unwrap_or("{}");
+                    let input: Value = serde_json::from_str(arguments).unwrap_or(json!({}));
+                    said.push(json!({"type": "tool_use", "id": call["id"],
+                        "name": function["name"], "input": input}));
+                }
+                out.push(json!({"role": "assistant", "content": said}));
+            }
+            Some("tool") => {
+                let result = json!({"type": "tool_result", "tool_use_id": message["tool_call_id"],
+                    "content": message["content"]});
+                out.push(json!({"role": "user", "content": [result]}));
+            }
+            _ => return Err(wrong("role: it must be system, developer, user, assistant or tool")),
+        }
+    }
+    Ok(out)
+}
+
+/// Content in Anthropic's blocks.
+fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
+    let text = |text: &Value| json!({"type": "text", "text": text});
+    let parts = match content {
+        Value::String(_) => return Ok(vec![text(content)]),
+        Value::Array(parts) => parts,
+        _ => {
+            let problem = format!("{place}.content: it must be a text or a list of parts");
+            return Err(ApiError::bad_request(problem).into());
+        }
+    };
+    let part = |(index, part): (usize, &Value)| {
+        let wrong = |what: &str| {
+            Problem::from(ApiError::bad_request(format!("{place}.content[{index}]: {what}")))
+        };
+        match part["type"].as_str() {
+            Some("text") if part["text"].is_string() => Ok(text(&part["text"])),
+            Some("refusal") if part["refusal"].is_string() => Ok(text(&part["refusal"])),
+            Some("image_url") => data_url(&part["image_url"]["url"], "image")
+                .ok_or_else(|| wrong("only data: URLs can be passed on; Hob fetches nothing")),
+            Some("file") => data_url(&part["file"]["file_data"], "document")
+                .ok_or_else(|| wrong("only files given as data: URLs can be passed on")),
+            _ => Err(wrong("it is not a part that can be passed on; send text or images")),
+        }
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
+/// `data:image/png;base64,…` as a block.
+fn data_url(url: &Value, kind: &str) -> Option<Value> {
+    let (media, data) = url.as_str()?.strip_prefix("data:")?.split_once(";base64,")?;
+    Some(json!({"type": kind,
+        "source": {"type": "base64", "media_type": media, "data": data}}))
+}
+
+/// What the agent is told about the form of its answer.
+fn format_words(format: Option<&Value>) -> Result<Option<String>, Problem> {
+    let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(None) };
+    match format["type"].as_str() {
+        Some("text") => Ok(None),
+        Some("json_object") => {
+            Ok(Some("Answer with one JSON object and nothing else, no code fence.".to_owned()))
+        }
+        Some("json_schema") => Ok(Some(format!(
+            "Answer with one JSON value that is valid under this JSON schema and nothing else, no \
+             code fence: {}",
+            format["json_schema"]["schema"]
+        ))),
+        _ => Err(ApiError::bad_request(
+            "response_format: its type must be text, json_object or json_schema",
+        )
+        .into()),
+    }
+}
+
+fn finish_reason(result: &TurnResult) -> &'static str {
+    match result.stop_reason.as_str() {
+        "max_tokens" => "length",
+        "refusal" => "content_filter",
+        _ => "stop",
+    }
+}
+
+fn usage(result: &TurnResult) -> Value {
+    let usage = &result.usage;
+    let input =
+        usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens;
+    json!({"prompt_tokens": input, "completion_tokens": usage.output_tokens,
+        "total_tokens": input + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_input_tokens}})
+}
+
+/// What every piece of a completion says.
+struct Head {
+    id: String,
+    created: i64,
+    model: String,
+}
+
+/// The pieces of a completion.
+struct Words {
+    head: Head,
+    with_usage: bool,
+    /// Whether a text has been said: the next one begins a paragraph.
+    said: bool,
+}
+
+fn stream(
+    reply: Reply,
+    head: Head,
+    with_usage: bool,
+) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
+    let words = Words { head, with_usage, said: false };
+    let start = json!({"role": "assistant", "content": "", "refusal": null});
+    let first = [words.piece(start, Value::Null)].into();
+    let events = in_words(reply, words, first);
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+impl Wording for Words {
+    fn part(&mut self, part: Part, events: &mut VecDeque<Event>) {
+        match part {
+            Part::Begin if self.said => {
+                events.push_back(self.piece(json!({"content": "\n\n"}), Value::Null));
+            }
+            Part::Begin | Part::End => {}
+            Part::Text(text) => {
+                self.said = true;
+                events.push_back(self.piece(json!({"content": text}), Value::Null));
+            }
+            Part::Over(result) => {
+                events.push_back(self.piece(json!({}), json!(finish_reason(&result))));
+                if self.with_usage {
+                    let mut last = self.chunk(json!([]));
+                    last["usage"] = usage(&result);
+                    events.push_back(Event::default().data(last.to_string()));
+                }
+                events.push_back(Event::default().data("[DONE]"));
+            }
+        }
+    }
+
+    fn problem(&self, problem: &Problem) -> Event {
+        Event::default().data(Dialect::OpenAi.body(problem).to_string())
+    }
+}
+
+impl Words {
+    fn piece(&self, delta: Value, finish_reason: Value) -> Event {
+        let choice = json!({"index": 0, "delta": delta, "logprobs": null,
+            "finish_reason": finish_reason});
+        Event::default().data(self.chunk(json!([choice])).to_string())
+    }
+
+    fn chunk(&self, choices: Value) -> Value {
+        let head = &self.head;
+        json!({"id": head.id, "object": "chat.completion.chunk", "created": head.created,
+            "model": head.model, "choices": choices})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_become_anthropics() {
+        let messages = [
+            json!({"role": "system", "content": "be kind"}),
+            json!({"role": "user", "content": [{"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]}),
+            json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c",
+                "function": {"name": "f", "arguments": "{\"x\":1}"}}]}),
+            json!({"role": "tool", "tool_call_id": "c", "content": "out"}),
+            json!({"role": "developer", "content": [{"type": "text", "text": "be brief"}]}),
+        ];
+        let mut systems = Vec::new();
+        let out = anthropic_messages(&messages, &mut systems).unwrap();
+        assert_eq!(systems, ["be kind", "be brief"]);
+        assert_eq!(out[0]["content"][1]["source"]["media_type"], "image/png");
+        assert_eq!(out[1]["content"][0]["input"]["x"], 1);
+        assert_eq!(out[2]["content"][0]["tool_use_id"], "c");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let check = |message: Value, word: &str| {
+            let problem = anthropic_messages(&[message], &mut Vec::new()).unwrap_err();
+            let text = Dialect::OpenAi.body(&problem).to_string();
+            assert!(text.contains(word), "{text}");
+        };
+        check(json!({"role": "wizard", "content": "x"}), "messages[0].role");
+        check(json!({"role": "user", "content": 1}), "messages[0].content");
+        check(json!({"role": "user", "content": [{"type": "input_audio"}]}), "content[0]");
+        let far = json!([{"type": "image_url", "image_url": {"url": "http://x"}}]);
+        check(json!({"role": "user", "content": far}), "data:");
+        assert!(format_words(Some(&json!({"type": "yaml"}))).is_err());
+    }
+}
