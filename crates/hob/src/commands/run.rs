@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Read, Write};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use hob_gateway::client::{Client, Method, Reply, StreamEvent};
-use hob_sessions::session::{show, update_of};
+use hob_sessions::session::{render, update_of};
 use serde_json::{Value, json};
 
 use super::sessions::resolve;
@@ -186,7 +186,7 @@ impl Terminal {
             Some("agent_message_chunk") => {
                 self.write(update["content"]["text"].as_str().unwrap_or_default());
             }
-            Some("tool_call") => self.note(&format!("[{}]", show::tool(update))),
+            Some("tool_call") => self.note(&format!("[{}]", render::tool(update))),
             _ => {}
         }
     }

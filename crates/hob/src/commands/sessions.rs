@@ -2,7 +2,7 @@
 
 use clap::{Args as ClapArgs, Subcommand};
 use hob_gateway::client::{Client, Method};
-use hob_sessions::session::show;
+use hob_sessions::session::render;
 use serde_json::{Value, json};
 
 use super::{Context, Outcome};
@@ -188,7 +188,7 @@ async fn follow(client: &mut Client, id: &str, after: u64, json: bool) -> anyhow
 fn print_event(event: &Value, json: bool) {
     if json {
         println!("{event}");
-    } else if let Some(line) = show::event(event) {
+    } else if let Some(line) = render::event(event) {
         println!("{line}");
     }
 }

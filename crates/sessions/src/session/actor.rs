@@ -9,11 +9,11 @@ use hob_domain::{Driver, Message, StoreError};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::choice::rejection;
-use super::entry::{Answered, Entry};
-use super::hub::{Inner, audit};
+use super::handle::{Answered, Entry};
+use super::messages::says_something;
 use super::options::SessionsOptions;
-use super::reading::says_something;
+use super::permission::rejection;
+use super::sessions::{Inner, audit};
 use hob_agents::driver::{self, LiveAgent, Order, Said, Start, StartError};
 use hob_agents::mcp_servers::{self, McpServer};
 use hob_terminal::{Entering, Kind};

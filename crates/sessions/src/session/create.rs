@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::actor::Actor;
 use super::error::SessionError;
-use super::hub::{Sessions, audit};
 use super::options::NewSession;
+use super::sessions::{Sessions, audit};
 use hob_agents::mcp_servers;
 
 impl Sessions {

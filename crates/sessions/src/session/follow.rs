@@ -10,8 +10,8 @@ use hob_domain::{AppName, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 
-use super::entry::News;
-use super::hub::Sessions;
+use super::handle::News;
+use super::sessions::Sessions;
 
 /// How many events are read at a time.
 const PAGE: usize = 500;

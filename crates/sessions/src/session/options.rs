@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::cluster::ClusterOptions;
+use super::placement::cluster::ClusterOptions;
 use crate::files::FileRoom;
 use hob_agents::LiveLimit;
 use hob_agents::Walls;

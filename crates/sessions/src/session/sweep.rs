@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hob_domain::Timestamp;
 
-use super::hub::Sessions;
+use super::sessions::Sessions;
 
 impl Sessions {
     /// Sweeps now and then, until told to stop.

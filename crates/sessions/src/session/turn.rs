@@ -8,10 +8,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::actor::Actor;
-use super::choice::{self, Choice};
-use super::entry::Running;
-use super::hub::audit;
-use super::talk::{End, Outcome, Talk, Unasked};
+use super::handle::Running;
+use super::permission::{self, Choice};
+use super::sessions::audit;
+use super::turn_progress::{End, Outcome, Talk, Unasked};
 use hob_agents::driver::claude_print::last_line;
 use hob_agents::driver::{Ask, Order, Said, StartError};
 
@@ -357,7 +357,7 @@ impl Actor {
     /// Answers a question by the session's policy, or puts it to the caller.
     async fn consider(&mut self, talk: &mut Talk, ask: Ask) {
         let policy = self.entry.setup.permissions;
-        match choice::by_policy(policy, &ask) {
+        match permission::by_policy(policy, &ask) {
             _ if talk.end.is_some() => self.settle(talk, &ask.id, None, "cancel").await,
             Choice::Answer(option) => self.settle(talk, &ask.id, option, "policy").await,
             Choice::AskCaller => {
@@ -383,7 +383,7 @@ impl Actor {
         talk.asks.remove(ask);
         // An answer that came at the last moment is on its way.
         if let Some(ask) = self.entry.withdraw(ask) {
-            self.settle(talk, &ask.id, choice::rejection(&ask), "timeout").await;
+            self.settle(talk, &ask.id, permission::rejection(&ask), "timeout").await;
         }
     }
 

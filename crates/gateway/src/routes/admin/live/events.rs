@@ -2,7 +2,7 @@
 
 use hob_domain::AppName;
 use hob_domain::session::{SessionEvent, SessionId};
-use hob_sessions::session::{Follow, show};
+use hob_sessions::session::{Follow, render};
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -21,7 +21,7 @@ pub(super) async fn page(
     let last = gateway.sessions.get(app, id).await?.last_event;
     let after = last.saturating_sub(LAST);
     let events = gateway.sessions.events(app, id, after, LAST as usize).await?;
-    let mut page = show::Page::default();
+    let mut page = render::Page::default();
     let text = events.iter().map(|event| page.next(&view(event))).collect();
     let after = events.last().map_or(after, |event| event.seq);
     let follow = gateway.sessions.follow(app, id, after).await?;
@@ -30,7 +30,7 @@ pub(super) async fn page(
 
 /// Events as they come, as text for a terminal.
 pub(super) struct Following {
-    page: show::Page,
+    page: render::Page,
     follow: Follow,
 }
 

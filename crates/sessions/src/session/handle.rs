@@ -11,8 +11,8 @@ use hob_domain::{AppName, Hold, StoreError, Timestamp};
 use tokio::sync::{Notify, OwnedMutexGuard, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::choice;
-use super::cluster::Cluster;
+use super::permission;
+use super::placement::cluster::Cluster;
 use hob_agents::LivePermit;
 use hob_agents::driver::Ask;
 
@@ -246,7 +246,7 @@ impl Entry {
     pub fn answer(&self, ask: &str, word: &str) -> Result<(), NotAnswered> {
         let mut state = self.state();
         let known = state.asks.get(ask).ok_or(NotAnswered::NoSuchAsk)?;
-        let Some(offer) = choice::meant(known, word) else {
+        let Some(offer) = permission::meant(known, word) else {
             let options = known.offers.iter().map(|offer| offer.id.clone()).collect();
             return Err(NotAnswered::NoSuchOption { options });
         };

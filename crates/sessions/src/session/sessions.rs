@@ -14,14 +14,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::actor::Actor;
-use super::cluster::Cluster;
-use super::counts::{Counts, Figures, NodeFigures};
-use super::entry::{Answered, Entry, News, NotAnswered};
-use super::errand::Wish;
+use super::counters::{Counts, Figures, NodeFigures};
 use super::error::SessionError;
 use super::follow::{Follow, Live};
+use super::handle::{Answered, Entry, News, NotAnswered};
 use super::limits::Pace;
 use super::options::SessionsOptions;
+use super::placement::cluster::Cluster;
+use super::placement::remote_command::Wish;
 use crate::files::FileRoom;
 use hob_agents::LivePermit;
 use hob_agents::claude::Changes;

@@ -14,10 +14,10 @@ use hob_domain::session::SessionId;
 use hob_domain::{AppName, ClusterStore, Heard, HeldSession, NodeId, StoreError, Taken, Timestamp};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 
-use super::actor::Actor;
-use super::entry::Entry;
-use super::error::SessionError;
-use super::hub::Sessions;
+use super::super::actor::Actor;
+use super::super::error::SessionError;
+use super::super::handle::Entry;
+use super::super::sessions::Sessions;
 
 /// Bells of one moment are rung together.
 const TOGETHER: Duration = Duration::from_millis(10);
@@ -39,7 +39,7 @@ pub struct ClusterOptions {
     pub earlier: Option<NodeId>,
 }
 
-pub(super) struct Cluster {
+pub(in crate::session) struct Cluster {
     pub options: ClusterOptions,
     /// A session is taken by one at a time: taken twice at once, the first hold would be worth nothing.
     claiming: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
@@ -65,7 +65,7 @@ struct Beats {
 }
 
 /// Where the turns of an open session run.
-pub(super) enum Place {
+pub(in crate::session) enum Place {
     Here(Arc<Entry>),
     Elsewhere,
 }
@@ -171,7 +171,7 @@ impl Cluster {
 
 impl Sessions {
     /// Begins to take part, and takes up what an earlier run on this home had. Called once, before anything is asked of us.
-    pub(super) async fn join(&self) -> Result<(), StoreError> {
+    pub(in crate::session) async fn join(&self) -> Result<(), StoreError> {
         let Some(cluster) = &self.inner.cluster else { return Ok(()) };
         let (options, store) = (&self.inner.options, &cluster.options.store);
         store.beat(&options.node, "").await?;
@@ -318,7 +318,7 @@ impl Sessions {
     }
 
     /// Where a session's turns run; `None` when it is closed. One that nobody has is taken.
-    pub(super) async fn place(
+    pub(in crate::session) async fn place(
         &self,
         app: &AppName,
         id: &SessionId,
@@ -337,7 +337,11 @@ impl Sessions {
     }
 
     /// A session that is here, or that nobody has.
-    pub(super) async fn here_or_taken(&self, app: &AppName, id: &SessionId) -> Option<Arc<Entry>> {
+    pub(in crate::session) async fn here_or_taken(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+    ) -> Option<Arc<Entry>> {
         if self.inner.cluster.is_none() {
             return self.entry(app, id);
         }
@@ -400,7 +404,7 @@ impl Sessions {
     }
 
     /// The holder of a session finds a new turn in it.
-    pub(super) async fn call_holder(&self, id: &SessionId) {
+    pub(in crate::session) async fn call_holder(&self, id: &SessionId) {
         let Some(cluster) = &self.inner.cluster else { return };
         let node = &self.inner.options.node;
         if let Err(error) = cluster.options.store.ring(node, std::slice::from_ref(id)).await {
@@ -410,7 +414,7 @@ impl Sessions {
     }
 
     /// Turns that others have taken in for a session of ours are known from now on.
-    pub(super) async fn hear_of_turns(&self, entry: &Arc<Entry>) {
+    pub(in crate::session) async fn hear_of_turns(&self, entry: &Arc<Entry>) {
         match self.store().queued_turns(&entry.id).await {
             Ok(turns) => entry.enqueue_missing(&turns),
             Err(error) => {
@@ -421,7 +425,7 @@ impl Sessions {
     }
 
     /// Looks at the ledger before it is time.
-    pub(super) fn look_soon(&self) {
+    pub(in crate::session) fn look_soon(&self) {
         if let Some(cluster) = &self.inner.cluster {
             cluster.look.notify_one();
         }
@@ -429,7 +433,7 @@ impl Sessions {
 
     /// A session is no longer ours: its agent ends, and nothing is written. Its entry stays until the agent is gone, so that it
     /// is not taken again before that.
-    pub(super) fn lose(&self, entry: &Arc<Entry>) {
+    pub(in crate::session) fn lose(&self, entry: &Arc<Entry>) {
         if entry.lose() {
             tracing::warn!(session = %entry.id, fence = entry.hold.fence, "a session is no longer ours");
         }
@@ -440,7 +444,7 @@ impl Sessions {
     }
 
     /// A session was deleted: its folder goes, also on other nodes.
-    pub(super) fn forget_place(&self, id: &SessionId) {
+    pub(in crate::session) fn forget_place(&self, id: &SessionId) {
         self.remove_workspace(id);
         if let Some(cluster) = &self.inner.cluster {
             cluster.note_change(id);
@@ -463,7 +467,7 @@ impl Sessions {
     }
 
     /// Forgets an entry, unless another has its place by now.
-    pub(super) fn drop_entry(&self, entry: &Arc<Entry>) {
+    pub(in crate::session) fn drop_entry(&self, entry: &Arc<Entry>) {
         entry.release();
         let mut open = self.open();
         if open.get(&entry.id).is_some_and(|found| Arc::ptr_eq(found, entry)) {
@@ -478,6 +482,6 @@ impl Sessions {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(in crate::session) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

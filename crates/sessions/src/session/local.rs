@@ -10,12 +10,12 @@ use hob_domain::session::{
 use hob_domain::{AppName, StoreError, Timestamp};
 use serde_json::json;
 
-use super::cluster::Place;
-use super::entry::{Cancelled, Entry};
-use super::errand::{Fulfilled, Wish};
 use super::error::SessionError;
-use super::hub::{CancelOutcome, Sessions, TurnAsk, audit};
+use super::handle::{Cancelled, Entry};
 use super::limits::check_budgets;
+use super::placement::cluster::Place;
+use super::placement::remote_command::{Fulfilled, Wish};
+use super::sessions::{CancelOutcome, Sessions, TurnAsk, audit};
 
 /// A session that could not be closed is tried again after this.
 const CLOSE_AGAIN: Duration = Duration::from_millis(500);

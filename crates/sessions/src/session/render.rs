@@ -1,6 +1,6 @@
 //! Events of a session as a person reads them.
 
-use super::reading::update_of;
+use super::messages::update_of;
 use serde_json::Value;
 
 /// One line for an event of the log; `None` for what nobody needs to read.

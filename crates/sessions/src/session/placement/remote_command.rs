@@ -9,10 +9,10 @@ use hob_domain::session::SessionId;
 use hob_domain::{AppName, Errand, StoreError};
 use serde::{Deserialize, Serialize};
 
+use super::super::error::SessionError;
+use super::super::handle::Entry;
+use super::super::sessions::{CancelOutcome, Sessions};
 use super::cluster::{Place, lock};
-use super::entry::Entry;
-use super::error::SessionError;
-use super::hub::{CancelOutcome, Sessions};
 
 /// How often an answer is looked for without a bell.
 const LOOK: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What is wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "want", rename_all = "snake_case")]
-pub(super) enum Wish {
+pub(in crate::session) enum Wish {
     Cancel,
     Close,
     Answer { request: String, option: String },
@@ -33,7 +33,7 @@ pub(super) enum Wish {
 /// What came of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "was", rename_all = "snake_case")]
-pub(super) enum Fulfilled {
+pub(in crate::session) enum Fulfilled {
     Cancelled {
         turn: Option<u32>,
     },
@@ -54,7 +54,7 @@ pub(super) enum Fulfilled {
 
 impl Sessions {
     /// Does it here where the session is here, else has its holder do it. `None` when the session is closed.
-    pub(super) async fn have_done(
+    pub(in crate::session) async fn have_done(
         &self,
         app: &AppName,
         id: &SessionId,
@@ -157,7 +157,7 @@ impl Sessions {
     }
 
     /// Does what another node wants, once at a time.
-    pub(super) fn run_errand(&self, errand: Errand) {
+    pub(in crate::session) fn run_errand(&self, errand: Errand) {
         let Some(cluster) = &self.inner.cluster else { return };
         if !lock(&cluster.errands).insert(errand.id.clone()) {
             return;

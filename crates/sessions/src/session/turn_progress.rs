@@ -6,7 +6,7 @@ use std::time::Duration;
 use hob_domain::session::{NewEvent, TurnState};
 use tokio::time::{Instant, sleep_until};
 
-use super::reading::TurnReading;
+use super::messages::TurnReading;
 
 /// How a turn went.
 pub(super) struct Outcome {
