@@ -8,11 +8,10 @@ use crate::state::Gateway;
 /// Targets come from requests; longer ones are cut.
 const MAX_TARGET_CHARS: usize = 200;
 
-/// Writes down that something was done. `detail` is an object without tokens and without words of
-/// prompts.
+/// Records an admin action. `detail` is an object without tokens and prompt texts.
 ///
-/// It never fails: what it tells of has happened or will, and an owner must be able to end things
-/// also when the disk is full. What could not be stored is in the log.
+/// It never fails: the action has happened or will happen, and the owner must be able to act when the disk
+/// is full. An entry that cannot be stored is logged.
 pub(crate) async fn record(gateway: &Gateway, action: &'static str, target: &str, detail: Value) {
     let target: String = target.chars().take(MAX_TARGET_CHARS).collect();
     tracing::info!(action, target, "audit");

@@ -1,4 +1,4 @@
-//! HTTP from the other side: how the owner's commands ask the server over its socket.
+//! An HTTP client for the owner's commands, over the server's socket.
 
 use std::io;
 use std::pin::Pin;
@@ -15,22 +15,22 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// One connection. Requests go one after another; it is driven while somebody waits for an answer.
+/// One connection. It sends requests one after another and is polled while a caller awaits a response.
 pub struct Client {
     sender: SendRequest<Full<Bytes>>,
     connection: Fuse<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// An answer whose body is still to come.
+/// A response whose body has not been read yet.
 pub struct Reply<'a> {
     pub status: u16,
     body: Incoming,
     client: &'a mut Client,
-    /// What has come of a stream and is not yet a whole event.
+    /// Received bytes of a stream that are not yet a whole event.
     pending: Vec<u8>,
 }
 
-/// One event of a stream.
+/// One server-sent event.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct StreamEvent {
     pub id: String,
@@ -48,7 +48,7 @@ impl Client {
         Ok(Client { sender, connection: connection.fuse() })
     }
 
-    /// Asks. `accept` is the kind of answer that is wanted.
+    /// Sends a request. `accept` is the media type of the response.
     pub async fn ask(
         &mut self,
         method: Method,
@@ -75,12 +75,12 @@ impl Client {
 }
 
 impl Reply<'_> {
-    /// The whole body as JSON.
+    /// Reads the whole body as JSON.
     pub async fn json(self) -> io::Result<Value> {
         serde_json::from_slice(&self.bytes().await?).map_err(io::Error::other)
     }
 
-    /// The whole body as text.
+    /// Reads the whole body as text.
     pub async fn text(self) -> io::Result<String> {
         String::from_utf8(self.bytes().await?).map_err(io::Error::other)
     }
@@ -93,7 +93,7 @@ impl Reply<'_> {
         Ok(bytes)
     }
 
-    /// The next event of a stream; `None` at its end. Nothing is lost when the caller stops waiting.
+    /// Returns the next event of a stream, or `None` at its end. Cancel-safe.
     pub async fn next_event(&mut self) -> io::Result<Option<StreamEvent>> {
         loop {
             if let Some(end) = self.pending.windows(2).position(|two| two == b"\n\n") {
@@ -117,7 +117,7 @@ impl Reply<'_> {
                 biased;
                 frame = self.body.frame() => frame,
                 ended = &mut self.client.connection => {
-                    // What came before the end may still be unread.
+                    // Data that arrived before the end may still be unread.
                     match self.body.frame().await {
                         Some(frame) => Some(frame),
                         None if ended.is_ok() => None,
@@ -144,7 +144,7 @@ fn closed(ended: hyper::Result<()>) -> io::Error {
     }
 }
 
-/// Reads one event's lines. Comments are nothing.
+/// Parses the lines of one event. Comments are ignored.
 fn parse_event(block: &str) -> StreamEvent {
     let mut event = StreamEvent::default();
     let mut data: Vec<&str> = Vec::new();

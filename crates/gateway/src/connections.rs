@@ -1,4 +1,4 @@
-//! Counting open connections, and knowing since when there has been none.
+//! Counts open connections and records since when there has been none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ struct Count {
     idle_since: Instant,
 }
 
-/// One open connection; dropping it closes the count.
+/// One open connection; dropping it ends the count.
 #[derive(Debug)]
 pub struct OpenConnection {
     connections: Connections,
@@ -32,7 +32,7 @@ impl Connections {
         OpenConnection { connections: self.clone() }
     }
 
-    /// For how long there has been no connection; zero while there is one.
+    /// Returns how long there has been no connection; zero while one is open.
     pub fn idle_for(&self, now: Instant) -> Duration {
         let count = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if count.open > 0 {

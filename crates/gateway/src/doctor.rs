@@ -4,16 +4,16 @@ use hob_domain::AgentSpec;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Looks at the home and the machine. What it says holds no secret. Its calls block.
+/// Checks the home and the machine. Its results contain no secret. Its calls block.
 pub trait Doctor: Send + Sync {
     fn checks(&self) -> Vec<Check>;
-    /// Every setting, as it was read when the server started.
+    /// Returns every setting as the server read it at its start.
     fn settings(&self) -> Vec<SettingRow>;
-    /// Whether an agent's program is there.
+    /// Returns whether an agent's program is installed.
     fn is_installed(&self, agent: &AgentSpec) -> bool;
 }
 
-/// One check, in words.
+/// The result of one check.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Check {
     pub name: String,
@@ -37,6 +37,6 @@ pub enum Verdict {
 pub struct SettingRow {
     pub key: String,
     pub value: String,
-    /// Where the value comes from: `flag`, a variable, `config.toml` or `default`.
+    /// The value's source: `flag`, an environment variable, `config.toml` or `default`.
     pub source: String,
 }

@@ -1,4 +1,4 @@
-//! The one place where errors become answers.
+//! The one place where errors become HTTP responses.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use utoipa::ToSchema;
 
 /// Every error outside `/v1` and `/mcp`.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"ok": false, "error": "no token, or a wrong one", "code": "unauthorized"}))]
+#[schema(example = json!({"ok": false, "error": "missing or wrong token", "code": "unauthorized"}))]
 pub(crate) struct ErrorBody {
     /// Always `false`.
     pub ok: bool,
-    /// What happened, in words.
+    /// The error as text, for people.
     pub error: String,
-    /// What happened, for programs.
+    /// The error's stable code, for programs.
     pub code: &'static str,
 }
 
-/// An agent that failed: the error with what is known of the run.
+/// The error of a failed agent, with the details of its run.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"ok": false, "error": "API Error: 529 Overloaded", "code": "agent_failed",
     "stderr": "", "duration_ms": 1834, "stop_reason": "error"}))]
@@ -42,9 +42,9 @@ pub(crate) enum ApiError {
     BadRequest { code: &'static str, message: String },
     /// 401.
     Unauthorized,
-    /// 403. The request came under a name that is none of ours.
+    /// 403. The Host header is unknown.
     BadHost,
-    /// 403. Another origin's page asks.
+    /// 403. The request comes from another origin.
     BadOrigin,
     /// 404.
     NotFound(String),
@@ -58,9 +58,9 @@ pub(crate) enum ApiError {
     Gone,
     /// 413. The text names the limit.
     TooLarge(String),
-    /// 429. The caller may try again after so long.
+    /// 429. The caller may retry after `retry_after`.
     Limited { code: &'static str, message: String, retry_after: Duration },
-    /// 503. The same for everybody.
+    /// 503. Every caller would get it.
     Busy { code: &'static str, message: String },
     /// A turn that failed: 502, 503 or 504.
     Turn { code: &'static str, message: String },
@@ -82,9 +82,9 @@ impl From<StoreError> for ApiError {
             StoreError::Exists(_) => ApiError::Conflict(error.to_string()),
             StoreError::Lost => ApiError::Busy { code: "moved", message: error.to_string() },
             StoreError::Unavailable(inside) => {
-                tracing::error!(error = inside, "the store could not be used");
+                tracing::error!(error = inside, "the store is unavailable");
                 let message =
-                    "the store can't be used right now; it is not known whether anything was done";
+                    "the store is unavailable; the request may or may not have taken effect";
                 ApiError::Busy { code: "store_unavailable", message: message.to_owned() }
             }
             StoreError::Failed(inside) => ApiError::Internal(inside),
@@ -133,7 +133,7 @@ impl IntoResponse for ApiError {
                 let mut response = plain(
                     StatusCode::UNAUTHORIZED,
                     "unauthorized",
-                    "no token, or a wrong one: send Authorization: Bearer <token>".to_owned(),
+                    "missing or wrong token: send Authorization: Bearer <token>".to_owned(),
                 );
                 let challenge = HeaderValue::from_static("Bearer");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
@@ -142,25 +142,25 @@ impl IntoResponse for ApiError {
             ApiError::BadHost => (
                 StatusCode::FORBIDDEN,
                 "bad_host",
-                "this name is not one of this server's: use an address or localhost, or add the name to the \
-                 setting `hosts`"
+                "unknown Host header: use an IP address or localhost, or add the host name to the setting \
+                 `hosts`"
                     .to_owned(),
             ),
             ApiError::BadOrigin => (
                 StatusCode::FORBIDDEN,
                 "bad_origin",
-                "the request comes from a page of another origin".to_owned(),
+                "the request comes from another origin".to_owned(),
             ),
             ApiError::NotFound(message) => (StatusCode::NOT_FOUND, "not_found", message),
             ApiError::MethodNotAllowed => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
-                "this path exists, but not with this method".to_owned(),
+                "this path does not support this method".to_owned(),
             ),
             ApiError::SlowBody => (
                 StatusCode::REQUEST_TIMEOUT,
                 "body_timeout",
-                "the request's body did not arrive in time".to_owned(),
+                "the request body did not arrive in time".to_owned(),
             ),
             ApiError::Conflict(message) => (StatusCode::CONFLICT, "conflict", message),
             ApiError::Gone => {
@@ -178,11 +178,11 @@ impl IntoResponse for ApiError {
                 _ => (StatusCode::BAD_GATEWAY, code, message),
             },
             ApiError::Internal(inside) => {
-                tracing::error!(error = inside, "a request failed on our side");
+                tracing::error!(error = inside, "a request failed with an internal error");
                 (
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "internal",
-                    "something failed inside hob; its log says what".to_owned(),
+                    "internal error; see Hob's log".to_owned(),
                 )
             }
             ApiError::Run(error, duration_ms) => return run_response(error, duration_ms),

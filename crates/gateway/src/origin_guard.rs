@@ -1,8 +1,8 @@
-//! What keeps other web pages out. The console's cookie goes along with every request a browser makes to
-//! us, whoever wrote the page that makes it; so requests are looked at for where they come from.
+//! The origin guard keeps other web pages out. A browser sends the console's cookie with every request to
+//! this server, from any page. So the guard checks where a request comes from.
 //!
-//! A page elsewhere may point a name of its own at this machine (DNS rebinding): then it is the same origin
-//! to the browser. So only names we know are answered.
+//! Another site can point its own host name at this machine (DNS rebinding), and the browser then sees
+//! one origin. So the guard answers only under known host names.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::error::ApiError;
 use crate::owner::Owner;
 use crate::state::Gateway;
 
-/// Refuses requests to the console and to `/admin` under a strange name, and those that another origin's
-/// page makes to change something or to open a socket.
+/// Refuses requests to the console and to `/admin` under an unknown host name, and requests from another
+/// origin that change something or open a WebSocket.
 pub(crate) async fn guard(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
@@ -40,7 +40,7 @@ pub(crate) async fn guard(
     let private = below("/admin", request.uri().path());
     let mut response = next.run(request).await;
     if private {
-        // What is said here is for this one caller, and never to be taken for a page.
+        // Responses are for this caller only, and a browser must not treat them as a page.
         let headers = response.headers_mut();
         let no_store = HeaderValue::from_static("no-store");
         headers.entry(header::CACHE_CONTROL).or_insert(no_store);
@@ -50,15 +50,15 @@ pub(crate) async fn guard(
     response
 }
 
-/// Whether a request with the console's cookie was made by the console: a browser says so wherever
-/// something could happen.
+/// Checks that the console itself made a request with its cookie. Browsers state the origin of every
+/// request that could change something.
 pub(crate) fn came_from_console(parts: &Parts, hosts: &[String]) -> Result<(), ApiError> {
     let headers = &parts.headers;
     let host = host(headers, parts.uri.authority()).filter(|host| host.is_ours(hosts));
     let host = host.ok_or(ApiError::BadHost)?;
     let changes = !matches!(parts.method, Method::GET | Method::HEAD) || is_upgrade(headers);
-    // Newer browsers say it of every request; other ports of this machine are the same site, not the same
-    // origin.
+    // Newer browsers send this with every request. Other ports of this machine are the same site, but
+    // another origin.
     let from = headers.get("sec-fetch-site").map(|value| value.as_bytes());
     let elsewhere = from.is_some_and(|from| from != b"same-origin" && from != b"none");
     if elsewhere || changes && !is_own_origin(headers, &host) {
@@ -81,7 +81,7 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(header::UPGRADE)
 }
 
-/// A name and a port as a request gives them.
+/// The host name and port of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Host {
     /// In lower case, without the brackets of an address.
@@ -92,7 +92,7 @@ struct Host {
 
 impl Host {
     fn parse(text: &str) -> Option<Host> {
-        // The library reads what stands in an address of the web; who is asked has no user.
+        // The library accepts user information, which a Host header must not have.
         let authority: Authority = text.parse().ok()?;
         if text.contains('@') {
             return None;
@@ -110,7 +110,8 @@ impl Host {
         (!name.is_empty()).then(|| Host { name: name.to_ascii_lowercase(), port, is_address })
     }
 
-    /// Nobody else can make a browser take an address for his name, nor `localhost` by any name.
+    /// Returns whether the name is an IP address, `localhost` or a configured name. No other site can make a
+    /// browser use these for itself.
     fn is_ours(&self, named: &[String]) -> bool {
         self.is_address
             || self.name == "localhost"
@@ -119,17 +120,18 @@ impl Host {
     }
 }
 
-/// The one host a request names. Two are none: who reads the first and who reads the last would differ.
+/// Returns the host of a request. Two Host headers count as none, because readers disagree on which one
+/// applies.
 fn host(headers: &HeaderMap, target: Option<&Authority>) -> Option<Host> {
     let mut named = headers.get_all(header::HOST).iter();
     let (first, second) = (named.next()?, named.next());
     let host = second.is_none().then(|| Host::parse(first.to_str().ok()?)).flatten()?;
-    // The address in the request line counts for proxies; it must not say something else.
+    // The authority in the request line is for proxies; it must agree with the header.
     let same = target.is_none_or(|target| Host::parse(target.as_str()).as_ref() == Some(&host));
     same.then_some(host)
 }
 
-/// Whether `Origin` is there and is the host that is asked.
+/// Returns whether the request has an `Origin` that equals its host.
 fn is_own_origin(headers: &HeaderMap, host: &Host) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_ours() {
+    fn host_guard_accepts_addresses_localhost_and_configured_names() {
         let named = ["hob.example.org".to_owned()];
         let ours = |text: &str| Host::parse(text).is_some_and(|host| host.is_ours(&named));
         for good in [
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_a_name_and_a_port() {
+    fn origin_matches_by_name_and_port() {
         let check = |origin: &str, asked: &str, expect: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ORIGIN, origin.parse().unwrap());
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hosts_are_none() {
+    fn two_host_headers_are_refused() {
         let mut headers = HeaderMap::new();
         assert_eq!(host(&headers, None), None);
         headers.append(header::HOST, "localhost".parse().unwrap());
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_guarded() {
+    fn guard_covers_console_and_admin_paths() {
         for path in ["/", "/admin", "/admin/", "/admin/apps", "/assets/x.js", "/favicon.svg"] {
             assert!(is_guarded(path), "{path}");
         }

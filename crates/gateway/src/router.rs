@@ -1,4 +1,4 @@
-//! All routes on one screen.
+//! The router: all routes on one screen.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/openapi.json", get(openapi::openapi_json))
         .route("/metrics", get(metrics::metrics))
         .route("/run", post(run::run))
-        // It has a limit of its own.
+        // The handler has its own limit.
         .route("/files", post(files::upload).layer(DefaultBodyLimit::disable()))
         .route("/sessions", get(manage::list).post(manage::create))
         .route("/sessions/{id}", get(manage::get).delete(manage::close))
@@ -72,14 +72,14 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/admin/live/{id}/attach", get(live::attach::attach))
         .nest("/v1", v1_routes())
         .merge(mcp::route(&gateway))
-        .fallback(async || ApiError::NotFound("there is no such path".to_owned()))
+        .fallback(async || ApiError::NotFound("no such path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .layer(middleware::from_fn_with_state(gateway.clone(), origin_guard::guard))
         .layer(middleware::from_fn_with_state(gateway.clone(), trace))
         .with_state(gateway)
 }
 
-/// The words of other APIs; errors in their own shapes.
+/// The routes of other vendors' APIs, with their own error shapes.
 fn v1_routes() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/messages", post(anthropic::messages))
@@ -90,7 +90,7 @@ fn v1_routes() -> Router<Arc<Gateway>> {
         .method_not_allowed_fallback(fallback::wrong_method)
 }
 
-/// Gives every request an id and a line in the log. Queries and headers stay out of it.
+/// Gives every request an id and a log line. Queries and headers are not logged.
 async fn trace(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     let id = Uuid::now_v7().to_string();
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! What handlers share.
+//! The state that all handlers share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::doctor::Doctor;
 use crate::error::ApiError;
 use crate::sign_in::SignIn;
 
-/// Everything the handlers need, handed over by the composition root.
+/// Everything the handlers need. The composition root builds it.
 pub struct Gateway {
     pub version: &'static str,
     pub started_at: Timestamp,
@@ -33,22 +33,22 @@ pub struct Gateway {
     pub default_agent: AgentName,
     /// The hash of the token that opens `/admin`.
     pub admin: TokenHash,
-    /// Looks at the home and the machine.
+    /// Runs the checks of `hob doctor`.
     pub doctor: Arc<dyn Doctor>,
-    /// Who is signed in to the console.
+    /// Signs and checks the console's cookies.
     pub sign_in: SignIn,
-    /// Names beside `localhost` under which the console may be asked for.
+    /// Host names, in addition to `localhost`, that the console answers under.
     pub hosts: Vec<String>,
     pub limits: GatewayLimits,
     pub requests: Requests,
-    /// Cancelled when no new work may begin: streams without an end are ended.
+    /// Cancelled when no new work may begin: endless streams end.
     pub stopping: CancellationToken,
-    /// Cancelled when running work ends: those who wait for a turn are told.
+    /// Cancelled when running work must end: requests that wait for a turn are answered.
     pub ending: CancellationToken,
 }
 
 impl Gateway {
-    /// An agent by the name a caller wrote.
+    /// Looks up an agent by the name in a request.
     pub(crate) fn agent(&self, name: &str) -> Result<(AgentName, &AgentSpec), ApiError> {
         let known = AgentName::new(name).and_then(|name| {
             let spec = self.agents.get(&name)?;
@@ -59,14 +59,14 @@ impl Gateway {
             ApiError::BadRequest {
                 code: "unknown_agent",
                 message: format!(
-                    "agent: there is no agent {name:?}; known are {}",
+                    "agent: unknown agent {name:?}; known agents: {}",
                     known.join(", ")
                 ),
             }
         })
     }
 
-    /// Where an app's uploaded files lie, by their names.
+    /// Returns the paths of an app's uploaded files.
     pub(crate) async fn file_paths(
         &self,
         app: &AppName,
@@ -77,7 +77,7 @@ impl Gateway {
             let path = self.files.fetch(app, id).await?;
             let path = path.ok_or_else(|| ApiError::BadRequest {
                 code: "unknown_file",
-                message: format!("files: there is no uploaded file {id:?}"),
+                message: format!("files: no uploaded file {id:?}"),
             })?;
             paths.push(path.display().to_string());
         }
@@ -85,10 +85,10 @@ impl Gateway {
     }
 }
 
-/// Bounds on what a caller may ask.
+/// Limits of requests.
 #[derive(Debug, Clone)]
 pub struct GatewayLimits {
     pub max_body_bytes: usize,
-    /// What a run gets that does not say how long it may take, and the most it may ask for.
+    /// Default and maximum timeout of a run.
     pub run_timeout: Duration,
 }

@@ -1,5 +1,5 @@
-//! Reading a JSON body strictly: bounded in size and time, unknown fields and wrong types refused
-//! with the field's name.
+//! Strict JSON bodies: bounded in size and time; unknown fields and wrong types are refused with the
+//! field's name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use serde::de::DeserializeOwned;
 use crate::error::ApiError;
 use crate::state::Gateway;
 
-/// A body that has not arrived by then is not coming.
-const ARRIVAL: Duration = Duration::from_secs(30);
-/// How much of a body that is too large is read and thrown away, so that a client that writes before
-/// it reads gets to see the answer.
-const DISCARDED: usize = 64 << 20;
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much of an oversized body is read and discarded, so that a client that writes before it reads
+/// still receives the response.
+const MAX_DISCARDED_BYTES: usize = 64 << 20;
 
-/// A request body of type `T`, whatever its content type says.
+/// A request body of type `T`. The content type is ignored.
 pub(crate) struct JsonBody<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for JsonBody<T> {
@@ -31,7 +31,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for JsonBody<T> {
         let limit = gateway.limits.max_body_bytes;
         let reading = read(request.into_body(), limit);
         let bytes =
-            tokio::time::timeout(ARRIVAL, reading).await.map_err(|_| ApiError::SlowBody)??;
+            tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_| ApiError::SlowBody)??;
         parse(&bytes).map(JsonBody)
     }
 }
@@ -40,12 +40,12 @@ async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::new();
     let mut seen = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::bad_request("the body broke off"))?;
+        let frame = frame.map_err(|_| ApiError::bad_request("the body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
         seen += data.len();
         if seen <= limit {
             bytes.extend_from_slice(&data);
-        } else if seen > limit.saturating_add(DISCARDED) {
+        } else if seen > limit.saturating_add(MAX_DISCARDED_BYTES) {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Parts of a request's address, with errors of our own shape.
+//! Extractors for path variables and query strings, with Hob's own errors.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::error::ApiError;
 use crate::state::Gateway;
 
-/// Variables of the path. What can't be read does not exist.
+/// Path variables. A path that cannot be parsed does not exist (404).
 pub(crate) struct ApiPath<T>(pub T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for ApiPath<T> {
@@ -20,12 +20,12 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for ApiPath<T> {
         gateway: &Arc<Gateway>,
     ) -> Result<ApiPath<T>, ApiError> {
         let path = Path::<T>::from_request_parts(parts, gateway).await;
-        let none = |_| ApiError::NotFound("there is no such path".to_owned());
+        let none = |_| ApiError::NotFound("no such path".to_owned());
         path.map(|Path(value)| ApiPath(value)).map_err(none)
     }
 }
 
-/// The query.
+/// The query string. Unknown parameters are refused (400).
 pub(crate) struct ApiQuery<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<Arc<Gateway>> for ApiQuery<T> {
@@ -37,7 +37,7 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Gateway>> for ApiQuery<T> {
     ) -> Result<ApiQuery<T>, ApiError> {
         let query = Query::<T>::from_request_parts(parts, gateway).await;
         let bad = |error: axum::extract::rejection::QueryRejection| {
-            ApiError::bad_request(format!("the query is wrong: {}", error.body_text()))
+            ApiError::bad_request(format!("invalid query: {}", error.body_text()))
         };
         query.map(|Query(value)| ApiQuery(value)).map_err(bad)
     }

@@ -6,6 +6,5 @@ use crate::error::ApiError;
 
 /// Parses a session id from a path. A malformed id is a session that does not exist.
 pub(crate) fn session_id(text: &str) -> Result<SessionId, ApiError> {
-    SessionId::presented(text)
-        .ok_or_else(|| ApiError::NotFound("there is no such session".to_owned()))
+    SessionId::presented(text).ok_or_else(|| ApiError::NotFound("no such session".to_owned()))
 }

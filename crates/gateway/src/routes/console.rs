@@ -33,11 +33,11 @@ const PLACEHOLDER: &str = "__HOB_NONCE__";
 /// Files with a digest in their name never change.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
-/// The console's page.
+/// Serves the console's page.
 #[utoipa::path(get, path = "/", tag = "console", operation_id = "console_page", responses(
     (status = 200, description = "The page.", body = String, content_type = "text/html"),
-    (status = 403, description = "The host is none of ours.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 403, description = "Unknown Host header.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn page() -> Result<Response, ApiError> {
     let file = find("/index.html")?;
@@ -53,24 +53,24 @@ pub(crate) async fn page() -> Result<Response, ApiError> {
     Ok(response)
 }
 
-/// A file of the console.
+/// Serves a file of the console.
 #[utoipa::path(get, path = "/assets/{file}", tag = "console", operation_id = "console_file",
-    params(("file" = String, Path, description = "Its name.")), responses(
+    params(("file" = String, Path, description = "The name.")), responses(
     (status = 200, description = "The file.", body = String, content_type = "application/octet-stream"),
-    (status = 304, description = "It has not changed."),
-    (status = 403, description = "The host is none of ours.", body = ErrorBody),
-    (status = 404, description = "There is no such file.", body = ErrorBody),
+    (status = 304, description = "Not modified."),
+    (status = 403, description = "Unknown Host header.", body = ErrorBody),
+    (status = 404, description = "No such file.", body = ErrorBody),
 ))]
 pub(crate) async fn asset(request: Request) -> Result<Response, ApiError> {
     Ok(answer(find(request.uri().path())?, FOR_EVER, request.headers()))
 }
 
-/// The console's picture.
+/// Serves the console's icon.
 #[utoipa::path(get, path = "/favicon.svg", tag = "console", operation_id = "console_icon", responses(
-    (status = 200, description = "The picture.", body = String, content_type = "image/svg+xml"),
-    (status = 304, description = "It has not changed."),
-    (status = 403, description = "The host is none of ours.", body = ErrorBody),
-    (status = 404, description = "There is none.", body = ErrorBody),
+    (status = 200, description = "The icon.", body = String, content_type = "image/svg+xml"),
+    (status = 304, description = "Not modified."),
+    (status = 403, description = "Unknown Host header.", body = ErrorBody),
+    (status = 404, description = "No such file.", body = ErrorBody),
 ))]
 pub(crate) async fn icon(request: Request) -> Result<Response, ApiError> {
     Ok(answer(find("/favicon.svg")?, "no-cache", request.headers()))
@@ -78,7 +78,7 @@ pub(crate) async fn icon(request: Request) -> Result<Response, ApiError> {
 
 fn find(path: &str) -> Result<&'static File, ApiError> {
     let found = files::FILES.iter().find(|file| file.path == path);
-    found.ok_or_else(|| ApiError::NotFound("there is no such path".to_owned()))
+    found.ok_or_else(|| ApiError::NotFound("no such path".to_owned()))
 }
 
 fn answer(file: &'static File, cache: &'static str, asked: &HeaderMap) -> Response {

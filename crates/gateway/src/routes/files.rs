@@ -47,15 +47,15 @@ pub(crate) struct Uploaded {
 
 /// Stores a file for this app's agents.
 ///
-/// The form's first part with a file name is the file; its name is made safe.
+/// The first form part with a file name is the file. Hob makes its name safe.
 #[utoipa::path(post, path = "/files", tag = "runs", security(("token" = [])),
     request_body(content = UploadForm, content_type = "multipart/form-data"), responses(
     (status = 200, description = "Stored.", body = Uploaded),
-    (status = 400, description = "That is no form with a file.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 408, description = "The file did not arrive.", body = ErrorBody),
+    (status = 400, description = "The body is not a multipart form with a file.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 408, description = "The file did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The file is too large.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn upload(
     State(gateway): State<Arc<Gateway>>,

@@ -17,30 +17,31 @@ pub(crate) struct Health {
     version: &'static str,
 }
 
-/// Whether Hob answers.
+/// Answers while Hob runs.
 #[utoipa::path(get, path = "/healthz", tag = "service", responses(
-    (status = 200, description = "It does.", body = Health),
+    (status = 200, description = "Hob answers.", body = Health),
 ))]
 pub(crate) async fn healthz(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     Json(Health { ok: true, version: gateway.version })
 }
 
-/// Whether the process lives.
+/// Liveness probe.
 ///
-/// When it fails, start it anew.
+/// Restart the process when it fails.
 #[utoipa::path(get, path = "/livez", tag = "service", responses(
-    (status = 200, description = "It does.", body = Health),
+    (status = 200, description = "Hob answers.", body = Health),
 ))]
 pub(crate) async fn livez(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     healthz(State(gateway)).await
 }
 
-/// Whether requests should be sent here.
+/// Readiness probe: should requests be sent to this node?
 ///
-/// Not while it stops, nor while the database has not heard of this node for too long: then others have what it held.
+/// A node is not ready while it stops, or after its heartbeats failed for too long: then other nodes
+/// have taken over its sessions.
 #[utoipa::path(get, path = "/readyz", tag = "service", responses(
-    (status = 200, description = "They should.", body = Health),
-    (status = 503, description = "They should go to another node.", body = ErrorBody),
+    (status = 200, description = "The node accepts requests.", body = Health),
+    (status = 503, description = "The node is stopping or has lost the database. Send requests elsewhere.", body = ErrorBody),
 ))]
 pub(crate) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<Json<Health>, ApiError> {
     match gateway.sessions.is_ready() {

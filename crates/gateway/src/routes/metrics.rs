@@ -17,10 +17,10 @@ use crate::state::Gateway;
 /// The version of the text format.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Figures for Prometheus.
+/// Returns metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "admin", operation_id = "metrics", security(("token" = [])), responses(
     (status = 200, description = "The figures.", body = String, content_type = "text/plain"),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
 ))]
 pub(crate) async fn metrics(State(gateway): State<Arc<Gateway>>, _: Admin) -> impl IntoResponse {
     let pool = gateway.completions.figures();

@@ -51,18 +51,18 @@ pub(crate) struct RunAnswer {
 
 /// Runs one prompt and returns the agent's answer.
 ///
-/// The run works in a temporary folder. A client that goes away ends it.
+/// The run works in a temporary folder. A client that disconnects ends it.
 #[utoipa::path(post, path = "/run", tag = "runs", request_body = RunBody,
     security(("token" = [])), responses(
     (status = 200, description = "The agent's answer.", body = RunAnswer),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
     (status = 502, description = "The agent failed or is not installed.", body = AgentErrorBody),
-    (status = 503, description = "Too many sessions and runs are live; see Retry-After.", body = ErrorBody),
-    (status = 504, description = "It took too long. The agent's processes are gone.", body = ErrorBody),
+    (status = 503, description = "`sessions.max_live` is reached; see Retry-After.", body = ErrorBody),
+    (status = 504, description = "The run timed out. Its processes have ended.", body = ErrorBody),
 ))]
 pub(crate) async fn run(
     State(gateway): State<Arc<Gateway>>,

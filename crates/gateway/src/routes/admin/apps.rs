@@ -62,16 +62,16 @@ pub(crate) struct Done {
     ok: bool,
 }
 
-/// Makes an app and its token.
+/// Creates an app and its token.
 #[utoipa::path(post, path = "/admin/apps", tag = "admin", operation_id = "create_app", request_body = CreateApp,
     security(("token" = [])), responses(
-    (status = 200, description = "Made. The token is shown this once.", body = CreatedApp),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
-    (status = 409, description = "There is an app of that name.", body = ErrorBody),
+    (status = 200, description = "The app and its token. The token is shown only once.", body = CreatedApp),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
+    (status = 409, description = "An app of this name exists.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -89,11 +89,11 @@ pub(crate) async fn create(
     Ok(Json(CreatedApp { ok: true, app: app.name.to_string(), token }))
 }
 
-/// All apps.
+/// Lists all apps.
 #[utoipa::path(get, path = "/admin/apps", tag = "admin", operation_id = "list_apps", security(("token" = [])), responses(
     (status = 200, description = "All apps by name.", body = AppList),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -116,15 +116,15 @@ pub(crate) async fn list(
     Ok(Json(AppList { ok: true, count: apps.len(), apps }))
 }
 
-/// Removes an app, its sessions and its files. Its token is worthless at once.
+/// Removes an app, its sessions and its files. Its token stops working at once.
 #[utoipa::path(delete, path = "/admin/apps/{app}", tag = "admin", operation_id = "remove_app", security(("token" = [])),
     params(("app" = String, Path, description = "The app's name.",
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), responses(
     (status = 200, description = "Removed.", body = Done),
-    (status = 400, description = "That is not a name.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 404, description = "There is no such app.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Not a valid app name.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such app.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn remove(
     State(gateway): State<Arc<Gateway>>,

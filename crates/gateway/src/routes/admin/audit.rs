@@ -13,9 +13,9 @@ use crate::extract::caller::Admin;
 use crate::extract::path_and_query::ApiQuery;
 use crate::state::Gateway;
 
-/// How many entries an answer holds when nothing is said, and at most.
-const PAGE: usize = 100;
-const LARGEST_PAGE: usize = 1000;
+/// Default and maximum number of entries per response.
+const DEFAULT_PAGE: usize = 100;
+const MAX_PAGE: usize = 1000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,21 +46,21 @@ pub(crate) struct AuditView {
     detail: Value,
 }
 
-/// What was done with the admin's rights, newest first.
+/// Lists actions done with admin rights, newest first.
 #[utoipa::path(get, path = "/admin/audit", tag = "admin", operation_id = "list_audit", security(("token" = [])),
-    params(("limit" = Option<usize>, Query, description = "How many at most: 100 unless said, never more than 1,000."),
-        ("before" = Option<usize>, Query, description = "Only entries with a smaller number.")), responses(
+    params(("limit" = Option<usize>, Query, description = "Maximum number of entries. Default: 100. Maximum: 1,000."),
+        ("before" = Option<usize>, Query, description = "Return entries with a smaller number.")), responses(
     (status = 200, description = "The entries.", body = AuditList),
-    (status = 400, description = "The query is wrong.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
     ApiQuery(which): ApiQuery<Which>,
 ) -> Result<Json<AuditList>, ApiError> {
-    let limit = which.limit.unwrap_or(PAGE).min(LARGEST_PAGE);
+    let limit = which.limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE);
     let entries = gateway.audit.list_audit(limit, which.before).await?;
     let entries = entries
         .into_iter()

@@ -19,7 +19,7 @@ use crate::state::Gateway;
     "text": "codex: `codex-acp` is not installed", "fix": "npm install -g …"}],
     "settings": [{"key": "listen", "value": "\"127.0.0.1:7717\"", "source": "default"}]}))]
 pub(crate) struct HealthReport {
-    /// Always `true`; the checks say how it stands.
+    /// Always `true`; `checks` has the results.
     ok: bool,
     checks: Vec<Check>,
     settings: Vec<SettingRow>,
@@ -34,7 +34,7 @@ pub(crate) struct Limits {
     bounds: Bounds,
 }
 
-/// The settings that bound what apps and sessions may do, by their sections.
+/// The settings that limit apps and sessions, by section.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Bounds {
     #[schema(value_type = Object)]
@@ -43,11 +43,11 @@ pub(crate) struct Bounds {
     sessions: BTreeMap<String, Value>,
 }
 
-/// The checks of `hob doctor`, and every setting with its source.
+/// Returns the checks of `hob doctor` and every setting with its source.
 #[utoipa::path(get, path = "/admin/health", tag = "admin", operation_id = "health", security(("token" = [])), responses(
-    (status = 200, description = "What was found.", body = HealthReport),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "The checks and settings.", body = HealthReport),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn health(
     State(gateway): State<Arc<Gateway>>,
@@ -60,10 +60,10 @@ pub(crate) async fn health(
     health.map(Json).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
-/// The limits that are set.
+/// Returns the configured limits.
 #[utoipa::path(get, path = "/admin/limits", tag = "admin", operation_id = "limits", security(("token" = [])), responses(
     (status = 200, description = "The settings below `limits` and `sessions`.", body = Limits),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
 ))]
 pub(crate) async fn limits(State(gateway): State<Arc<Gateway>>, _: Admin) -> Json<Limits> {
     Json(Limits { ok: true, bounds: bounds(&gateway) })
@@ -74,7 +74,7 @@ pub(super) fn bounds(gateway: &Gateway) -> Bounds {
     let below = |section: &str| {
         let rows = settings.iter().filter_map(|row| {
             let key = row.key.strip_prefix(section)?.strip_prefix('.')?;
-            // Numbers and texts are written here as they are in JSON.
+            // Values are printed as JSON.
             let value = serde_json::from_str(&row.value);
             Some((key.to_owned(), value.unwrap_or_else(|_| Value::String(row.value.clone()))))
         });

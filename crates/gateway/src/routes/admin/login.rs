@@ -44,16 +44,16 @@ pub(crate) struct SignedOut {
     ok: bool,
 }
 
-/// Signs in to the console: the admin's token for a cookie.
+/// Signs in to the console: exchanges the admin token for a cookie.
 #[utoipa::path(post, path = "/admin/login", tag = "console", operation_id = "login", request_body = Login, responses(
     (status = 200, description = "Signed in; the cookie is set.", body = SignedIn),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 403, description = "The host is none of ours, or another page asks.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 403, description = "Unknown Host header, or a request from another origin.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
     (status = 429, description = "Too many wrong tokens; see Retry-After.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn login(
     State(gateway): State<Arc<Gateway>>,
@@ -79,12 +79,12 @@ pub(crate) async fn login(
     Ok(with_cookie(answer, &sign_in.cookie(until, random), life))
 }
 
-/// Signs out of the console: the cookie is cleared.
+/// Signs out of the console: clears the cookie.
 #[utoipa::path(post, path = "/admin/logout", tag = "console", operation_id = "logout", security(("token" = [])), responses(
     (status = 200, description = "Signed out.", body = SignedOut),
-    (status = 401, description = "Nobody is signed in.", body = ErrorBody),
-    (status = 403, description = "The host is none of ours, or another page asks.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 403, description = "Unknown Host header, or a request from another origin.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn logout(
     State(gateway): State<Arc<Gateway>>,

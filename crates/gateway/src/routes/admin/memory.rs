@@ -19,7 +19,7 @@ use crate::state::Gateway;
 
 /// How many hits an answer holds when nothing is said, and at most.
 const PAGE: usize = 20;
-const LARGEST_PAGE: usize = 200;
+const MAX_PAGE: usize = 200;
 /// How many are looked through for those of one client.
 const SEARCHED: usize = 500;
 /// A person reads what he likes of it; no budget of tokens cuts it short.
@@ -144,19 +144,19 @@ pub(crate) struct ClientView {
     turns: u64,
 }
 
-/// Searches the owner's memory; without words, the newest turns.
+/// Searches the owner's memory, or lists the newest turns if `q` is empty.
 #[utoipa::path(get, path = "/admin/memory/search", tag = "admin", operation_id = "search_memory", security(("token" = [])),
-    params(("q" = Option<String>, Query, description = "What to look for."),
+    params(("q" = Option<String>, Query, description = "The search query."),
         ("project" = Option<String>, Query, description = "Only this project."),
-        ("client" = Option<String>, Query, description = "Only what was said in this program."),
+        ("client" = Option<String>, Query, description = "Only turns captured from this client."),
         ("session_id" = Option<String>, Query, description = "Only this session."),
         ("since" = Option<String>, Query, description = "Not before this date or time."),
         ("until" = Option<String>, Query, description = "Not after this date or time."),
-        ("limit" = Option<usize>, Query, description = "How many hits: 20 unless said, never more than 200.")), responses(
+        ("limit" = Option<usize>, Query, description = "Maximum number of hits. Default: 20. Maximum: 200.")), responses(
     (status = 200, description = "The hits.", body = SearchAnswer),
-    (status = 400, description = "The query is wrong.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn search(
     State(gateway): State<Arc<Gateway>>,
@@ -196,17 +196,17 @@ pub(crate) async fn search(
     Ok(Json(SearchAnswer { ok: true, hits, omitted, partial, took_ms }))
 }
 
-/// The turns of a session or a project in order, around one of them or the latest.
+/// Lists the turns of a session or project in order, around one record or the latest.
 #[utoipa::path(get, path = "/admin/memory/timeline", tag = "admin", operation_id = "memory_timeline", security(("token" = [])),
     params(("session_id" = Option<String>, Query, description = "The turns of this session."),
-        ("project" = Option<String>, Query, description = "Or of this project."),
-        ("around" = Option<String>, Query, description = "The record in the middle. Without it: the latest turns."),
-        ("limit" = Option<usize>, Query, description = "How many turns: 20 unless said, never more than 200.")), responses(
+        ("project" = Option<String>, Query, description = "The turns of this project."),
+        ("around" = Option<String>, Query, description = "The record in the middle. Default: the latest turns."),
+        ("limit" = Option<usize>, Query, description = "Maximum number of turns. Default: 20. Maximum: 200.")), responses(
     (status = 200, description = "The turns.", body = TimelineAnswer),
-    (status = 400, description = "The query is wrong.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 404, description = "There is no such record.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such record.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn timeline(
     State(gateway): State<Arc<Gateway>>,
@@ -240,11 +240,11 @@ pub(crate) async fn timeline(
     }))
 }
 
-/// The projects and programs there are turns of.
+/// Lists the projects and clients that the memory has turns of.
 #[utoipa::path(get, path = "/admin/memory/facets", tag = "admin", operation_id = "memory_facets", security(("token" = [])), responses(
-    (status = 200, description = "What the memory can be narrowed down to.", body = FacetsAnswer),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "The projects and clients.", body = FacetsAnswer),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn facets(
     State(gateway): State<Arc<Gateway>>,
@@ -260,11 +260,11 @@ pub(crate) async fn facets(
     Ok(Json(FacetsAnswer { ok: true, projects: projects.collect(), clients: clients.collect() }))
 }
 
-/// What the memory holds, what waits, and whether all is well: as the tool `memory_stats` says it.
+/// Returns counts, backlog and health of the memory, as the tool `memory_stats` does.
 #[utoipa::path(get, path = "/admin/memory/stats", tag = "admin", operation_id = "memory_stats", security(("token" = [])), responses(
     (status = 200, description = "The figures.", body = Object),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn stats(
     State(gateway): State<Arc<Gateway>>,

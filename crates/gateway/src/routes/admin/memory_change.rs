@@ -72,16 +72,16 @@ pub(crate) struct Unsealed {
     text: String,
 }
 
-/// Remembers what is right instead of a record.
+/// Stores a corrected text; the old record is superseded.
 #[utoipa::path(post, path = "/admin/memory/correct", tag = "admin", operation_id = "correct_memory", request_body = Correct,
     security(("token" = [])), responses(
-    (status = 200, description = "The new record; the old one is marked.", body = Corrected),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 404, description = "There is no such record.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 200, description = "The new record; the old one is marked as superseded.", body = Corrected),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such record.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn correct(
     State(gateway): State<Arc<Gateway>>,
@@ -103,12 +103,12 @@ pub(crate) async fn correct(
 /// Removes a record or a session from the memory for good.
 #[utoipa::path(post, path = "/admin/memory/forget", tag = "admin", operation_id = "forget_memory", request_body = ForgetBody,
     security(("token" = [])), responses(
-    (status = 200, description = "Gone, and not imported again.", body = Forgotten),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 200, description = "Removed. Later imports skip it.", body = Forgotten),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn forget(
     State(gateway): State<Arc<Gateway>>,
@@ -127,17 +127,17 @@ pub(crate) async fn forget(
     Ok(Json(Forgotten { ok: true, forgotten }))
 }
 
-/// A record's words as they were said, its secrets included.
+/// Returns a record's original text, including its secrets.
 #[utoipa::path(post, path = "/admin/memory/unseal", tag = "admin", operation_id = "unseal_memory", request_body = Unseal,
     security(("token" = [])), responses(
-    (status = 200, description = "The words.", body = Unsealed),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 404, description = "There is no such record.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
-    (status = 409, description = "The seal does not open with this home's key.", body = ErrorBody),
+    (status = 200, description = "The text.", body = Unsealed),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such record.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
+    (status = 409, description = "This home's key does not open the seal.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn unseal(
     State(gateway): State<Arc<Gateway>>,

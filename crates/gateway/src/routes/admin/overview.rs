@@ -96,12 +96,12 @@ pub(crate) struct MemoryFigures {
     backlog_events: usize,
 }
 
-/// Who is signed in, and to what.
+/// Returns the current sign-in and server.
 #[utoipa::path(get, path = "/admin/me", tag = "console", operation_id = "me", security(("token" = [])), responses(
-    (status = 200, description = "This one.", body = Me),
-    (status = 401, description = "Nobody is signed in.", body = ErrorBody),
-    (status = 403, description = "The host is none of ours, or another page asks.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "The sign-in.", body = Me),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 403, description = "Unknown Host header, or a request from another origin.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn me(
     State(gateway): State<Arc<Gateway>>,
@@ -128,11 +128,11 @@ pub(crate) async fn me(
     me.map(Json).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
-/// How everything stands now.
+/// Returns the current state of sessions, agents and memory.
 #[utoipa::path(get, path = "/admin/overview", tag = "admin", operation_id = "overview", security(("token" = [])), responses(
     (status = 200, description = "The figures.", body = Overview),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn overview(
     State(gateway): State<Arc<Gateway>>,

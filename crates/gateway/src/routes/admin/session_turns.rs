@@ -24,7 +24,7 @@ use crate::state::Gateway;
 
 /// How many turns a list holds when nothing is said, and at most.
 const PAGE: usize = 50;
-const LARGEST_PAGE: usize = 500;
+const MAX_PAGE: usize = 500;
 
 /// A turn that is asked for.
 #[derive(Deserialize, ToSchema)]
@@ -88,17 +88,17 @@ impl From<SessionTurn> for TurnView {
     }
 }
 
-/// Makes a session of the owner's own.
+/// Creates a session of the owner.
 #[utoipa::path(post, path = "/admin/sessions", tag = "admin", operation_id = "create_own_session", request_body = CreateBody,
     security(("token" = [])), responses(
     (status = 200, description = "The session.", body = SessionAnswer),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 429, description = "The owner has as many as he may; see Retry-After.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
-    (status = 503, description = "Too many sessions and runs are live; see Retry-After.", body = ErrorBody),
+    (status = 429, description = "The owner's session limit is reached; see Retry-After.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+    (status = 503, description = "`sessions.max_live` is reached; see Retry-After.", body = ErrorBody),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -115,18 +115,18 @@ pub(crate) async fn create(
     Ok(answer)
 }
 
-/// Asks in any session, on behalf of its app. Answered at once; the turn goes on.
+/// Prompts any session on behalf of its app. Answers at once; the turn continues.
 #[utoipa::path(post, path = "/admin/sessions/{id}/turn", tag = "admin", operation_id = "ask_any", request_body = Prompt,
     security(("token" = [])), params(("id" = String, Path, description = "The session.")), responses(
-    (status = 202, description = "The turn was taken in and goes on.", body = TurnTaken),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 202, description = "The turn is queued or running.", body = TurnTaken),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 410, description = "The session is closed.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 429, description = "Too many turns wait, or the app has used what it may; see Retry-After.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 429, description = "The queue is full, or the app has used up its quota; see Retry-After.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
     (status = 503, description = "Hob is stopping.", body = ErrorBody),
 ))]
 pub(crate) async fn turn(
@@ -148,16 +148,16 @@ pub(crate) async fn turn(
     Ok((StatusCode::ACCEPTED, Json(taken)))
 }
 
-/// The turns of any session with what was asked, the latest unless said.
+/// Lists the turns of any session with their prompts. Default: the latest turns.
 #[utoipa::path(get, path = "/admin/sessions/{id}/turns", tag = "admin", operation_id = "list_any_turns", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
-        ("before" = Option<u32>, Query, description = "Only turns with a smaller number."),
-        ("limit" = Option<usize>, Query, description = "How many: 50 unless said, never more than 500.")), responses(
+        ("before" = Option<u32>, Query, description = "Return turns with a smaller number."),
+        ("limit" = Option<usize>, Query, description = "Maximum number of turns. Default: 50. Maximum: 500.")), responses(
     (status = 200, description = "The turns in order.", body = TurnList),
-    (status = 400, description = "The query is wrong.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn turns(
     State(gateway): State<Arc<Gateway>>,
@@ -178,14 +178,14 @@ pub(crate) async fn turns(
 #[utoipa::path(post, path = "/admin/sessions/{id}/permissions/{request_id}", tag = "admin", operation_id = "answer_any_permission",
     security(("token" = [])), request_body = PermissionBody,
     params(("id" = String, Path, description = "The session."),
-        ("request_id" = String, Path, description = "The request, as its event names it.")), responses(
-    (status = 200, description = "The agent was told.", body = PermissionAnswer),
-    (status = 400, description = "The request is wrong, or the agent offers no such option.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session, or no such request waits.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+        ("request_id" = String, Path, description = "`request_id` of the permission event.")), responses(
+    (status = 200, description = "The answer was passed to the agent.", body = PermissionAnswer),
+    (status = 400, description = "Invalid request, or the agent offers no such option.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session, or no such pending request.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn permit(
     State(gateway): State<Arc<Gateway>>,

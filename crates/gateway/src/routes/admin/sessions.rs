@@ -24,8 +24,8 @@ use crate::state::Gateway;
 /// Lists the sessions of all apps, oldest first.
 #[utoipa::path(get, path = "/admin/sessions", tag = "admin", operation_id = "list_all_sessions", security(("token" = [])), responses(
     (status = 200, description = "The sessions.", body = SessionList),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -34,13 +34,13 @@ pub(crate) async fn list(
     Ok(Json(gateway.sessions.list_all().await?.into()))
 }
 
-/// Looks at any session.
+/// Returns any session.
 #[utoipa::path(get, path = "/admin/sessions/{id}", tag = "admin", operation_id = "get_any_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
     (status = 200, description = "The session.", body = SessionAnswer),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -52,19 +52,19 @@ pub(crate) async fn get(
     Ok(Json(SessionAnswer { ok: true, session: session.into() }))
 }
 
-/// The log of any session.
+/// Returns the event log of any session.
 #[utoipa::path(get, path = "/admin/sessions/{id}/events", tag = "admin", operation_id = "list_any_events", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
-        ("after" = Option<u64>, Query, description = "Only events with a greater number."),
-        ("before" = Option<u64>, Query, description = "The last events with a smaller number; `after` is not looked at."),
-        ("limit" = Option<usize>, Query, description = "How many at most: 10,000 unless said, never more."),
-        ("Last-Event-ID" = Option<u64>, Header, description = "The same, as browsers send it.")), responses(
+        ("after" = Option<u64>, Query, description = "Return events with a greater number."),
+        ("before" = Option<u64>, Query, description = "Return the last events with a smaller number; `after` is ignored."),
+        ("limit" = Option<usize>, Query, description = "Maximum number of events. Default and maximum: 10,000."),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received, as browsers send it.")), responses(
     (status = 200, description = "The events.",
         content((EventList = "application/json"), (String = "text/event-stream"))),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
@@ -86,13 +86,13 @@ pub(crate) async fn events(
     }
 }
 
-/// Ends the running turn of any session.
+/// Cancels the running turn of any session.
 #[utoipa::path(post, path = "/admin/sessions/{id}/cancel", tag = "admin", operation_id = "cancel_any_turn", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "Nothing runs any more.", body = CancelAnswer),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "No turn is running.", body = CancelAnswer),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn cancel(
     State(gateway): State<Arc<Gateway>>,
@@ -107,10 +107,10 @@ pub(crate) async fn cancel(
 /// Closes any session.
 #[utoipa::path(delete, path = "/admin/sessions/{id}", tag = "admin", operation_id = "close_any_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "It is closed.", body = Closed),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "The session is closed.", body = Closed),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn close(
     State(gateway): State<Arc<Gateway>>,

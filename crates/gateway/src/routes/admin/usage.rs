@@ -68,15 +68,15 @@ impl From<UsageDay> for DayView {
     }
 }
 
-/// What apps used, by day.
+/// Returns the usage of apps by day.
 #[utoipa::path(get, path = "/admin/usage", tag = "admin", operation_id = "usage", security(("token" = [])),
     params(("days" = Option<i64>, Query, minimum = 1, maximum = 366,
-            description = "The last so many days, today included: 30 unless said."),
+            description = "Number of days, including today. Default: 30."),
         ("app" = Option<String>, Query, description = "Only this app.")), responses(
     (status = 200, description = "The days.", body = UsageList),
-    (status = 400, description = "The query is wrong.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn usage(
     State(gateway): State<Arc<Gateway>>,

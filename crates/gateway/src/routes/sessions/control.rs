@@ -43,16 +43,16 @@ pub(crate) struct PermissionAnswer {
     pub(crate) ok: bool,
 }
 
-/// Ends the running turn and keeps the session. Also when nothing runs.
+/// Cancels the running turn, if any, and keeps the session.
 ///
-/// Answered once the session is free: an agent that does not break off is ended, and the next turn takes
-/// its conversation up again.
+/// Answers when the session is idle. Hob ends an agent that does not stop in time; the next turn resumes
+/// its conversation.
 #[utoipa::path(post, path = "/sessions/{id}/cancel", tag = "sessions", operation_id = "cancel_turn", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "Nothing runs any more.", body = CancelAnswer),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "No turn is running.", body = CancelAnswer),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session of this app.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn cancel(
     State(gateway): State<Arc<Gateway>>,
@@ -67,14 +67,14 @@ pub(crate) async fn cancel(
 #[utoipa::path(post, path = "/sessions/{id}/permissions/{request_id}", tag = "sessions", operation_id = "answer_permission",
     security(("token" = [])), request_body = PermissionBody,
     params(("id" = String, Path, description = "The session."),
-        ("request_id" = String, Path, description = "The request, as its event names it.")), responses(
-    (status = 200, description = "The agent was told.", body = PermissionAnswer),
-    (status = 400, description = "The request is wrong, or the agent offers no such option.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session of this app, or no such request waits.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+        ("request_id" = String, Path, description = "`request_id` of the permission event.")), responses(
+    (status = 200, description = "The answer was passed to the agent.", body = PermissionAnswer),
+    (status = 400, description = "Invalid request, or the agent offers no such option.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session of this app, or no such pending request.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn permit(
     State(gateway): State<Arc<Gateway>>,

@@ -41,20 +41,20 @@ impl Page {
     }
 }
 
-/// The session's log: what its agent said, and what was done with it.
+/// Returns the session's event log: the agent's messages and audit entries.
 ///
-/// With `Accept: text/event-stream` it goes on as things happen, until the session is closed;
-/// `Last-Event-ID` goes on where a stream was cut.
+/// With `Accept: text/event-stream` the log continues live until the session is closed.
+/// `Last-Event-ID` resumes an interrupted stream.
 #[utoipa::path(get, path = "/sessions/{id}/events", tag = "sessions", operation_id = "list_events", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
-        ("after" = Option<u64>, Query, description = "Only events with a greater number."),
-        ("Last-Event-ID" = Option<u64>, Header, description = "The same, as browsers send it.")), responses(
+        ("after" = Option<u64>, Query, description = "Return events with a greater number."),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received, as browsers send it.")), responses(
     (status = 200, description = "The events.",
         content((EventList = "application/json"), (String = "text/event-stream"))),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session of this app.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
@@ -66,7 +66,7 @@ pub(crate) async fn events(
     respond(gateway, app.name, session_id(&id)?, &query, PAGE, None, &headers).await
 }
 
-/// The log of any session.
+/// Returns the event log of any session.
 pub(crate) async fn respond(
     gateway: Arc<Gateway>,
     app: AppName,
@@ -93,9 +93,9 @@ pub(crate) fn beginning(query: &After, headers: &HeaderMap) -> Result<u64, ApiEr
     let last = stream::last_event_id(headers)?;
     match &query.after {
         None => Ok(last),
-        Some(text) => text
-            .parse()
-            .map_err(|_| ApiError::bad_request("after: it must be the number of an event")),
+        Some(text) => {
+            text.parse().map_err(|_| ApiError::bad_request("after: must be the number of an event"))
+        }
     }
 }
 

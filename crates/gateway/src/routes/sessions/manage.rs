@@ -28,19 +28,19 @@ pub(crate) struct Closed {
     already_closed: Option<bool>,
 }
 
-/// Makes a session.
+/// Creates a session.
 ///
-/// Its agent is started at once, so that it is warm when the first turn comes.
+/// Hob starts the agent at once, so that it is warm for the first turn.
 #[utoipa::path(post, path = "/sessions", tag = "sessions", operation_id = "create_session", request_body = CreateBody,
     security(("token" = [])), responses(
     (status = 200, description = "The session.", body = SessionAnswer),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 429, description = "The app has as many as it may; see Retry-After.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
-    (status = 503, description = "Too many sessions and runs are live; see Retry-After.", body = ErrorBody),
+    (status = 429, description = "The app's session limit is reached; see Retry-After.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+    (status = 503, description = "`sessions.max_live` is reached; see Retry-After.", body = ErrorBody),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -70,11 +70,11 @@ pub(crate) async fn create(
     Ok(Json(SessionAnswer { ok: true, session: session.into() }))
 }
 
-/// Lists this app's sessions, oldest first, closed ones until they are deleted.
+/// Lists this app's sessions, oldest first, including closed ones until they are deleted.
 #[utoipa::path(get, path = "/sessions", tag = "sessions", operation_id = "list_sessions", security(("token" = [])), responses(
     (status = 200, description = "The sessions.", body = SessionList),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -83,13 +83,13 @@ pub(crate) async fn list(
     Ok(Json(gateway.sessions.list(&app.name).await?.into()))
 }
 
-/// Looks at a session.
+/// Returns a session.
 #[utoipa::path(get, path = "/sessions/{id}", tag = "sessions", operation_id = "get_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
     (status = 200, description = "The session.", body = SessionAnswer),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session of this app.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -100,13 +100,13 @@ pub(crate) async fn get(
     Ok(Json(SessionAnswer { ok: true, session: session.into() }))
 }
 
-/// Closes a session: what runs is cancelled and its agent ended. Its log stays for a while.
+/// Closes a session: cancels its running turn and ends its agent. The log stays until `hard_ttl_secs`.
 #[utoipa::path(delete, path = "/sessions/{id}", tag = "sessions", operation_id = "close_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "It is closed.", body = Closed),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "The session is closed.", body = Closed),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session of this app.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn close(
     State(gateway): State<Arc<Gateway>>,

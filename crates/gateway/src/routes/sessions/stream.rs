@@ -32,7 +32,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 pub(super) fn last_event_id(headers: &HeaderMap) -> Result<u64, ApiError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(0) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| ApiError::bad_request("Last-Event-ID: it must be the number of an event"))
+    number.ok_or_else(|| ApiError::bad_request("Last-Event-ID: must be the number of an event"))
 }
 
 /// One turn: its messages, and last its answer.
@@ -98,7 +98,7 @@ impl Following {
             let stored = match next {
                 Ok(stored) => stored?,
                 Err(error) => {
-                    tracing::error!(%error, session = %self.id, "a stream could not be read");
+                    tracing::error!(%error, session = %self.id, "failed to read a stream");
                     return None;
                 }
             };
@@ -112,7 +112,7 @@ impl Following {
             }
             let event = self.event(&stored).await;
             if event.is_none() {
-                tracing::error!(session = %self.id, "a stream could not be read");
+                tracing::error!(session = %self.id, "failed to read a stream");
             }
             return event;
         }

@@ -27,31 +27,31 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The longest idempotency key.
 const KEY_LIMIT: usize = 255;
 
-/// Asks the agent, and answers when it is done.
+/// Runs a turn and answers when it ends.
 ///
-/// With `Accept: text/event-stream` the agent's messages are streamed as they come, each as
-/// `event: message` with the session's event number as its id, and last `event: turn` with the turn's
-/// answer. With `Prefer: respond-async` it answers 202 at once. A client that goes away ends nothing.
+/// With `Accept: text/event-stream` the agent's messages are streamed, each as `event: message` with the
+/// session's event number as its id, and last `event: turn` with the turn's answer. With `Prefer:
+/// respond-async` it answers 202 at once. A client that disconnects does not end the turn.
 #[utoipa::path(post, path = "/sessions/{id}/turn", tag = "sessions", operation_id = "ask", request_body = TurnBody,
     security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
-        ("Idempotency-Key" = Option<String>, Header, description = "A repeat with this key runs nothing and gets the first one's answer."),
+        ("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key runs nothing and returns the first answer."),
         ("Prefer" = Option<String>, Header, description = "`respond-async` answers 202 at once.")), responses(
     (status = 200, description = "The turn's answer, or its stream.",
         content((TurnAnswer = "application/json"), (String = "text/event-stream"))),
-    (status = 202, description = "The turn was taken in and goes on; see Location.", body = TurnTaken),
-    (status = 400, description = "The request is wrong; the error names the field.", body = ErrorBody),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such session of this app.", body = ErrorBody),
-    (status = 408, description = "The body did not arrive.", body = ErrorBody),
+    (status = 202, description = "The turn is queued or running; poll the URL in Location.", body = TurnTaken),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session of this app.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 409, description = "The Idempotency-Key was used for another request.", body = ErrorBody),
     (status = 410, description = "The session is closed.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 429, description = "Too many turns wait, or the app has used what it may; see Retry-After.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 429, description = "The queue is full, or the app has used up its quota; see Retry-After.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
     (status = 502, description = "The agent died, failed, is not installed or could not resume.", body = ErrorBody),
-    (status = 503, description = "Hob is stopping, or stopped while the turn ran.", body = ErrorBody),
-    (status = 504, description = "It took too long.", body = ErrorBody),
+    (status = 503, description = "Hob is stopping, or stopped during the turn.", body = ErrorBody),
+    (status = 504, description = "The turn timed out.", body = ErrorBody),
 ))]
 pub(crate) async fn turn(
     State(gateway): State<Arc<Gateway>>,
@@ -104,14 +104,14 @@ pub(crate) async fn turn(
     Ok(response)
 }
 
-/// A turn's answer, or its state while it runs.
+/// Returns a turn's answer, or its state while it runs.
 #[utoipa::path(get, path = "/sessions/{id}/turns/{n}", tag = "sessions", operation_id = "get_turn", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
         ("n" = u32, Path, description = "The turn's number; 1 is the first.")), responses(
-    (status = 200, description = "The turn as it is now; `ok` says whether it went well.", body = TurnAnswer),
-    (status = 401, description = "No token, or a wrong one.", body = ErrorBody),
-    (status = 404, description = "There is no such turn, or no such session of this app.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "The turn as it is now; `ok` is false if it failed.", body = TurnAnswer),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such turn, or no such session of this app.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,

@@ -46,24 +46,23 @@ pub(crate) struct MessagesBody {
     tools: Option<Vec<Value>>,
 }
 
-/// Anthropic's messages API on Claude Code.
+/// Anthropic's Messages API on Claude Code.
 ///
-/// Stateless for the caller: the live process that has just said the last word of this history is
-/// found by it. The answer holds all texts of the turn; what tools Claude Code used is not in it. A
-/// client that goes away ends its turn.
+/// Stateless for the client: Hob finds the live process by the history. The answer contains all texts
+/// of the turn, without Claude Code's own tool use. A client that disconnects ends its turn.
 #[utoipa::path(post, path = "/v1/messages", tag = "v1", operation_id = "create_message", request_body = MessagesBody,
     security(("token" = [])), responses(
-    (status = 200, description = "The message, or a stream of events. `x-hob-session` says whether its process was `warm`, `seeded` or `fresh`.",
+    (status = 200, description = "The message, or a stream of events. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`.",
         content((Object = "application/json"), (Object = "text/event-stream"))),
-    (status = 400, description = "The request is wrong (`invalid_request_error`).", body = Object),
-    (status = 401, description = "No token, or a wrong one (`authentication_error`).", body = Object),
-    (status = 404, description = "There is no such model (`not_found_error`).", body = Object),
-    (status = 408, description = "The body did not arrive.", body = Object),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
+    (status = 401, description = "Missing or wrong token (`authentication_error`).", body = Object),
+    (status = 404, description = "Unknown model (`not_found_error`).", body = Object),
+    (status = 408, description = "The body did not arrive in time.", body = Object),
     (status = 413, description = "The body is too large (`request_too_large`).", body = Object),
-    (status = 429, description = "The app has had what it may, or the model's own limit is reached (`rate_limit_error`).", body = Object),
-    (status = 500, description = "Something failed (`api_error`).", body = Object),
-    (status = 504, description = "It took too long (`timeout_error`).", body = Object),
-    (status = 529, description = "Too many sessions are live; see Retry-After (`overloaded_error`).", body = Object),
+    (status = 429, description = "The app has used up its quota, or the model's rate limit is reached (`rate_limit_error`).", body = Object),
+    (status = 500, description = "Internal error (`api_error`).", body = Object),
+    (status = 504, description = "The turn timed out (`timeout_error`).", body = Object),
+    (status = 529, description = "`sessions.max_live` is reached; see Retry-After (`overloaded_error`).", body = Object),
 ))]
 pub(crate) async fn messages(
     State(gateway): State<Arc<Gateway>>,

@@ -60,7 +60,7 @@ impl Problem {
     /// The inside is logged, never sent.
     fn internal(inside: &str) -> Problem {
         tracing::error!(error = inside, "a completion failed on our side");
-        Problem::failed("something failed inside hob; its log says what")
+        Problem::failed("internal error; see Hob's log")
     }
 
     fn after(self, retry_after: Duration) -> Problem {
@@ -151,10 +151,10 @@ impl From<ApiError> for Problem {
             ),
             ApiError::NotFound(message) => Problem::new(Kind::NotFound, message),
             ApiError::MethodNotAllowed => {
-                Problem::new(Kind::MethodNotAllowed, "this path exists, but not with this method")
+                Problem::new(Kind::MethodNotAllowed, "this path does not support this method")
             }
             ApiError::SlowBody => {
-                Problem::new(Kind::SlowBody, "the request's body did not arrive in time")
+                Problem::new(Kind::SlowBody, "the request body did not arrive in time")
             }
             ApiError::TooLarge(message) => Problem::new(Kind::TooLarge, message),
             ApiError::Limited { message, retry_after, .. } => {

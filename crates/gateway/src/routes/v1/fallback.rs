@@ -13,6 +13,6 @@ pub(crate) async fn wrong_method(headers: HeaderMap) -> Response {
 
 /// There is no such path below `/v1`.
 pub(crate) async fn nowhere(headers: HeaderMap) -> Response {
-    let error = ApiError::NotFound("there is no such path below /v1".to_owned());
+    let error = ApiError::NotFound("no such path below /v1".to_owned());
     Dialect::of(&headers).respond(Problem::from(error))
 }

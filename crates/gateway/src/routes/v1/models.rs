@@ -18,11 +18,11 @@ const NAME_LIMIT: usize = 200;
 /// The longest system prompt: it is an argument of the program, and the kernel bounds these.
 const SYSTEM_LIMIT: usize = 120_000;
 
-/// The models by name. Any other name is passed on to Claude Code as it is.
+/// Lists the models. Hob passes any other name on to Claude Code.
 #[utoipa::path(get, path = "/v1/models", tag = "v1", operation_id = "list_models", security(("token" = [])), responses(
-    (status = 200, description = "The models, in OpenAI's shape, or in Anthropic's where `anthropic-version` is sent.", body = Object),
-    (status = 401, description = "No token, or a wrong one.", body = Object),
-    (status = 500, description = "Something failed inside Hob.", body = Object),
+    (status = 200, description = "The models, in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
 ))]
 pub(crate) async fn list(caller: Result<Caller, ApiError>, headers: HeaderMap) -> Response {
     let dialect = Dialect::of(&headers);
@@ -38,13 +38,13 @@ pub(crate) async fn list(caller: Result<Caller, ApiError>, headers: HeaderMap) -
     .into_response()
 }
 
-/// One model.
+/// Returns one model.
 #[utoipa::path(get, path = "/v1/models/{model}", tag = "v1", operation_id = "get_model", security(("token" = [])),
-    params(("model" = String, Path, description = "Its name.")), responses(
+    params(("model" = String, Path, description = "The name.")), responses(
     (status = 200, description = "The model.", body = Object),
-    (status = 401, description = "No token, or a wrong one.", body = Object),
-    (status = 404, description = "There is no model of that name in the list.", body = Object),
-    (status = 500, description = "Something failed inside Hob.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "The list has no model of this name.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
 ))]
 pub(crate) async fn get(
     caller: Result<Caller, ApiError>,

@@ -58,23 +58,23 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-/// OpenAI's chat completions on Claude Code.
+/// OpenAI's Chat Completions on Claude Code.
 ///
-/// Stateless for the caller: the live process that has just said the last word of this history is
-/// found by it. The answer holds all texts of the turn. A client that goes away ends its turn.
+/// Stateless for the client: Hob finds the live process by the history. The answer contains all texts
+/// of the turn. A client that disconnects ends its turn.
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "v1", operation_id = "create_chat_completion", request_body = ChatBody,
     security(("token" = [])), responses(
-    (status = 200, description = "The completion, or a stream of pieces. `x-hob-session` says whether its process was `warm`, `seeded` or `fresh`.",
+    (status = 200, description = "The completion, or a stream of chunks. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`.",
         content((Object = "application/json"), (Object = "text/event-stream"))),
-    (status = 400, description = "The request is wrong (`invalid_request_error`).", body = Object),
-    (status = 401, description = "No token, or a wrong one (`invalid_api_key`).", body = Object),
-    (status = 404, description = "There is no such model.", body = Object),
-    (status = 408, description = "The body did not arrive.", body = Object),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
+    (status = 404, description = "Unknown model.", body = Object),
+    (status = 408, description = "The body did not arrive in time.", body = Object),
     (status = 413, description = "The body is too large.", body = Object),
-    (status = 429, description = "The app has had what it may, or the model's own limit is reached (`rate_limit_exceeded`).", body = Object),
-    (status = 500, description = "Something failed (`server_error`).", body = Object),
-    (status = 503, description = "Too many sessions are live; see Retry-After.", body = Object),
-    (status = 504, description = "It took too long.", body = Object),
+    (status = 429, description = "The app has used up its quota, or the model's rate limit is reached (`rate_limit_exceeded`).", body = Object),
+    (status = 500, description = "Internal error (`server_error`).", body = Object),
+    (status = 503, description = "`sessions.max_live` is reached; see Retry-After.", body = Object),
+    (status = 504, description = "The turn timed out.", body = Object),
 ))]
 pub(crate) async fn chat(
     State(gateway): State<Arc<Gateway>>,

@@ -35,21 +35,21 @@ pub(crate) struct Wanted {
     scrollback: Option<usize>,
 }
 
-/// Watches a live terminal, and types into it, over a WebSocket.
+/// Watches a live terminal and types into it, over a WebSocket.
 ///
 /// The server sends text frames with JSON (`hello`, `size`, `writer`, `refused`, `end`) and binary frames
-/// with bytes for a terminal; the client sends binary frames with what is typed and text frames
+/// with terminal output; the client sends binary frames with input and text frames
 /// `resize`, `take`, `release`.
 #[utoipa::path(get, path = "/admin/live/{id}/attach", tag = "admin", operation_id = "attach", security(("token" = [])),
-    params(("id" = String, Path, description = "What is alive."),
-        ("scrollback" = Option<u64>, Query, description = "How many lines that have scrolled off are sent: 2,000 unless said, and at most.")),
+    params(("id" = String, Path, description = "Id of a live session or process."),
+        ("scrollback" = Option<u64>, Query, description = "Number of scrolled-off lines to send. Default and maximum: 2,000.")),
     responses(
-    (status = 101, description = "The connection is a WebSocket now."),
-    (status = 400, description = "The request is not one for a WebSocket.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 403, description = "A page of another origin asks.", body = ErrorBody),
-    (status = 404, description = "There is nothing alive of that id.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 101, description = "Switched to a WebSocket."),
+    (status = 400, description = "Not a WebSocket request.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 403, description = "The request comes from another origin.", body = ErrorBody),
+    (status = 404, description = "No live session or process has this id.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn attach(
     State(gateway): State<Arc<Gateway>>,

@@ -48,7 +48,7 @@ impl Following {
                 }
                 Ok(None) => return None,
                 Err(error) => {
-                    tracing::error!(%error, "a session could not be followed");
+                    tracing::error!(%error, "failed to follow a session");
                     return None;
                 }
             }

@@ -56,11 +56,11 @@ pub(crate) struct LiveView {
     writer: bool,
 }
 
-/// Lists what is alive: open sessions and processes of the Claude backend.
+/// Lists open sessions and processes of the Claude backend.
 #[utoipa::path(get, path = "/admin/live", tag = "admin", operation_id = "list_live", security(("token" = [])), responses(
-    (status = 200, description = "What is alive, sessions first, oldest first.", body = LiveList),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "Sessions first, each oldest first.", body = LiveList),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,

@@ -53,19 +53,19 @@ pub(crate) struct CursorView {
     visible: bool,
 }
 
-/// What a live terminal shows now, as text, as bytes that draw it, or as a picture.
+/// Returns the screen of a live terminal as text, ANSI, SVG or JSON.
 ///
-/// Of a session without a terminal the last events are shown.
+/// For a session without a terminal it shows the last events.
 #[utoipa::path(get, path = "/admin/live/{id}/screen", tag = "admin", operation_id = "get_screen", security(("token" = [])),
-    params(("id" = String, Path, description = "What is alive."),
-        ("format" = Option<String>, Query, description = "`text` (the default), `ansi`, `svg` or `json`; `Accept` says it as well.")),
+    params(("id" = String, Path, description = "Id of a live session or process."),
+        ("format" = Option<String>, Query, description = "`text` (default), `ansi`, `svg` or `json`. The `Accept` header works too.")),
     responses(
     (status = 200, description = "The screen.",
         content((String = "text/plain"), (String = "image/svg+xml"), (ScreenView = "application/json"))),
-    (status = 400, description = "There is no such format.", body = ErrorBody),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 404, description = "There is nothing alive of that id.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 400, description = "Unknown format.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No live session or process has this id.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn screen(
     State(gateway): State<Arc<Gateway>>,

@@ -26,11 +26,11 @@ const LOOK: Duration = Duration::from_millis(500);
 const SCREEN: Duration = Duration::from_millis(1000);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What is alive, as it changes: events `live` with the whole list and `screen` with one terminal's.
+/// Streams changes: `live` events with the whole list, `screen` events with one terminal.
 #[utoipa::path(get, path = "/admin/live/stream", tag = "admin", operation_id = "stream_live", security(("token" = [])), responses(
-    (status = 200, description = "A stream of events, until it is left.", body = Object, content_type = "text/event-stream"),
-    (status = 401, description = "Not the admin's token.", body = ErrorBody),
-    (status = 500, description = "Something failed inside Hob.", body = ErrorBody),
+    (status = 200, description = "A stream of events.", body = Object, content_type = "text/event-stream"),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn stream(
     State(gateway): State<Arc<Gateway>>,
