@@ -165,7 +165,7 @@ pub(crate) async fn search(
 ) -> Result<Json<SearchAnswer>, ApiError> {
     let started = Instant::now();
     let engine = &gateway.tools.engine;
-    let limit = search.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+    let limit = search.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
     let scope = Scope {
         project: filled(search.project),
         session: filled(search.session_id),
@@ -232,7 +232,7 @@ pub(crate) async fn timeline(
             Some(Around::Record(id))
         }
     };
-    let limit = asked.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+    let limit = asked.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
     let turns = engine.timeline(&Speaker::Owner, &Window { scope, around, limit }).await?;
     Ok(Json(TimelineAnswer {
         ok: true,

@@ -166,7 +166,7 @@ pub(crate) async fn turns(
     ApiQuery(which): ApiQuery<Which>,
 ) -> Result<Json<TurnList>, ApiError> {
     let (app, id) = whose(&gateway, &id).await?;
-    let limit = which.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+    let limit = which.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
     let before = which.before.unwrap_or(u32::MAX);
     let turns = gateway.sessions.turns_before(&app, &id, before, limit).await?;
     let more = turns.first().is_some_and(|turn| turn.index > 1);
