@@ -7,11 +7,11 @@ use std::path::Path;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Tier, TurnKey, TurnRole, answer_key, record_key, words_key};
+use hob_transcript::{Client, Progress, ReadTurn};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{RawTurn, name_without_secrets};
 use crate::redact;
-use crate::transcript::{self, Client, Progress, ReadTurn};
 
 /// How much of a file's beginning tells it from another of the same name.
 const HEAD: usize = 512;
@@ -103,7 +103,7 @@ pub fn since(path: &Path, mark: &mut Mark, manner: Manner<'_>) -> io::Result<New
     }
     file.seek(SeekFrom::Start(mark.offset))?;
     let (bytes, more) = read_lines(&mut file, manner.most)?;
-    let reading = transcript::read(&bytes, &mut mark.progress);
+    let reading = hob_transcript::read(&bytes, &mut mark.progress);
     mark.offset += reading.consumed as u64;
     let begun = HEAD.min(mark.offset as usize).min(head.len());
     mark.head = digest(&head[..begun]);

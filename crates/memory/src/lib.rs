@@ -15,7 +15,6 @@ mod recall;
 pub mod redact;
 mod seal;
 mod text;
-pub mod transcript;
 
 pub use batch::{Batch, RawTurn, indexed};
 pub use drain::{Backlog, Drain, backlog, waiting_turns};

@@ -9,7 +9,7 @@ use hob_domain::memory::Stored;
 use hob_memory::Batch;
 use hob_memory::follow::{self, Manner, Mark, News, Torn};
 use hob_memory::project::place_of;
-use hob_memory::transcript::Client;
+use hob_transcript::Client;
 use serde_json::{Value, json};
 
 use crate::memory::{Fallback, PART, deliver, is_time_for_more};

@@ -11,7 +11,7 @@ use hob_domain::memory::TurnKey;
 use hob_memory::Batch;
 use hob_memory::follow::{self, Manner, Mark, News, Torn};
 use hob_memory::project::place_of;
-use hob_memory::transcript::Client;
+use hob_transcript::Client;
 use serde::Deserialize;
 
 use crate::memory::{Fallback, PART, deliver, is_time_for_more};

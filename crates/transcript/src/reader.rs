@@ -1,70 +1,12 @@
-//! Reads the transcript of an agent: Claude Code's, or a rollout of Codex. Tolerant and incremental:
-//! it returns what it could read, counts what it could not, and goes on where it stopped.
-
-mod claude;
-mod codex;
-mod json;
-mod order;
-mod words;
-
-#[cfg(test)]
-mod tests;
-#[cfg(test)]
-mod tests_codex;
-#[cfg(test)]
-mod tests_random;
-
 use std::io::BufRead;
 
-use hob_domain::memory::TurnRole;
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::MapAccess;
 
-pub use codex::{CodexProgress, Given, Source};
-
-/// The program that wrote a transcript.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Client {
-    Claude,
-    Codex,
-}
-
-impl Client {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Client::Claude => "claude",
-            Client::Codex => "codex",
-        }
-    }
-}
-
-/// One turn as the transcript has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadTurn {
-    /// The id of its record, where the client gives records an id.
-    pub id: Option<String>,
-    pub role: TurnRole,
-    pub text: String,
-    pub ts: Option<Timestamp>,
-    /// The API message it is a part of.
-    pub message_id: Option<String>,
-    /// The prompt it is or answers, as hooks are told it.
-    pub prompt_id: Option<String>,
-}
-
-/// What is known about a file from reading it so far. It is saved between the readings.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Progress {
-    /// Taken from the first line that tells; a caller that knows better may set it.
-    pub client: Option<Client>,
-    pub session: Option<String>,
-    pub cwd: Option<String>,
-    /// The latest prompt that Claude Code gave a name.
-    pub prompt: Option<String>,
-    pub codex: CodexProgress,
-}
+use crate::client::Client;
+use crate::json::Unreadable;
+use crate::progress::Progress;
+use crate::turn::ReadTurn;
+use crate::{claude, codex, json};
 
 /// What one reading gave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,10 +36,6 @@ pub fn read(bytes: &[u8], progress: &mut Progress) -> Reading {
     progress.cwd = ahead.cwd;
     Reading { turns, unreadable, consumed, torn }
 }
-
-/// A line that could not be read.
-#[derive(Debug)]
-struct Unreadable;
 
 fn turns_of(mut bytes: &[u8], progress: &mut Progress) -> (Vec<ReadTurn>, usize) {
     let mut batch = Batch::default();
@@ -158,11 +96,7 @@ struct Hint<'a> {
 }
 
 impl<'a> json::Fields<'a> for Hint<'a> {
-    fn field<A: serde::de::MapAccess<'a>>(
-        &mut self,
-        key: &str,
-        map: &mut A,
-    ) -> Result<(), A::Error> {
+    fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "type" => self.kind = map.next_value()?,
             "role" => self.role = map.next_value()?,
@@ -197,8 +131,4 @@ impl Hint<'_> {
             None
         }
     }
-}
-
-fn timestamp(text: &json::Scalar<'_>) -> Option<Timestamp> {
-    text.text()?.parse().ok()
 }

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use super::ReadTurn;
+use crate::turn::ReadTurn;
 
 /// A record as a link of the chain, whether or not it is a turn.
 #[derive(Debug, Default)]

@@ -3,9 +3,11 @@
 use hob_domain::memory::TurnRole;
 use serde::de::{IgnoredAny, MapAccess};
 
-use super::json::{self, Fields, Loose, Scalar};
 use super::order::{Link, in_order};
-use super::{Progress, ReadTurn, timestamp, words};
+use super::words;
+use crate::json::{self, Fields, Loose, Scalar};
+use crate::progress::Progress;
+use crate::turn::{ReadTurn, timestamp};
 
 /// What a turn that was interrupted leaves.
 const INTERRUPTED: &str = "[Request interrupted by user";

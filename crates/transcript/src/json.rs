@@ -7,7 +7,9 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::Unreadable;
+/// A line that is not a JSON object.
+#[derive(Debug)]
+pub struct Unreadable;
 
 /// The object that a line is.
 pub fn object<'a, T: Fields<'a>>(line: &'a [u8]) -> Result<T, Unreadable> {

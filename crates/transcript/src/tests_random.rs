@@ -1,6 +1,7 @@
 //! Random transcripts: where a file is cut, in which order its first lines are, and what bytes it
 //! has must not matter.
 
+use hob_domain::memory::TurnRole;
 use serde_json::{Value, json};
 
 use super::*;
