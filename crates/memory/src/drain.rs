@@ -13,7 +13,7 @@ use notify::{RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::deferral::{BadFile, decode};
+use crate::capture::deferral::{BadFile, decode};
 use crate::engine::Engine;
 
 /// A file is tried once and then so many times more before it is set aside.

@@ -11,7 +11,10 @@ use hob_domain::memory::{
 use hob_domain::{StoreError, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{self, Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed};
+use crate::capture::batch::{
+    self, Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed,
+};
+use crate::capture::seal::{OpeningKey, OpeningKeys};
 use crate::embed::embedder::Embedder;
 use crate::embed::upgrade::{Upgrade, UpgradeProgress};
 use crate::recall::pack::{Ranked, pack};
@@ -21,7 +24,6 @@ use crate::recall::rerank::look_again;
 use crate::recall::search::{Search, without_any_names};
 use crate::recall::session_start;
 use crate::redact;
-use crate::seal::{OpeningKey, OpeningKeys};
 use crate::text::analyse::Analyser;
 
 /// How many more hits than asked for are read.

@@ -1,5 +1,6 @@
 //! Transcripts of Claude Code.
 
+use hob_domain::memory::TurnRole;
 use serde_json::{Value, json};
 
 use super::*;

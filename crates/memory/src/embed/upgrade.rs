@@ -12,7 +12,7 @@ use hob_domain::memory::{Embedded, KindVector, MemoryStore, Unembedded, VectorKi
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::found_by;
+use crate::capture::batch::found_by;
 use crate::embed::model::SentenceModel;
 
 /// How many questions are remembered with their vectors.

@@ -4,4 +4,4 @@ mod order;
 mod record;
 mod words;
 
-pub use record::{Block, Message, Reader, Record, speaks};
+pub use record::{Block, Message, Reader, speaks};

@@ -10,7 +10,7 @@ use hob_domain::memory::{Tier, TurnKey, TurnRole, answer_key, record_key, words_
 use hob_transcript::{Client, Progress, ReadTurn};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{RawTurn, name_without_secrets};
+use crate::capture::batch::{RawTurn, name_without_secrets};
 use crate::redact;
 
 /// How much of a file's beginning tells it from another of the same name.

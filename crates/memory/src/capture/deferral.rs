@@ -13,10 +13,10 @@ use hob_domain::memory::{Place, Tier, TurnRole, words_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::batch::{Batch, RawTurn, Sealed, name_without_secrets, seal_secrets, unsealed};
-use crate::project::place_of;
+use crate::capture::batch::{Batch, RawTurn, Sealed, name_without_secrets, seal_secrets, unsealed};
+use crate::capture::project::place_of;
+use crate::capture::seal::{OpeningKeys, SealingKey};
 use crate::redact;
-use crate::seal::{OpeningKeys, SealingKey};
 
 pub const VERSION: u64 = 1;
 

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use hob_domain::memory::Place;
 
-use crate::batch::name_without_secrets;
+use crate::capture::batch::name_without_secrets;
 
 /// The repository's common root and the working tree of a folder, or the folder itself where there is
 /// no repository. The folder need not exist. All working trees of one repository have one project.

@@ -6,9 +6,9 @@ use hob_domain::memory::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::capture::seal::SealingKey;
 use crate::embed::embedder::Embedder;
 use crate::redact;
-use crate::seal::SealingKey;
 use crate::text::analyse::{self, Analyser};
 
 /// The rules by which a stored turn was masked and analysed, as one number.
