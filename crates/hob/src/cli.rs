@@ -6,8 +6,8 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use nix::sys::stat::{Mode, umask};
 
-use crate::commands::{self, Context, Outcome};
-use crate::{hook, settings};
+use crate::commands::{self, Context, Exit};
+use crate::{hook_runner, settings};
 
 /// Runs coding agents as durable sessions and gives them one long memory.
 #[derive(Parser)]
@@ -50,19 +50,19 @@ enum Command {
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if is_hook() => return hook::wrong_usage(&error),
+        Err(error) if is_hook() => return hook_runner::wrong_usage(&error),
         Err(error) => error.exit(),
     };
     // Nothing Hob writes is anyone else's to read.
     let umask = umask(Mode::from_bits_truncate(0o077)).bits();
-    let plain = |run: &dyn Fn(&Context) -> anyhow::Result<Outcome>| {
+    let plain = |run: &dyn Fn(&Context) -> anyhow::Result<Exit>| {
         context(Vec::new(), umask).and_then(|context| run(&context))
     };
-    let outcome = match cli.command {
-        Command::CaptureTranscript(args) => return hook::capture_transcript(args),
-        Command::CaptureTurn(_) => return hook::capture_turn(),
-        Command::SessionStart(args) => return hook::session_start(args),
-        Command::Completions(args) => commands::completions::run(&args),
+    let exit = match cli.command {
+        Command::CaptureTranscript(args) => return hook_runner::capture_transcript(args),
+        Command::CaptureTurn(_) => return hook_runner::capture_turn(),
+        Command::SessionStart(args) => return hook_runner::session_start(args),
+        Command::Completions(args) => commands::completions::run(&args, command()),
         Command::Claude(args) => commands::claude::run(&args),
         Command::Hooks(args) => commands::hooks::run(&args),
         Command::Mcp(_) => return commands::mcp::run(),
@@ -81,11 +81,11 @@ pub fn run() -> ExitCode {
         Command::Key(args) => plain(&|context| commands::key::run(context, &args)),
         Command::Store(args) => plain(&|context| commands::store::run(context, &args)),
     };
-    match outcome {
-        Ok(outcome) => outcome.into(),
+    match exit {
+        Ok(exit) => exit.into(),
         Err(error) => {
             eprintln!("hob: {error:#}");
-            Outcome::Failed.into()
+            Exit::Failed.into()
         }
     }
 }

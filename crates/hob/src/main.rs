@@ -1,20 +1,20 @@
 //! The `hob` executable: the composition root, and one file per command.
 
-mod bridge;
-mod care;
 mod cli;
 mod commands;
 mod demo;
 mod home;
-mod hook;
+mod hook_runner;
 mod hooks;
 mod keys;
 mod ledger;
 mod logging;
+mod maintenance;
+mod mcp_bridge;
 mod memory;
 mod outbox;
-mod own_terminal;
-mod owner;
+mod owner_client;
+mod raw_terminal;
 mod settings;
 mod socket;
 

@@ -8,7 +8,7 @@ use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
 use hob_sessions::FileRoom;
 use serde_json::json;
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::settings::Resolved;
 use crate::{keys, ledger, memory};
 
@@ -44,7 +44,7 @@ enum Action {
     },
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let home = &context.settings.home;
     home.prepare()?;
     let _shared = home.share_store()?;
@@ -59,7 +59,7 @@ async fn act(
     store: &dyn LedgerStore,
     settings: &Resolved,
     action: &Action,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<Exit> {
     match action {
         Action::Create { name, json } => {
             let name = AppName::new(name.as_str())?;
@@ -69,7 +69,7 @@ async fn act(
                 Ok(()) => {}
                 Err(error @ StoreError::Exists(_)) => {
                     eprintln!("hob: {error}; `hob app revoke {}` removes it", app.name);
-                    return Ok(Outcome::Failed);
+                    return Ok(Exit::Failed);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -78,7 +78,7 @@ async fn act(
             } else {
                 println!("{}", token.expose());
             }
-            Ok(Outcome::Done)
+            Ok(Exit::Done)
         }
         Action::List { json } => {
             let apps = store.list_apps().await?;
@@ -93,13 +93,13 @@ async fn act(
                     println!("{}\t{}", app.name, app.created_at);
                 }
             }
-            Ok(Outcome::Done)
+            Ok(Exit::Done)
         }
         Action::Revoke { name, json } => {
             let name = AppName::new(name.as_str())?;
             if !store.list_apps().await?.iter().any(|app| app.name == name) {
                 eprintln!("hob: there is no app named {name}");
-                return Ok(Outcome::Failed);
+                return Ok(Exit::Failed);
             }
             // The name goes last, so that what was broken off can be repeated. A server that runs ends
             // their agents when it sees that they are gone.
@@ -122,7 +122,7 @@ async fn act(
             } else {
                 println!("{name} is revoked");
             }
-            Ok(Outcome::Done)
+            Ok(Exit::Done)
         }
     }
 }

@@ -11,10 +11,10 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::memory;
-use crate::own_terminal::{self, OwnTerminal};
-use crate::owner::{self, NotRunning};
+use crate::owner_client::{self, NotRunning};
+use crate::raw_terminal::{self, RawTerminal};
 
 /// Watch a live agent's terminal, and type into it
 #[derive(ClapArgs)]
@@ -83,7 +83,7 @@ enum Left {
     Gone(String),
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let runtime = memory::runtime()?;
     let outcome = runtime.block_on(act(context, args));
     // A thread may still wait for a key.
@@ -91,34 +91,34 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
             eprintln!("hob: {error}");
-            Ok(Outcome::WrongState)
+            Ok(Exit::WrongState)
         }
         outcome => outcome,
     }
 }
 
-async fn act(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+async fn act(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let socket = &context.settings.socket;
-    let mut client = owner::connect(socket).await?;
-    let answer = owner::ask(&mut client, Method::GET, "/admin/live", None).await?;
+    let mut client = owner_client::connect(socket).await?;
+    let answer = owner_client::ask(&mut client, Method::GET, "/admin/live", None).await?;
     let live = answer["live"].as_array().cloned().unwrap_or_default();
     let Some(id) = args.id.as_deref().filter(|_| !args.list) else {
         print_list(&live, args.json);
-        return Ok(Outcome::Done);
+        return Ok(Exit::Done);
     };
     let id = resolve(&live, id)?;
     if args.screen {
         let format = if args.json { "json" } else { args.format.as_str() };
         print!("{}", screen(&mut client, &id, format).await?);
-        return Ok(Outcome::Done);
+        return Ok(Exit::Done);
     }
-    if !OwnTerminal::is_there() {
+    if !RawTerminal::is_there() {
         anyhow::bail!(
             "attach needs a terminal for keys and screen; without one, use --screen to print what is shown"
         );
     }
     let path = format!("/admin/live/{id}/attach?scrollback=0");
-    let mut server = web_socket::open(owner::stream(socket)?, &path).await?;
+    let mut server = web_socket::open(owner_client::stream(socket)?, &path).await?;
     let left = watch(&mut server, args).await?;
     server.close().await;
     match left {
@@ -126,7 +126,7 @@ async fn act(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         Left::Ended(reason) => eprintln!("hob: {reason}"),
         Left::Gone(error) => anyhow::bail!("the server has gone ({error})"),
     }
-    Ok(Outcome::Done)
+    Ok(Exit::Done)
 }
 
 /// Shows and types until either side leaves. The terminal is given back whatever happens.
@@ -138,7 +138,7 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
     let has_terminal = hello["terminal"] == true;
     let mut signals = Signals::new()?;
     let mut resized = signal(SignalKind::window_change())?;
-    let terminal = OwnTerminal::lend(has_terminal)?;
+    let terminal = RawTerminal::lend(has_terminal)?;
     let mut keys = keys();
     let mut shown = Filter::new(Policy::OwnTerminal);
     if args.take {
@@ -194,13 +194,13 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
 }
 
 fn own_size() -> Frame {
-    let size = own_terminal::size();
+    let size = raw_terminal::size();
     Frame::Text(json!({"type": "resize", "cols": size.cols, "rows": size.rows}).to_string())
 }
 
 /// What to say when a screen of this size does not fit.
 fn too_small(theirs: &Value) -> Option<String> {
-    let own = own_terminal::size();
+    let own = raw_terminal::size();
     let cells = |key: &str| theirs[key].as_u64().unwrap_or_default();
     let (cols, rows) = (cells("cols"), cells("rows"));
     let fits = u64::from(own.cols) >= cols && u64::from(own.rows) >= rows;

@@ -9,7 +9,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use hob_files::write_over;
 use serde_json::{Map, Value, json};
 
-use super::Outcome;
+use super::Exit;
 
 /// Prepare the user's own Claude Code for unattended sessions
 #[derive(ClapArgs)]
@@ -37,7 +37,7 @@ rewrites the file itself.")]
     },
 }
 
-pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let Action::Prepare { folder, json } = &args.action;
     let folder = folder
         .canonicalize()
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     } else {
         println!("Claude Code trusts {} already", folder.display());
     }
-    Ok(Outcome::Done)
+    Ok(Exit::Done)
 }
 
 /// Where Claude Code keeps its state.

@@ -3,8 +3,7 @@
 use clap::Args as ClapArgs;
 use clap_complete::Shell;
 
-use super::Outcome;
-use crate::cli;
+use super::Exit;
 
 /// Print a completion script for a shell
 #[derive(ClapArgs)]
@@ -15,7 +14,7 @@ pub struct Args {
     shell: Shell,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    clap_complete::generate(args.shell, &mut cli::command(), "hob", &mut std::io::stdout());
-    Ok(Outcome::Done)
+pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<Exit> {
+    clap_complete::generate(args.shell, &mut command, "hob", &mut std::io::stdout());
+    Ok(Exit::Done)
 }

@@ -8,7 +8,7 @@ use hob_domain::memory::Speaker;
 use hob_memory::project::place_of;
 use serde_json::json;
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::memory;
 
 const PAGE: usize = 500;
@@ -30,13 +30,13 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     if settings.home.is_inside_agent() {
         anyhow::bail!("inside an agent the memory is asked with `hob recall`");
     }
     if !memory::exists(settings) {
-        return Ok(Outcome::Done);
+        return Ok(Exit::Done);
     }
     let runtime = memory::runtime()?;
     let tools = runtime.block_on(memory::open(settings, Duration::from_secs(5)))?;
@@ -64,10 +64,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
             });
             // A reader that has seen enough is no failure.
             if writeln!(out, "{line}").is_err() {
-                return Ok(Outcome::Done);
+                return Ok(Exit::Done);
             }
         }
     }
     let _ = out.flush();
-    Ok(Outcome::Done)
+    Ok(Exit::Done)
 }

@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::memory;
 
 /// Remove a record or a whole session from the memory for good; it is not imported again
@@ -20,7 +20,7 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let arguments = match (&args.record_id, &args.session_id) {
         (Some(id), _) => json!({"record_id": id}),
         (None, session) => json!({"session_id": session}),
@@ -29,7 +29,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         Ok(value) => value,
         Err(why) => {
             eprintln!("hob: {why}");
-            return Ok(Outcome::Failed);
+            return Ok(Exit::Failed);
         }
     };
     if args.json {
@@ -41,5 +41,5 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
             count => println!("{count} records are forgotten"),
         }
     }
-    Ok(Outcome::Done)
+    Ok(Exit::Done)
 }

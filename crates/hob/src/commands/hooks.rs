@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use serde_json::json;
 
-use super::Outcome;
+use super::Exit;
 use crate::hooks::{self, Client, Places, Report, State};
 
 /// Install, show and remove the hooks by which agents' sessions are remembered
@@ -41,13 +41,13 @@ enum Which {
     All,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (Action::Install(options) | Action::Status(options) | Action::Uninstall(options)) =
         &args.action;
     let places = Places::from_environment()?;
     let hob = std::env::current_exe().context("where is this executable?")?;
     let mut reports = Vec::new();
-    let mut outcome = Outcome::Done;
+    let mut outcome = Exit::Done;
     for client in clients(options.client, &places) {
         let report = match &args.action {
             Action::Install(_) => hooks::install(client, &places, &hob),
@@ -59,13 +59,13 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
                 let bad = matches!(report.state, State::Broken(_))
                     || matches!(args.action, Action::Status(_)) && report.state != State::Installed;
                 if bad {
-                    outcome = Outcome::Failed;
+                    outcome = Exit::Failed;
                 }
                 reports.push(report);
             }
             Err(error) => {
                 eprintln!("hob: {}: {:#}", client.name(), anyhow::Error::from(error));
-                outcome = Outcome::Failed;
+                outcome = Exit::Failed;
             }
         }
     }

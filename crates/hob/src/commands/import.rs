@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::memory;
 
 /// About how many turns go in one transaction: a live capture waits no longer than that takes.
@@ -42,7 +42,7 @@ struct Totals {
     errors: usize,
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     settings.home.prepare()?;
     let places = if args.paths.is_empty() { usual_places() } else { args.paths.clone() };
@@ -86,9 +86,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     }
     if !finished {
         eprintln!("hob: broken off; run it again to go on");
-        return Ok(Outcome::Failed);
+        return Ok(Exit::Failed);
     }
-    Ok(if missing { Outcome::Failed } else { Outcome::Done })
+    Ok(if missing { Exit::Failed } else { Exit::Done })
 }
 
 fn usual_places() -> Vec<PathBuf> {

@@ -11,7 +11,7 @@ use hob_memory::{Drain, OpeningKey, OpeningKeys, backlog};
 use hob_store::Memory;
 use serde_json::json;
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::settings::Resolved;
 use crate::{keys, memory};
 
@@ -37,7 +37,7 @@ enum Action {
     },
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let Action::Rotate { json } = &args.action;
     let settings = &context.settings;
     if let Some(url) = &settings.store {
@@ -45,10 +45,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
             "hob: the memory in {url} is encrypted with this key, which all nodes share; it can't be changed there. Move back with \
              `hob store migrate`, change it here, and move into an empty database"
         );
-        return Ok(Outcome::WrongState);
+        return Ok(Exit::WrongState);
     }
     settings.home.prepare()?;
-    let Some(_lock) = context.alone()? else { return Ok(Outcome::WrongState) };
+    let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
     settle(settings)?;
     keys::next_key(&settings.home, settings.passphrase.as_deref())?;
     let resealed = settle(settings)?;
@@ -59,7 +59,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
             "everything is encrypted with a new key; {resealed} sealed turns were sealed again"
         );
     }
-    Ok(Outcome::Done)
+    Ok(Exit::Done)
 }
 
 /// Finishes the change to the next key, where there is one. Broken off at any point it can be called

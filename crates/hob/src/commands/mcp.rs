@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 
-use super::Outcome;
-use crate::bridge::Bridge;
+use super::Exit;
+use crate::mcp_bridge::Bridge;
 use crate::settings;
 
 /// Speak MCP on standard input and output, for an agent's configuration
@@ -16,15 +16,15 @@ Joins the running `hob serve`; without one the tools are listed and a call says 
 pub struct Args {}
 
 pub fn run() -> ExitCode {
-    let outcome = match settings::socket_alone() {
+    let outcome = match settings::socket_path() {
         Ok(socket) => {
             let cwd = std::env::current_dir().ok().map(|cwd| cwd.to_string_lossy().into_owned());
             Bridge::new(socket, cwd).run(std::io::stdin().lock());
-            Outcome::Done
+            Exit::Done
         }
         Err(error) => {
             eprintln!("hob: {error}");
-            Outcome::Failed
+            Exit::Failed
         }
     };
     outcome.into()

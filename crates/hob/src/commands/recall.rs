@@ -7,7 +7,7 @@ use hob_domain::memory::{RecordId, Speaker};
 use hob_mcp::{Hit, RecallResult};
 use serde_json::{Map, Value, json};
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::memory;
 use crate::settings::Resolved;
 use crate::socket::client::{Connection, DEADLINE};
@@ -45,7 +45,7 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     let mut arguments = Map::new();
     arguments.insert("cue".to_owned(), json!(args.cue.join(" ")));
@@ -73,7 +73,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         Ok(value) => value,
         Err(why) => {
             eprintln!("hob: {why}");
-            return Ok(Outcome::Failed);
+            return Ok(Exit::Failed);
         }
     };
     let mut result: RecallResult = serde_json::from_value(value)?;
@@ -90,7 +90,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     } else {
         print(&result);
     }
-    Ok(Outcome::Done)
+    Ok(Exit::Done)
 }
 
 /// A record's text as it was said, from the server or from the store.

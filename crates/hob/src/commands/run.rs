@@ -8,9 +8,9 @@ use hob_sessions::session::{render, update_of};
 use serde_json::{Value, json};
 
 use super::sessions::resolve;
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::memory;
-use crate::owner::{self, NotRunning};
+use crate::owner_client::{self, NotRunning};
 
 /// Ask an agent from the terminal, with live output
 #[derive(ClapArgs)]
@@ -48,13 +48,13 @@ enum Policy {
     Allow,
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let prompt = prompt(args)?;
     let outcome = memory::runtime()?.block_on(ask(context, args, &prompt));
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
             eprintln!("hob: {error}");
-            Ok(Outcome::WrongState)
+            Ok(Exit::WrongState)
         }
         outcome => outcome,
     }
@@ -71,9 +71,9 @@ fn prompt(args: &Args) -> anyhow::Result<String> {
     Ok(text)
 }
 
-async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Outcome> {
+async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Exit> {
     let socket = &context.settings.socket;
-    let mut client = owner::connect(socket).await?;
+    let mut client = owner_client::connect(socket).await?;
     let session = match &args.session {
         Some(id) => resolve(&mut client, id).await?,
         None => create(&mut client, context, args).await?,
@@ -81,7 +81,7 @@ async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Out
     let path = format!("/sessions/{session}/turn");
     let body = json!({"prompt": prompt});
     // A second connection, since the first is busy with the stream.
-    let mut control = owner::connect(socket).await?;
+    let mut control = owner_client::connect(socket).await?;
     let mut terminal = Terminal::new(args);
     let reply = client.ask(Method::POST, &path, "text/event-stream", Some(&body)).await?;
     let answer = follow(reply, &mut control, &session, &mut terminal).await?;
@@ -99,9 +99,10 @@ async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Out
     if args.keep {
         eprintln!("session {session}");
     } else if args.session.is_none() {
-        owner::ask(&mut control, Method::DELETE, &format!("/sessions/{session}"), None).await?;
+        owner_client::ask(&mut control, Method::DELETE, &format!("/sessions/{session}"), None)
+            .await?;
     }
-    Ok(if ok { Outcome::Done } else { Outcome::Failed })
+    Ok(if ok { Exit::Done } else { Exit::Failed })
 }
 
 async fn create(client: &mut Client, context: &Context, args: &Args) -> anyhow::Result<String> {
@@ -117,7 +118,7 @@ async fn create(client: &mut Client, context: &Context, args: &Args) -> anyhow::
     if let Some(model) = &args.model {
         body["model"] = json!(model);
     }
-    let session = owner::ask(client, Method::POST, "/sessions", Some(&body)).await?;
+    let session = owner_client::ask(client, Method::POST, "/sessions", Some(&body)).await?;
     Ok(session["session_id"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -139,7 +140,7 @@ async fn follow(
             _ = tokio::signal::ctrl_c(), if !cancelled => {
                 cancelled = true;
                 let path = format!("/sessions/{session}/cancel");
-                owner::ask(control, Method::POST, &path, None).await?;
+                owner_client::ask(control, Method::POST, &path, None).await?;
                 continue;
             }
         };
@@ -155,7 +156,9 @@ async fn follow(
                 let request = data["request_id"].as_str().unwrap_or_default();
                 let path = format!("/sessions/{session}/permissions/{request}");
                 let body = json!({"option": option});
-                if let Err(error) = owner::ask(control, Method::POST, &path, Some(&body)).await {
+                if let Err(error) =
+                    owner_client::ask(control, Method::POST, &path, Some(&body)).await
+                {
                     // It may have been decided meanwhile; the turn goes on.
                     terminal.note(&format!("hob: {error}"));
                 }

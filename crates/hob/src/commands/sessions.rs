@@ -5,9 +5,9 @@ use hob_gateway::client::{Client, Method};
 use hob_sessions::session::render;
 use serde_json::{Value, json};
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::memory;
-use crate::owner::{self, NotRunning};
+use crate::owner_client::{self, NotRunning};
 
 /// Look at sessions of all apps, follow them, and end them
 #[derive(ClapArgs)]
@@ -65,21 +65,21 @@ enum Action {
     },
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let outcome = memory::runtime()?.block_on(async {
-        let mut client = owner::connect(&context.settings.socket).await?;
+        let mut client = owner_client::connect(&context.settings.socket).await?;
         act(&mut client, &args.action).await
     });
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
             eprintln!("hob: {error}");
-            Ok(Outcome::WrongState)
+            Ok(Exit::WrongState)
         }
         outcome => outcome,
     }
 }
 
-async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Outcome> {
+async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Exit> {
     match action {
         Action::List { all, json } => {
             let sessions = list(client, *all).await?;
@@ -99,7 +99,7 @@ async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Outcome> {
         }
         Action::Show { id, json } => {
             let id = resolve(client, id).await?;
-            let session = owner::ask(client, Method::GET, &path(&id, ""), None).await?;
+            let session = owner_client::ask(client, Method::GET, &path(&id, ""), None).await?;
             if *json {
                 println!("{session}");
             } else {
@@ -110,7 +110,7 @@ async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Outcome> {
             let id = resolve(client, id).await?;
             if *no_follow {
                 let path = path(&id, &format!("/events?after={after}"));
-                let answer = owner::ask(client, Method::GET, &path, None).await?;
+                let answer = owner_client::ask(client, Method::GET, &path, None).await?;
                 for event in answer["events"].as_array().into_iter().flatten() {
                     print_event(event, *json);
                 }
@@ -120,7 +120,8 @@ async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Outcome> {
         }
         Action::Cancel { id, json } => {
             let id = resolve(client, id).await?;
-            let answer = owner::ask(client, Method::POST, &path(&id, "/cancel"), None).await?;
+            let answer =
+                owner_client::ask(client, Method::POST, &path(&id, "/cancel"), None).await?;
             match (json, answer["turn_index"].as_u64()) {
                 (true, _) => println!("{answer}"),
                 (false, Some(turn)) => println!("turn {turn} was cancelled"),
@@ -129,7 +130,7 @@ async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Outcome> {
         }
         Action::Close { id, json } => {
             let id = resolve(client, id).await?;
-            let answer = owner::ask(client, Method::DELETE, &path(&id, ""), None).await?;
+            let answer = owner_client::ask(client, Method::DELETE, &path(&id, ""), None).await?;
             match (json, answer["already_closed"] == true) {
                 (true, _) => println!("{answer}"),
                 (false, true) => println!("it was closed already"),
@@ -137,11 +138,11 @@ async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Outcome> {
             }
         }
     }
-    Ok(Outcome::Done)
+    Ok(Exit::Done)
 }
 
 async fn list(client: &mut Client, closed_too: bool) -> anyhow::Result<Vec<Value>> {
-    let answer = owner::ask(client, Method::GET, "/admin/sessions", None).await?;
+    let answer = owner_client::ask(client, Method::GET, "/admin/sessions", None).await?;
     let sessions = answer["sessions"].as_array().cloned().unwrap_or_default();
     Ok(sessions.into_iter().filter(|s| closed_too || s["state"] != "closed").collect())
 }

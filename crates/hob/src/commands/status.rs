@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::memory;
 use crate::socket::client;
 
@@ -15,7 +15,7 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let socket = &context.settings.socket;
     match client::hello(socket) {
         Ok(hello) => {
@@ -31,14 +31,14 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
                     println!("model   {progress}");
                 }
             }
-            Ok(Outcome::Done)
+            Ok(Exit::Done)
         }
         Err(error) => {
             if args.json {
                 println!("{}", json!({"running": false}));
             }
             eprintln!("hob: not running: nobody answers on {} ({error})", socket.display());
-            Ok(Outcome::WrongState)
+            Ok(Exit::WrongState)
         }
     }
 }

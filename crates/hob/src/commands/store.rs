@@ -18,7 +18,7 @@ use hob_store::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::{Context, Outcome};
+use super::{Context, Exit};
 use crate::settings::Resolved;
 use crate::{keys, memory};
 
@@ -62,7 +62,7 @@ enum Place {
     Postgres,
 }
 
-pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let Action::Migrate { from, to, url, json } = &args.action;
     let settings = &context.settings;
     if from == to {
@@ -73,7 +73,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         None => settings.store.clone().context("name the database with --url, or set store.url")?,
     };
     settings.home.prepare()?;
-    let Some(_lock) = context.alone()? else { return Ok(Outcome::WrongState) };
+    let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
     if settings.home.next_key().exists() {
         bail!("a change of the key was broken off: run `hob key rotate` first");
     }
@@ -82,7 +82,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     if *json {
         let row = |table: &MovedTable| json!({"table": table.table, "rows": table.rows, "digest": table.digest});
         println!("{}", json!({"moved": moved.iter().map(row).collect::<Vec<_>>()}));
-        return Ok(Outcome::Done);
+        return Ok(Exit::Done);
     }
     for table in &moved {
         println!("{:>12}  {}  {}", table.rows, &table.digest[..16], table.table);
@@ -92,7 +92,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
         Place::Postgres => println!("{what} {url}; set `store.url` to use them"),
         Place::Sqlite => println!("{what} the home; remove `store.url` to use them"),
     }
-    Ok(Outcome::Done)
+    Ok(Exit::Done)
 }
 
 async fn move_house(

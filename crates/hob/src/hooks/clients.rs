@@ -30,8 +30,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::command::Subcommand;
-use super::json_edit::{Entry, Wanted};
+use super::json_edit::Entry;
 use super::json_scan;
+use super::wanted::{EVENTS, Wanted};
 
 /// A coding agent that can call hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -114,9 +115,6 @@ impl Places {
         }
     }
 }
-
-/// The events that Hob hooks into, by the names that both clients use.
-pub const EVENTS: [&str; 4] = ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"];
 
 /// What keeps installed hooks from running and is not ours to change.
 pub fn notes(

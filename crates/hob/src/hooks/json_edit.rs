@@ -17,17 +17,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::command::{self, HobCommand, Subcommand};
+use super::command::{self, HobCommand};
 use super::json_scan::{self, Container};
 use super::render::Layout;
-
-/// One hook to be installed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
-    pub event: &'static str,
-    pub subcommand: Subcommand,
-    pub timeout_seconds: u32,
-}
+use super::wanted::{EVENTS, Wanted, json_string};
 
 /// An entry of ours as found in a document.
 #[derive(Debug, Clone)]
@@ -272,7 +265,7 @@ fn hooks_of(text: &str, root: &Container) -> Result<Option<(usize, Container)>, 
     let wrong = |what: &str, expected| EditError::Shape { what: what.to_owned(), expected };
     let hooks = json_scan::object(text, root.items[at].value.start)
         .ok_or_else(|| wrong("`hooks`", "an object"))?;
-    for event in super::clients::EVENTS {
+    for event in EVENTS {
         let what = || format!("`{event}` in `hooks`");
         if let Some(at) = only(text, &hooks, event, what)? {
             json_scan::list(text, hooks.items[at].value.start)
@@ -303,8 +296,4 @@ fn checked(text: String) -> Result<String, EditError> {
 
 fn spliced(text: &str, place: Range<usize>, with: &str) -> String {
     format!("{}{with}{}", &text[..place.start], &text[place.end..])
-}
-
-pub(super) fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

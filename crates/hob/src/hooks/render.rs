@@ -1,8 +1,8 @@
 //! Writes our entries in the manner of the document around them.
 
 use super::command;
-use super::json_edit::{Wanted, json_string};
 use super::json_scan::{self, Container};
+use super::wanted::{Wanted, json_string};
 
 /// How the lines around an entry are broken and indented.
 #[derive(Debug, Clone)]

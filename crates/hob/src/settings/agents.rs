@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hob_domain::{AgentName, AgentSpec, Driver, Sandbox};
 use toml::{Table, Value};
 
-use super::{Row, SettingsError, Source};
+use super::source::{Row, SettingsError, Source};
 
 /// The agents Hob knows. `demo` has no command: it is this executable itself.
 const BUILT_IN: &str = r#"

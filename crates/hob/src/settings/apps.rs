@@ -8,7 +8,8 @@ use hob_domain::{AppName, Driver};
 use hob_sessions::ConversationSetup;
 use toml::{Table, Value};
 
-use super::{Row, SettingsError, Source, expand};
+use super::paths::expand;
+use super::source::{Row, SettingsError, Source};
 
 /// The keys of an entry; anything else is a warning.
 const KEYS: &[&str] = &["driver", "cwd", "permissions"];

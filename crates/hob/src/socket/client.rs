@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
-use super::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
+use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
 
 /// A server that has not said hello by then counts as unreachable.
 pub const PROBE: Duration = Duration::from_millis(250);

@@ -22,7 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
+use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
 
 /// How many calls are worked on at once; the others wait their turn.
 const AT_ONCE: usize = 64;

@@ -2,7 +2,8 @@ use serde_json::{Value, json};
 
 use super::super::clients::Client;
 use super::super::command::{self, Subcommand};
-use super::super::json_edit::{self, Wanted};
+use super::super::json_edit;
+use super::super::wanted::Wanted;
 use super::{HOB, installed, uninstalled};
 
 const STOP: Wanted =

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::super::error::HookError;
 use super::super::file::{Loaded, Outcome};
-use super::super::{Client, HookError, Places, State, install, status, uninstall};
+use super::super::{Client, Places, State, install, status, uninstall};
 use super::{HOB, installed};
 
 struct Home {

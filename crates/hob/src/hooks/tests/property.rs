@@ -2,8 +2,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::super::clients::EVENTS;
 use super::super::command;
+use super::super::wanted::EVENTS;
 use super::{installed, uninstalled};
 
 /// Marsaglia's xorshift: enough chance for a test, and the same on every machine.

@@ -13,7 +13,7 @@ const OTHER_SCREEN: &[u8] = b"\x1b[?1049h\x1b[H\x1b[2J";
 const OWN_SCREEN: &[u8] = b"\x1b[?1049l";
 
 /// The terminal while it is lent. Dropping it gives it back; so does a panic, before it is told.
-pub struct OwnTerminal {
+pub struct RawTerminal {
     keeper: Arc<Keeper>,
 }
 
@@ -23,21 +23,21 @@ struct Keeper {
     other_screen: bool,
 }
 
-impl OwnTerminal {
+impl RawTerminal {
     /// Whether there is one to lend.
     pub fn is_there() -> bool {
         io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
     /// Every key comes as it is. With `other_screen`, what is on the screen now is back at the end.
-    pub fn lend(other_screen: bool) -> io::Result<OwnTerminal> {
+    pub fn lend(other_screen: bool) -> io::Result<RawTerminal> {
         let stdin = io::stdin();
         let settings = tcgetattr(stdin.as_fd())?;
         let mut raw = settings.clone();
         cfmakeraw(&mut raw);
         tcsetattr(stdin.as_fd(), SetArg::TCSADRAIN, &raw)?;
         let keeper = Keeper { settings: Mutex::new(Some(settings)), other_screen };
-        let terminal = OwnTerminal { keeper: Arc::new(keeper) };
+        let terminal = RawTerminal { keeper: Arc::new(keeper) };
         if other_screen {
             write(OTHER_SCREEN)?;
         }
@@ -79,7 +79,7 @@ impl Keeper {
     }
 }
 
-impl Drop for OwnTerminal {
+impl Drop for RawTerminal {
     fn drop(&mut self) {
         self.keeper.give_back();
     }

@@ -61,7 +61,7 @@ fn in_time(
     let (done, waiting) = mpsc::channel();
     let body = move || {
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let settings = settings::load_at_any_rate()?;
+            let settings = settings::load_or_default()?;
             work(&settings, started + WORK)
         }));
         let result = match result {

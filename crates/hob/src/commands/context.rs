@@ -1,0 +1,47 @@
+//! What every command starts from, and how it ends.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::home::ServeLock;
+use crate::settings::Resolved;
+
+/// How a command ended; becomes the exit code of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Done,
+    Failed,
+    /// The server is already running, or is not running.
+    WrongState,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        match exit {
+            Exit::Done => ExitCode::SUCCESS,
+            Exit::Failed => ExitCode::from(1),
+            Exit::WrongState => ExitCode::from(3),
+        }
+    }
+}
+
+/// The settings of a command, and the umask of its caller, which agents inherit.
+pub struct Context {
+    pub settings: Arc<Resolved>,
+    pub umask: u32,
+}
+
+impl Context {
+    /// Locks the home for a command that must not run next to `hob serve`. If a server is running, prints its
+    /// pid and returns `None`.
+    pub fn lock_home(&self) -> anyhow::Result<Option<ServeLock>> {
+        Ok(match self.settings.home.take_lock()? {
+            Ok(lock) => Some(lock),
+            Err(holder) => {
+                let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
+                eprintln!("hob: hob is running (pid {pid}); stop `hob serve` first");
+                None
+            }
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! Checks of the agents: their sandbox and their programs.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use hob_domain::{AgentSpec, Driver, Sandbox};
+use hob_gateway::Check;
+
+use super::check;
+use crate::settings::Resolved;
+
+/// Checks that this kernel can sandbox the agents of apps.
+pub fn sandbox(settings: &Resolved) -> Check {
+    let off = settings.agents.iter().filter(|(_, agent)| agent.sandbox == Sandbox::Off);
+    let trusted: Vec<&str> = off.map(|(name, _)| name.as_str()).collect();
+    match hob_child::landlock_version() {
+        None => check::warning(
+            "sandbox",
+            "this kernel has no Landlock: agents of apps can read and write everything you can",
+            "use a kernel with CONFIG_SECURITY_LANDLOCK (Linux 5.13 or newer), or only create apps you trust",
+        ),
+        // The capabilities of root bypass a part of Landlock.
+        Some(_) if nix::unistd::getuid().is_root() => check::warning(
+            "sandbox",
+            "hob runs as root, and Landlock does not restrict root completely",
+            "run hob as a user of its own",
+        ),
+        Some(version) if trusted.is_empty() => check::passed(
+            "sandbox",
+            format!("agents of apps run in a sandbox (Landlock {version})"),
+        ),
+        Some(version) => {
+            let trusted = trusted.join(", ");
+            check::passed("sandbox", format!("Landlock {version}; without a sandbox: {trusted}"))
+        }
+    }
+}
+
+/// Checks that the program of each agent is installed.
+pub fn installed(settings: &Resolved) -> Vec<Check> {
+    let agents = settings.agents.iter().filter(|(_, agent)| agent.driver != Driver::Demo);
+    let check = agents.map(|(name, agent)| match program_of(agent) {
+        Some(path) => check::passed("agent", format!("{name}: {}", path.display())),
+        None => {
+            let program = agent.command.first().map(String::as_str).unwrap_or_default();
+            let text = format!("{name}: `{program}` is not installed");
+            check::warning("agent", text, agent.install.clone())
+        }
+    });
+    check.collect()
+}
+
+/// Returns the path of an agent's program, or `None` if it is not installed.
+pub fn program_of(agent: &AgentSpec) -> Option<PathBuf> {
+    let search_path = std::env::var_os("PATH").unwrap_or_default();
+    find_program(agent.command.first()?, &search_path)
+}
+
+/// Finds a program by the rules of `execvp`: a name with a slash is a path, any other is searched for.
+fn find_program(program: &str, search_path: &OsStr) -> Option<PathBuf> {
+    let is_executable = |path: &Path| {
+        fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| is_executable(path));
+    }
+    let folders = std::env::split_paths(search_path);
+    folders.map(|folder| folder.join(program)).find(|path| is_executable(path))
+}

@@ -1,0 +1,51 @@
+//! The command itself: runs the checks and prints them.
+
+use clap::Args as ClapArgs;
+use hob_gateway::Verdict;
+use serde_json::{Value, json};
+
+use super::{check, checks};
+use crate::commands::{Context, Exit};
+use crate::settings::Resolved;
+use crate::settings::registry::SETTINGS;
+
+/// Check the home and this machine, and print every setting with its source
+#[derive(ClapArgs)]
+#[command(
+    after_help = "Exit code: 1 if a check failed, else 0. Warnings do not count as failures."
+)]
+pub struct Args {
+    /// Print {"checks":[…],"settings":[…]}
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
+    let settings = &context.settings;
+    let checks = checks::all(settings);
+    if args.json {
+        let checks: Vec<Value> = checks.iter().map(check::to_json).collect();
+        println!("{}", json!({"checks": checks, "settings": settings_as_json(settings)}));
+    } else {
+        checks.iter().for_each(check::print);
+        print_settings(settings);
+    }
+    let failed = checks.iter().any(|check| check.status == Verdict::Fail);
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+fn settings_as_json(settings: &Resolved) -> Vec<Value> {
+    let row = |row: &crate::settings::Row| {
+        let help = SETTINGS.iter().find(|setting| setting.key == row.key).map(|s| s.help);
+        json!({"key": row.key, "value": row.value, "source": row.source.to_string(), "help": help})
+    };
+    settings.rows.iter().map(row).collect()
+}
+
+fn print_settings(settings: &Resolved) {
+    println!("\nsettings");
+    let width = settings.rows.iter().map(|row| row.key.len()).max().unwrap_or_default();
+    for row in &settings.rows {
+        println!("  {:<width$}  {}  ({})", row.key, row.value, row.source);
+    }
+}

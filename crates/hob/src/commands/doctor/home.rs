@@ -1,0 +1,70 @@
+//! Checks of the home folder and of the server.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use hob_gateway::Check;
+
+use super::check;
+use crate::settings::Resolved;
+use crate::socket::client;
+
+/// Checks that the home and everything directly in it is closed to other users.
+pub fn folder(settings: &Resolved) -> Check {
+    let root = settings.home.root();
+    let shown = root.display();
+    let Ok(metadata) = fs::metadata(root) else {
+        let text = format!("{shown} does not exist yet; hob creates it when it is first needed");
+        return check::passed("home", text);
+    };
+    if !metadata.is_dir() {
+        let fix = "set HOB_HOME to a folder";
+        return check::failed("home", format!("{shown} is not a folder"), fix);
+    }
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode != 0o700 {
+        let text = format!("other users can access {shown} (mode {mode:o})");
+        return check::failed("home", text, format!("run `chmod 700 {shown}`"));
+    }
+    match first_open_entry(root) {
+        None => check::passed("home", format!("only you can access {shown}")),
+        Some(path) => {
+            let path = path.display();
+            let fix = format!("run `chmod go-rwx {path}`");
+            check::failed("home", format!("other users can access {path}"), fix)
+        }
+    }
+}
+
+/// Returns an entry of the folder that other users can access.
+fn first_open_entry(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            let metadata = entry.metadata();
+            metadata.is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+        })
+        .map(|entry| entry.path())
+        .next()
+}
+
+/// Checks that a server of this version answers.
+pub fn server(settings: &Resolved) -> Check {
+    match client::hello(&settings.socket) {
+        Ok(hello) if hello.version == env!("CARGO_PKG_VERSION") => {
+            let http = hello.http.as_deref().unwrap_or("off");
+            check::passed("server", format!("running (pid {}), HTTP: {http}", hello.pid))
+        }
+        Ok(hello) => {
+            let (pid, version) = (hello.pid, hello.version);
+            let own = env!("CARGO_PKG_VERSION");
+            let text = format!("the running server (pid {pid}) is version {version}, not {own}");
+            check::warning("server", text, "restart `hob serve`")
+        }
+        Err(_) => {
+            let text = format!("not running: no server answers on {}", settings.socket.display());
+            check::warning("server", text, "start it with `hob serve`")
+        }
+    }
+}

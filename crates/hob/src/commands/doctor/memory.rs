@@ -1,0 +1,160 @@
+//! Checks of the memory: its store, its sentence model, deferred captures, and the hooks of the clients.
+
+use std::time::Duration;
+
+use hob_domain::memory::Speaker;
+use hob_gateway::Check;
+use hob_memory::{SentenceModel, backlog};
+use hob_store::PostgresLedger;
+
+use super::check;
+use crate::hooks::{self, Client, Places, State};
+use crate::memory;
+use crate::settings::Resolved;
+use crate::socket::client;
+
+/// How many maintenance events the report shows, newest first.
+const MAX_EVENTS: usize = 5;
+/// How long to wait for a process that is writing into the memory.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub fn checks(settings: &Resolved) -> Vec<Check> {
+    let mut checks = store(settings);
+    checks.extend(model(settings));
+    checks.push(deferred(settings));
+    checks.extend(failed_captures(settings));
+    checks.extend(hooks_of_all_clients());
+    checks
+}
+
+fn store(settings: &Resolved) -> Vec<Check> {
+    if !memory::exists(settings) {
+        return vec![check::passed("memory", "empty: no turns are stored yet")];
+    }
+    if !has_tables(settings) {
+        let text = "the first start of `hob serve` creates its tables";
+        return vec![check::passed("memory", text)];
+    }
+    let read = || {
+        memory::runtime()?.block_on(async {
+            let tools = memory::open(settings, BUSY_TIMEOUT).await?;
+            let counts = tools.engine.counts(&Speaker::Owner).await?;
+            anyhow::Ok((counts, tools.engine.events(MAX_EVENTS).await?))
+        })
+    };
+    let (counts, events) = match read() {
+        Ok(read) => read,
+        Err(error) => {
+            let fix = match settings.store {
+                None => {
+                    "if the file `key` or HOB_PASSPHRASE has changed, restore it; \
+                     else restore memory.db from a backup"
+                }
+                Some(_) => {
+                    "do what the message says; all nodes need the same key and the same store.encrypt"
+                }
+            };
+            return vec![check::failed("memory", format!("{error:#}"), fix)];
+        }
+    };
+    let latest = counts.last_ts.map_or("never".to_owned(), |ts| ts.to_string());
+    let (turns, sessions, projects) = (counts.turns, counts.sessions, counts.projects);
+    let text = format!(
+        "{turns} turns of {sessions} sessions in {projects} projects; latest turn: {latest}"
+    );
+    let events = events.into_iter().map(|event| {
+        let text = format!("{} {}: {}", event.at, event.kind, event.detail);
+        check::warning("event", text, "look at the file that the event names")
+    });
+    std::iter::once(check::passed("memory", text)).chain(events).collect()
+}
+
+/// Returns whether the memory's tables exist and are current. The doctor must not create or migrate them. If the
+/// database cannot be asked, returns `true`: the attempt to open it then gives the reason.
+fn has_tables(settings: &Resolved) -> bool {
+    let Some(url) = &settings.store else { return true };
+    let inspect = || anyhow::Ok(memory::runtime()?.block_on(PostgresLedger::look(url))?);
+    inspect().map_or(true, |state| state.schema.is_some_and(|schema| schema >= state.known))
+}
+
+fn model(settings: &Resolved) -> Option<Check> {
+    let folder = settings.memory_model.as_ref()?;
+    if let Err(error) = SentenceModel::check(folder) {
+        let text = format!("{error}; hob uses the built-in embedding table alone");
+        let fix = "set memory.model to a folder with model.safetensors, tokenizer.json and config.json \
+                   of a BERT sentence model, or clear it";
+        return Some(check::warning("model", text, fix));
+    }
+    let text = match memory::model_progress(settings) {
+        Some(progress) => progress,
+        None => format!("`hob serve` uses {}", folder.display()),
+    };
+    Some(check::passed("model", text))
+}
+
+/// Checks that captures which hooks deferred to files are being stored.
+fn deferred(settings: &Resolved) -> Check {
+    let backlog = backlog(&settings.home.deferred());
+    let text = format!("{} captures wait to be stored ({} bytes)", backlog.files, backlog.bytes);
+    if backlog.files == 0 || client::hello(&settings.socket).is_ok() {
+        check::passed("deferred", text)
+    } else {
+        check::warning("deferred", text, "start `hob serve`: it stores them")
+    }
+}
+
+/// Reports captures that the server gave up on.
+fn failed_captures(settings: &Resolved) -> Option<Check> {
+    let folder = settings.home.deferred();
+    let failed = backlog(&folder).failed;
+    let text = format!("{failed} captures could not be stored and were set aside");
+    let fix = format!(
+        "look at {}/*.failed.jsonl; rename a file to *.jsonl to retry it, or delete it",
+        folder.display()
+    );
+    (failed > 0).then(|| check::warning("deferred", text, fix))
+}
+
+/// Checks the hooks of each client that is installed on this machine.
+fn hooks_of_all_clients() -> Vec<Check> {
+    let (Ok(places), Ok(hob)) = (Places::from_environment(), std::env::current_exe()) else {
+        return Vec::new();
+    };
+    let installed = Client::ALL.into_iter().filter(|client| places.folder(*client).is_dir());
+    installed.map(|client| hooks_of(client, &places, &hob)).collect()
+}
+
+fn hooks_of(client: Client, places: &Places, hob: &std::path::Path) -> Check {
+    let name = client.name();
+    let install = format!("run `hob hooks install --client {}`", client.id());
+    let report = match hooks::status(client, places, hob) {
+        Ok(report) => report,
+        Err(error) => return check::warning("hooks", format!("{name}: {error}"), install),
+    };
+    let file = report.file.display();
+    match report.state {
+        State::Installed if report.notes.is_empty() => {
+            check::passed("hooks", format!("{name}: installed in {file}"))
+        }
+        State::Installed => {
+            let text = format!("{name}: installed in {file}, but they may not run");
+            check::warning("hooks", text, report.notes.join(" "))
+        }
+        State::Partial { missing } => {
+            let text = format!("{name}: {file} has no hooks for {}", missing.join(", "));
+            check::warning("hooks", text, install)
+        }
+        State::Outdated { programs } => {
+            let text = format!("{name}: the hooks in {file} run {}", programs.join(", "));
+            check::warning("hooks", text, install)
+        }
+        State::Absent => {
+            let text = format!("{name}: no hooks in {file}, so hob does not capture its sessions");
+            check::warning("hooks", text, install)
+        }
+        State::Broken(reason) => {
+            let fix = format!("correct that file, then {install}");
+            check::warning("hooks", format!("{name}: {file}: {reason}"), fix)
+        }
+    }
+}

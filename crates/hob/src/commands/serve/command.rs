@@ -1,0 +1,64 @@
+//! The command itself: locks the home, binds the listeners and runs the server.
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+
+use super::listeners::Listeners;
+use super::server;
+use crate::commands::{Context, Exit, key};
+use crate::logging;
+
+/// How long blocking threads may run on after the server has ended.
+const BLOCKING_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Run the server: the HTTP gateway, the console and the socket
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Prints `hob listening on http://ADDRESS` once it answers, or the path of the socket with --no-http. Only one \
+server can run per home: a second one exits with code 3 and prints the pid of the first.
+
+SIGTERM and SIGINT stop the server. Running turns get shutdown_grace_secs to finish, then hob ends every \
+agent. The server accepts sockets from systemd (LISTEN_FDS).")]
+pub struct Args {
+    /// Address for HTTP; port 0 picks a free port [default: 127.0.0.1:7717]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Serve the socket only, without HTTP
+    #[arg(long)]
+    no_http: bool,
+}
+
+impl Args {
+    /// Returns the flags as settings.
+    pub fn overrides(&self) -> Vec<(&'static str, String)> {
+        let listen = self.listen.clone().map(|listen| ("listen", listen));
+        listen.into_iter().chain(self.no_http.then(|| ("http", "false".to_owned()))).collect()
+    }
+}
+
+pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
+    let settings = &context.settings;
+    settings.home.prepare()?;
+    // The lock comes before all slow steps, so that a second server exits at once.
+    let _lock = match settings.home.take_lock()? {
+        Ok(lock) => lock,
+        Err(holder) => {
+            let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
+            eprintln!("hob: already running on {} (pid {pid})", settings.home.root().display());
+            return Ok(Exit::WrongState);
+        }
+    };
+    let _logging = logging::start(&settings.home, &settings.log)?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    settings.home.remove_halves();
+    settings.home.remove_old_states();
+    key::settle(settings)?;
+    let listeners = Listeners::bind(settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(server::serve(context, listeners));
+    runtime.shutdown_timeout(BLOCKING_DEADLINE);
+    outcome.map(|()| Exit::Done)
+}

@@ -1,0 +1,10 @@
+//! `hob serve`: the one long-lived process, and the place where all parts are put together.
+
+mod command;
+mod listeners;
+mod parts;
+mod runtime;
+mod server;
+mod signals;
+
+pub use command::{Args, run};

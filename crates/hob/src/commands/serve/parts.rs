@@ -1,0 +1,162 @@
+//! Builds the parts of the server from the settings: sessions, `/v1`, runs and the gateway.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hob_agents::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
+use hob_agents::mcp_servers;
+use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
+use hob_gateway::{Gateway, GatewayLimits, Requests, SignIn};
+use hob_mcp::Tools;
+use hob_sessions::session::{Sessions, SessionsOptions};
+use hob_sessions::{Completions, CompletionsOptions, FileRoom, Runner, RunnerOptions};
+
+use super::runtime::Runtime;
+use crate::commands::doctor::HomeDoctor;
+use crate::settings::Resolved;
+use crate::{demo, keys, ledger};
+
+/// Builds the sessions and restores those that an earlier server left open.
+pub async fn sessions(
+    settings: &Resolved,
+    runtime: &Runtime,
+    mut opened: ledger::Opened,
+) -> anyhow::Result<Sessions> {
+    let home = &settings.home;
+    let shared_files = opened.cluster.clone().map(|cluster| cluster.store);
+    let options = SessionsOptions {
+        node: opened.begin_node(settings)?,
+        store: opened.ledger,
+        cluster: opened.cluster,
+        files: FileRoom::new(home.files(), settings.max_file_bytes).sharing(shared_files),
+        children: runtime.children.clone(),
+        walls: runtime.walls.clone(),
+        agents: agents(settings)?,
+        workspaces: home.workspaces().canonicalize()?,
+        roots: settings.roots.clone(),
+        memory: mcp_servers::Way::Stdio {
+            command: this_executable()?,
+            args: vec!["mcp".to_owned()],
+            env: vec![("HOB_SOCKET".to_owned(), settings.socket.display().to_string())],
+        },
+        claude: home.claude(),
+        live: runtime.live.clone(),
+        terminals: runtime.terminals.clone(),
+        limits: settings.sessions.clone(),
+        tasks: runtime.tasks.clone(),
+        stopping: runtime.stopping.clone(),
+        ending: runtime.ending.clone(),
+    };
+    Ok(Sessions::restore(options).await?)
+}
+
+/// Builds `/v1`: Claude Code as a backend of completions.
+pub fn completions(
+    settings: &Resolved,
+    runtime: &Runtime,
+    ledger: &Arc<dyn LedgerStore>,
+    sessions: &Sessions,
+) -> anyhow::Result<Completions> {
+    let (home, claude) = (&settings.home, &settings.claude);
+    let agents = agents(settings)?;
+    let agent = agents.get(&claude.agent).context("claude.agent: unknown agent")?;
+    let outfitter =
+        BehindWalls { walls: runtime.walls.clone(), agent: agent.clone(), claude: home.claude() };
+    let backend = ClaudeBackend::new(
+        BackendOptions {
+            outfitter: Arc::new(outfitter),
+            history: claude.history,
+            runtime_folder: home.claude().join("v1"),
+            live: runtime.live.clone(),
+            idle_timeout: claude.idle,
+            ready_timeout: settings.sessions.start_timeout,
+            turn_timeout: settings.turn_timeout,
+            stopping: runtime.stopping.clone(),
+            stall_after: Duration::MAX,
+            terminals: runtime.terminals.clone(),
+        },
+        runtime.children.clone(),
+    );
+    Ok(Completions::new(CompletionsOptions {
+        backend,
+        sessions: sessions.clone(),
+        store: ledger.clone(),
+        walls: runtime.walls.clone(),
+        workspaces: home.workspaces().canonicalize()?,
+        agent: claude.agent.to_string(),
+        install: agent.install.clone(),
+        way: Way::of(agent.driver),
+        setups: claude.apps.clone(),
+        tasks: runtime.tasks.clone(),
+        stopping: runtime.stopping.clone(),
+    }))
+}
+
+/// Builds the HTTP gateway on top of the other parts.
+pub fn gateway(
+    settings: &Arc<Resolved>,
+    runtime: &Runtime,
+    key: &DataKey,
+    ledger: Arc<dyn LedgerStore>,
+    sessions: Sessions,
+    completions: Completions,
+    tools: &Tools,
+) -> anyhow::Result<Gateway> {
+    let admin = keys::admin_token(&settings.home, settings.admin_token.as_deref())?.hash();
+    Ok(Gateway {
+        version: env!("CARGO_PKG_VERSION"),
+        started_at: Timestamp::now(),
+        tools: tools.clone(),
+        apps: ledger.clone(),
+        audit: ledger,
+        runner: runner(settings, runtime),
+        files: sessions.files().clone(),
+        sessions,
+        terminals: runtime.terminals.clone(),
+        completions,
+        agents: agents(settings)?,
+        default_agent: settings.default_agent.clone(),
+        admin,
+        doctor: Arc::new(HomeDoctor(settings.clone())),
+        sign_in: SignIn::new(key, admin, settings.console_session),
+        hosts: settings.hosts.clone(),
+        limits: GatewayLimits {
+            max_body_bytes: settings.max_body_bytes,
+            run_timeout: settings.turn_timeout,
+        },
+        requests: Requests::default(),
+        stopping: runtime.stopping.clone(),
+        ending: runtime.ending.clone(),
+    })
+}
+
+/// Builds `/run`: one prompt in a temporary workspace.
+fn runner(settings: &Resolved, runtime: &Runtime) -> Runner {
+    Runner::new(RunnerOptions {
+        children: runtime.children.clone(),
+        workspaces: settings.home.workspaces(),
+        walls: runtime.walls.clone(),
+        live: runtime.live.clone(),
+        tasks: runtime.tasks.clone(),
+        stopping: runtime.stopping.clone(),
+        ending: runtime.ending.clone(),
+    })
+}
+
+/// Returns the agents of the settings. The demo agent gets its command: this executable.
+fn agents(settings: &Resolved) -> anyhow::Result<BTreeMap<AgentName, AgentSpec>> {
+    let mut agents = settings.agents.clone();
+    let this = this_executable()?;
+    for agent in agents.values_mut().filter(|agent| agent.driver == Driver::Demo) {
+        agent.command = vec![this.clone(), demo::ARGUMENT.to_owned()];
+    }
+    Ok(agents)
+}
+
+fn this_executable() -> anyhow::Result<String> {
+    let path = std::env::current_exe();
+    let path = path.context("cannot determine the path of the running executable")?;
+    Ok(path.display().to_string())
+}

@@ -1,0 +1,222 @@
+//! The life of the server: start, announce, wait, shut down.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hob_agents::LiveLimit;
+use hob_domain::LedgerStore;
+use hob_gateway::{Connections, Router};
+use hob_mcp::Tools;
+use hob_memory::{Drain, backlog};
+use hob_sessions::Completions;
+use hob_sessions::session::Sessions;
+use tokio::net::{TcpListener, UnixListener};
+use tokio_util::sync::CancellationToken;
+
+use super::listeners::Listeners;
+use super::parts;
+use super::runtime::Runtime;
+use super::signals::StopSignals;
+use crate::commands::Context;
+use crate::settings::Resolved;
+use crate::socket::{self, Hello, PROTOCOL};
+use crate::{keys, ledger, maintenance, memory, outbox};
+
+/// After the grace period, how long clients may take to receive the end of their turn.
+const FAREWELL_DEADLINE: Duration = Duration::from_millis(2500);
+/// After the grace period, how long agents may take to end and be reaped.
+const END_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a write waits for another process that is writing into the memory.
+const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs the server until a signal or the idle timeout stops it.
+pub async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<()> {
+    let mut signals = StopSignals::new()?;
+    let socket_file = listeners.bound.clone();
+    let server = Server::start(context, listeners).await?;
+    server.announce();
+    server.wait_for_stop(&mut signals).await;
+    server.shut_down(&mut signals).await;
+    if let Some(path) = socket_file {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// A running server.
+struct Server {
+    settings: Arc<Resolved>,
+    runtime: Runtime,
+    /// Cancelled last. Connections outlive the turns they wait for, so that clients still get the answer.
+    disconnect: CancellationToken,
+    connections: Connections,
+    /// The address of HTTP; `None` if HTTP is off.
+    address: Option<SocketAddr>,
+    ledger: Arc<dyn LedgerStore>,
+    tools: Tools,
+    completions: Completions,
+}
+
+impl Server {
+    async fn start(context: &Context, listeners: Listeners) -> anyhow::Result<Server> {
+        let settings = context.settings.clone();
+        let runtime = Runtime::start(context)?;
+        let tcp = listeners.tcp.map(TcpListener::from_std).transpose()?;
+        let address = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
+        // The ledger comes first: with a wrong key nothing may be created.
+        let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
+        let opened = ledger::open(&settings, &key).await?;
+        let ledger = opened.ledger.clone();
+        let tools = memory::open_with(&settings, &key, STORE_BUSY_TIMEOUT).await?;
+        keys::publish(&settings.home, &key)?;
+        runtime.walls.clean_all();
+
+        let sessions = parts::sessions(&settings, &runtime, opened).await?;
+        let completions = parts::completions(&settings, &runtime, &ledger, &sessions)?;
+        let gateway = parts::gateway(
+            &settings,
+            &runtime,
+            &key,
+            ledger.clone(),
+            sessions.clone(),
+            completions.clone(),
+            &tools,
+        )?;
+        let router = hob_gateway::router(Arc::new(gateway));
+
+        let server = Server {
+            settings,
+            runtime,
+            disconnect: CancellationToken::new(),
+            connections: Connections::new(Instant::now()),
+            address,
+            ledger,
+            tools,
+            completions,
+        };
+        server.spawn_background_tasks(&sessions);
+        server.spawn_socket(UnixListener::from_std(listeners.unix)?, sessions, router.clone());
+        if let Some(tcp) = tcp {
+            server.spawn_http(tcp, router);
+        }
+        Ok(server)
+    }
+
+    /// Starts the sweepers, and the tasks that bring turns into the memory.
+    fn spawn_background_tasks(&self, sessions: &Sessions) {
+        let Runtime { tasks, stopping, .. } = &self.runtime;
+        let engine = &self.tools.engine;
+        tasks.spawn(sessions.clone().keep_swept());
+        let interval = self.settings.sessions.sweep_interval;
+        tasks.spawn(self.completions.clone().keep_swept(self.ledger.clone(), interval));
+        tasks.spawn(outbox::drain(self.ledger.clone(), engine.clone(), stopping.clone()));
+        let deferred = Drain::new(engine.clone(), self.tools.deferred.clone());
+        tasks.spawn(deferred.run(stopping.clone()));
+        let model = self.settings.memory_model.clone();
+        tasks.spawn(maintenance::run(engine.clone(), model, stopping.clone()));
+    }
+
+    fn spawn_socket(&self, listener: UnixListener, sessions: Sessions, router: Router) {
+        let runtime = &self.runtime;
+        let hello = Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            http: self.address.map(|address| format!("http://{address}")),
+        };
+        let service = socket::server::Service::new(
+            hello,
+            self.tools.clone(),
+            runtime.children.clone(),
+            sessions,
+            router,
+            self.disconnect.clone(),
+        );
+        runtime.tasks.spawn(socket::server::serve(
+            listener,
+            Arc::new(service),
+            self.connections.clone(),
+            runtime.tasks.clone(),
+            runtime.stopping.clone(),
+        ));
+    }
+
+    fn spawn_http(&self, listener: TcpListener, router: Router) {
+        let runtime = &self.runtime;
+        runtime.tasks.spawn(hob_gateway::serve(
+            listener,
+            router,
+            self.connections.clone(),
+            runtime.tasks.clone(),
+            runtime.stopping.clone(),
+            self.disconnect.clone(),
+        ));
+    }
+
+    /// Prints the one line on standard output. A closed standard output is no reason to stop.
+    fn announce(&self) {
+        use std::io::Write;
+        let place = match self.address {
+            Some(address) => format!("http://{address}"),
+            None => self.settings.socket.display().to_string(),
+        };
+        let mut stdout = std::io::stdout();
+        let _ = writeln!(stdout, "hob listening on {place}").and_then(|()| stdout.flush());
+    }
+
+    async fn wait_for_stop(&self, signals: &mut StopSignals) {
+        let idle = idle_for(
+            self.settings.idle_shutdown,
+            &self.connections,
+            &self.runtime.live,
+            &self.tools.deferred,
+        );
+        tokio::select! {
+            () = signals.next() => tracing::info!("stopping on a signal"),
+            () = idle => tracing::info!("stopping after the idle timeout"),
+        }
+    }
+
+    /// Refuses new work, lets running work finish for the grace period, then ends everything.
+    async fn shut_down(&self, signals: &mut StopSignals) {
+        let Runtime { tasks, stopping, ending, children, .. } = &self.runtime;
+        stopping.cancel();
+        tasks.close();
+        tokio::select! {
+            () = tasks.wait() => {}
+            () = tokio::time::sleep(self.settings.shutdown_grace) => {}
+            () = signals.next() => tracing::info!("second signal: ending the grace period"),
+        }
+        ending.cancel();
+        let ended = async {
+            self.completions.close().await;
+            if tokio::time::timeout(FAREWELL_DEADLINE, tasks.wait()).await.is_err() {
+                self.disconnect.cancel();
+                tasks.wait().await;
+            }
+            children.close().await;
+        };
+        if tokio::time::timeout(END_DEADLINE, ended).await.is_err() {
+            tracing::error!("shutdown deadline exceeded; some tasks are still running");
+        }
+        outbox::drain_last(&*self.ledger, &self.tools.engine).await;
+    }
+}
+
+/// Waits until there has been no connection, no live agent and no deferred capture for `limit`. Waits forever if
+/// `limit` is zero.
+async fn idle_for(limit: Duration, connections: &Connections, live: &LiveLimit, deferred: &Path) {
+    if limit.is_zero() {
+        return std::future::pending().await;
+    }
+    loop {
+        let busy = live.live() > 0 || backlog(deferred).files > 0;
+        let idle = if busy { Duration::ZERO } else { connections.idle_for(Instant::now()) };
+        if idle >= limit {
+            return;
+        }
+        tokio::time::sleep(limit - idle).await;
+    }
+}

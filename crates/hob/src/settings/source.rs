@@ -1,0 +1,43 @@
+//! Where a value came from, and why a value was refused.
+
+use std::fmt;
+
+/// One setting as `hob doctor` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub key: String,
+    pub value: String,
+    pub source: Source,
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Flag,
+    Environment(String),
+    File,
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Flag => f.write_str("flag"),
+            Source::Environment(name) => write!(f, "${name}"),
+            Source::File => f.write_str("config.toml"),
+            Source::Default => f.write_str("default"),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("there is no home folder: set HOB_HOME or HOME")]
+    NoHome,
+    #[error("{path}: {error}")]
+    Unreadable { path: String, error: std::io::Error },
+    #[error("{path} is not valid TOML: {error}")]
+    NotToml { path: String, error: Box<toml::de::Error> },
+    #[error("{key} (from {origin}): {problem}")]
+    BadValue { key: String, origin: Source, problem: String },
+}

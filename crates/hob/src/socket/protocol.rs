@@ -1,0 +1,78 @@
+//! The protocol of the socket. Only processes of the same user may connect.
+//!
+//! A frame is a length of four bytes, big-endian, followed by that many bytes of JSON. Every connection begins
+//! with a hello that carries the protocol's version, so that an older and a newer Hob recognise each other.
+
+use hob_domain::memory::Stored;
+use hob_memory::Batch;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version of the frames and calls below.
+pub const PROTOCOL: u32 = 2;
+/// The largest frame; a longer one is refused.
+pub const FRAME_LIMIT: usize = 64 << 20;
+
+/// A call from a client.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+pub enum Call {
+    Hello {
+        protocol: u32,
+    },
+    /// Stores turns in the memory; the answer comes once they are durable.
+    Capture {
+        batch: Batch,
+    },
+    /// Calls one of the memory's tools.
+    Tool {
+        name: String,
+        arguments: Value,
+        /// The caller's working folder.
+        cwd: Option<String>,
+    },
+    /// Switches the connection to MCP, one message per line.
+    Mcp {
+        cwd: Option<String>,
+    },
+    /// Asks for the memory of a project, for an agent that starts a session in `cwd`.
+    SessionStart {
+        cwd: String,
+        session_id: Option<String>,
+        budget_tokens: usize,
+    },
+    /// Switches the connection to HTTP, with the owner's rights.
+    Http,
+    /// Asks for the original text of a record, with its secrets unmasked.
+    Unseal {
+        record_id: String,
+    },
+}
+
+/// The server's answer to [`Call::Hello`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Hello {
+    pub protocol: u32,
+    pub version: String,
+    pub pid: u32,
+    /// The URL of the HTTP gateway; `None` if HTTP is off.
+    pub http: Option<String>,
+}
+
+/// An answer to a call.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Hello(Hello),
+    Captured(Stored),
+    Result(Value),
+    Text(String),
+    /// The connection has switched to MCP.
+    Mcp,
+    /// The connection has switched to HTTP.
+    Http,
+    /// The server understood the call and refuses it; the text is for the user.
+    Refused(String),
+    /// The call is unknown, or failed; the text gives the reason.
+    Error(String),
+}
