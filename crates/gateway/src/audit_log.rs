@@ -17,6 +17,6 @@ pub(crate) async fn record(gateway: &Gateway, action: &'static str, target: &str
     tracing::info!(action, target, "audit");
     let stored = gateway.audit.append_audit(Timestamp::now(), action, &target, &detail).await;
     if let Err(error) = stored {
-        tracing::error!(%error, action, target, "an audit entry could not be stored");
+        tracing::error!(%error, action, target, "failed to store an audit entry");
     }
 }

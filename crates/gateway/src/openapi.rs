@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the document, made from the handlers.
+//! `GET /openapi.json`: the document, generated from the handlers.
 
 use axum::response::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};

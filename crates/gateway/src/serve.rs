@@ -1,4 +1,4 @@
-//! The connection loop: HTTP/1 on a listener that was handed over.
+//! The connection loop: HTTP/1 on a listener that the caller provides.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use tower::ServiceExt;
 use crate::connections::Connections;
 use crate::owner::Owner;
 
-/// The most bytes of headers.
+/// Maximum size of request headers, in bytes.
 const HEADERS: usize = 32 << 10;
-/// A client that has not sent its headers by then is dropped.
+/// How long a client may take to send its headers.
 const HEADER_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Serves until `stopping`; then takes no new connection and lets open ones finish their request.
-/// Every connection is a task of `tasks`; one still there at `ending` is cut off.
+/// Serves until `stopping`; then accepts no new connection and lets open ones finish their request.
+/// Every connection is a task of `tasks`; a connection still open at `ending` is closed.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -38,8 +38,8 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Out of descriptors, or the peer left at once: others may still be served.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of descriptors, or the peer has gone: other connections may still work.
+                    tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 }
@@ -59,7 +59,7 @@ pub async fn serve(
     }
 }
 
-/// Serves one connection of the owner, whatever its requests present, until it ends or `stopping`.
+/// Serves one connection from the owner's socket until it ends or `stopping`. Its requests need no token.
 pub async fn serve_owner(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,

@@ -1,4 +1,4 @@
-//! WebSockets from the other side: how `hob attach` watches a terminal over the socket.
+//! A WebSocket client: `hob attach` uses it to watch a terminal over the socket.
 
 use std::io;
 
@@ -13,14 +13,14 @@ pub struct WebSocket<S> {
     stream: WebSocketStream<S>,
 }
 
-/// What comes over one.
+/// A message received over a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     Text(String),
     Binary(Vec<u8>),
 }
 
-/// Opens one at this path. What the server says against it is the error's text.
+/// Opens a WebSocket at `path`. If the server refuses, its message is the error's text.
 pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     path: &str,
@@ -41,13 +41,13 @@ pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
-    /// What comes next; `None` at the end. Nothing is lost when the caller stops waiting.
+    /// Returns the next message, or `None` at the end. Cancel-safe.
     pub async fn next(&mut self) -> io::Result<Option<Frame>> {
         loop {
             match self.stream.next().await {
                 Some(Ok(Message::Text(text))) => return Ok(Some(Frame::Text(text.to_string()))),
                 Some(Ok(Message::Binary(bytes))) => return Ok(Some(Frame::Binary(bytes.to_vec()))),
-                // A question whether we are there is answered with the next thing that is sent or read.
+                // A ping is answered with the next send or read.
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Ok(Message::Close(_))) | None => return Ok(None),
                 Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => return Ok(None),
@@ -64,7 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         self.stream.send(message).await.map_err(io::Error::other)
     }
 
-    /// Says that it is over.
+    /// Closes the WebSocket.
     pub async fn close(mut self) {
         let _ = self.stream.close(None).await;
     }

@@ -1,4 +1,4 @@
-//! `POST /files`: a file for a later run.
+//! `POST /files`: a file for a later run or turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::error::{ApiError, ErrorBody};
 use crate::extract::caller::Caller;
 use crate::state::Gateway;
 
-/// An upload of which nothing has come for so long is broken off.
+/// How long an upload may be silent.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What a form may have around its file.
+/// Maximum size of a form around its file, in bytes.
 const AROUND: u64 = 1 << 20;
-/// How much of a form that is too long is thrown away.
+/// How much of an oversized form is read and discarded, in bytes.
 const DISCARDED: usize = 64 << 20;
 
 /// A form with one file.
@@ -39,9 +39,9 @@ pub(crate) struct UploadForm {
 #[schema(example = json!({"ok": true, "file_id": "5f0c…", "path": "…/files/my-app/5f0c…/notes.txt"}))]
 pub(crate) struct Uploaded {
     ok: bool,
-    /// Names the file in `files` of a run.
+    /// The id for `files` of a run or turn.
     file_id: String,
-    /// Where the agent will find it.
+    /// The path for the agent.
     path: String,
 }
 
@@ -65,13 +65,13 @@ pub(crate) async fn upload(
     let most = gateway.files.limit().saturating_add(AROUND);
     let form = Multipart::from_request(request.map(|body| bounded(body, most)), &gateway).await;
     let mut form = form.map_err(|error: MultipartRejection| {
-        ApiError::bad_request(format!("the body is no multipart form: {error}"))
+        ApiError::bad_request(format!("the body must be a multipart form: {error}"))
     })?;
-    let broken = |error: String| ApiError::bad_request(format!("the form is broken: {error}"));
+    let broken = |error: String| ApiError::bad_request(format!("invalid form: {error}"));
     let stored = loop {
         let field = within(form.next_field()).await?;
         let Some(field) = field.map_err(|error| broken(error.body_text()))? else {
-            return Err(ApiError::bad_request("file: the form holds no part with a file name"));
+            return Err(ApiError::bad_request("file: the form has no part with a file name"));
         };
         if let Some(name) = field.file_name().map(str::to_owned) {
             break store(&gateway, &app.name, &name, field).await;
@@ -80,7 +80,7 @@ pub(crate) async fn upload(
     let stored = match stored {
         Ok(stored) => stored,
         Err(error) => {
-            // The rest is read and thrown away, so that the client gets to see the answer.
+            // Read and discard the rest, so that the client receives the response.
             while let Ok(Ok(Some(_))) = within(form.next_field()).await {}
             return Err(error);
         }
@@ -110,9 +110,9 @@ async fn store(
     }
 }
 
-/// The form as far as it can be one. What is before its first part, and what is longer than the longest
-/// file with its form around it, is read and thrown away: a parser would hold it in memory, and a client
-/// that writes before it reads gets to see the answer.
+/// Returns the form's bytes. Data before the first part, and data beyond the maximum length of a file and
+/// its form, is read and discarded: a parser would keep it in memory, and a client that writes before it
+/// reads must still receive the response.
 fn bounded(body: Body, most: u64) -> Body {
     let (mut begun, mut passed, mut thrown) = (None, 0, 0);
     let frames = body.into_data_stream().map(move |chunk| {

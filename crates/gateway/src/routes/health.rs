@@ -1,4 +1,4 @@
-//! Is it up? Open to all, so these say nothing else.
+//! Health probes. They are open to everyone and reveal nothing else.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<Json<H
         true => Ok(healthz(State(gateway)).await),
         false => Err(ApiError::Busy {
             code: "not_ready",
-            message: "this node stops, or the database does not hear of it".to_owned(),
+            message: "this node is stopping, or it has lost the database".to_owned(),
         }),
     }
 }

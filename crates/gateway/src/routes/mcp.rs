@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::extract::caller::Caller;
 use crate::state::Gateway;
 
-/// The route, behind an app's token.
+/// Returns the route. It needs an app token.
 pub(crate) fn route(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     let server = McpServer::new(Arc::new(AppTools(gateway.tools.clone())));
     let service = http_service(server, gateway.limits.max_body_bytes);
@@ -44,13 +44,13 @@ impl Backend for AppTools {
         arguments: Value,
     ) -> Result<Value, String> {
         let Some(hob_mcp::Caller(app)) = caller else {
-            return Err("nobody is calling".to_owned());
+            return Err("the request has no caller".to_owned());
         };
         let here = Here { speaker: Speaker::App(app.clone()), place: None };
         self.0.call(&here, name, arguments).await.map_err(|error| match error {
             ToolError::Store(inside) => {
                 tracing::error!(error = %inside, name, "a tool failed");
-                "the memory failed; the log says more".to_owned()
+                "the memory failed; see Hob's log".to_owned()
             }
             error => error.to_string(),
         })

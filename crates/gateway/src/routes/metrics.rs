@@ -1,4 +1,4 @@
-//! `GET /metrics`: figures for Prometheus, in its text format. With the admin's token.
+//! `GET /metrics`: metrics in Prometheus' text format. Needs the admin token.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -38,55 +38,65 @@ fn render(figures: &Figures, pool: &BackendFigures, requests: &Requests, version
     };
     let plain = |value: usize| [(String::new(), value as u64)];
     let version = format!("{{version=\"{version}\"}}");
-    head("hob_build_info", "gauge", "The version that runs.", &[(version, 1)]);
+    head("hob_build_info", "gauge", "Version of this server.", &[(version, 1)]);
     head("hob_sessions_open", "gauge", "Open sessions.", &plain(figures.open));
     head(
         "hob_sessions_busy",
         "gauge",
-        "Sessions with a turn that runs or waits.",
+        "Sessions with a running or queued turn.",
         &plain(figures.busy),
     );
     head("hob_live", "gauge", "Open sessions and runs.", &plain(figures.live));
     head("hob_live_limit", "gauge", "sessions.max_live.", &plain(figures.live_limit));
-    head("hob_agents", "gauge", "Process trees of agents.", &plain(figures.agents));
+    head("hob_agents", "gauge", "Agent process trees.", &plain(figures.agents));
     let turns = figures.turns.iter().filter(|(state, _)| state.is_over());
     let turns: Vec<(String, u64)> =
         turns.map(|(state, count)| (format!("{{state=\"{}\"}}", state.as_str()), *count)).collect();
-    head("hob_turns_total", "counter", "Turns that ended since the start.", &turns);
+    head("hob_turns_total", "counter", "Turns ended since the start, by state.", &turns);
     let messages = [(String::new(), figures.messages)];
-    head("hob_agent_messages_total", "counter", "Messages of agents in turns.", &messages);
+    head("hob_agent_messages_total", "counter", "Agent messages in turns.", &messages);
     if let Some(node) = &figures.node {
         let id = format!("{{node=\"{}\"}}", node.id);
-        head("hob_node_info", "gauge", "Who this node is among the others.", &[(id, 1)]);
-        head("hob_node_ready", "gauge", "Whether it takes part.", &plain(node.ready.into()));
+        head("hob_node_info", "gauge", "Id of this node.", &[(id, 1)]);
+        head(
+            "hob_node_ready",
+            "gauge",
+            "1 if the node accepts requests.",
+            &plain(node.ready.into()),
+        );
         let silence = node.silence.as_millis() as usize;
         head(
             "hob_node_silence_milliseconds",
             "gauge",
-            "Since it was last heard of.",
+            "Milliseconds since the last successful heartbeat.",
             &plain(silence),
         );
         let taken = [(String::new(), node.taken)];
-        head("hob_sessions_taken_total", "counter", "Sessions taken that nobody had.", &taken);
+        head(
+            "hob_sessions_taken_total",
+            "counter",
+            "Sessions taken over from other nodes.",
+            &taken,
+        );
     }
     let labelled = |label: &str, value: u64| (format!("{{{label}}}"), value);
     let processes = [
         labelled("state=\"busy\"", pool.busy as u64),
         labelled("state=\"idle\"", pool.idle as u64),
     ];
-    head("hob_v1_processes", "gauge", "Processes of conversations behind /v1.", &processes);
+    head("hob_v1_processes", "gauge", "Processes behind /v1, by state.", &processes);
     let origins = [
         labelled("session=\"warm\"", pool.warm),
         labelled("session=\"seeded\"", pool.seeded),
         labelled("session=\"fresh\"", pool.fresh),
     ];
-    head("hob_v1_turns_total", "counter", "Turns behind /v1 by their process.", &origins);
+    head("hob_v1_turns_total", "counter", "Turns behind /v1, by kind of process.", &origins);
     let requests: Vec<(String, u64)> = requests
         .by_class()
         .into_iter()
         .map(|(class, count)| (format!("{{status=\"{class}xx\"}}"), count))
         .collect();
-    head("hob_http_requests_total", "counter", "Requests by status.", &requests);
+    head("hob_http_requests_total", "counter", "HTTP requests, by status class.", &requests);
     text
 }
 

@@ -20,20 +20,20 @@ use crate::state::Gateway;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"prompt": "Reply with JSON: {\"hello\":\"world\"}", "agent": "demo"}))]
 pub(crate) struct RunBody {
-    /// What the agent is asked.
+    /// The prompt.
     #[schema(min_length = 1)]
     prompt: String,
-    /// The agent's own name for a model.
+    /// A model name of the agent.
     model: Option<String>,
     /// Added to the agent's system prompt.
     system: Option<String>,
-    /// Identifiers of uploaded files.
+    /// Ids of uploaded files.
     files: Option<Vec<String>>,
-    /// How long it may take: at least 1, at most `sessions.turn_timeout_secs`, which is also the
+    /// Timeout in seconds: at least 1, at most `sessions.turn_timeout_secs`, which is the
     /// default.
     #[schema(minimum = 1)]
     timeout_secs: Option<f64>,
-    /// Which agent; the default is `sessions.default_agent`.
+    /// The agent's name. Default: `sessions.default_agent`.
     agent: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct RunBody {
 pub(crate) struct RunAnswer {
     /// Always `true`.
     ok: bool,
-    /// The reply: parsed when all of it is one JSON object or array, else its text.
+    /// The parsed reply if it is one JSON object or array, else its text.
     result: serde_json::Value,
     duration_ms: u64,
     stop_reason: String,
@@ -70,13 +70,15 @@ pub(crate) async fn run(
     JsonBody(body): JsonBody<RunBody>,
 ) -> Result<Json<RunAnswer>, ApiError> {
     if body.prompt.trim().is_empty() {
-        return Err(ApiError::bad_request("prompt: it is empty"));
+        return Err(ApiError::bad_request("prompt: must not be empty"));
     }
     let name = body.agent.as_deref().unwrap_or(gateway.default_agent.as_str());
     let (name, agent) = gateway.agent(name)?;
     for (field, value) in [("model", &body.model), ("system", &body.system)] {
         if value.as_ref().is_some_and(|value| value.is_empty() || value.contains('\0')) {
-            return Err(ApiError::bad_request(format!("{field}: it is empty or holds a NUL")));
+            return Err(ApiError::bad_request(format!(
+                "{field}: must not be empty or contain NUL"
+            )));
         }
     }
     let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
@@ -98,7 +100,7 @@ pub(crate) async fn run(
             }))
         }
         Err(error) => {
-            // Not its text: an agent's words may hold the prompt.
+            // Do not log the text: an agent's output may contain the prompt.
             let code = error.code();
             tracing::warn!(app = %app.name, agent = %name, duration_ms, code, "a run failed");
             Err(ApiError::Run(error, duration_ms))
@@ -112,5 +114,5 @@ fn timeout(asked: Option<f64>, most: Duration) -> Result<Duration, ApiError> {
         return Ok(Duration::from_secs_f64(seconds));
     }
     let most = most.as_secs();
-    Err(ApiError::bad_request(format!("timeout_secs: it must be at least 1 and at most {most}")))
+    Err(ApiError::bad_request(format!("timeout_secs: must be between 1 and {most}")))
 }

@@ -202,7 +202,7 @@ fn without_a_terminal() {
     assert_eq!(json["live"][0]["id"], *id);
     let (code, _, error) = run(&["attach", "nothing", "--screen"]);
     assert_eq!(code, Some(1));
-    assert!(error.contains("nothing alive"), "{error}");
+    assert!(error.contains("no live session"), "{error}");
     assert_eq!(run(&["attach", &id, "--detach-key", "x"]).0, Some(2));
     let Api { server, home, .. } = api;
     server.stop();

@@ -1,4 +1,4 @@
-//! `/admin/apps`: who may call, and with which token.
+//! `/admin/apps`: apps and their tokens.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct CreateApp {
 pub(crate) struct CreatedApp {
     ok: bool,
     app: String,
-    /// Shown this once; only its hash is kept.
+    /// Shown only once; Hob keeps its hash.
     token: String,
 }
 
@@ -49,9 +49,9 @@ pub(crate) struct AppEntry {
     /// RFC 3339, UTC.
     #[schema(format = DateTime)]
     created_at: String,
-    /// Sessions it has open now.
+    /// Open sessions of the app.
     sessions_open: usize,
-    /// Turns that ended today (UTC), and what they used.
+    /// Usage of turns that ended today (UTC).
     turns_today: u64,
     tokens_today: u64,
     cost_today: f64,
@@ -133,19 +133,19 @@ pub(crate) async fn remove(
 ) -> Result<Json<Done>, ApiError> {
     let name = app_name(&name)?;
     let known = gateway.apps.list_apps().await?.iter().any(|app| app.name == name);
-    // The name goes last, so that a removal that was broken off can be repeated; and what the app did
-    // meanwhile goes after it.
+    // The name is removed last, so that an interrupted removal can be repeated. Then data that the app
+    // created in between is removed.
     forget(&gateway, &name).await?;
     gateway.apps.remove_app(&name).await?;
     forget(&gateway, &name).await?;
     if !known {
-        return Err(ApiError::NotFound(format!("there is no app named {name}")));
+        return Err(ApiError::NotFound(format!("no app is named {name}")));
     }
     audit_log::record(&gateway, "app_remove", name.as_str(), json!({})).await;
     Ok(Json(Done { ok: true }))
 }
 
-/// Removes all that an app has: whoever has its name next is another app.
+/// Removes all data of an app: a later app of this name is a different app.
 async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
     gateway.completions.forget_app(name).await;
     gateway.sessions.forget_app(name).await?;

@@ -1,4 +1,4 @@
-//! `GET /admin/audit`: what was done with the admin's rights.
+//! `GET /admin/audit`: the audit log.
 
 use std::sync::Arc;
 
@@ -38,9 +38,9 @@ pub(crate) struct AuditView {
     /// RFC 3339, UTC.
     #[schema(format = DateTime)]
     at: String,
-    /// What was done.
+    /// The action.
     action: String,
-    /// To what; empty where there is nothing to name.
+    /// The action's target; empty if it has none.
     target: String,
     #[schema(value_type = Object)]
     detail: Value,

@@ -1,4 +1,4 @@
-//! `GET /admin/health`: what `hob doctor` says, and the limits that are set.
+//! `GET /admin/health` and `GET /admin/limits`: checks, settings and limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

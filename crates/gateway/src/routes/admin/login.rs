@@ -23,7 +23,7 @@ use crate::state::Gateway;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"token": "hob_…"}))]
 pub(crate) struct Login {
-    /// The admin's token.
+    /// The admin token.
     token: String,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Login {
 pub(crate) struct SignedIn {
     /// Always `true`.
     ok: bool,
-    /// Until when the cookie is good.
+    /// When the cookie expires.
     #[schema(format = DateTime)]
     expires_at: String,
 }

@@ -1,4 +1,4 @@
-//! `/admin/memory`: the owner looks into his memory.
+//! `/admin/memory`: the owner's memory.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,12 +17,12 @@ use crate::extract::caller::Admin;
 use crate::extract::path_and_query::ApiQuery;
 use crate::state::Gateway;
 
-/// How many hits an answer holds when nothing is said, and at most.
+/// Default and maximum number of hits per response.
 const PAGE: usize = 20;
 const MAX_PAGE: usize = 200;
-/// How many are looked through for those of one client.
+/// How many hits are searched for those of one client.
 const SEARCHED: usize = 500;
-/// A person reads what he likes of it; no budget of tokens cuts it short.
+/// A person reads the result, so no token budget applies.
 const NO_BUDGET: usize = 1 << 24;
 
 #[derive(Deserialize)]
@@ -55,9 +55,9 @@ pub(crate) struct SearchAnswer {
     /// Always `true`.
     ok: bool,
     hits: Vec<RememberedTurn>,
-    /// Matches that are not among the hits.
+    /// Number of further matches.
     omitted: usize,
-    /// Whether something captured is not searchable yet.
+    /// Whether captured turns are not searchable yet.
     partial: bool,
     took_ms: u64,
 }
@@ -66,11 +66,11 @@ pub(crate) struct SearchAnswer {
 pub(crate) struct TimelineAnswer {
     /// Always `true`.
     ok: bool,
-    /// In the order they were said.
+    /// In the order of the conversation.
     turns: Vec<RememberedTurn>,
 }
 
-/// A turn that is remembered.
+/// A remembered turn.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RememberedTurn {
     record_id: String,
@@ -78,19 +78,19 @@ pub(crate) struct RememberedTurn {
     role: String,
     session_id: String,
     project: String,
-    /// The program it was said in.
+    /// The client that the turn was captured from.
     client: String,
     #[schema(format = DateTime)]
     ts: String,
-    /// From 0 to 1; there where something was looked for.
+    /// From 0 to 1; present in search results.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
-    /// Why it was found.
+    /// Why the turn was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Whether another record corrects it.
+    /// Whether a newer record supersedes this one.
     superseded: bool,
-    /// Whether it holds secrets, which are masked.
+    /// Whether the text has masked secrets.
     masked: bool,
 }
 
@@ -125,7 +125,7 @@ impl From<Found> for RememberedTurn {
 pub(crate) struct FacetsAnswer {
     /// Always `true`.
     ok: bool,
-    /// Those with the latest turns first.
+    /// Most recent first.
     projects: Vec<ProjectView>,
     clients: Vec<ClientView>,
 }
@@ -185,7 +185,7 @@ pub(crate) async fn search(
         let question = Question { cue, budget_tokens, limit: most, scope, first: None };
         let recall = engine.recall(&Speaker::Owner, &question).await?;
         let hits = recall.hits.into_iter().filter(|found| of_client(&found.record));
-        // What another client said is no match.
+        // Turns of other clients do not match.
         let omitted = if client.is_some() { 0 } else { recall.omitted };
         (hits.map(RememberedTurn::from).collect(), omitted)
     };
@@ -225,7 +225,7 @@ pub(crate) async fn timeline(
             let id = RecordId::new(id);
             let record = engine.record(&Speaker::Owner, &id).await?;
             let record = record.ok_or_else(no_record)?;
-            // A record alone is shown within its own session.
+            // `around` alone implies the record's session.
             if scope == Scope::default() {
                 scope.session = Some(record.session);
             }
@@ -281,15 +281,15 @@ pub(crate) async fn stats(
 }
 
 pub(super) fn no_record() -> ApiError {
-    ApiError::NotFound("there is no such record".to_owned())
+    ApiError::NotFound("no such record".to_owned())
 }
 
-/// What a form leaves empty is not asked for.
+/// An empty form field counts as absent.
 fn filled(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-/// A time, or an edge of a day.
+/// Parses a time, or a day with the given edge.
 fn time(name: &str, text: Option<&str>, edge: &str) -> Result<Option<Timestamp>, ApiError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = text.parse().or_else(|_| format!("{text}T{edge}").parse());

@@ -1,4 +1,4 @@
-//! The owner mends his memory: corrects, forgets, and looks under a mask.
+//! `/admin/memory` changes: correct, forget and unseal.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use crate::state::Gateway;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"record_id": "9f…", "text": "we chose PostgreSQL"}))]
 pub(crate) struct Correct {
-    /// The record that is wrong.
+    /// The record to correct.
     record_id: String,
-    /// What is right instead.
+    /// The corrected text.
     #[schema(min_length = 1)]
     text: String,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Corrected {
     ok: bool,
     /// The new record.
     record_id: String,
-    /// The old one; it stays and ranks below.
+    /// The superseded record; it stays and ranks lower.
     superseded: String,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Corrected {
 pub(crate) struct ForgetBody {
     /// One record.
     record_id: Option<String>,
-    /// Or a whole session.
+    /// A whole session instead.
     session_id: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct ForgetBody {
 pub(crate) struct Forgotten {
     /// Always `true`.
     ok: bool,
-    /// How many records are gone.
+    /// Number of removed records.
     forgotten: usize,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Unseal {
 pub(crate) struct Unsealed {
     /// Always `true`.
     ok: bool,
-    /// The words as they were said.
+    /// The original text.
     text: String,
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn correct(
     JsonBody(body): JsonBody<Correct>,
 ) -> Result<Json<Corrected>, ApiError> {
     if body.text.trim().is_empty() {
-        return Err(ApiError::bad_request("text: it is empty"));
+        return Err(ApiError::bad_request("text: must not be empty"));
     }
     let old = RecordId::new(body.record_id);
     let engine = &gateway.tools.engine;
@@ -118,7 +118,7 @@ pub(crate) async fn forget(
     let (what, target, kind) = match (body.record_id, body.session_id) {
         (Some(id), None) => (Forget::Record(RecordId::new(id.as_str())), id, "record"),
         (None, Some(session)) => (Forget::Session(session.clone()), session, "session"),
-        _ => return Err(ApiError::bad_request("record_id: give either it or session_id")),
+        _ => return Err(ApiError::bad_request("give either record_id or session_id")),
     };
     let engine = &gateway.tools.engine;
     let forgotten = engine.forget(&Speaker::Owner, &what, Timestamp::now()).await?;
@@ -147,10 +147,10 @@ pub(crate) async fn unseal(
     let engine = &gateway.tools.engine;
     let id = RecordId::new(body.record_id);
     let record = engine.record(&Speaker::Owner, &id).await?.ok_or_else(no_record)?;
-    // It is written down before the words leave.
+    // The audit entry comes before the text leaves.
     audit_log::record(&gateway, "unseal", id.as_str(), json!({})).await;
-    let text = engine.unseal(&record).ok_or_else(|| {
-        ApiError::Conflict("the seal does not open with this home's key".to_owned())
-    })?;
+    let text = engine
+        .unseal(&record)
+        .ok_or_else(|| ApiError::Conflict("this home's key does not open the seal".to_owned()))?;
     Ok(Json(Unsealed { ok: true, text }))
 }

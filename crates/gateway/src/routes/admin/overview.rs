@@ -1,4 +1,4 @@
-//! `GET /admin/me` and `GET /admin/overview`: who asks, and how everything stands now.
+//! `GET /admin/me` and `GET /admin/overview`: the sign-in and the current state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct Me {
     /// Always `true`.
     ok: bool,
     version: &'static str,
-    /// Until when the console's cookie is good; `null` for a token.
+    /// When the console's cookie expires; `null` for a token.
     #[schema(format = DateTime)]
     expires_at: Option<String>,
     #[schema(format = DateTime)]
@@ -36,7 +36,7 @@ pub(crate) struct Me {
 pub(crate) struct AgentView {
     name: String,
     driver: &'static str,
-    /// Whether its program is there.
+    /// Whether the agent's program is installed.
     installed: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Overview {
     agents: usize,
     /// The pool of the Claude backend.
     pool: PoolFigures,
-    /// Turns that ended since the start, by how; and `queued`, those that wait now.
+    /// Turns that ended since the start, by state, and `queued` turns now.
     #[schema(value_type = Object)]
     turns: BTreeMap<&'static str, u64>,
     memory: MemoryFigures,
@@ -66,9 +66,9 @@ pub(crate) struct Overview {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SessionFigures {
     open: usize,
-    /// Those in which a turn runs or waits.
+    /// Sessions with a running or queued turn.
     busy: usize,
-    /// Those whose agent waits for an answer to its question.
+    /// Sessions whose agent waits for a permission answer.
     waiting: usize,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct LiveFigures {
     limit: usize,
 }
 
-/// Processes of the Claude backend, and how its conversations were taken up since the start.
+/// Processes of the Claude backend, and the origin of its turns since the start.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PoolFigures {
     busy: usize,
@@ -91,7 +91,7 @@ pub(crate) struct PoolFigures {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct MemoryFigures {
     turns: u64,
-    /// What was captured and is not stored yet.
+    /// Captured turns that are not stored yet.
     backlog_files: usize,
     backlog_events: usize,
 }

@@ -1,4 +1,4 @@
-//! The owner's own sessions, and his word in those of apps.
+//! `/admin/sessions` turns: the owner's own sessions, and prompts in sessions of apps.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ use crate::routes::sessions::control::{PermissionAnswer, PermissionBody};
 use crate::routes::sessions::shapes::{CreateBody, SessionAnswer, TurnTaken, UsageView};
 use crate::state::Gateway;
 
-/// How many turns a list holds when nothing is said, and at most.
+/// Default and maximum number of turns per response.
 const PAGE: usize = 50;
 const MAX_PAGE: usize = 500;
 
-/// A turn that is asked for.
+/// A request for a turn.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"prompt": "say hello"}))]
 pub(crate) struct Prompt {
-    /// What the agent is asked.
+    /// The prompt.
     #[schema(min_length = 1)]
     prompt: String,
 }
@@ -49,7 +49,7 @@ pub(crate) struct TurnList {
     ok: bool,
     /// Oldest first.
     turns: Vec<TurnView>,
-    /// Whether there are more before these.
+    /// Whether earlier turns exist.
     more: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct TurnView {
     turn_index: u32,
     #[schema(value_type = String)]
     state: TurnState,
-    /// What the agent was asked.
+    /// The prompt.
     prompt: String,
     stop_reason: Option<String>,
     error: Option<String>,
@@ -136,7 +136,7 @@ pub(crate) async fn turn(
     JsonBody(body): JsonBody<Prompt>,
 ) -> Result<(StatusCode, Json<TurnTaken>), ApiError> {
     if body.prompt.trim().is_empty() {
-        return Err(ApiError::bad_request("prompt: it is empty"));
+        return Err(ApiError::bad_request("prompt: must not be empty"));
     }
     let (app, id) = whose(&gateway, &id).await?;
     let ask = TurnAsk { prompt: body.prompt, idempotency: None };

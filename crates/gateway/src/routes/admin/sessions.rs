@@ -1,4 +1,4 @@
-//! All sessions of all apps, for the owner.
+//! `/admin/sessions`: the sessions of all apps, for the owner.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `GET /admin/usage`: what apps used, by day.
+//! `GET /admin/usage`: usage of apps by day.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::extract::path_and_query::ApiQuery;
 use crate::state::Gateway;
 
 const DAY: i64 = 24 * 60 * 60;
-/// How many days an answer covers when nothing is said, and at most.
+/// Default and maximum number of days per response.
 const DAYS: i64 = 30;
-const MOST_DAYS: i64 = 366;
+const MAX_DAYS: i64 = 366;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +32,7 @@ pub(crate) struct Which {
 pub(crate) struct UsageList {
     /// Always `true`.
     ok: bool,
-    /// Oldest first; only days on which something was.
+    /// Oldest first; days without usage are left out.
     days: Vec<DayView>,
 }
 
@@ -41,13 +41,13 @@ pub(crate) struct DayView {
     /// In UTC.
     #[schema(format = Date)]
     day: String,
-    /// `@owner` for the owner's own.
+    /// `@owner` for the owner.
     app: String,
     /// Turns that ended.
     turns: u64,
-    /// Those of them that failed.
+    /// Failed turns among them.
     failed: u64,
-    /// Those read from a cache and written to one included.
+    /// Includes cache reads and writes.
     input_tokens: u64,
     output_tokens: u64,
     cost_usd: f64,
@@ -84,8 +84,8 @@ pub(crate) async fn usage(
     ApiQuery(which): ApiQuery<Which>,
 ) -> Result<Json<UsageList>, ApiError> {
     let days = which.days.unwrap_or(DAYS);
-    if !(1..=MOST_DAYS).contains(&days) {
-        return Err(ApiError::bad_request(format!("days: it is not between 1 and {MOST_DAYS}")));
+    if !(1..=MAX_DAYS).contains(&days) {
+        return Err(ApiError::bad_request(format!("days: must be between 1 and {MAX_DAYS}")));
     }
     let app = which.app.map(AppName::stored).transpose();
     let app = app.map_err(|error| ApiError::bad_request(format!("app: {error}")))?;

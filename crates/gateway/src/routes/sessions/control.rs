@@ -1,4 +1,4 @@
-//! Breaking a turn off, and answering an agent's questions.
+//! Cancel a turn; answer permission requests.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::state::Gateway;
 pub(crate) struct CancelAnswer {
     /// Always `true`.
     ok: bool,
-    /// Whether there was something to end.
+    /// Whether a turn was running.
     cancelled: bool,
-    /// The turn that was ended.
+    /// The cancelled turn.
     turn_index: Option<u32>,
 }
 
-/// An answer to an agent's question.
+/// An answer to a permission request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"option": "allow_once"}))]

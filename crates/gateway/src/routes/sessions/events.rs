@@ -18,7 +18,7 @@ use crate::extract::path_and_query::{ApiPath, ApiQuery};
 use crate::extract::session_id::session_id;
 use crate::state::Gateway;
 
-/// How many events one answer holds at most.
+/// Maximum number of events per response.
 const PAGE: usize = 10_000;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ pub(crate) struct After {
     pub(crate) after: Option<String>,
 }
 
-/// Which part of a log the owner looks at.
+/// The part of a log that the owner requests.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Page {
@@ -88,7 +88,7 @@ pub(crate) async fn respond(
     Ok(Json(EventList { ok: true, events, more, last_event }).into_response())
 }
 
-/// The number after which to go on. What is written wrong is refused also where it is not needed.
+/// Returns the event number to continue after. A malformed value is refused even if it is not used.
 pub(crate) fn beginning(query: &After, headers: &HeaderMap) -> Result<u64, ApiError> {
     let last = stream::last_event_id(headers)?;
     match &query.after {
@@ -99,7 +99,7 @@ pub(crate) fn beginning(query: &After, headers: &HeaderMap) -> Result<u64, ApiEr
     }
 }
 
-/// The last events of any session below a number.
+/// Returns the last events of any session with smaller numbers.
 pub(crate) async fn respond_before(
     gateway: &Gateway,
     app: &AppName,

@@ -1,4 +1,4 @@
-//! Making, listing, looking at and closing sessions.
+//! Create, list, read and close sessions.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::state::Gateway;
 pub(crate) struct Closed {
     /// Always `true`.
     ok: bool,
-    /// There, and `true`, when it was closed before.
+    /// Present and `true` if the session was closed before.
     #[serde(skip_serializing_if = "Option::is_none")]
     already_closed: Option<bool>,
 }
@@ -50,7 +50,9 @@ pub(crate) async fn create(
     let (agent, _) = gateway.agent(&body.agent)?;
     for (field, value) in [("model", &body.model), ("system", &body.system)] {
         if value.as_ref().is_some_and(|value| value.is_empty() || value.contains('\0')) {
-            return Err(ApiError::bad_request(format!("{field}: it is empty or holds a NUL")));
+            return Err(ApiError::bad_request(format!(
+                "{field}: must not be empty or contain NUL"
+            )));
         }
     }
     let asked = NewSession {

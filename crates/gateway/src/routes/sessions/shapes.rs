@@ -1,4 +1,4 @@
-//! Sessions, turns and events as callers see them.
+//! Wire types of sessions, turns and events.
 
 use hob_domain::Timestamp;
 use hob_domain::session::{Session, SessionEvent, SessionState, SessionTurn, TurnState, TurnUsage};
@@ -8,32 +8,32 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-/// A session that is asked for.
+/// A request to create a session.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"agent": "demo", "meta": {"purpose": "docs"}, "permissions": "deny"}))]
 pub(crate) struct CreateBody {
-    /// Which agent.
+    /// The agent's name.
     pub agent: String,
-    /// Anything the app wants to find again.
+    /// Any data of the app.
     #[schema(value_type = Object)]
     pub meta: Option<Map<String, Value>>,
-    /// The folder to work in; it must lie in `sessions.roots`. Without it the session gets a folder of
-    /// its own.
+    /// The working folder; it must lie in `sessions.roots`. Default: the session's own
+    /// folder.
     pub cwd: Option<String>,
-    /// The agent's own name for a model.
+    /// A model name of the agent.
     pub model: Option<String>,
     /// Added to the agent's system prompt.
     pub system: Option<String>,
-    /// What happens when the agent asks whether it may do something.
+    /// How Hob answers the agent's permission requests.
     pub permissions: Option<PermissionsWord>,
     /// MCP servers for the agent: a table of `name: {command, args, env}` or `name: {url, headers}`, or
-    /// a list of the same with `name` inside. The word `memory` stands for Hob's own memory.
+    /// a list of such objects with `name` inside. The value `memory` stands for Hob's own memory.
     #[schema(value_type = Object)]
     pub mcp_servers: Option<Value>,
 }
 
-/// `deny` rejects at once and the turn goes on; `ask` puts it to the caller; `allow` allows.
+/// `deny` rejects at once and the turn continues; `ask` asks the caller; `allow` accepts.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PermissionsWord {
@@ -42,7 +42,7 @@ pub(crate) enum PermissionsWord {
     Allow,
 }
 
-/// What turns used.
+/// Usage of turns.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct UsageView {
     input_tokens: u64,
@@ -91,7 +91,7 @@ pub(crate) struct SessionView {
     /// `idle`, `running` or `closed`.
     #[schema(value_type = String)]
     pub state: SessionState,
-    /// The number of its last event: follow from here.
+    /// The number of the session's last event. Follow from here.
     pub last_event_id: u64,
     pub usage: UsageView,
 }
@@ -141,19 +141,19 @@ impl From<Vec<Session>> for SessionList {
     }
 }
 
-/// A turn that is asked for.
+/// A request for a turn.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"prompt": "say hello"}))]
 pub(crate) struct TurnBody {
-    /// What the agent is asked.
+    /// The prompt.
     #[schema(min_length = 1)]
     pub prompt: String,
-    /// Identifiers of uploaded files.
+    /// Ids of uploaded files.
     pub files: Option<Vec<String>>,
 }
 
-/// A turn's answer.
+/// The answer of a turn.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ok": true, "session_id": "0d5c…", "turn_index": 1, "state": "finished",
     "stop_reason": "end_turn", "text": "hello", "duration_ms": 412, "events": [
@@ -163,7 +163,7 @@ pub(crate) struct TurnBody {
     "usage": {"input_tokens": 10, "output_tokens": 5, "cached_read_tokens": 0,
         "cached_write_tokens": 0, "cost_usd": 0.0}}))]
 pub(crate) struct TurnAnswer {
-    /// Whether the agent came to its end, or was cancelled.
+    /// Whether the turn finished or was cancelled.
     pub ok: bool,
     pub session_id: String,
     pub turn_index: u32,
@@ -171,19 +171,19 @@ pub(crate) struct TurnAnswer {
     /// `resume_failed`, `failed` or `not_installed`.
     #[schema(value_type = String)]
     pub state: TurnState,
-    /// Why the agent stopped; `null` when it did not say.
+    /// Why the agent stopped; `null` if it gave no reason.
     pub stop_reason: Option<String>,
-    /// All the agent said.
+    /// The agent's whole text.
     pub text: String,
     pub duration_ms: u64,
     /// The agent's messages, unchanged and in order; the last one is the prompt's result.
     #[schema(value_type = Vec<Object>)]
     pub events: Vec<Box<RawValue>>,
     pub usage: UsageView,
-    /// What went wrong, in words.
+    /// The error as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What went wrong, for programs.
+    /// The error's stable code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
 }
@@ -194,7 +194,7 @@ impl TurnAnswer {
         let until = ended.unwrap_or_else(Timestamp::now);
         let duration = until.duration_since(begun).as_millis();
         let code = failure_code(turn.state);
-        // A turn that was broken off by our own end has no text but what its messages say.
+        // A turn interrupted by Hob's own end has no stored text; take it from its messages.
         let text = match turn.text.is_empty() {
             true => text_of(&messages),
             false => turn.text,
@@ -215,7 +215,7 @@ impl TurnAnswer {
     }
 }
 
-/// What a turn's state means to a program, where it is a failure.
+/// Returns the error code of a failed turn's state.
 pub(crate) fn failure_code(state: TurnState) -> Option<&'static str> {
     match state {
         TurnState::Queued | TurnState::Running | TurnState::Finished | TurnState::Cancelled => None,
@@ -228,7 +228,7 @@ pub(crate) fn failure_code(state: TurnState) -> Option<&'static str> {
     }
 }
 
-/// A turn that was taken in.
+/// An accepted turn.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ok": true, "session_id": "0d5c…", "turn_index": 1, "state": "queued"}))]
 pub(crate) struct TurnTaken {
@@ -240,7 +240,7 @@ pub(crate) struct TurnTaken {
     pub state: TurnState,
 }
 
-/// The log of a session.
+/// The event log of a session.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ok": true, "more": false, "last_event": 2, "events": [
     {"seq": 1, "at": "2026-11-15T09:00:00Z", "event": "create", "turn_index": null, "agent": "demo"},
@@ -251,17 +251,17 @@ pub(crate) struct EventList {
     /// Each has `seq`, `at`, `event` and `turn_index`; a `message` has the agent's message.
     #[schema(value_type = Vec<Object>)]
     pub events: Vec<EventView>,
-    /// Whether there are more after these.
+    /// Whether later events exist.
     pub more: bool,
     /// The number of the session's last event.
     pub last_event: u64,
 }
 
-/// An event as it stands in the log.
+/// An event of the log.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum EventView {
-    /// Byte for byte what the agent said.
+    /// The agent's message, byte for byte.
     Message {
         seq: u64,
         at: String,

@@ -1,4 +1,4 @@
-//! Events as they come (`text/event-stream`).
+//! Event streams (`text/event-stream`).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::error::ApiError;
 use crate::expiry::sleep_until;
 use crate::state::Gateway;
 
-/// How often a quiet stream says that it is still there.
+/// Interval of keep-alive comments on a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Whether the caller wants a stream.
+/// Returns whether the caller accepts a stream.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     let values = headers.get_all("accept").iter().filter_map(|value| value.to_str().ok());
     let mut kinds = values.flat_map(|value| value.split(','));
     kinds.any(|kind| kind.split(';').next().unwrap_or_default().trim() == "text/event-stream")
 }
 
-/// The number after which to go on; 0 when the caller has seen nothing.
+/// Returns the event number to continue after; 0 if the caller has seen none.
 pub(super) fn last_event_id(headers: &HeaderMap) -> Result<u64, ApiError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(0) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     number.ok_or_else(|| ApiError::bad_request("Last-Event-ID: must be the number of an event"))
 }
 
-/// One turn: its messages, and last its answer.
+/// Streams one turn: its messages, and last its answer.
 pub(super) async fn turn(
     gateway: Arc<Gateway>,
     app: AppName,
@@ -48,7 +48,7 @@ pub(super) async fn turn(
     Ok(stream(Following { gateway, app, id, follow, only, until, done: false }))
 }
 
-/// The whole session, for as long as it is open and the caller may hear of it.
+/// Streams a whole session while it is open and the caller is signed in.
 pub(super) async fn session(
     gateway: Arc<Gateway>,
     app: AppName,
@@ -91,7 +91,7 @@ impl Following {
             let stopping = self.gateway.stopping.clone();
             let next = tokio::select! {
                 next = self.follow.next() => next,
-                // A whole session would hold up the end; a turn ends by itself.
+                // A session's stream would delay shutdown; a turn ends by itself.
                 () = sleep_until(self.until) => return None,
                 () = stopping.cancelled(), if matches!(self.only, Only::Everything) => return None,
             };
@@ -119,15 +119,15 @@ impl Following {
         None
     }
 
-    /// The same event has the same form in every stream. `None` when the ledger is not there to tell it: then the stream
-    /// ends, and the client asks for it again.
+    /// Renders an event, identically in every stream. `None` if the ledger is unavailable: then the stream
+    /// ends, and the client reconnects.
     async fn event(&self, stored: &SessionEvent) -> Option<Event> {
         let event = Event::default().id(stored.seq.to_string()).event(stored.event.kind.as_str());
         Some(match (stored.event.kind.as_str(), stored.event.turn) {
             ("message", _) => event.data(&stored.event.body),
             ("turn", Some(turn)) => match self.answer(turn).await {
                 Ok(answer) => event.data(answer),
-                // It was deleted meanwhile.
+                // The session was deleted in between.
                 Err(SessionError::NotFound) => event.data(view(stored)),
                 Err(_) => return None,
             },

@@ -1,4 +1,4 @@
-//! Turns: asked for and waited for, streamed, or left to run.
+//! Turns: answered at the end, streamed, or left to run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::extract::path_and_query::ApiPath;
 use crate::extract::session_id::session_id;
 use crate::state::Gateway;
 
-/// How long after the end of running work its answers may take.
+/// How long answers may take after running work has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// The longest idempotency key.
+/// Maximum length of an idempotency key, in bytes.
 const KEY_LIMIT: usize = 255;
 
 /// Runs a turn and answers when it ends.
@@ -62,11 +62,11 @@ pub(crate) async fn turn(
 ) -> Result<Response, ApiError> {
     let id = session_id(&id)?;
     if body.prompt.trim().is_empty() {
-        return Err(ApiError::bad_request("prompt: it is empty"));
+        return Err(ApiError::bad_request("prompt: must not be empty"));
     }
     let idempotency = idempotency(&headers, &body)?;
     let after = stream::last_event_id(&headers)?;
-    // A session that is not this app's must not be told apart by its files.
+    // Check the session first: errors about files must not reveal another app's session.
     gateway.sessions.get(&app.name, &id).await?;
     let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
     let ask = TurnAsk { prompt: prompt_with_files(&body.prompt, &paths), idempotency };
@@ -89,9 +89,9 @@ pub(crate) async fn turn(
     } else {
         let ended = tokio::select! {
             ended = gateway.sessions.turn_ended(&app.name, &id, index) => ended?,
-            // A turn that ran is over by then; one that waits runs after the next start.
+            // A running turn has ended by then; a queued turn runs after the next start.
             () = stopped(&gateway.ending) => {
-                let message = format!("hob is stopping; turn {index} waits for the next start");
+                let message = format!("Hob is stopping; turn {index} runs after the next start");
                 return Err(ApiError::Busy { code: "stopping", message });
             }
         };
@@ -119,13 +119,13 @@ pub(crate) async fn get(
     ApiPath((id, index)): ApiPath<(String, String)>,
 ) -> Result<Json<TurnAnswer>, ApiError> {
     let id = session_id(&id)?;
-    let none = || ApiError::NotFound("there is no such turn".to_owned());
+    let none = || ApiError::NotFound("no such turn".to_owned());
     let index = index.parse().map_err(|_| none())?;
     let turn = gateway.sessions.turn(&app.name, &id, index).await?;
     Ok(Json(answer(&gateway, &id, turn).await?))
 }
 
-/// Everything about a turn.
+/// Loads a turn with its messages.
 pub(super) async fn answer(
     gateway: &Gateway,
     id: &SessionId,
@@ -135,13 +135,13 @@ pub(super) async fn answer(
     Ok(TurnAnswer::new(id.to_string(), turn, messages))
 }
 
-/// Returns once running work has had the time to end.
+/// Waits until running work has had time to end.
 async fn stopped(ending: &CancellationToken) {
     ending.cancelled().await;
     tokio::time::sleep(LAST_WORDS).await;
 }
 
-/// The error a failed turn is.
+/// Returns the error of a failed turn.
 fn failure(turn: &SessionTurn) -> Option<ApiError> {
     let code = failure_code(turn.state)?;
     let message = turn.error.clone().unwrap_or_else(|| "the turn failed".to_owned());

@@ -29,19 +29,19 @@ use crate::state::Gateway;
 #[schema(example = json!({"model": "claude", "max_tokens": 1024,
     "messages": [{"role": "user", "content": "Say hello."}]}))]
 pub(crate) struct MessagesBody {
-    /// A model as Claude Code names them; `claude` is its own default.
+    /// A model name of Claude Code; `claude` is its default.
     model: Option<String>,
-    /// The whole conversation; the last message is the user's.
+    /// The whole conversation. The last message must be the user's.
     #[schema(value_type = Vec<Object>, min_items = 1)]
     messages: Vec<Value>,
-    /// Added to Claude Code's own system prompt: a text, or text blocks.
+    /// Added to Claude Code's system prompt: a text, or text blocks.
     #[schema(value_type = Value)]
     system: Option<Value>,
-    /// Accepted; how long an answer may be is Claude Code's to say.
+    /// Accepted without effect.
     #[schema(minimum = 1)]
     max_tokens: Option<u64>,
     stream: Option<bool>,
-    /// Refused unless it is empty: Claude Code uses its own tools.
+    /// Must be empty: Claude Code uses its own tools.
     #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
     tools: Option<Vec<Value>>,
 }
@@ -72,11 +72,11 @@ pub(crate) async fn messages(
     let mut response = match answer(gateway, caller, request).await {
         Ok(response) => response,
         Err(problem) => {
-            tracing::info!(code = problem.code(), "a message was not answered");
+            tracing::info!(code = problem.code(), "a message request failed");
             Dialect::Anthropic.respond(problem)
         }
     };
-    // The SDKs name a request by it.
+    // The SDKs report this header as the request's id.
     let id = format!("req_{}", Uuid::now_v7().simple());
     if let Ok(id) = id.parse() {
         response.headers_mut().insert("request-id", id);
@@ -90,10 +90,10 @@ async fn answer(
     request: Request,
 ) -> Result<Response, Problem> {
     let Caller(app) = caller?;
-    // Nobody else is listened to for longer than a header.
+    // Authenticate before reading the body.
     let JsonBody(body) = JsonBody::<MessagesBody>::from_request(request, &gateway).await?;
     if body.max_tokens == Some(0) {
-        return Err(ApiError::bad_request("max_tokens: it must be at least 1").into());
+        return Err(ApiError::bad_request("max_tokens: must be at least 1").into());
     }
     models::no_tools("tools", body.tools.as_deref())?;
     let model = models::asked(body.model.as_deref())?;
@@ -128,9 +128,9 @@ async fn answer(
     Ok(response)
 }
 
-/// A text, or text blocks.
+/// Reads a text or a list of text blocks.
 fn system_text(system: Option<&Value>) -> Result<Option<String>, Problem> {
-    let wrong = || ApiError::bad_request("system: it must be a text or a list of text blocks");
+    let wrong = || ApiError::bad_request("system: must be a text or a list of text blocks");
     let text = match system {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) => text.clone(),
@@ -160,9 +160,9 @@ fn usage(result: &TurnResult) -> Value {
         "cache_read_input_tokens": usage.cache_read_input_tokens})
 }
 
-/// The events of a message.
+/// Renders a reply as events of a message stream.
 struct Words {
-    /// The number of the block that is open or comes next.
+    /// The index of the open block, or of the next one.
     index: usize,
 }
 
@@ -180,7 +180,7 @@ fn stream(
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE).event(ping))
 }
 
-/// An event bears the name of its type.
+/// Returns an event named after its type.
 fn event(value: &Value) -> Event {
     let name = value["type"].as_str().unwrap_or_default();
     Event::default().event(name).data(value.to_string())

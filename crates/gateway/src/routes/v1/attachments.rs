@@ -1,5 +1,5 @@
-//! What a message holds besides text. Images and documents become files of the app, and the agent is told
-//! where they lie; everything else is refused.
+//! Attachments of a message. Images and documents become files of the app, and the agent receives
+//! their paths. Anything else is refused.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::dialect::Problem;
 use crate::state::Gateway;
 
-/// The messages with neighbours of one role made one, as the APIs take them.
+/// Merges adjacent messages of one role, as the APIs do.
 pub(super) fn merged(messages: Vec<Value>) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for message in messages {
@@ -33,12 +33,12 @@ fn blocks_of(message: &Value) -> Vec<Value> {
         Value::String(text) => vec![json!({"type": "text", "text": text})],
         Value::Array(blocks) => blocks.clone(),
         Value::Null => Vec::new(),
-        // Not a message, which is said where messages are read.
+        // Not a message; the message parser reports it.
         other => vec![other.clone()],
     }
 }
 
-/// What is typed for the last message, where that is more than its text.
+/// Returns the prompt for a last message that has more than text.
 pub(super) async fn prompt(
     gateway: &Arc<Gateway>,
     app: &AppName,
@@ -76,7 +76,7 @@ pub(super) async fn prompt(
                 )));
             }
             None => {
-                return Err(Problem::invalid(format!("{place}: it is not a content block")));
+                return Err(Problem::invalid(format!("{place}: must be a content block")));
             }
         }
     }
@@ -94,7 +94,7 @@ fn file(source: &Value, kind: &str, place: &str) -> Result<Attached, Problem> {
     match (source["type"].as_str(), data) {
         (Some("base64"), Some(data)) => {
             let bytes = STANDARD.decode(data.trim()).map_err(|_| {
-                Problem::invalid(format!("{place}.source.data: it is not valid base64"))
+                Problem::invalid(format!("{place}.source.data: must be valid base64"))
             })?;
             let media = source["media_type"].as_str().unwrap_or_default();
             let ending = match media {

@@ -1,4 +1,4 @@
-//! What can go wrong, in each dialect's own shape and status.
+//! Errors in each dialect's own shape and status.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::error::ApiError;
 /// The response header that names the kind of process: `warm`, `seeded` or `fresh`.
 pub(super) const SESSION_HEADER: &str = "x-hob-session";
 
-/// Whose words an answer uses.
+/// The API whose wire format a response uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Anthropic,
     OpenAi,
 }
 
-/// What went wrong, for the caller.
+/// An error for the caller.
 #[derive(Debug)]
 pub(super) struct Problem {
     kind: Kind,
     message: String,
-    /// The field it is about.
+    /// The field that the error is about.
     param: Option<String>,
     retry_after: Option<Duration>,
 }
@@ -57,9 +57,9 @@ impl Problem {
         Problem { kind, message: message.into(), param: None, retry_after: None }
     }
 
-    /// The inside is logged, never sent.
+    /// Logs the cause and returns a generic error: the cause is never sent.
     fn internal(inside: &str) -> Problem {
-        tracing::error!(error = inside, "a completion failed on our side");
+        tracing::error!(error = inside, "a completion failed with an internal error");
         Problem::failed("internal error; see Hob's log")
     }
 
@@ -67,14 +67,14 @@ impl Problem {
         Problem { retry_after: Some(retry_after), ..self }
     }
 
-    /// A word for the log.
+    /// Returns a short code for the log.
     pub fn code(&self) -> &'static str {
         Dialect::Anthropic.words(self.kind).1
     }
 }
 
 impl Dialect {
-    /// The dialect of a path that both have.
+    /// Returns the dialect of a request to a path that both APIs have.
     pub fn of(headers: &HeaderMap) -> Dialect {
         match headers.contains_key("anthropic-version") {
             true => Dialect::Anthropic,
@@ -82,7 +82,7 @@ impl Dialect {
         }
     }
 
-    /// The status, the type and, where the dialect has one, the code.
+    /// Returns the status, the type and, if the dialect has one, the code.
     fn words(self, kind: Kind) -> (u16, &'static str, Option<&'static str>) {
         match (self, kind) {
             (_, Kind::Invalid) => (400, "invalid_request_error", None),
@@ -111,7 +111,7 @@ impl Dialect {
         }
     }
 
-    /// The body of an error, also for a stream that has begun.
+    /// Returns the body of an error, also for a stream that has begun.
     pub fn body(self, problem: &Problem) -> Value {
         let (_, kind, code) = self.words(problem.kind);
         match self {
@@ -164,7 +164,7 @@ impl From<ApiError> for Problem {
                 Problem::new(Kind::Overloaded, message).after(Duration::from_secs(1))
             }
             ApiError::Internal(inside) => Problem::internal(&inside),
-            // Of sessions, runs and the console alone.
+            // These occur only in sessions, runs and the console.
             other @ (ApiError::Conflict(_)
             | ApiError::BadHost
             | ApiError::BadOrigin
@@ -207,7 +207,7 @@ impl From<BackendError> for Problem {
                 Problem::new(upstream(status, &kind), message)
             }
             BackendError::Internal(inside) => Problem::internal(&inside),
-            // What its screen or its last words were is the log's: they may hold what was asked.
+            // The screen and the last output go to the log only: they may contain the prompt.
             BackendError::Died { how, .. } => Problem::failed(format!("claude ended with {how}")),
             BackendError::InputNotTaken(_) => Problem::failed("claude did not take the prompt"),
             BackendError::NotClean(_) | BackendError::Interrupted => {
@@ -218,7 +218,7 @@ impl From<BackendError> for Problem {
     }
 }
 
-/// What the model's API said, as if it had said it to the caller; but a refused login is Hob's own.
+/// Maps an error of the model's API to the caller. A refused login is Hob's own error.
 fn upstream(status: Option<u16>, kind: &str) -> Kind {
     match (status, kind) {
         (Some(429), _) | (None, "rate_limit") => Kind::Limited,

@@ -6,12 +6,12 @@ use axum::response::Response;
 use super::dialect::{Dialect, Problem};
 use crate::error::ApiError;
 
-/// This path is not for this method.
+/// Answers 405 in the caller's dialect.
 pub(crate) async fn wrong_method(headers: HeaderMap) -> Response {
     Dialect::of(&headers).respond(Problem::from(ApiError::MethodNotAllowed))
 }
 
-/// There is no such path below `/v1`.
+/// Answers 404 in the caller's dialect.
 pub(crate) async fn nowhere(headers: HeaderMap) -> Response {
     let error = ApiError::NotFound("no such path below /v1".to_owned());
     Dialect::of(&headers).respond(Problem::from(error))

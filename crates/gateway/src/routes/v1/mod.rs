@@ -1,8 +1,8 @@
-//! Claude Code in the words of other APIs: Anthropic's messages and OpenAI's chat completions.
+//! `/v1`: Anthropic's Messages API and OpenAI's Chat Completions on Claude Code.
 //!
-//! Each dialect has wire types of its own ([`anthropic`], [`openai`]) and its own shape of errors
-//! ([`dialect`]); what both mean is a [`reply`] to a conversation. Images and documents become files
-//! that the agent is told of ([`attachments`]).
+//! Each dialect has its own wire types ([`anthropic`], [`openai`]) and error shapes
+//! ([`dialect`]). Both render a [`reply`]. Images and documents become files whose paths
+//! the agent receives ([`attachments`]).
 
 pub(crate) mod anthropic;
 mod attachments;

@@ -1,4 +1,4 @@
-//! `GET /v1/models`, in the dialect of whoever asks; and what may be asked of a model.
+//! `GET /v1/models` in the caller's dialect, and checks of model-related fields.
 
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Json, Response};
@@ -9,13 +9,13 @@ use crate::error::ApiError;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 
-/// Claude Code's own choice.
+/// The model that Claude Code chooses.
 pub(super) const DEFAULT: &str = "claude";
-/// The names Claude Code has for the newest model of each kind.
+/// Claude Code's aliases for the newest model of each family.
 const ALIASES: [&str; 4] = [DEFAULT, "opus", "sonnet", "haiku"];
-/// The longest name of a model.
+/// Maximum length of a model name, in bytes.
 const NAME_LIMIT: usize = 200;
-/// The longest system prompt: it is an argument of the program, and the kernel bounds these.
+/// Maximum length of a system prompt, in bytes. The prompt is a program argument, which the kernel limits.
 const SYSTEM_LIMIT: usize = 120_000;
 
 /// Lists the models. Hob passes any other name on to Claude Code.
@@ -54,7 +54,7 @@ pub(crate) async fn get(
     let dialect = Dialect::of(&headers);
     let found = caller.and(name).and_then(|ApiPath(name)| match ALIASES.contains(&name.as_str()) {
         true => Ok(model(dialect, &name)),
-        false => Err(ApiError::NotFound("there is no model of that name in the list".to_owned())),
+        false => Err(ApiError::NotFound("the list has no model of this name".to_owned())),
     });
     match found {
         Ok(model) => Json(model).into_response(),
@@ -72,20 +72,20 @@ fn model(dialect: Dialect, name: &str) -> Value {
     }
 }
 
-/// The model as the program is told; `None` for its own choice.
+/// Returns the model argument for the program; `None` for its default.
 pub(super) fn asked(name: Option<&str>) -> Result<Option<String>, Problem> {
     match name {
         None | Some(DEFAULT | "default") => Ok(None),
         Some(name)
             if name.is_empty() || name.len() > NAME_LIMIT || name.contains(char::is_control) =>
         {
-            Err(ApiError::bad_request("model: it is empty, too long or not a name").into())
+            Err(ApiError::bad_request("model: must be a model name").into())
         }
         Some(name) => Ok(Some(name.to_owned())),
     }
 }
 
-/// A client's own tools are refused: an answer is the text of a whole turn.
+/// Refuses client tools: an answer is the text of a whole turn.
 pub(super) fn no_tools(field: &str, tools: Option<&[Value]>) -> Result<(), Problem> {
     match tools {
         None | Some([]) => Ok(()),
@@ -97,10 +97,10 @@ pub(super) fn no_tools(field: &str, tools: Option<&[Value]>) -> Result<(), Probl
     }
 }
 
-/// A system prompt that can be passed on.
+/// Checks that a system prompt can be passed on.
 pub(super) fn system(text: String) -> Result<Option<String>, Problem> {
     if text.contains('\0') || text.len() > SYSTEM_LIMIT {
-        let text = format!("system: it holds a NUL or is longer than {SYSTEM_LIMIT} bytes");
+        let text = format!("system: must not contain NUL or exceed {SYSTEM_LIMIT} bytes");
         return Err(ApiError::bad_request(text).into());
     }
     Ok((!text.trim().is_empty()).then_some(text))

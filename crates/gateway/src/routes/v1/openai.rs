@@ -29,26 +29,26 @@ use crate::state::Gateway;
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"model": "claude", "messages": [{"role": "user", "content": "Say hello."}]}))]
 pub(crate) struct ChatBody {
-    /// A model as Claude Code names them; `claude` is its own default.
+    /// A model name of Claude Code; `claude` is its default.
     model: Option<String>,
-    /// The whole conversation; the last message is the user's. Messages of the system and the
-    /// developer are added to Claude Code's own system prompt.
+    /// The whole conversation. The last message must be the user's. `system` and `developer`
+    /// messages are added to Claude Code's system prompt.
     #[schema(value_type = Vec<Object>, min_items = 1)]
     messages: Vec<Value>,
     stream: Option<bool>,
-    /// `include_usage` asks for a last piece with the usage.
+    /// `include_usage` adds a last chunk with the usage.
     #[schema(value_type = Option<Object>)]
     stream_options: Option<StreamOptions>,
-    /// One answer is all there is.
+    /// Must be 1.
     #[schema(minimum = 1, maximum = 1)]
     n: Option<u64>,
-    /// Refused unless it is empty: Claude Code uses its own tools.
+    /// Must be empty: Claude Code uses its own tools.
     #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
     tools: Option<Vec<Value>>,
     /// The older form of `tools`.
     #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
     functions: Option<Vec<Value>>,
-    /// `json_object` and `json_schema` are told to the agent in words.
+    /// `json_object` and `json_schema` are described to the agent in words.
     #[schema(value_type = Option<Object>)]
     response_format: Option<Value>,
 }
@@ -82,7 +82,7 @@ pub(crate) async fn chat(
     request: Request,
 ) -> Response {
     answer(gateway, caller, request).await.unwrap_or_else(|problem| {
-        tracing::info!(code = problem.code(), "a completion was not answered");
+        tracing::info!(code = problem.code(), "a completion request failed");
         Dialect::OpenAi.respond(problem)
     })
 }
@@ -93,10 +93,10 @@ async fn answer(
     request: Request,
 ) -> Result<Response, Problem> {
     let Caller(app) = caller?;
-    // Nobody else is listened to for longer than a header.
+    // Authenticate before reading the body.
     let JsonBody(body) = JsonBody::<ChatBody>::from_request(request, &gateway).await?;
     if body.n.is_some_and(|n| n != 1) {
-        return Err(ApiError::bad_request("n: it can only be 1").into());
+        return Err(ApiError::bad_request("n: must be 1").into());
     }
     models::no_tools("tools", body.tools.as_deref())?;
     models::no_tools("functions", body.functions.as_deref())?;
@@ -140,7 +140,7 @@ async fn answer(
     Ok(response)
 }
 
-/// The messages in Anthropic's shape; what the system and the developer say goes to `systems`.
+/// Converts messages to Anthropic's shape; `system` and `developer` texts go to `systems`.
 fn anthropic_messages(
     messages: &[Value],
     systems: &mut Vec<String>,
@@ -186,14 +186,14 @@ fn anthropic_messages(
     Ok(out)
 }
 
-/// Content in Anthropic's blocks.
+/// Converts content to Anthropic's blocks.
 fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
     let text = |text: &Value| json!({"type": "text", "text": text});
     let parts = match content {
         Value::String(_) => return Ok(vec![text(content)]),
         Value::Array(parts) => parts,
         _ => {
-            let problem = format!("{place}.content: it must be a text or a list of parts");
+            let problem = format!("{place}.content: must be a text or a list of parts");
             return Err(ApiError::bad_request(problem).into());
         }
     };
@@ -214,14 +214,14 @@ fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
     parts.iter().enumerate().map(part).collect()
 }
 
-/// `data:image/png;base64,…` as a block.
+/// Converts `data:image/png;base64,…` to a block.
 fn data_url(url: &Value, kind: &str) -> Option<Value> {
     let (media, data) = url.as_str()?.strip_prefix("data:")?.split_once(";base64,")?;
     Some(json!({"type": kind,
         "source": {"type": "base64", "media_type": media, "data": data}}))
 }
 
-/// What the agent is told about the form of its answer.
+/// Returns the instruction about the form of the answer.
 fn format_words(format: Option<&Value>) -> Result<Option<String>, Problem> {
     let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(None) };
     match format["type"].as_str() {
@@ -258,18 +258,18 @@ fn usage(result: &TurnResult) -> Value {
         "prompt_tokens_details": {"cached_tokens": usage.cache_read_input_tokens}})
 }
 
-/// What every piece of a completion says.
+/// The fields that every chunk of a completion repeats.
 struct Head {
     id: String,
     created: i64,
     model: String,
 }
 
-/// The pieces of a completion.
+/// Renders a reply as chunks of a completion.
 struct Words {
     head: Head,
     with_usage: bool,
-    /// Whether a text has been said: the next one begins a paragraph.
+    /// Whether a text has been sent: the next one begins a new paragraph.
     said: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A reply as both dialects need it: texts, as they come or all together.
+//! A reply for both dialects: its texts, streamed or complete.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,27 +14,27 @@ use hob_sessions::{Answering, Conversation};
 use super::dialect::Problem;
 use crate::state::Gateway;
 
-/// How often a quiet stream says that it is still there.
+/// Interval of keep-alive comments on a quiet stream.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long a stream waits for its first piece before it begins without one.
+/// How long a stream waits for its first part before it begins without one.
 const FIRST_PIECE: Duration = Duration::from_secs(10);
 
-/// A piece of a reply.
+/// A part of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
-    /// A text begins.
+    /// A text block begins.
     Begin,
     Text(String),
-    /// The text is whole.
+    /// The text block is complete.
     End,
-    /// The turn is over.
+    /// The turn has ended.
     Over(TurnResult),
 }
 
-/// A reply on its way. Dropping it before its end ends the turn.
+/// A reply in progress. Dropping it before its end ends the turn.
 pub(super) struct Reply {
     answering: Answering,
-    /// The model that answers, once it has said something.
+    /// The model that answers; known after its first output.
     pub model: Option<String>,
     texts: Texts,
     ready: VecDeque<Part>,
@@ -42,7 +42,7 @@ pub(super) struct Reply {
     over: bool,
 }
 
-/// All of a reply.
+/// A complete reply.
 pub(super) struct Whole {
     pub texts: Vec<String>,
     pub model: Option<String>,
@@ -50,7 +50,7 @@ pub(super) struct Whole {
 }
 
 impl Reply {
-    /// Asks, and returns once the agent has taken the prompt.
+    /// Sends the prompt and returns once the agent has accepted it.
     pub async fn to(
         gateway: &Arc<Gateway>,
         app: &App,
@@ -61,8 +61,8 @@ impl Reply {
         Ok(Reply { answering, model: None, texts, ready, in_pieces: true, over: false })
     }
 
-    /// Waits a while for the first piece: what goes wrong before it is still an answer with a status of
-    /// its own, which clients understand better than a stream that breaks off.
+    /// Waits a while for the first part. A failure before it is still a response with its own status,
+    /// which clients handle better than a stream that breaks off.
     pub async fn begun(mut self) -> Result<Reply, Problem> {
         if let Ok(Some(part)) = tokio::time::timeout(FIRST_PIECE, self.next()).await {
             self.ready.push_front(part?);
@@ -74,7 +74,7 @@ impl Reply {
         self.answering.origin
     }
 
-    /// The next piece; `None` after the end.
+    /// Returns the next part, or `None` after the end.
     pub async fn next(&mut self) -> Option<Result<Part, BackendError>> {
         loop {
             if let Some(part) = self.ready.pop_front() {
@@ -97,7 +97,7 @@ impl Reply {
         }
     }
 
-    /// Waits for all of it. Pieces are nothing to it: what counts is what was said in the end.
+    /// Waits for the complete reply.
     pub async fn whole(mut self) -> Result<Whole, BackendError> {
         self.in_pieces = false;
         let mut texts = Vec::new();
@@ -137,16 +137,16 @@ impl Reply {
     }
 }
 
-/// How a dialect puts a reply into the events of a stream.
+/// Renders a reply as the events of a dialect's stream.
 pub(super) trait Wording: Send + 'static {
-    /// The events of one piece.
+    /// Returns the events of one part.
     fn part(&mut self, part: Part, events: &mut VecDeque<Event>);
 
-    /// The last event of a stream that breaks off.
+    /// Returns the last event of a stream that fails.
     fn problem(&self, problem: &Problem) -> Event;
 }
 
-/// A reply as a stream of events. `first` comes before the first piece.
+/// Renders a reply as a stream of events. `first` precedes the first part.
 pub(super) fn in_words(
     reply: Reply,
     wording: impl Wording,
@@ -160,7 +160,7 @@ pub(super) fn in_words(
                     Ok(part) => wording.part(part, &mut ready),
                     Err(error) => {
                         let problem = Problem::from(error);
-                        tracing::info!(code = problem.code(), "a reply broke off");
+                        tracing::info!(code = problem.code(), "a reply failed while streaming");
                         ready.push_back(wording.problem(&problem));
                     }
                 }
@@ -171,10 +171,10 @@ pub(super) fn in_words(
     )
 }
 
-/// Puts pieces and whole blocks together: a text that came in pieces does not come again whole.
+/// Combines deltas and complete blocks: a text that arrived in deltas is not repeated as a block.
 #[derive(Debug, Default)]
 struct Texts {
-    /// What came in pieces of the text that is not whole yet.
+    /// The deltas of the text that is not complete yet.
     pieces: Option<String>,
 }
 
@@ -195,7 +195,7 @@ impl Texts {
             Some(pieces) => match text.strip_prefix(&pieces) {
                 Some("") => parts.push_back(Part::End),
                 Some(rest) => parts.extend([Part::Text(rest.to_owned()), Part::End]),
-                // The model was asked again, and said something else.
+                // The model was called again and gave another text.
                 None => parts.extend([Part::End, Part::Begin, Part::Text(text), Part::End]),
             },
             None if text.is_empty() => {}

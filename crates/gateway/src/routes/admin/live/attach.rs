@@ -1,4 +1,4 @@
-//! `GET /admin/live/{id}/attach`: watching and typing over a WebSocket.
+//! `GET /admin/live/{id}/attach`: watch and type over a WebSocket.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,12 +21,12 @@ use crate::extract::caller::Admin;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
 use crate::state::Gateway;
 
-/// The largest message a viewer may send.
+/// Maximum size of a viewer's message, in bytes.
 const MESSAGE: usize = 64 << 10;
-/// How often a quiet viewer is asked whether it is still there, and after how long it is not.
+/// Interval of pings to a quiet viewer, and how long a viewer may stay silent.
 const PING: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_secs(60);
-/// A viewer that takes nothing for so long is cut off.
+/// How long sending to a viewer may block before it is disconnected.
 const SENDING: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
@@ -73,7 +73,7 @@ pub(crate) async fn attach(
     };
     audit_log::record(&gateway, "attach", &id, json!({"terminal": shown.is_terminal()})).await;
     let until = expiry_instant(admin.until);
-    // The connection leaves the loop that serves it; it is waited for at the end all the same.
+    // The connection leaves the serving loop; the task tracker still waits for it at shutdown.
     let place = gateway.terminals.tasks().token();
     let upgrade = upgrade.max_message_size(MESSAGE).max_frame_size(MESSAGE);
     Ok(upgrade.on_upgrade(async move |socket| {
@@ -92,10 +92,10 @@ pub(crate) async fn attach(
     }))
 }
 
-/// What a viewer is shown.
+/// What a viewer watches.
 enum Shown {
     Terminal(Box<Viewer>),
-    /// Events as text: first all there were, then as they come.
+    /// Events as text: first the past ones, then new ones.
     Events(Option<String>, Box<Following>),
 }
 
@@ -131,10 +131,10 @@ struct Attached {
     since: Instant,
 }
 
-/// Why it is over. The text is for the viewer; `None` when it has left by itself.
+/// Why watching ended. The text is for the viewer; `None` if the viewer left.
 type Over = Option<String>;
 
-/// What a viewer asks for.
+/// A command of a viewer.
 #[derive(Debug, PartialEq, Eq)]
 enum Ask {
     Resize(Size),
@@ -158,7 +158,7 @@ impl Attached {
                 },
                 _ = pings.tick() => self.ping().await,
                 () = stopping.cancelled() => Err(Some("hob is stopping".to_owned())),
-                () = sleep_until(until) => Err(Some("the sign-in has ended".to_owned())),
+                () = sleep_until(until) => Err(Some("the sign-in has expired".to_owned())),
             };
             if let Err(over) = step {
                 return over;
@@ -196,7 +196,7 @@ impl Attached {
             Message::Binary(bytes) => self.type_in(&bytes).await,
             Message::Text(text) => match read(&text) {
                 Some(ask) => self.carry_out(ask).await,
-                None => self.refuse("this is no message of an attached viewer").await,
+                None => self.refuse("not a valid viewer message").await,
             },
             Message::Close(_) => Err(None),
             Message::Ping(_) | Message::Pong(_) => Ok(()),
@@ -215,7 +215,7 @@ impl Attached {
                 }
                 Ok(())
             }
-            // Its end is about to be told.
+            // The end follows as its own update.
             Err(Refused::Ended) => Ok(()),
             Err(refused) => self.refuse(&refused.to_string()).await,
         }
@@ -276,7 +276,7 @@ impl Attached {
             let _ = self.say(&json!({"type": "end", "reason": reason})).await;
             let close = CloseFrame { code: close_code::NORMAL, reason: Default::default() };
             let _ = self.send(Message::Close(Some(close))).await;
-            // The other side's answer, so that nothing of what was said is lost.
+            // Wait for the peer's close frame, so that no message is lost.
             let farewell = async { while let Some(Ok(_)) = self.socket.recv().await {} };
             let _ = tokio::time::timeout(Duration::from_secs(1), farewell).await;
         }
@@ -287,7 +287,7 @@ impl Attached {
     }
 }
 
-/// A viewer's message; `None` for what is none.
+/// Parses a viewer's message; `None` if it is not one.
 fn read(text: &str) -> Option<Ask> {
     let message: Value = serde_json::from_str(text).ok()?;
     let size = || {

@@ -1,4 +1,4 @@
-//! Sessions without a terminal: their events, shown where others have a screen.
+//! The events of sessions without a terminal, rendered as text.
 
 use hob_domain::AppName;
 use hob_domain::session::{SessionEvent, SessionId};
@@ -9,10 +9,10 @@ use crate::error::ApiError;
 use crate::routes::sessions::shapes::EventView;
 use crate::state::Gateway;
 
-/// How many of the last events are shown to whoever comes.
+/// Number of past events that a new viewer receives.
 const LAST: u64 = 500;
 
-/// The last events as a page, and what comes after them.
+/// Returns the last events as text, and a follower of later ones.
 pub(super) async fn page(
     gateway: &Gateway,
     app: &AppName,
@@ -28,15 +28,14 @@ pub(super) async fn page(
     Ok((text, Following { page, follow }))
 }
 
-/// Events as they come, as text for a terminal.
+/// Follows events as text for a terminal.
 pub(super) struct Following {
     page: render::Page,
     follow: Follow,
 }
 
 impl Following {
-    /// What comes next; `None` once the session is closed. Nothing is lost when the caller stops
-    /// waiting.
+    /// Returns the next text, or `None` once the session is closed. Cancel-safe.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             match self.follow.next().await {

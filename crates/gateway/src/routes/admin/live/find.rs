@@ -13,7 +13,7 @@ use crate::state::Gateway;
 /// What an id of `/admin/live` refers to.
 pub(super) enum LiveTarget {
     Terminal(Arc<Terminal>),
-    /// A session without a terminal: its events are shown.
+    /// A session without a terminal; viewers see its events.
     Session(AppName, SessionId),
 }
 

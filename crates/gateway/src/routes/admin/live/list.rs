@@ -23,7 +23,7 @@ pub(crate) struct LiveList {
     live: Vec<LiveView>,
 }
 
-/// Something that is alive: an open session, or a process of the Claude backend.
+/// An open session or a process of the Claude backend.
 #[derive(Serialize, ToSchema, Clone, PartialEq)]
 #[schema(example = json!({"id": "0d5c…", "kind": "session", "session_id": "0d5c…", "app": "my-app",
     "agent": "claude", "cwd": "/home/me/project", "pid": 4711, "terminal": true, "cols": 120, "rows": 40,
@@ -38,7 +38,7 @@ pub(crate) struct LiveView {
     agent: String,
     cwd: String,
     pid: Option<i32>,
-    /// Whether it has a terminal now; otherwise its events are shown as text.
+    /// Whether it has a terminal now; otherwise viewers see its events as text.
     terminal: bool,
     cols: u16,
     rows: u16,
@@ -52,7 +52,7 @@ pub(crate) struct LiveView {
     cost_usd: Option<f64>,
     tokens: Option<u64>,
     viewers: usize,
-    /// Whether somebody types.
+    /// Whether a viewer is the writer.
     writer: bool,
 }
 
@@ -115,7 +115,7 @@ impl LiveView {
         }
     }
 
-    /// One that is talked to without a terminal, or is just being started.
+    /// A process without a terminal, or one that is starting.
     fn of_process(process: &LiveInfo) -> LiveView {
         LiveView {
             id: process.session_id.clone(),

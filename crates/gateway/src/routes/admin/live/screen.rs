@@ -1,4 +1,4 @@
-//! `GET /admin/live/{id}/screen`: what a terminal shows now.
+//! `GET /admin/live/{id}/screen`: the current screen.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::extract::caller::Admin;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
 use crate::state::Gateway;
 
-/// The page on which events are shown that have no terminal.
+/// The screen size for sessions without a terminal.
 pub(super) const PAGE: Size = Size { rows: 40, cols: 120 };
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ pub(crate) struct ScreenView {
     rows: u16,
     cursor: CursorView,
     text: String,
-    /// What draws it on a terminal of that size.
+    /// Escape sequences that draw the screen on a terminal of this size.
     ansi: String,
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn screen(
         Some("svg") => Format::Svg,
         Some("json") => Format::Json,
         Some(_) => {
-            return Err(ApiError::bad_request("format: it must be text, ansi, svg or json"));
+            return Err(ApiError::bad_request("format: must be text, ansi, svg or json"));
         }
         None => accepted(&headers),
     };
@@ -106,7 +106,7 @@ fn show(id: &str, model: &Model, format: Format) -> Response {
         Format::Ansi => of_kind("text/plain; charset=utf-8", ansi(model)),
         Format::Svg => {
             let mut response = of_kind("image/svg+xml", model.svg());
-            // Opened by itself, too, it is a picture and nothing else.
+            // Keep the SVG inert when it is opened directly.
             let policy =
                 HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
             response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
@@ -128,7 +128,7 @@ fn show(id: &str, model: &Model, format: Format) -> Response {
     }
 }
 
-/// The screen's lines without blanks at their ends.
+/// Returns the screen's lines without trailing blanks.
 fn text(model: &Model) -> String {
     let text = model.text();
     let lines: Vec<&str> = text.lines().map(|line| line.trim_end_matches(' ')).collect();

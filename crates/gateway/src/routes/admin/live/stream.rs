@@ -1,4 +1,4 @@
-//! `GET /admin/live/stream`: the list and the screens as they change, for small living pictures.
+//! `GET /admin/live/stream`: changes of the list and the screens, for live previews.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -20,9 +20,9 @@ use crate::expiry::{expiry_instant, sleep_until};
 use crate::extract::caller::Admin;
 use crate::state::Gateway;
 
-/// How often it is looked whether anything has changed.
+/// Interval of looking for changes.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often one screen is sent at most.
+/// Minimum interval between two sends of one screen.
 const SCREEN: Duration = Duration::from_millis(1000);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -59,7 +59,7 @@ struct Looking {
     gateway: Arc<Gateway>,
     ticks: tokio::time::Interval,
     listed: Vec<LiveView>,
-    /// What of each terminal was sent, and when.
+    /// The version of each screen that was sent, and when.
     shown: HashMap<String, (Place, Instant)>,
     waiting: VecDeque<Event>,
     until: Option<tokio::time::Instant>,
@@ -80,7 +80,7 @@ impl Looking {
                 Ok(list) if list != self.listed => self.tell_list(list),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::error!(?error, "what is alive could not be listed");
+                    tracing::error!(?error, "failed to list live sessions");
                     return None;
                 }
             }
