@@ -12,21 +12,21 @@ pub use crate::vectors::{
     Embedded, KindVector, Unembedded, UnembeddedPage, VectorKind, VectorStore,
 };
 
-/// Whose memory it is. Nothing of one speaker is ever seen by another.
+/// The owner of a part of the memory: the user of this home, or an app. No principal sees what belongs to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Speaker {
+pub enum Principal {
     /// The user this home belongs to.
     Owner,
     /// An app, by name.
     App(String),
 }
 
-impl Speaker {
+impl Principal {
     /// As the store writes it: the owner is the empty name, which no app can have.
     pub fn as_str(&self) -> &str {
         match self {
-            Speaker::Owner => "",
-            Speaker::App(name) => name,
+            Principal::Owner => "",
+            Principal::App(name) => name,
         }
     }
 }
@@ -241,7 +241,7 @@ pub struct ImportMark {
 /// Storage of the memory.
 ///
 /// Contract: a call that returned `Ok` is durable. Each call is atomic, also against other processes
-/// on the same store. Nothing of one speaker is visible to another. A stored turn can be found by
+/// on the same store. Nothing of one principal is visible to another. A stored turn can be found by
 /// its terms as soon as `store_turns` has returned.
 #[async_trait]
 pub trait MemoryStore: VectorStore {
@@ -249,7 +249,7 @@ pub trait MemoryStore: VectorStore {
     /// transaction.
     async fn store_turns(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         turns: Vec<NewTurn>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError>;
@@ -257,7 +257,7 @@ pub trait MemoryStore: VectorStore {
     /// Stores a turn that takes the place of another, which stays and is marked.
     async fn supersede(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         old: &RecordId,
         turn: NewTurn,
     ) -> Result<Superseded, StoreError>;
@@ -266,35 +266,46 @@ pub trait MemoryStore: VectorStore {
     /// many there were.
     async fn forget(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         what: &Forget,
         now: Timestamp,
     ) -> Result<usize, StoreError>;
 
-    /// Removes everything of a speaker.
-    async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError>;
+    /// Removes everything of a principal.
+    async fn forget_principal(&self, principal: &Principal) -> Result<usize, StoreError>;
 
-    async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError>;
+    async fn record(
+        &self,
+        principal: &Principal,
+        id: &RecordId,
+    ) -> Result<Option<Record>, StoreError>;
 
     /// The most promising turns in scope, with those beside them and what there is to weigh them by.
     async fn propose(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         scope: &Scope,
         probe: Probe,
     ) -> Result<Proposal, StoreError>;
 
     /// The turns with these numbers, in their order; those that are gone by now are left out.
-    async fn records(&self, speaker: &Speaker, seqs: Vec<i64>) -> Result<Vec<Record>, StoreError>;
+    async fn records(
+        &self,
+        principal: &Principal,
+        seqs: Vec<i64>,
+    ) -> Result<Vec<Record>, StoreError>;
 
     /// Turns in the order they were said.
-    async fn timeline(&self, speaker: &Speaker, window: &Window)
-    -> Result<Vec<Record>, StoreError>;
+    async fn timeline(
+        &self,
+        principal: &Principal,
+        window: &Window,
+    ) -> Result<Vec<Record>, StoreError>;
 
     /// The latest sessions of a project, newest first, without `except`.
     async fn latest_sessions(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         project: &str,
         except: Option<&str>,
         limit: usize,
@@ -303,7 +314,7 @@ pub trait MemoryStore: VectorStore {
     /// The latest short prompts of a project, newest first.
     async fn latest_prompts(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         project: &str,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
@@ -311,7 +322,7 @@ pub trait MemoryStore: VectorStore {
     /// Standing facts and corrections of a project, newest first.
     async fn standing(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         project: &str,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
@@ -319,14 +330,14 @@ pub trait MemoryStore: VectorStore {
     /// All projects that are named so or end in a folder of that name.
     async fn projects_named(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         name: &str,
     ) -> Result<Vec<String>, StoreError>;
 
     /// Turns with a greater `seq`, in order of it: for exports and rescans.
     async fn page(
         &self,
-        speaker: Option<&Speaker>,
+        principal: Option<&Principal>,
         after: i64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
@@ -337,10 +348,10 @@ pub trait MemoryStore: VectorStore {
     /// Replaces what a rescan has made anew.
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError>;
 
-    async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError>;
+    async fn counts(&self, principal: &Principal) -> Result<Counts, StoreError>;
 
     /// All projects and clients there are turns of.
-    async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError>;
+    async fn facets(&self, principal: &Principal) -> Result<Facets, StoreError>;
 
     /// Which of these imports are already done.
     async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError>;

@@ -42,7 +42,7 @@ pub struct Embedded {
     pub newest: i64,
 }
 
-/// Storage of such vectors, of all speakers. They are gone with their turns.
+/// Storage of such vectors, of all principals. They are gone with their turns.
 #[async_trait]
 pub trait VectorStore: Send + Sync {
     /// The kind of this name; a new one where it is not known yet.

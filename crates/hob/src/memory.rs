@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_domain::memory::{MemoryStore, Speaker, Stored};
+use hob_domain::memory::{MemoryStore, Principal, Stored};
 use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{Here, Tools};
 use hob_memory::TableEmbedder;
@@ -127,7 +127,7 @@ pub fn call_tool(
     settings.home.prepare()?;
     runtime()?.block_on(async {
         let tools = open(settings, Duration::from_secs(5)).await?;
-        let here = Here { speaker: Speaker::Owner, place: cwd.map(|cwd| place_of(&cwd)) };
+        let here = Here { principal: Principal::Owner, place: cwd.map(|cwd| place_of(&cwd)) };
         Ok(tools.call(&here, name, arguments).await.map_err(|error| error.to_string()))
     })
 }
@@ -229,7 +229,7 @@ fn store(
         if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > CHUNK_BYTES {
             break;
         }
-        let stored = tools.engine.capture(&Speaker::Owner, batch.with(chunk), Vec::new());
+        let stored = tools.engine.capture(&Principal::Owner, batch.with(chunk), Vec::new());
         let time = remaining(deadline).saturating_sub(to_defer(left));
         delivered.stored += runtime.block_on(async { within(time, stored).await })??;
         *left = rest;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::memory::{Speaker, Tier};
+use hob_domain::memory::{Principal, Tier};
 use hob_domain::session::OutboxItem;
 use hob_domain::{AppName, LedgerStore, Role, StoreError, Timestamp};
 use hob_memory::project::place_of;
@@ -50,27 +50,27 @@ pub async fn drain_last(ledger: &dyn LedgerStore, engine: &Engine) {
 
 async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, StoreError> {
     let items = ledger.outbox(TOGETHER).await?;
-    // Those of one speaker go together: a transaction costs more than a turn.
-    let mut by_speaker: Vec<(Speaker, Vec<Batch>)> = Vec::new();
+    // Those of one principal go together: a transaction costs more than a turn.
+    let mut by_principal: Vec<(Principal, Vec<Batch>)> = Vec::new();
     for item in &items {
-        let Some((speaker, batch)) = batch(item) else {
+        let Some((principal, batch)) = batch(item) else {
             tracing::error!(item = item.id, "something for the memory can't be read");
             continue;
         };
-        match by_speaker.iter_mut().find(|(known, _)| *known == speaker) {
+        match by_principal.iter_mut().find(|(known, _)| *known == principal) {
             Some((_, batches)) => batches.push(batch),
-            None => by_speaker.push((speaker, vec![batch])),
+            None => by_principal.push((principal, vec![batch])),
         }
     }
-    for (speaker, batches) in by_speaker {
-        match engine.capture_all(&speaker, batches.clone(), Vec::new()).await {
+    for (principal, batches) in by_principal {
+        match engine.capture_all(&principal, batches.clone(), Vec::new()).await {
             Ok(_) => {}
             Err(error @ StoreError::Unavailable(_)) => return Err(error),
             // One that the memory refuses must not keep the others from it.
             Err(_) => {
                 for batch in batches {
                     let session = batch.session.clone();
-                    let captured = engine.capture(&speaker, batch, Vec::new()).await;
+                    let captured = engine.capture(&principal, batch, Vec::new()).await;
                     if let Err(error @ StoreError::Unavailable(_)) = captured {
                         return Err(error);
                     }
@@ -101,12 +101,12 @@ struct Ended {
     ended_at: Timestamp,
 }
 
-fn batch(item: &OutboxItem) -> Option<(Speaker, Batch)> {
+fn batch(item: &OutboxItem) -> Option<(Principal, Batch)> {
     let ended: Ended = serde_json::from_str(&item.body).ok()?;
     let app = AppName::stored(item.app.as_str()).ok()?;
-    let speaker = match app.is_owner() {
-        true => Speaker::Owner,
-        false => Speaker::App(item.app.clone()),
+    let principal = match app.is_owner() {
+        true => Principal::Owner,
+        false => Principal::App(item.app.clone()),
     };
     let turn = |id: String, role, text: String, ts| RawTurn {
         id: Some(id),
@@ -131,5 +131,5 @@ fn batch(item: &OutboxItem) -> Option<(Speaker, Batch)> {
         source: "session".to_owned(),
         turns,
     };
-    Some((speaker, batch))
+    Some((principal, batch))
 }

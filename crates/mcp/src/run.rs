@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hob_domain::memory::{Around, Forget, Place, RecordId, Scope, Speaker, Window};
+use hob_domain::memory::{Around, Forget, Place, Principal, RecordId, Scope, Window};
 use hob_domain::{StoreError, Timestamp};
 use hob_memory::project::place_of;
 use hob_memory::{
@@ -29,7 +29,7 @@ pub struct Tools {
 /// Who asks, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Here {
-    pub speaker: Speaker,
+    pub principal: Principal,
     /// The project of the caller's working folder, where it has one.
     pub place: Option<Place>,
 }
@@ -106,8 +106,8 @@ impl Tools {
             },
             first: own,
         };
-        let recall = self.engine.recall(&here.speaker, &question).await?;
-        let waiting = here.speaker == Speaker::Owner && backlog(&self.deferred).files > 0;
+        let recall = self.engine.recall(&here.principal, &question).await?;
+        let waiting = here.principal == Principal::Owner && backlog(&self.deferred).files > 0;
         Ok(RecallResult {
             hits: recall.hits.into_iter().map(Into::into).collect(),
             budget_used: recall.budget_used,
@@ -140,7 +140,7 @@ impl Tools {
             tier: arguments.tier,
             place,
         };
-        let (id, duplicate) = self.engine.note(&here.speaker, note, Timestamp::now()).await?;
+        let (id, duplicate) = self.engine.note(&here.principal, note, Timestamp::now()).await?;
         Ok(CaptureResult { record_id: id.to_string(), duplicate })
     }
 
@@ -154,7 +154,7 @@ impl Tools {
         }
         let old = RecordId::new(arguments.record_id);
         let new =
-            self.engine.correct(&here.speaker, &old, &arguments.text, Timestamp::now()).await?;
+            self.engine.correct(&here.principal, &old, &arguments.text, Timestamp::now()).await?;
         match new {
             Some(id) => {
                 Ok(CorrectResult { record_id: id.to_string(), superseded: old.to_string() })
@@ -177,7 +177,7 @@ impl Tools {
                 return Err(ToolError::Wrong(both));
             }
         };
-        let count = self.engine.forget(&here.speaker, &what, Timestamp::now()).await?;
+        let count = self.engine.forget(&here.principal, &what, Timestamp::now()).await?;
         Ok(ForgetResult { count })
     }
 
@@ -198,7 +198,7 @@ impl Tools {
                 Ok(at) => at.map(Around::Time),
                 Err(_) => {
                     let id = RecordId::new(text);
-                    let known = self.engine.record(&here.speaker, &id).await?;
+                    let known = self.engine.record(&here.principal, &id).await?;
                     if known.is_none() {
                         let wrong = format!("around: {text} is neither a record nor a time");
                         return Err(ToolError::Wrong(wrong));
@@ -212,20 +212,20 @@ impl Tools {
             around,
             limit: limit(arguments.limit)?,
         };
-        let turns = self.engine.timeline(&here.speaker, &window).await?;
+        let turns = self.engine.timeline(&here.principal, &window).await?;
         Ok(TimelineResult { turns: turns.into_iter().map(Into::into).collect() })
     }
 
     async fn stats(&self, here: &Here) -> Result<StatsResult, ToolError> {
-        let counts = self.engine.counts(&here.speaker).await?;
-        let waiting = match here.speaker {
-            Speaker::Owner => backlog(&self.deferred),
-            Speaker::App(_) => hob_memory::Backlog::default(),
+        let counts = self.engine.counts(&here.principal).await?;
+        let waiting = match here.principal {
+            Principal::Owner => backlog(&self.deferred),
+            Principal::App(_) => hob_memory::Backlog::default(),
         };
         // The model is the owner's; what it has embedded is of all.
-        let progress = match here.speaker {
-            Speaker::Owner => self.engine.upgrade_progress().await?,
-            Speaker::App(_) => None,
+        let progress = match here.principal {
+            Principal::Owner => self.engine.upgrade_progress().await?,
+            Principal::App(_) => None,
         };
         let mut wrong = Vec::new();
         if waiting.failed > 0 {
@@ -257,18 +257,18 @@ impl Tools {
     /// The project a caller names: by a folder in it, or by its last name where that is known.
     async fn project(&self, here: &Here, name: &str) -> Result<String, ToolError> {
         // What an app names is a name: nothing of the file system is its to learn.
-        if matches!(here.speaker, Speaker::App(_)) && Path::new(name).is_absolute() {
+        if matches!(here.principal, Principal::App(_)) && Path::new(name).is_absolute() {
             return Ok(name.to_owned());
         }
         if Path::new(name).is_absolute() {
             // What is stored is stored under the resolved name, and shown so.
-            let known = self.engine.projects_named(&here.speaker, name).await?;
+            let known = self.engine.projects_named(&here.principal, name).await?;
             return Ok(match known.as_slice() {
                 [project] if project == name => project.clone(),
                 _ => place_of(Path::new(name)).project,
             });
         }
-        let mut known = self.engine.projects_named(&here.speaker, name).await?;
+        let mut known = self.engine.projects_named(&here.principal, name).await?;
         match known.len() {
             1 => Ok(known.remove(0)),
             0 => Err(ToolError::Wrong(format!(

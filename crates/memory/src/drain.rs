@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hob_domain::memory::{CareEvent, Speaker};
+use hob_domain::memory::{CareEvent, Principal};
 use hob_domain::{StoreError, Timestamp};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::Notify;
@@ -176,7 +176,8 @@ impl Drain {
             let deferred = decode(&content, &name, self.engine.opening_keys())
                 .map_err(|error: BadFile| Trouble::File(error.to_string()))?;
             if !deferred.batch.turns.is_empty() {
-                let stored = self.engine.capture(&Speaker::Owner, deferred.batch, Vec::new()).await;
+                let stored =
+                    self.engine.capture(&Principal::Owner, deferred.batch, Vec::new()).await;
                 let stored = stored.map_err(Trouble::Store)?;
                 tracing::info!(
                     inserted = stored.inserted,

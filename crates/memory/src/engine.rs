@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, NewTurn, Place, Record,
-    RecordId, Remask, Scope, Speaker, Stored, Superseded, Tier, TurnRole, Window,
+    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, NewTurn, Place,
+    Principal, Record, RecordId, Remask, Scope, Stored, Superseded, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 use tokio_util::sync::CancellationToken;
@@ -118,23 +118,23 @@ impl Engine {
     /// Stores turns, each once, and marks imports as done with them.
     pub async fn capture(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         batch: Batch,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
-        self.capture_all(speaker, vec![batch], marks).await
+        self.capture_all(principal, vec![batch], marks).await
     }
 
     /// The same for several sessions, in one transaction.
     pub async fn capture_all(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         batches: Vec<Batch>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
         let _work = self.inner.upgrade.work();
         let prepared = self.prepare(batches).await?;
-        self.store(speaker, prepared, marks).await
+        self.store(principal, prepared, marks).await
     }
 
     /// Masks, analyses and embeds turns: the first half of a capture, which needs no store.
@@ -152,12 +152,12 @@ impl Engine {
     /// The second half.
     pub async fn store(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         turns: Prepared,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
         let _work = self.inner.upgrade.work();
-        let stored = self.inner.store.store_turns(speaker, turns.0, marks).await?;
+        let stored = self.inner.store.store_turns(principal, turns.0, marks).await?;
         self.inner.upgrade.tell();
         Ok(stored)
     }
@@ -165,7 +165,7 @@ impl Engine {
     /// Remembers a note. Returns its name, and whether it was there already.
     pub async fn note(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         note: Note,
         now: Timestamp,
     ) -> Result<(RecordId, bool), StoreError> {
@@ -174,7 +174,7 @@ impl Engine {
             let batch = note_batch(&note, format!("note-{attempt}"), now);
             let turn = self.inner.preparer.prepare(&batch).remove(0);
             let id = record_id(&turn.identity);
-            let stored = self.inner.store.store_turns(speaker, vec![turn], Vec::new()).await?;
+            let stored = self.inner.store.store_turns(principal, vec![turn], Vec::new()).await?;
             if stored.forgotten == 0 {
                 self.inner.upgrade.tell();
                 return Ok((id, stored.duplicates > 0));
@@ -187,12 +187,12 @@ impl Engine {
     /// no such record.
     pub async fn correct(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         old: &RecordId,
         text: &str,
         now: Timestamp,
     ) -> Result<Option<RecordId>, StoreError> {
-        let Some(record) = self.inner.store.record(speaker, old).await? else {
+        let Some(record) = self.inner.store.record(principal, old).await? else {
             return Ok(None);
         };
         let note = Note {
@@ -207,7 +207,7 @@ impl Engine {
         for attempt in 0..100 {
             let batch = note_batch(&note, format!("correction-{old}-{attempt}"), now);
             let turn = self.inner.preparer.prepare(&batch).remove(0);
-            match self.inner.store.supersede(speaker, old, turn).await? {
+            match self.inner.store.supersede(principal, old, turn).await? {
                 Superseded::By(id) => {
                     self.inner.upgrade.tell();
                     return Ok(Some(id));
@@ -219,33 +219,33 @@ impl Engine {
         Err(StoreError::Failed("this correction was forgotten too often".to_owned()))
     }
 
-    /// Removes everything of a speaker.
-    pub async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError> {
-        self.inner.store.forget_speaker(speaker).await
+    /// Removes everything of a principal.
+    pub async fn forget_principal(&self, principal: &Principal) -> Result<usize, StoreError> {
+        self.inner.store.forget_principal(principal).await
     }
 
     pub async fn forget(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         what: &Forget,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
-        self.inner.store.forget(speaker, what, now).await
+        self.inner.store.forget(principal, what, now).await
     }
 
     /// Looks for what a cue is about. Reads only.
     pub async fn recall(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         question: &Question,
     ) -> Result<Recall, StoreError> {
-        self.recall_at(speaker, question, Timestamp::now()).await
+        self.recall_at(principal, question, Timestamp::now()).await
     }
 
     /// The same at a time of the caller's: for one store and time the answer is always the same.
     pub async fn recall_at(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         question: &Question,
         now: Timestamp,
     ) -> Result<Recall, StoreError> {
@@ -268,7 +268,7 @@ impl Engine {
         // Some of them say the same, or are passed over: a few more than asked for are read.
         let shown = question.limit.saturating_mul(2).saturating_add(SPARE);
         for scope in &scopes {
-            let proposal = store.propose(speaker, scope, search.probe()).await?;
+            let proposal = store.propose(principal, scope, search.probe()).await?;
             partial |= proposal.partial;
             let without_names = || search.without_common_names(preparer, &proposal);
             let finer = upgrade.question(without_names).await;
@@ -279,7 +279,7 @@ impl Engine {
         let unread = scored.len() - shown;
         scored.truncate(shown);
         let seqs = scored.iter().map(|one| one.seq).collect();
-        let records = store.records(speaker, seqs).await?;
+        let records = store.records(principal, seqs).await?;
         let mut by_seq: HashMap<i64, Record> =
             records.into_iter().map(|record| (record.seq, record)).collect();
         let hit = |one: Scored| {
@@ -306,43 +306,43 @@ impl Engine {
 
     pub async fn record(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         id: &RecordId,
     ) -> Result<Option<Record>, StoreError> {
-        self.inner.store.record(speaker, id).await
+        self.inner.store.record(principal, id).await
     }
 
     pub async fn timeline(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         window: &Window,
     ) -> Result<Vec<Record>, StoreError> {
-        self.inner.store.timeline(speaker, window).await
+        self.inner.store.timeline(principal, window).await
     }
 
-    pub async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {
-        self.inner.store.counts(speaker).await
+    pub async fn counts(&self, principal: &Principal) -> Result<Counts, StoreError> {
+        self.inner.store.counts(principal).await
     }
 
-    pub async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError> {
-        self.inner.store.facets(speaker).await
+    pub async fn facets(&self, principal: &Principal) -> Result<Facets, StoreError> {
+        self.inner.store.facets(principal).await
     }
 
     pub async fn projects_named(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         name: &str,
     ) -> Result<Vec<String>, StoreError> {
-        self.inner.store.projects_named(speaker, name).await
+        self.inner.store.projects_named(principal, name).await
     }
 
     pub async fn page(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         after: i64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        self.inner.store.page(Some(speaker), after, limit).await
+        self.inner.store.page(Some(principal), after, limit).await
     }
 
     pub async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError> {
@@ -360,16 +360,16 @@ impl Engine {
     /// What a colleague would want to know first about a project; nothing when nothing is known.
     pub async fn session_start(
         &self,
-        speaker: &Speaker,
+        principal: &Principal,
         project: &str,
         session: Option<&str>,
         budget_tokens: usize,
     ) -> Result<String, StoreError> {
         let store = &self.inner.store;
-        let standing = store.standing(speaker, project, session_start::FACTS).await?;
+        let standing = store.standing(principal, project, session_start::FACTS).await?;
         let sessions =
-            store.latest_sessions(speaker, project, session, session_start::SESSIONS).await?;
-        let prompts = store.latest_prompts(speaker, project, recurring::PROMPTS).await?;
+            store.latest_sessions(principal, project, session, session_start::SESSIONS).await?;
+        let prompts = store.latest_prompts(principal, project, recurring::PROMPTS).await?;
         let recurring = recurring::recurring(&prompts, &self.inner.preparer.analyser);
         Ok(session_start::compose(&standing, &recurring, &sessions, budget_tokens))
     }

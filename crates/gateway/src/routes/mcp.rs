@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use hob_domain::memory::Speaker;
+use hob_domain::memory::Principal;
 use hob_mcp::{Backend, Here, McpServer, ToolError, Tools, http_service};
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ impl Backend for AppTools {
         let Some(hob_mcp::Caller(app)) = caller else {
             return Err("the request has no caller".to_owned());
         };
-        let here = Here { speaker: Speaker::App(app.clone()), place: None };
+        let here = Here { principal: Principal::App(app.clone()), place: None };
         self.0.call(&here, name, arguments).await.map_err(|error| match error {
             ToolError::Store(inside) => {
                 tracing::error!(error = %inside, name, "a tool failed");

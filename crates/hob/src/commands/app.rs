@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
-use hob_domain::memory::Speaker;
+use hob_domain::memory::Principal;
 use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
 use hob_sessions::FileRoom;
 use serde_json::json;
@@ -114,7 +114,7 @@ async fn act(
             own.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
             // Whoever has this name next is another app.
             let memory = memory::open(settings, Duration::from_secs(5)).await?;
-            memory.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
+            memory.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
             store.remove_app(&name).await?;
             store.delete_sessions_of(&name).await?;
             if *json {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use hob_domain::memory::Speaker;
+use hob_domain::memory::Principal;
 use hob_memory::project::place_of;
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut after = 0;
     loop {
-        let page = runtime.block_on(tools.engine.page(&Speaker::Owner, after, PAGE))?;
+        let page = runtime.block_on(tools.engine.page(&Principal::Owner, after, PAGE))?;
         let Some(last) = page.last() else { break };
         after = last.seq;
         for record in &page {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use hob_domain::StoreError;
-use hob_domain::memory::{ImportMark, Speaker, Stored};
+use hob_domain::memory::{ImportMark, Principal, Stored};
 use hob_memory::project::place_of;
 use hob_memory::{Batch, Engine, follow, import};
 use hob_transcript::Client;
@@ -199,7 +199,7 @@ impl Storing {
         let before = self.finish().await?;
         let engine = self.engine.clone();
         self.under_way.spawn(async move {
-            let stored = engine.store(&Speaker::Owner, prepared, marks).await;
+            let stored = engine.store(&Principal::Owner, prepared, marks).await;
             // A live capture that waits for the store gets it now.
             tokio::time::sleep(Duration::from_millis(2)).await;
             stored

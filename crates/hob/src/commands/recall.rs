@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use hob_domain::memory::{RecordId, Speaker};
+use hob_domain::memory::{Principal, RecordId};
 use hob_mcp::{Hit, RecallResult};
 use serde_json::{Map, Value, json};
 
@@ -105,7 +105,7 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
     }
     memory::runtime()?.block_on(async {
         let tools = memory::open(settings, Duration::from_secs(5)).await?;
-        let found = tools.engine.record(&Speaker::Owner, &RecordId::new(record_id)).await?;
+        let found = tools.engine.record(&Principal::Owner, &RecordId::new(record_id)).await?;
         let record = found.ok_or_else(|| anyhow::anyhow!("there is no record {record_id}"))?;
         tools
             .engine

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
-use hob_domain::memory::Speaker;
+use hob_domain::memory::Principal;
 use hob_memory::project::place_of;
 use std::io::IsTerminal;
 
@@ -61,7 +61,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
     memory::runtime()?.block_on(async {
         let tools = memory::open(settings, busy).await?;
         let session = session_id.as_deref();
-        let text = tools.engine.session_start(&Speaker::Owner, &project, session, budget_tokens);
+        let text = tools.engine.session_start(&Principal::Owner, &project, session, budget_tokens);
         Ok(text.await?)
     })
 }

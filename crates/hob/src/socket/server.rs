@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hob_child::{Children, Placed};
 use hob_domain::AppName;
-use hob_domain::memory::{Place, RecordId, Speaker, Stored};
+use hob_domain::memory::{Place, Principal, RecordId, Stored};
 use hob_gateway::{Connections, Router, serve_owner};
 use hob_mcp::{Backend, Caller, Here, McpServer, ToolError, Tools};
 use hob_memory::project::place_of;
@@ -76,10 +76,10 @@ enum Peer {
 
 impl Peer {
     /// Whose memory it is. An agent of the owner's own sessions remembers for the owner.
-    fn speaker(&self) -> Speaker {
+    fn principal(&self) -> Principal {
         match self {
-            Peer::AgentOf(app) if app != AppName::owner().as_str() => Speaker::App(app.clone()),
-            Peer::Owner | Peer::AgentOf(_) => Speaker::Owner,
+            Peer::AgentOf(app) if app != AppName::owner().as_str() => Principal::App(app.clone()),
+            Peer::Owner | Peer::AgentOf(_) => Principal::Owner,
         }
     }
 }
@@ -173,7 +173,7 @@ pub async fn serve(
 }
 
 async fn converse(mut stream: UnixStream, service: &Service, peer: &Peer) -> io::Result<Then> {
-    let speaker = peer.speaker();
+    let principal = peer.principal();
     loop {
         let mut length = [0; 4];
         match stream.read_exact(&mut length).await {
@@ -198,7 +198,7 @@ async fn converse(mut stream: UnixStream, service: &Service, peer: &Peer) -> io:
             Ok(Call::Hello { protocol }) => service.greet(protocol),
             Ok(Call::Mcp { cwd }) => {
                 send(&mut stream, &Answer::Mcp).await?;
-                let here = Here { speaker, place: placed(cwd).await };
+                let here = Here { principal, place: placed(cwd).await };
                 let tools = PlacedTools { tools: service.tools.clone(), here };
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
                 return Ok(Then::Nothing);
@@ -211,7 +211,7 @@ async fn converse(mut stream: UnixStream, service: &Service, peer: &Peer) -> io:
                 let text = "inside an agent hob is reached with the app's own token".to_owned();
                 Answer::Refused(text)
             }
-            Ok(call) => service.answer(&speaker, call).await,
+            Ok(call) => service.answer(&principal, call).await,
             Err(error) => Answer::Error(format!("unknown call: {error}")),
         };
         send(&mut stream, &answer).await?;
@@ -254,11 +254,11 @@ impl Backend for PlacedTools {
 }
 
 impl Service {
-    fn is_session(&self, speaker: &Speaker, name: &str) -> bool {
+    fn is_session(&self, principal: &Principal, name: &str) -> bool {
         let owner = AppName::owner();
-        let app = match speaker {
-            Speaker::Owner => owner.as_str(),
-            Speaker::App(app) => app,
+        let app = match principal {
+            Principal::Owner => owner.as_str(),
+            Principal::App(app) => app,
         };
         self.sessions.is_conversation(app, name)
     }
@@ -273,23 +273,23 @@ impl Service {
         }
     }
 
-    async fn answer(&self, speaker: &Speaker, call: Call) -> Answer {
+    async fn answer(&self, principal: &Principal, call: Call) -> Answer {
         let Ok(_permit) = self.working.acquire().await else {
             return Answer::Error("stopping".to_owned());
         };
         let engine = &self.tools.engine;
         match call {
             // What a session's agent says is remembered by the session; its hooks say it again.
-            Call::Capture { batch } if self.is_session(speaker, &batch.session) => {
+            Call::Capture { batch } if self.is_session(principal, &batch.session) => {
                 let duplicates = batch.turns.len();
                 Answer::Captured(Stored { duplicates, ..Stored::default() })
             }
-            Call::Capture { batch } => match engine.capture(speaker, batch, Vec::new()).await {
+            Call::Capture { batch } => match engine.capture(principal, batch, Vec::new()).await {
                 Ok(stored) => Answer::Captured(stored),
                 Err(error) => Answer::Error(error.to_string()),
             },
             Call::Tool { name, arguments, cwd } => {
-                let here = Here { speaker: speaker.clone(), place: placed(cwd).await };
+                let here = Here { principal: principal.clone(), place: placed(cwd).await };
                 let tools = PlacedTools { tools: self.tools.clone(), here };
                 match tools.call(None, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
@@ -303,14 +303,14 @@ impl Service {
                 let project =
                     placed(Some(cwd)).await.map(|place| place.project).unwrap_or_default();
                 let session = session_id.as_deref();
-                let text = engine.session_start(speaker, &project, session, budget_tokens).await;
+                let text = engine.session_start(principal, &project, session, budget_tokens).await;
                 match text {
                     Ok(text) => Answer::Text(text),
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }
             Call::Unseal { record_id } => {
-                match engine.record(speaker, &RecordId::new(record_id.as_str())).await {
+                match engine.record(principal, &RecordId::new(record_id.as_str())).await {
                     Ok(Some(record)) => match engine.unseal(&record) {
                         Some(text) => Answer::Text(text),
                         None => Answer::Refused(format!("the seal of {record_id} does not open")),

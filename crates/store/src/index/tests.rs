@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::memory::{
-    Forget, Identity, MemoryStore, NewTurn, Place, Probe, ProbeTerm, RecordId, Remask, Scope,
-    Speaker, Tier, TurnRole, record_key, words_key,
+    Forget, Identity, MemoryStore, NewTurn, Place, Principal, Probe, ProbeTerm, RecordId, Remask,
+    Scope, Tier, TurnRole, record_key, words_key,
 };
 use hob_domain::{DataKey, Timestamp};
 use hob_testkit::Postgres;
@@ -96,11 +96,11 @@ fn times(terms: &str, word: &str) -> u32 {
 /// Where no word is asked for, what points the same way is found all the same: each turn once.
 async fn check_vectors(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>) {
     let probe = Probe { terms: Vec::new(), vector: vec![1; 4], finer: None, limit: 1000 };
-    let found = memory.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap();
+    let found = memory.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap();
     assert!(found.candidates.iter().map(|one| &one.seq).eq(known.keys()), "all have a vector");
     // Of few asked for the nearest come, and those beside them.
     let probe = Probe { terms: Vec::new(), vector: vec![1; 4], finer: None, limit: 1 };
-    let found = memory.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap();
+    let found = memory.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap();
     let nearest = known.iter().filter(|(_, turn)| turn.points == 4).map(|(seq, _)| *seq).max();
     if let Some(nearest) = nearest.filter(|_| known.len() <= 8) {
         assert!(found.candidates.iter().any(|one| one.seq == nearest), "{nearest} is the nearest");
@@ -117,7 +117,7 @@ async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: 
         WORDS.iter().map(|word| ProbeTerm { term: (*word).to_owned(), weight: 1.0 }).collect();
     let probe = Probe { terms, vector: Vec::new(), finer: None, limit: 1000 };
     let scope = Scope { project: project.map(str::to_owned), ..Scope::default() };
-    let found = memory.propose(&Speaker::Owner, &scope, probe).await.unwrap();
+    let found = memory.propose(&Principal::Owner, &scope, probe).await.unwrap();
     let inside: BTreeMap<i64, &Known> = known
         .iter()
         .filter(|(_, turn)| project.is_none_or(|project| project == turn.project))
@@ -199,7 +199,7 @@ async fn it_counts_what_is_there(seed: u64, place: &Kept) -> usize {
                         turn(number, &format!("s{session}"), project, &chance.terms(), second)
                     })
                     .collect();
-                memory.store_turns(&Speaker::Owner, turns.clone(), Vec::new()).await.unwrap();
+                memory.store_turns(&Principal::Owner, turns.clone(), Vec::new()).await.unwrap();
                 let last = known.keys().last().copied().unwrap_or_default();
                 let stored = memory.page(None, last, 100).await.unwrap();
                 for record in stored {
@@ -221,7 +221,7 @@ async fn it_counts_what_is_there(seed: u64, place: &Kept) -> usize {
                 let Some(seq) = pick(&mut chance, &known) else { continue };
                 let what = Forget::Record(known[&seq].id.clone());
                 let now = Timestamp::UNIX_EPOCH;
-                assert_eq!(memory.forget(&Speaker::Owner, &what, now).await.unwrap(), 1);
+                assert_eq!(memory.forget(&Principal::Owner, &what, now).await.unwrap(), 1);
                 known.remove(&seq);
             }
             7 => {

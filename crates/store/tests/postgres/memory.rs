@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    Forget, Identity, MemoryStore, NewTurn, Place, Probe, ProbeTerm, Scope, Speaker, Tier,
+    Forget, Identity, MemoryStore, NewTurn, Place, Principal, Probe, ProbeTerm, Scope, Tier,
     TurnRole, record_key, words_key,
 };
 use hob_store::{ConnectError, PostgresMemory};
@@ -71,9 +71,10 @@ async fn a_role_of_one_app_sees_that_apps_memory() {
     let url = server.database();
     let memory = open(&url).await;
     let kind = memory_kind(&memory).await;
-    for (n, speaker) in [Speaker::App("mine".into()), Speaker::App("theirs".into()), Speaker::Owner]
-        .iter()
-        .enumerate()
+    for (n, speaker) in
+        [Principal::App("mine".into()), Principal::App("theirs".into()), Principal::Owner]
+            .iter()
+            .enumerate()
     {
         let turns = (0..3).map(|turn_number| turn("s", turn_number, "a blue crane")).collect();
         memory.store_turns(speaker, turns, Vec::new()).await.unwrap();
@@ -130,7 +131,7 @@ async fn memory_kind(memory: &PostgresMemory) -> hob_domain::memory::VectorKind 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_key_is_refused() {
     let url = server().database();
-    open(&url).await.store_turns(&Speaker::Owner, vec![turn("s", 1, "x")], vec![]).await.unwrap();
+    open(&url).await.store_turns(&Principal::Owner, vec![turn("s", 1, "x")], vec![]).await.unwrap();
     let error = open_with(&url, 6, true).await.err().unwrap();
     assert!(matches!(error, ConnectError::OtherKey { .. }), "{error}");
     assert!(error.to_string().contains("copy the file `key`"), "{error}");
@@ -155,7 +156,7 @@ async fn a_server_without_pgvector_is_told() {
     assert_eq!(server.sql(&url, "SELECT to_regclass('hob.migrations') IS NULL"), "t");
     server.sql(&url, "CREATE EXTENSION vector");
     let memory = open_with(&own, 5, true).await.unwrap();
-    memory.store_turns(&Speaker::Owner, vec![turn("s", 1, "x")], vec![]).await.unwrap();
+    memory.store_turns(&Principal::Owner, vec![turn("s", 1, "x")], vec![]).await.unwrap();
 }
 
 /// Bodies, names, terms and vectors are not in the database in clear: neither as they are nor as plain digests.
@@ -167,7 +168,7 @@ async fn nothing_said_can_be_read() {
     let said = turn("session-of-mine", 1, "a bluebottle crane");
     let digests = [said.words.to_hex(), record_id(&said)];
     let vector: Vec<u8> = said.vector[..16].iter().map(|value| *value as u8).collect();
-    memory.store_turns(&Speaker::Owner, vec![said], vec![]).await.unwrap();
+    memory.store_turns(&Principal::Owner, vec![said], vec![]).await.unwrap();
     let dump = TABLES
         .map(|table| server.sql(&url, &format!("SELECT row_to_json(t) FROM hob.memory_{table} t")));
     let dump = dump.join("\n");
@@ -210,7 +211,7 @@ async fn a_merge_under_questions_counts_each_posting_once() {
             while !done.load(Ordering::Relaxed) {
                 let scope = Scope::default();
                 let terms = probe(&["all", "odd", "none"]);
-                let found = memory.propose(&Speaker::Owner, &scope, terms).await.unwrap();
+                let found = memory.propose(&Principal::Owner, &scope, terms).await.unwrap();
                 if found.turns > 0 {
                     assert_eq!(found.spread[0].turns, found.turns);
                     assert_eq!(found.spread[1].turns, found.turns / 2);
@@ -229,7 +230,7 @@ async fn a_merge_under_questions_counts_each_posting_once() {
         };
         let turns = (0..200).map(one).collect();
         let store: &PostgresMemory = if batch % 2 == 0 { &memory } else { &two };
-        let stored = store.store_turns(&Speaker::Owner, turns, vec![]).await.unwrap();
+        let stored = store.store_turns(&Principal::Owner, turns, vec![]).await.unwrap();
         assert_eq!(stored.inserted, 200);
     }
     done.store(true, Ordering::Relaxed);

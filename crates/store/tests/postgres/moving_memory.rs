@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    CareEvent, Forget, Identity, MemoryStore, NewTurn, Place as Tree, Probe, ProbeTerm, Scope,
-    Speaker, Tier, TurnRole, VectorStore, answer_key, record_key, words_key,
+    CareEvent, Forget, Identity, MemoryStore, NewTurn, Place as Tree, Principal, Probe, ProbeTerm,
+    Scope, Tier, TurnRole, VectorStore, answer_key, record_key, words_key,
 };
 use hob_store::{
     Analyse, Analysed, ConnectError, Memory, MoveError, MoveProgress, MovedTable, PostgresMemory,
@@ -88,7 +88,7 @@ async fn everything_moves_there_and_back() {
             let all = source.page(None, 0, 10_000).await.unwrap();
             assert_eq!(returned.page(None, 0, 10_000).await.unwrap(), all);
             assert_eq!(target.page(None, 0, 10_000).await.unwrap(), all);
-            for speaker in [Speaker::Owner, Speaker::App("shop".into())] {
+            for speaker in [Principal::Owner, Principal::App("shop".into())] {
                 let counts = source.counts(&speaker).await.unwrap();
                 assert_eq!(target.counts(&speaker).await.unwrap(), counts);
                 assert_eq!(returned.counts(&speaker).await.unwrap(), counts);
@@ -165,7 +165,7 @@ fn turn(number: usize) -> NewTurn {
 async fn fill(store: &dyn MemoryStore, from: usize, to: usize) {
     for begin in (from..to).step_by(500) {
         let turns = (begin..to.min(begin + 500)).map(turn).collect();
-        let stored = store.store_turns(&Speaker::Owner, turns, Vec::new()).await.unwrap();
+        let stored = store.store_turns(&Principal::Owner, turns, Vec::new()).await.unwrap();
         assert_eq!(stored.inserted, to.min(begin + 500) - begin);
     }
 }
@@ -174,7 +174,7 @@ async fn spread(store: &dyn MemoryStore) -> (u64, Vec<u64>) {
     let term = |term: &str| ProbeTerm { term: term.to_owned(), weight: 1.0 };
     let terms = vec![term("all"), term("odd"), term("n17")];
     let probe = Probe { terms, vector: vec![1; 8], finer: None, limit: 40 };
-    let found = store.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap();
+    let found = store.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap();
     (found.turns, found.spread.iter().map(|spread| spread.turns).collect())
 }
 
@@ -228,7 +228,7 @@ async fn a_move_that_was_broken_off_goes_on() {
     let merged = "SELECT count(*) > 0 FROM hob.memory_runs WHERE first > 0";
     assert_eq!(server().sql(&url, merged), "t");
     let again = (100..300).map(turn).collect();
-    let stored = target.store_turns(&Speaker::Owner, again, Vec::new()).await.unwrap();
+    let stored = target.store_turns(&Principal::Owner, again, Vec::new()).await.unwrap();
     assert_eq!((stored.inserted, stored.duplicates), (0, 200));
 
     let returned = file(&path("second.db"));
@@ -239,8 +239,8 @@ async fn a_move_that_was_broken_off_goes_on() {
     let url = server().database();
     broken_off(&url, &source, 1000).await;
     let gone = source.page(None, 0, 1).await.unwrap()[0].id.clone();
-    source.forget(&Speaker::Owner, &Forget::Record(gone), at(1)).await.unwrap();
-    source.forget(&Speaker::Owner, &Forget::Session("s3".into()), at(1)).await.unwrap();
+    source.forget(&Principal::Owner, &Forget::Record(gone), at(1)).await.unwrap();
+    source.forget(&Principal::Owner, &Forget::Session("s3".into()), at(1)).await.unwrap();
     fill(&source, 5000, 5100).await;
     let target = connect_half(&url, true).await;
     let moved = there(&source, &target).await.unwrap();
@@ -270,7 +270,7 @@ async fn hostile_texts_move() {
         turn.cue = (n > 0).then(|| odd("cue"));
         turn.sealed = (n > 1).then(|| text.as_bytes().to_vec());
         (turn.text, turn.tier) = ((*text).to_owned(), Tier::Semantic);
-        for speaker in [Speaker::Owner, Speaker::App("shop".into())] {
+        for speaker in [Principal::Owner, Principal::App("shop".into())] {
             let stored = source.store_turns(&speaker, vec![turn.clone()], Vec::new()).await;
             assert_eq!(stored.unwrap().inserted, 1);
         }
@@ -280,7 +280,7 @@ async fn hostile_texts_move() {
         source.save_vectors(kind, vec![(n as i64 + 1, vec![n as i8; 8])]).await.unwrap();
     }
     let gone = Forget::Session(format!("note: {}", texts[2]));
-    source.forget(&Speaker::App("shop".into()), &gone, at(99)).await.unwrap();
+    source.forget(&Principal::App("shop".into()), &gone, at(99)).await.unwrap();
     let target = connect(&server().database()).await.unwrap();
     let moved = there(&source, &target).await.unwrap();
     assert_eq!((rows(&moved, "memory_turns"), rows(&moved, "memory_kinds")), (11, 6));
@@ -291,8 +291,8 @@ async fn hostile_texts_move() {
         let all = source.page(None, 0, 99).await.unwrap();
         assert_eq!(store.page(None, 0, 99).await.unwrap(), all);
         assert_eq!(store.events(99).await.unwrap(), source.events(99).await.unwrap());
-        let facets = source.facets(&Speaker::Owner).await.unwrap();
-        assert_eq!(store.facets(&Speaker::Owner).await.unwrap(), facets);
+        let facets = source.facets(&Principal::Owner).await.unwrap();
+        assert_eq!(store.facets(&Principal::Owner).await.unwrap(), facets);
     }
 }
 
@@ -338,7 +338,7 @@ async fn a_used_memory_is_left_alone() {
     let url = server().database();
     let target = connect(&url).await.unwrap();
     let session = Forget::Session("s0".to_owned());
-    target.forget(&Speaker::Owner, &session, at(9)).await.unwrap();
+    target.forget(&Principal::Owner, &session, at(9)).await.unwrap();
     let refused = there(&source, &target).await;
     assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
 }
@@ -351,10 +351,10 @@ async fn an_emptied_memory_is_empty() {
     fill(&source, 0, 50).await;
     let url = server().database();
     let target = connect(&url).await.unwrap();
-    let shop = Speaker::App("shop".to_owned());
+    let shop = Principal::App("shop".to_owned());
     target.store_turns(&shop, (0..90).map(turn).collect(), Vec::new()).await.unwrap();
     target.vector_kind("model", 8).await.unwrap();
-    assert_eq!(target.forget_speaker(&shop).await.unwrap(), 90);
+    assert_eq!(target.forget_principal(&shop).await.unwrap(), 90);
     let moved = there(&source, &target).await.unwrap();
     assert_eq!(rows(&moved, "memory_turns"), 50);
     let target = connect(&url).await.unwrap();
@@ -377,7 +377,7 @@ async fn names_that_were_not_kept_are_said() {
     let refused = back(&target, &file(&path("one.db"))).await.unwrap_err();
     assert!(matches!(refused, MoveError::Unnamed { turns: 3, forgotten: 0 }), "{refused}");
     assert!(refused.to_string().contains("nothing was moved"), "{refused}");
-    target.forget(&Speaker::Owner, &session, at(0)).await.unwrap();
+    target.forget(&Principal::Owner, &session, at(0)).await.unwrap();
     let refused = back(&target, &file(&path("one.db"))).await.unwrap_err();
     assert!(matches!(refused, MoveError::Unnamed { turns: 0, forgotten: 3 }), "{refused}");
     assert_eq!(file(&path("one.db")).page(None, 0, 9).await.unwrap().len(), 0);

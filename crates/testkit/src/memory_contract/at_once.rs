@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hob_domain::memory::{Forget, Scope, Speaker};
+use hob_domain::memory::{Forget, Principal, Scope};
 use tokio::task::JoinSet;
 
 use super::{Place, add_of, at, found, nth, with_id};
@@ -15,7 +15,7 @@ pub async fn numbers_come_in_the_order_of_commits(place: &dyn Place) {
     for writer in 0..WRITERS {
         let store = place.open().await;
         writers.spawn(async move {
-            let speaker = Speaker::App(format!("w{}", writer % 2));
+            let speaker = Principal::App(format!("w{}", writer % 2));
             for round in 0..ROUNDS {
                 let one = |n: usize| {
                     let number = round * 3 + n;
@@ -54,17 +54,17 @@ pub async fn two_writers_store_each_turn_once(place: &dyn Place) {
                     true => with_id("s", &text, &n.to_string(), i64::from(n)),
                     false => nth("s", &text, 1 + n % 2, i64::from(n)),
                 };
-                add_of(&*store, &Speaker::Owner, vec![one]).await;
+                add_of(&*store, &Principal::Owner, vec![one]).await;
             }
         });
     }
     let store = place.open().await;
-    add_of(&*store, &Speaker::Owner, vec![with_id("t", "gone", "1", 1)]).await;
+    add_of(&*store, &Principal::Owner, vec![with_id("t", "gone", "1", 1)]).await;
     let gone = Forget::Session("t".to_owned());
-    assert_eq!(store.forget(&Speaker::Owner, &gone, at(99)).await.unwrap(), 1);
+    assert_eq!(store.forget(&Principal::Owner, &gone, at(99)).await.unwrap(), 1);
     writers.join_all().await;
-    assert_eq!(store.counts(&Speaker::Owner).await.unwrap().turns, 30);
+    assert_eq!(store.counts(&Principal::Owner).await.unwrap().turns, 30);
     assert_eq!(store.page(None, 0, 99).await.unwrap().len(), 30);
-    let found = found(&*store, &Speaker::Owner, &Scope::default(), "step").await;
+    let found = found(&*store, &Principal::Owner, &Scope::default(), "step").await;
     assert_eq!(found.len(), 30);
 }

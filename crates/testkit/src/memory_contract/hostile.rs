@@ -1,7 +1,7 @@
 //! Texts that nobody would write by accident.
 
 use hob_domain::memory::{
-    CareEvent, Forget, NewTurn, Place as Tree, Scope, Speaker, Superseded, TurnRole, Window,
+    CareEvent, Forget, NewTurn, Place as Tree, Principal, Scope, Superseded, TurnRole, Window,
 };
 
 use super::{Place, add_of, at, found, with_id};
@@ -25,7 +25,7 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
     let mut all: Vec<&str> = TEXTS.to_vec();
     all.push(&long);
     for (number, text) in all.iter().enumerate() {
-        let speaker = Speaker::App(format!("app{number}"));
+        let speaker = Principal::App(format!("app{number}"));
         let session = format!("session {text}");
         let turn = NewTurn {
             place: Tree { project: format!("/p {text}"), worktree: format!("/w {text}") },
@@ -80,23 +80,23 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
 /// Names are only names, wherever they are looked for.
 pub async fn nothing_in_a_text_is_a_statement(place: &dyn Place) {
     let store = place.open().await;
-    assert_eq!(add_of(&*store, &Speaker::Owner, vec![with_id("s", "stays", "1", 1)]).await.0, 1);
+    assert_eq!(add_of(&*store, &Principal::Owner, vec![with_id("s", "stays", "1", 1)]).await.0, 1);
     let trick = "' OR true OR speaker = '";
     for text in TEXTS.iter().chain(&[trick, "%", "_", "*", ""]) {
         let scope = Scope { project: Some((*text).to_owned()), ..Scope::default() };
-        assert!(found(&*store, &Speaker::Owner, &scope, "stays").await.is_empty());
+        assert!(found(&*store, &Principal::Owner, &scope, "stays").await.is_empty());
         let scope = Scope { session: Some((*text).to_owned()), ..Scope::default() };
-        assert!(found(&*store, &Speaker::Owner, &scope, "stays").await.is_empty());
-        let app = Speaker::App(format!("x{}", text.replace('\0', "")));
+        assert!(found(&*store, &Principal::Owner, &scope, "stays").await.is_empty());
+        let app = Principal::App(format!("x{}", text.replace('\0', "")));
         assert!(found(&*store, &app, &Scope::default(), "stays").await.is_empty());
-        assert!(store.projects_named(&Speaker::Owner, text).await.unwrap().is_empty());
-        assert!(store.standing(&Speaker::Owner, text, 9).await.unwrap().is_empty());
-        assert!(store.latest_prompts(&Speaker::Owner, text, 9).await.unwrap().is_empty());
+        assert!(store.projects_named(&Principal::Owner, text).await.unwrap().is_empty());
+        assert!(store.standing(&Principal::Owner, text, 9).await.unwrap().is_empty());
+        assert!(store.latest_prompts(&Principal::Owner, text, 9).await.unwrap().is_empty());
         let id = hob_domain::memory::RecordId::new(*text);
-        assert!(store.record(&Speaker::Owner, &id).await.unwrap().is_none());
+        assert!(store.record(&Principal::Owner, &id).await.unwrap().is_none());
         let none = Forget::Record(id);
-        assert_eq!(store.forget(&Speaker::Owner, &none, at(1)).await.unwrap(), 0);
+        assert_eq!(store.forget(&Principal::Owner, &none, at(1)).await.unwrap(), 0);
     }
-    assert_eq!(store.projects_named(&Speaker::Owner, "p").await.unwrap(), ["/p"]);
-    assert_eq!(store.counts(&Speaker::Owner).await.unwrap().turns, 1);
+    assert_eq!(store.projects_named(&Principal::Owner, "p").await.unwrap(), ["/p"]);
+    assert_eq!(store.counts(&Principal::Owner).await.unwrap().turns, 1);
 }

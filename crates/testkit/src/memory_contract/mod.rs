@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Identity, MemoryStore, NewTurn, Place as Tree, Probe, ProbeTerm, Proposal, Scope, Speaker,
+    Identity, MemoryStore, NewTurn, Place as Tree, Principal, Probe, ProbeTerm, Proposal, Scope,
     Tier, TurnRole, record_key, words_key,
 };
 
@@ -77,12 +77,12 @@ fn nth(session: &str, text: &str, n: u32, second: i64) -> NewTurn {
 }
 
 async fn add(store: &dyn MemoryStore, turns: Vec<NewTurn>) -> (usize, usize, usize) {
-    add_of(store, &Speaker::Owner, turns).await
+    add_of(store, &Principal::Owner, turns).await
 }
 
 async fn add_of(
     store: &dyn MemoryStore,
-    speaker: &Speaker,
+    speaker: &Principal,
     turns: Vec<NewTurn>,
 ) -> (usize, usize, usize) {
     let stored = store.store_turns(speaker, turns, Vec::new()).await.unwrap();
@@ -95,7 +95,7 @@ fn probe(term: &str) -> Probe {
 }
 
 /// The texts of what is proposed for its own sake, in order.
-async fn texts(store: &dyn MemoryStore, speaker: &Speaker, proposal: &Proposal) -> Vec<String> {
+async fn texts(store: &dyn MemoryStore, speaker: &Principal, proposal: &Proposal) -> Vec<String> {
     let own = |c: &&hob_domain::memory::Candidate| c.in_scope && !c.counts.is_empty();
     let seqs = proposal.candidates.iter().filter(own).map(|candidate| candidate.seq).collect();
     let records = store.records(speaker, seqs).await.unwrap();
@@ -104,7 +104,7 @@ async fn texts(store: &dyn MemoryStore, speaker: &Speaker, proposal: &Proposal) 
 
 async fn found(
     store: &dyn MemoryStore,
-    speaker: &Speaker,
+    speaker: &Principal,
     scope: &Scope,
     term: &str,
 ) -> Vec<String> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hob_domain::memory::{
-    Candidate, Forget, KindVector, MemoryStore, NewTurn, Place as Tree, Probe, ProbeTerm, Proposal,
-    RecordId, Remask, Scope, Speaker, TurnRole, Window,
+    Candidate, Forget, KindVector, MemoryStore, NewTurn, Place as Tree, Principal, Probe,
+    ProbeTerm, Proposal, RecordId, Remask, Scope, TurnRole, Window,
 };
 
 use super::{at, nth, with_id};
@@ -23,8 +23,8 @@ pub async fn whatever_is_done(
     some_steps(seed, steps, one, two).await;
     let mut random = random(seed.wrapping_add(1));
     let [owner, shop] = speakers();
-    let a = one.forget_speaker(&shop).await.unwrap();
-    assert_eq!(a, two.forget_speaker(&shop).await.unwrap());
+    let a = one.forget_principal(&shop).await.unwrap();
+    assert_eq!(a, two.forget_principal(&shop).await.unwrap());
     look(&format!("seed {seed}, of the owner alone"), &owner, &mut random, one, two).await;
 }
 
@@ -32,8 +32,8 @@ fn random(seed: u64) -> Random {
     Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
 }
 
-fn speakers() -> [Speaker; 2] {
-    [Speaker::Owner, Speaker::App("shop".to_owned())]
+fn speakers() -> [Principal; 2] {
+    [Principal::Owner, Principal::App("shop".to_owned())]
 }
 
 /// The same, and what was done stays.
@@ -119,7 +119,7 @@ pub fn analysed(text: &str, cue: Option<&str>) -> (String, Vec<i8>) {
 
 async fn look(
     what: &str,
-    speaker: &Speaker,
+    speaker: &Principal,
     random: &mut Random,
     one: &dyn MemoryStore,
     two: &dyn MemoryStore,
@@ -183,7 +183,7 @@ fn plain(mut proposal: Proposal) -> Proposal {
 
 async fn some_id(
     store: &dyn MemoryStore,
-    speaker: &Speaker,
+    speaker: &Principal,
     random: &mut Random,
 ) -> Option<RecordId> {
     let page = store.page(Some(speaker), random.below(40) as i64, 1).await.unwrap();

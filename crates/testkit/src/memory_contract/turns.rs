@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, CareEvent, Counts, Forget, Identity, ImportMark, Proposal, RecordId, Remask, Scope,
-    Speaker, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
+    Around, CareEvent, Counts, Forget, Identity, ImportMark, Principal, Proposal, RecordId, Remask,
+    Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
 };
 
 use super::{Place, add, add_of, found, nth, probe, turn, with_id};
@@ -21,7 +21,7 @@ pub async fn a_turn_is_stored_once_with_and_without_its_id(place: &dyn Place) {
     assert_eq!(add(&*store, vec![with_id("s", "go", "2", 2)]).await, (0, 1, 0));
     assert_eq!(add(&*store, vec![with_id("s", "go", "3", 3)]).await, (1, 0, 0));
     assert_eq!(add(&*store, vec![with_id("other", "go", "1", 1)]).await, (1, 0, 0));
-    assert_eq!(store.counts(&Speaker::Owner).await.unwrap().turns, 4);
+    assert_eq!(store.counts(&Principal::Owner).await.unwrap().turns, 4);
 }
 
 pub async fn an_answer_and_its_record_are_one_turn(place: &dyn Place) {
@@ -41,7 +41,7 @@ pub async fn an_answer_and_its_record_are_one_turn(place: &dyn Place) {
     assert_eq!(add(&*store, vec![answer("p2", 5), record("p2", "a2", 2)]).await, (0, 2, 0));
     // A record that was there first is found by its place as well.
     assert_eq!(add(&*store, vec![record("p3", "a3", 3), answer("p3", 7)]).await, (1, 1, 0));
-    let page = store.page(Some(&Speaker::Owner), 0, 10).await.unwrap();
+    let page = store.page(Some(&Principal::Owner), 0, 10).await.unwrap();
     let times: Vec<i64> = page.iter().map(|record| record.ts.as_second()).collect();
     assert_eq!(times, [2, 1, 3], "a record knows better when it was said");
 }
@@ -59,7 +59,7 @@ pub async fn numbers_may_come_in_any_order(place: &dyn Place) {
 pub async fn any_mixture_of_ways_gives_each_turn_once(place: &dyn Place) {
     let store = place.open().await;
     for seed in 0..40_u64 {
-        let speaker = Speaker::App(format!("seed{seed}"));
+        let speaker = Principal::App(format!("seed{seed}"));
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut random = |most: usize| {
             state ^= state << 13;
@@ -98,13 +98,13 @@ pub async fn what_is_forgotten_stays_forgotten(place: &dyn Place) {
     let store = place.open().await;
     let now = Timestamp::from_second(100).unwrap();
     add(&*store, vec![with_id("s", "secret plan", "1", 1), nth("s", "go", 1, 2)]).await;
-    let page = store.page(Some(&Speaker::Owner), 0, 10).await.unwrap();
+    let page = store.page(Some(&Principal::Owner), 0, 10).await.unwrap();
     for record in &page {
         let what = Forget::Record(record.id.clone());
-        assert_eq!(store.forget(&Speaker::Owner, &what, now).await.unwrap(), 1);
-        assert_eq!(store.forget(&Speaker::Owner, &what, now).await.unwrap(), 0);
+        assert_eq!(store.forget(&Principal::Owner, &what, now).await.unwrap(), 1);
+        assert_eq!(store.forget(&Principal::Owner, &what, now).await.unwrap(), 0);
     }
-    assert!(found(&*store, &Speaker::Owner, &Scope::default(), "secret").await.is_empty());
+    assert!(found(&*store, &Principal::Owner, &Scope::default(), "secret").await.is_empty());
     assert_eq!(add(&*store, vec![with_id("s", "secret plan", "1", 1)]).await, (0, 0, 1));
     assert_eq!(add(&*store, vec![nth("s", "secret plan", 1, 1)]).await, (0, 0, 1));
     // One that had no id is recognised by its record as well, and only once.
@@ -113,14 +113,14 @@ pub async fn what_is_forgotten_stays_forgotten(place: &dyn Place) {
 
     add(&*store, vec![with_id("t", "one", "1", 5), with_id("t", "two", "2", 6)]).await;
     let session = Forget::Session("t".to_owned());
-    assert_eq!(store.forget(&Speaker::Owner, &session, now).await.unwrap(), 2);
+    assert_eq!(store.forget(&Principal::Owner, &session, now).await.unwrap(), 2);
     assert_eq!(add(&*store, vec![with_id("t", "never seen", "3", 7)]).await, (0, 0, 1));
     assert_eq!(add(&*store, vec![with_id("t", "later", "4", 200)]).await, (1, 0, 0));
 }
 
 pub async fn speakers_and_projects_are_apart(place: &dyn Place) {
     let store = place.open().await;
-    let app = Speaker::App("shop".to_owned());
+    let app = Principal::App("shop".to_owned());
     let mut elsewhere = with_id("s2", "the port is 7", "2", 2);
     elsewhere.place.project = "/q".to_owned();
     add(&*store, vec![with_id("s", "the port is 9", "1", 1), elsewhere]).await;
@@ -129,13 +129,13 @@ pub async fn speakers_and_projects_are_apart(place: &dyn Place) {
     assert_eq!(store.store_turns(&app, other, Vec::new()).await.unwrap().inserted, 1);
     let all = Scope::default();
     let scope = |project: &str| Scope { project: Some(project.to_owned()), ..Scope::default() };
-    assert_eq!(found(&*store, &Speaker::Owner, &all, "port").await.len(), 2);
-    assert_eq!(found(&*store, &Speaker::Owner, &scope("/q"), "port").await, ["the port is 7"]);
+    assert_eq!(found(&*store, &Principal::Owner, &all, "port").await.len(), 2);
+    assert_eq!(found(&*store, &Principal::Owner, &scope("/q"), "port").await, ["the port is 7"]);
     assert_eq!(found(&*store, &app, &all, "port").await, ["the port is 9"]);
     assert!(found(&*store, &app, &scope("/q"), "port").await.is_empty());
-    assert!(found(&*store, &Speaker::App("x".to_owned()), &all, "port").await.is_empty());
-    let id = store.page(Some(&Speaker::Owner), 0, 1).await.unwrap()[0].id.clone();
-    assert!(store.record(&Speaker::App("x".to_owned()), &id).await.unwrap().is_none());
+    assert!(found(&*store, &Principal::App("x".to_owned()), &all, "port").await.is_empty());
+    let id = store.page(Some(&Principal::Owner), 0, 1).await.unwrap()[0].id.clone();
+    assert!(store.record(&Principal::App("x".to_owned()), &id).await.unwrap().is_none());
     // Nothing in a term is a query.
     for term in ["\" OR \"port", "port*", "scope : p1", "port NEAR", "a\"b", "\u{0}", ""] {
         let _ = store.propose(&app, &all, probe(term)).await.unwrap();
@@ -148,11 +148,11 @@ pub async fn windows_corrections_and_outlines(place: &dyn Place) {
     add(&*store, turns).await;
     let list = async |around: Option<Around>, limit| {
         let window = Window { scope: Scope::default(), around, limit };
-        let turns = store.timeline(&Speaker::Owner, &window).await.unwrap();
+        let turns = store.timeline(&Principal::Owner, &window).await.unwrap();
         turns.iter().map(|record| record.text.clone()).collect::<Vec<_>>()
     };
     assert_eq!(list(None, 2).await, ["turn 8", "turn 9"]);
-    let page = store.page(Some(&Speaker::Owner), 0, 20).await.unwrap();
+    let page = store.page(Some(&Principal::Owner), 0, 20).await.unwrap();
     let around = Around::Record(page[5].id.clone());
     assert_eq!(list(Some(around), 3).await, ["turn 4", "turn 5", "turn 6"]);
     let time = Around::Time(Timestamp::from_second(0).unwrap());
@@ -161,15 +161,15 @@ pub async fn windows_corrections_and_outlines(place: &dyn Place) {
 
     let mut right = with_id("note:/p", "turn 5 was wrong", "c", 50);
     right.tier = Tier::Semantic;
-    let missing = store.supersede(&Speaker::Owner, &RecordId::new("none"), right.clone()).await;
+    let missing = store.supersede(&Principal::Owner, &RecordId::new("none"), right.clone()).await;
     assert_eq!(missing.unwrap(), Superseded::Missing);
-    let corrected = store.supersede(&Speaker::Owner, &page[5].id, right).await.unwrap();
+    let corrected = store.supersede(&Principal::Owner, &page[5].id, right).await.unwrap();
     let Superseded::By(new) = corrected else { panic!("{corrected:?}") };
-    let old = store.record(&Speaker::Owner, &page[5].id).await.unwrap().unwrap();
+    let old = store.record(&Principal::Owner, &page[5].id).await.unwrap().unwrap();
     assert_eq!(old.superseded_by.as_ref(), Some(&new));
-    let standing = store.standing(&Speaker::Owner, "/p", 10).await.unwrap();
+    let standing = store.standing(&Principal::Owner, "/p", 10).await.unwrap();
     assert_eq!(standing.iter().map(|r| r.id.clone()).collect::<Vec<_>>(), [new]);
-    let outlines = store.latest_sessions(&Speaker::Owner, "/p", None, 5).await.unwrap();
+    let outlines = store.latest_sessions(&Principal::Owner, "/p", None, 5).await.unwrap();
     assert_eq!(outlines.len(), 1, "notes are no session");
     assert_eq!((outlines[0].turns, outlines[0].unanswered), (10, true));
     assert_eq!(outlines[0].first_prompt.as_deref(), Some("turn 0"));
@@ -189,7 +189,7 @@ pub async fn the_index_counts_what_is_there(place: &dyn Place) {
         add(&*store, (0..100).map(one).collect()).await;
     }
     let all = Scope::default();
-    let proposal = store.propose(&Speaker::Owner, &all, probe("port rare none")).await.unwrap();
+    let proposal = store.propose(&Principal::Owner, &all, probe("port rare none")).await.unwrap();
     assert_eq!((proposal.turns, proposal.sessions, proposal.partial), (600, 3, false));
     assert_eq!(proposal.length, 86 * 3 + 514 * 2);
     let spread: Vec<u64> = proposal.spread.iter().map(|spread| spread.turns).collect();
@@ -207,12 +207,12 @@ pub async fn the_index_counts_what_is_there(place: &dyn Place) {
         assert_eq!(previous, candidate.seq - 3, "three sessions take turns");
     }
 
-    let page = store.page(Some(&Speaker::Owner), 0, 1000).await.unwrap();
+    let page = store.page(Some(&Principal::Owner), 0, 1000).await.unwrap();
     let rare: Vec<_> = page.iter().filter(|record| record.text.contains("rare")).collect();
     let now = Timestamp::from_second(1000).unwrap();
     for record in &rare[..40] {
         let what = Forget::Record(record.id.clone());
-        assert_eq!(store.forget(&Speaker::Owner, &what, now).await.unwrap(), 1);
+        assert_eq!(store.forget(&Principal::Owner, &what, now).await.unwrap(), 1);
     }
     let changed = Remask {
         seq: rare[50].seq,
@@ -225,13 +225,13 @@ pub async fn the_index_counts_what_is_there(place: &dyn Place) {
     };
     store.remask(vec![changed]).await.unwrap();
     let proposal =
-        store.propose(&Speaker::Owner, &all, probe("port rare common another")).await.unwrap();
+        store.propose(&Principal::Owner, &all, probe("port rare common another")).await.unwrap();
     let spread: Vec<u64> = proposal.spread.iter().map(|spread| spread.turns).collect();
     assert_eq!(spread, [559, 45, 515, 1]);
     assert_eq!((proposal.turns, proposal.length), (560, 45 * 3 + 515 * 2));
-    assert_eq!(found(&*store, &Speaker::Owner, &all, "another").await, ["another"]);
-    store.forget_speaker(&Speaker::Owner).await.unwrap();
-    let proposal = store.propose(&Speaker::Owner, &all, probe("port")).await.unwrap();
+    assert_eq!(found(&*store, &Principal::Owner, &all, "another").await, ["another"]);
+    store.forget_principal(&Principal::Owner).await.unwrap();
+    let proposal = store.propose(&Principal::Owner, &all, probe("port")).await.unwrap();
     assert_eq!(proposal, Proposal::default());
 }
 
@@ -241,15 +241,15 @@ pub async fn scopes_keep_to_their_sessions_and_times(place: &dyn Place) {
         .map(|n| with_id(["s", "t"][n as usize % 2], &format!("port {n}"), &n.to_string(), n));
     add(&*store, turns.collect()).await;
     let session = Scope { session: Some("t".to_owned()), ..Scope::default() };
-    assert_eq!(found(&*store, &Speaker::Owner, &session, "port").await.len(), 10);
+    assert_eq!(found(&*store, &Principal::Owner, &session, "port").await.len(), 10);
     let at = |second| Some(Timestamp::from_second(second).unwrap());
     let timed = Scope { since: at(4), until: at(6), ..Scope::default() };
     assert_eq!(
-        found(&*store, &Speaker::Owner, &timed, "port").await,
+        found(&*store, &Principal::Owner, &timed, "port").await,
         ["port 4", "port 5", "port 6"]
     );
     let nothing = Scope { session: Some("x".to_owned()), ..Scope::default() };
-    assert!(found(&*store, &Speaker::Owner, &nothing, "port").await.is_empty());
+    assert!(found(&*store, &Principal::Owner, &nothing, "port").await.is_empty());
 }
 
 /// Marks of imports, events, what was masked by older rules, prompts, what a speaker leaves behind.
@@ -257,7 +257,7 @@ pub async fn what_else_is_kept(place: &dyn Place) {
     let store = place.open().await;
     let mark = |size| ImportMark { path: TurnKey::of(&["/t"]), size, modified: -5 };
     let turns = vec![with_id("s", "one", "1", 1), with_id("s", &"x".repeat(2001), "2", 2)];
-    let stored = store.store_turns(&Speaker::Owner, turns, vec![mark(7), mark(9)]).await.unwrap();
+    let stored = store.store_turns(&Principal::Owner, turns, vec![mark(7), mark(9)]).await.unwrap();
     assert_eq!(stored.inserted, 2);
     assert_eq!(store.imported(vec![mark(7), mark(9)]).await.unwrap(), [mark(9)]);
     for n in 0..3 {
@@ -268,21 +268,21 @@ pub async fn what_else_is_kept(place: &dyn Place) {
     assert_eq!(events.iter().map(|event| &*event.detail).collect::<Vec<_>>(), ["2", "1"]);
     assert_eq!(store.masked_before(2, 9).await.unwrap().len(), 2);
     assert!(store.masked_before(1, 9).await.unwrap().is_empty());
-    let prompts = store.latest_prompts(&Speaker::Owner, "/p", 9).await.unwrap();
+    let prompts = store.latest_prompts(&Principal::Owner, "/p", 9).await.unwrap();
     assert_eq!(prompts.iter().map(|record| &*record.text).collect::<Vec<_>>(), ["one"]);
-    let counts = store.counts(&Speaker::Owner).await.unwrap();
+    let counts = store.counts(&Principal::Owner).await.unwrap();
     assert_eq!((counts.turns, counts.sessions, counts.projects), (2, 1, 1));
     assert_eq!(counts.last_ts, Some(super::at(2)));
     // What was forgotten of a speaker is unknown to whoever has the name next.
-    let app = Speaker::App("shop".to_owned());
+    let app = Principal::App("shop".to_owned());
     let one = || vec![with_id("s", "one", "1", 1)];
     assert_eq!(add_of(&*store, &app, one()).await, (1, 0, 0));
     let session = Forget::Session("s".to_owned());
     assert_eq!(store.forget(&app, &session, super::at(9)).await.unwrap(), 1);
     assert_eq!(add_of(&*store, &app, one()).await, (0, 0, 1));
-    assert_eq!(store.forget_speaker(&app).await.unwrap(), 0);
+    assert_eq!(store.forget_principal(&app).await.unwrap(), 0);
     assert_eq!(add_of(&*store, &app, one()).await, (1, 0, 0));
-    assert_eq!(store.forget_speaker(&app).await.unwrap(), 1);
+    assert_eq!(store.forget_principal(&app).await.unwrap(), 1);
     assert_eq!(store.counts(&app).await.unwrap(), Counts::default());
-    assert_eq!(store.counts(&Speaker::Owner).await.unwrap(), counts);
+    assert_eq!(store.counts(&Principal::Owner).await.unwrap(), counts);
 }

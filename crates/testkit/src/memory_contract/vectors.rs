@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Forget, KindVector, MemoryStore, NewTurn, Probe, Proposal, Record, Remask, Scope, Speaker,
+    Forget, KindVector, MemoryStore, NewTurn, Principal, Probe, Proposal, Record, Remask, Scope,
     VectorKind,
 };
 
@@ -18,7 +18,7 @@ fn turn(session: &str, number: i64) -> NewTurn {
 }
 
 /// A store with turns 1 to `count`, each in a session of its own, so that none stands beside another.
-async fn filled(place: &dyn Place, speaker: &Speaker, count: i64) -> Arc<dyn MemoryStore> {
+async fn filled(place: &dyn Place, speaker: &Principal, count: i64) -> Arc<dyn MemoryStore> {
     let store = place.open().await;
     let turns = (1..=count).map(|number| turn(&format!("s{number}"), number)).collect();
     store.store_turns(speaker, turns, Vec::new()).await.unwrap();
@@ -33,7 +33,7 @@ fn along(way: i64) -> Vec<i8> {
 async fn near(store: &dyn MemoryStore, kind: VectorKind, way: i64, limit: usize) -> Proposal {
     let finer = Some(KindVector { kind, vector: along(way) });
     let probe = Probe { terms: Vec::new(), vector: vec![0; 4], finer, limit };
-    store.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap()
+    store.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap()
 }
 
 fn seqs(proposal: &Proposal) -> Vec<i64> {
@@ -41,7 +41,7 @@ fn seqs(proposal: &Proposal) -> Vec<i64> {
 }
 
 pub async fn the_way_goes_from_the_newest_to_the_oldest(place: &dyn Place) {
-    let store = filled(place, &Speaker::Owner, 10).await;
+    let store = filled(place, &Principal::Owner, 10).await;
     let kind = store.vector_kind("one", 8).await.unwrap();
     assert_eq!(store.vector_kind("one", 8).await.unwrap(), kind);
     let page = store.without_vector(kind, i64::MAX, 0, 3).await.unwrap();
@@ -62,7 +62,7 @@ pub async fn the_way_goes_from_the_newest_to_the_oldest(place: &dyn Place) {
 }
 
 pub async fn turns_are_proposed_by_their_own_kind_only(place: &dyn Place) {
-    let store = filled(place, &Speaker::Owner, 8).await;
+    let store = filled(place, &Principal::Owner, 8).await;
     let (one, two) =
         (store.vector_kind("one", 8).await.unwrap(), store.vector_kind("two", 8).await.unwrap());
     // The oldest come last: what was read before must not hide them.
@@ -93,19 +93,19 @@ pub async fn turns_are_proposed_by_their_own_kind_only(place: &dyn Place) {
 }
 
 pub async fn vectors_go_with_their_turns(place: &dyn Place) {
-    let store = filled(place, &Speaker::Owner, 4).await;
-    let app = Speaker::App("app".to_owned());
+    let store = filled(place, &Principal::Owner, 4).await;
+    let app = Principal::App("app".to_owned());
     store.store_turns(&app, vec![turn("s", 9)], Vec::new()).await.unwrap();
     let kind = store.vector_kind("one", 8).await.unwrap();
     let all = (1..=5).map(|seq| (seq, along(seq))).collect();
     store.save_vectors(kind, all).await.unwrap();
     assert_eq!(seqs(&near(&*store, kind, 1, 50).await), [1, 2, 3, 4], "not the app's");
     let now = Timestamp::from_second(100).unwrap();
-    store.forget(&Speaker::Owner, &Forget::Session("s2".to_owned()), now).await.unwrap();
+    store.forget(&Principal::Owner, &Forget::Session("s2".to_owned()), now).await.unwrap();
     assert_eq!(seqs(&near(&*store, kind, 1, 50).await), [1, 3, 4]);
     store.save_vectors(kind, vec![(2, along(2))]).await.unwrap();
     assert_eq!(store.embedded(kind).await.unwrap().done, 4, "what is forgotten gets none");
-    store.forget_speaker(&app).await.unwrap();
+    store.forget_principal(&app).await.unwrap();
     assert_eq!(store.embedded(kind).await.unwrap().done, 3);
     // A turn that says something else now has to be embedded anew.
     let page: Vec<Record> = store.page(None, 0, 1).await.unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Json;
-use hob_domain::memory::Speaker;
+use hob_domain::memory::Principal;
 use hob_domain::{App, AppName, Timestamp, Token};
 use hob_sessions::FileRoom;
 use serde::{Deserialize, Serialize};
@@ -151,7 +151,7 @@ async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
     gateway.sessions.forget_app(name).await?;
     FileRoom::remove_app(gateway.files.root(), name)
         .map_err(|error| ApiError::Internal(error.to_string()))?;
-    gateway.tools.engine.forget_speaker(&Speaker::App(name.as_str().to_owned())).await?;
+    gateway.tools.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
     Ok(())
 }
 

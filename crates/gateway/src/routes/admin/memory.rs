@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::response::Json;
 use hob_domain::Timestamp;
-use hob_domain::memory::{Around, Record, RecordId, Scope, Speaker, Window};
+use hob_domain::memory::{Around, Principal, Record, RecordId, Scope, Window};
 use hob_mcp::{Found, Here, Question};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -178,12 +178,12 @@ pub(crate) async fn search(
     let cue = search.q.unwrap_or_default();
     let (mut hits, omitted): (Vec<RememberedTurn>, usize) = if cue.trim().is_empty() {
         let window = Window { scope, around: None, limit: most };
-        let newest = engine.timeline(&Speaker::Owner, &window).await?.into_iter().rev();
+        let newest = engine.timeline(&Principal::Owner, &window).await?.into_iter().rev();
         (newest.filter(|record| of_client(record)).map(RememberedTurn::from).collect(), 0)
     } else {
         let budget_tokens = NO_BUDGET;
         let question = Question { cue, budget_tokens, limit: most, scope, first: None };
-        let recall = engine.recall(&Speaker::Owner, &question).await?;
+        let recall = engine.recall(&Principal::Owner, &question).await?;
         let hits = recall.hits.into_iter().filter(|found| of_client(&found.record));
         // Turns of other clients do not match.
         let omitted = if client.is_some() { 0 } else { recall.omitted };
@@ -223,7 +223,7 @@ pub(crate) async fn timeline(
         None => None,
         Some(id) => {
             let id = RecordId::new(id);
-            let record = engine.record(&Speaker::Owner, &id).await?;
+            let record = engine.record(&Principal::Owner, &id).await?;
             let record = record.ok_or_else(no_record)?;
             // `around` alone implies the record's session.
             if scope == Scope::default() {
@@ -233,7 +233,7 @@ pub(crate) async fn timeline(
         }
     };
     let limit = asked.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
-    let turns = engine.timeline(&Speaker::Owner, &Window { scope, around, limit }).await?;
+    let turns = engine.timeline(&Principal::Owner, &Window { scope, around, limit }).await?;
     Ok(Json(TimelineAnswer {
         ok: true,
         turns: turns.into_iter().map(RememberedTurn::from).collect(),
@@ -250,7 +250,7 @@ pub(crate) async fn facets(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
 ) -> Result<Json<FacetsAnswer>, ApiError> {
-    let facets = gateway.tools.engine.facets(&Speaker::Owner).await?;
+    let facets = gateway.tools.engine.facets(&Principal::Owner).await?;
     let projects = facets.projects.into_iter().map(|project| ProjectView {
         name: project.root,
         turns: project.turns,
@@ -270,7 +270,7 @@ pub(crate) async fn stats(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
 ) -> Result<Json<Value>, ApiError> {
-    let here = Here { speaker: Speaker::Owner, place: None };
+    let here = Here { principal: Principal::Owner, place: None };
     let stats = gateway.tools.call(&here, "memory_stats", json!({})).await;
     let stats = stats.map_err(|error| ApiError::Internal(error.to_string()))?;
     let mut answer = json!({"ok": true});

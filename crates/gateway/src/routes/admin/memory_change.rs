@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Json;
 use hob_domain::Timestamp;
-use hob_domain::memory::{Forget, RecordId, Speaker};
+use hob_domain::memory::{Forget, Principal, RecordId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -93,7 +93,7 @@ pub(crate) async fn correct(
     }
     let old = RecordId::new(body.record_id);
     let engine = &gateway.tools.engine;
-    let new = engine.correct(&Speaker::Owner, &old, &body.text, Timestamp::now()).await?;
+    let new = engine.correct(&Principal::Owner, &old, &body.text, Timestamp::now()).await?;
     let new = new.ok_or_else(no_record)?;
     audit_log::record(&gateway, "correct", old.as_str(), json!({"record_id": new.as_str()})).await;
     let superseded = old.to_string();
@@ -121,7 +121,7 @@ pub(crate) async fn forget(
         _ => return Err(ApiError::bad_request("give either record_id or session_id")),
     };
     let engine = &gateway.tools.engine;
-    let forgotten = engine.forget(&Speaker::Owner, &what, Timestamp::now()).await?;
+    let forgotten = engine.forget(&Principal::Owner, &what, Timestamp::now()).await?;
     let detail = json!({"kind": kind, "forgotten": forgotten});
     audit_log::record(&gateway, "forget", &target, detail).await;
     Ok(Json(Forgotten { ok: true, forgotten }))
@@ -146,7 +146,7 @@ pub(crate) async fn unseal(
 ) -> Result<Json<Unsealed>, ApiError> {
     let engine = &gateway.tools.engine;
     let id = RecordId::new(body.record_id);
-    let record = engine.record(&Speaker::Owner, &id).await?.ok_or_else(no_record)?;
+    let record = engine.record(&Principal::Owner, &id).await?.ok_or_else(no_record)?;
     // The audit entry comes before the text leaves.
     audit_log::record(&gateway, "unseal", id.as_str(), json!({})).await;
     let text = engine

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Json;
 use hob_domain::Driver;
-use hob_domain::memory::Speaker;
+use hob_domain::memory::Principal;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -144,7 +144,7 @@ pub(crate) async fn overview(
     let ended = figures.turns.iter().filter(|(state, _)| state.is_over());
     let mut turns: BTreeMap<_, _> = ended.map(|(state, count)| (state.as_str(), *count)).collect();
     turns.insert("queued", queued as u64);
-    let remembered = gateway.tools.engine.counts(&Speaker::Owner).await?.turns;
+    let remembered = gateway.tools.engine.counts(&Principal::Owner).await?.turns;
     let tools = gateway.tools.clone();
     let look = move || match tools.backlog().files {
         0 => (0, 0),

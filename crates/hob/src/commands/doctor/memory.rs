@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_domain::memory::Speaker;
+use hob_domain::memory::Principal;
 use hob_gateway::Check;
 use hob_memory::{SentenceModel, backlog};
 use hob_store::PostgresLedger;
@@ -38,7 +38,7 @@ fn store(settings: &Resolved) -> Vec<Check> {
     let read = || {
         memory::runtime()?.block_on(async {
             let tools = memory::open(settings, BUSY_TIMEOUT).await?;
-            let counts = tools.engine.counts(&Speaker::Owner).await?;
+            let counts = tools.engine.counts(&Principal::Owner).await?;
             anyhow::Ok((counts, tools.engine.events(MAX_EVENTS).await?))
         })
     };

@@ -129,7 +129,7 @@ async fn leave_sessions(
 }
 
 /// Removes everything of a speaker, what was forgotten included: whoever has the name next is another one.
-pub(super) async fn forget_speaker(client: &Client, speaker: &str) -> Result<usize, Error> {
+pub(super) async fn forget_principal(client: &Client, speaker: &str) -> Result<usize, Error> {
     lock(client).await?;
     lock_runs(client).await?;
     let sql = format!(

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Probe, ProjectFacet,
-    Proposal, Record, RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
+    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Principal, Probe,
+    ProjectFacet, Proposal, Record, RecordId, Remask, Scope, SessionOutline, Stored, Superseded,
+    Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use tokio::sync::Mutex;
@@ -173,7 +174,7 @@ impl PostgresMemory {
 impl MemoryStore for PostgresMemory {
     async fn store_turns(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         turns: Vec<NewTurn>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
@@ -201,7 +202,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn supersede(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         old: &RecordId,
         turn: NewTurn,
     ) -> Result<Superseded, StoreError> {
@@ -246,7 +247,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn forget(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         what: &Forget,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
@@ -258,16 +259,20 @@ impl MemoryStore for PostgresMemory {
             .await
     }
 
-    async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError> {
+    async fn forget_principal(&self, speaker: &Principal) -> Result<usize, StoreError> {
         let speaker = speaker.as_str();
         self.connections
             .long_transaction(
-                |client| async move { forget::forget_speaker(&client, speaker).await },
+                |client| async move { forget::forget_principal(&client, speaker).await },
             )
             .await
     }
 
-    async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError> {
+    async fn record(
+        &self,
+        speaker: &Principal,
+        id: &RecordId,
+    ) -> Result<Option<Record>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.speaker = $1 AND t.id_key = $2");
         let key = self.cipher.name_key(Name::Turn, id.as_str());
         let rows = self.read(&sql, &[&speaker.as_str(), &key]).await?;
@@ -276,7 +281,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn propose(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         scope: &Scope,
         probe: Probe,
     ) -> Result<Proposal, StoreError> {
@@ -288,7 +293,11 @@ impl MemoryStore for PostgresMemory {
             .await?
     }
 
-    async fn records(&self, speaker: &Speaker, seqs: Vec<i64>) -> Result<Vec<Record>, StoreError> {
+    async fn records(
+        &self,
+        speaker: &Principal,
+        seqs: Vec<i64>,
+    ) -> Result<Vec<Record>, StoreError> {
         let rest = "JOIN unnest($2::bigint[]) WITH ORDINALITY u (seq, place) ON u.seq = t.seq
              WHERE t.speaker = $1 ORDER BY u.place";
         self.read_records(rest, &[&speaker.as_str(), &seqs]).await
@@ -296,7 +305,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn timeline(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         window: &Window,
     ) -> Result<Vec<Record>, StoreError> {
         let (cipher, speaker) = (&*self.cipher, speaker.as_str());
@@ -311,7 +320,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn latest_sessions(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         project: &str,
         except: Option<&str>,
         limit: usize,
@@ -325,7 +334,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn latest_prompts(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         project: &str,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
@@ -338,7 +347,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn standing(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         project: &str,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
@@ -352,7 +361,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn projects_named(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         name: &str,
     ) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT root FROM hob.memory_projects WHERE speaker = $1";
@@ -366,13 +375,13 @@ impl MemoryStore for PostgresMemory {
 
     async fn page(
         &self,
-        speaker: Option<&Speaker>,
+        speaker: Option<&Principal>,
         after: i64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         let rest = "WHERE t.seq > $1 AND ($2::text IS NULL OR t.speaker = $2)
              ORDER BY t.seq LIMIT $3";
-        let speaker = speaker.map(Speaker::as_str);
+        let speaker = speaker.map(Principal::as_str);
         self.read_records(rest, &[&after, &speaker, &(limit as i64)]).await
     }
 
@@ -390,7 +399,7 @@ impl MemoryStore for PostgresMemory {
         Ok(())
     }
 
-    async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {
+    async fn counts(&self, speaker: &Principal) -> Result<Counts, StoreError> {
         let sql = "SELECT coalesce(sum(turns), 0)::bigint, count(*), max(ended),
                  (SELECT count(*) FROM hob.memory_projects WHERE speaker = $1),
                  (SELECT count(*) FROM hob.memory_turns WHERE speaker = $1 AND sealed IS NOT NULL),
@@ -412,7 +421,7 @@ impl MemoryStore for PostgresMemory {
         })
     }
 
-    async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError> {
+    async fn facets(&self, speaker: &Principal) -> Result<Facets, StoreError> {
         let speaker = speaker.as_str();
         let sql = "SELECT p.root, sum(s.turns)::bigint, max(s.ended) FROM hob.memory_sessions s
              JOIN hob.memory_projects p ON p.id = s.project WHERE s.speaker = $1

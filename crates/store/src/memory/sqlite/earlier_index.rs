@@ -87,7 +87,7 @@ mod tests {
     use std::time::Duration;
 
     use hob_domain::DataKey;
-    use hob_domain::memory::{MemoryStore, ProbeTerm, Proposal, Remask, Speaker};
+    use hob_domain::memory::{MemoryStore, Principal, ProbeTerm, Proposal, Remask};
     use rusqlite::OpenFlags;
 
     use super::*;
@@ -97,7 +97,7 @@ mod tests {
     async fn asked(memory: &Memory, term: &str) -> Proposal {
         let terms = vec![ProbeTerm { term: term.to_owned(), weight: 1.0 }];
         let probe = Probe { terms, vector: Vec::new(), finer: None, limit: 10 };
-        memory.propose(&Speaker::Owner, &Scope::default(), probe).await.unwrap()
+        memory.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap()
     }
 
     /// What an older Hob has stored is found at once, and is like the rest when it was analysed anew.

@@ -82,7 +82,7 @@ pub(super) fn forget(
 
 /// Removes everything of a speaker, what was forgotten included: whoever has the name next is
 /// another one.
-pub(super) fn forget_speaker(
+pub(super) fn forget_principal(
     transaction: &Transaction<'_>,
     speaker: &str,
 ) -> rusqlite::Result<usize> {
@@ -95,7 +95,7 @@ pub(super) fn forget_speaker(
         [speaker],
     )?;
     note_change(transaction, -1)?;
-    vectors::remove_speaker(transaction, speaker)?;
+    vectors::remove_of_principal(transaction, speaker)?;
     for table in ["vectors", "codes", "postings", "indexed", "index_projects"] {
         let sql = format!(
             "DELETE FROM {table} WHERE project IN (SELECT id FROM projects WHERE speaker = ?1)"

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Probe, Proposal, Record,
-    RecordId, Remask, Scope, SessionOutline, Speaker, Stored, Superseded, Window,
+    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Principal, Probe,
+    Proposal, Record, RecordId, Remask, Scope, SessionOutline, Stored, Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
@@ -60,7 +60,7 @@ impl Memory {
 impl MemoryStore for Memory {
     async fn store_turns(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         turns: Vec<NewTurn>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
@@ -81,7 +81,7 @@ impl MemoryStore for Memory {
 
     async fn supersede(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         old: &RecordId,
         turn: NewTurn,
     ) -> Result<Superseded, StoreError> {
@@ -95,7 +95,7 @@ impl MemoryStore for Memory {
 
     async fn forget(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         what: &Forget,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
@@ -108,17 +108,21 @@ impl MemoryStore for Memory {
             .inspect(|_| self.codes.forget())
     }
 
-    async fn forget_speaker(&self, speaker: &Speaker) -> Result<usize, StoreError> {
+    async fn forget_principal(&self, speaker: &Principal) -> Result<usize, StoreError> {
         let speaker = speaker.clone();
         self.database
             .write(move |transaction| {
-                forget::forget_speaker(transaction, speaker.as_str()).map_err(failed)
+                forget::forget_principal(transaction, speaker.as_str()).map_err(failed)
             })
             .await
             .inspect(|_| self.codes.forget())
     }
 
-    async fn record(&self, speaker: &Speaker, id: &RecordId) -> Result<Option<Record>, StoreError> {
+    async fn record(
+        &self,
+        speaker: &Principal,
+        id: &RecordId,
+    ) -> Result<Option<Record>, StoreError> {
         let (speaker, id) = (speaker.clone(), id.clone());
         self.database
             .read(move |connection| {
@@ -136,7 +140,7 @@ impl MemoryStore for Memory {
 
     async fn propose(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         scope: &Scope,
         probe: Probe,
     ) -> Result<Proposal, StoreError> {
@@ -149,7 +153,11 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn records(&self, speaker: &Speaker, seqs: Vec<i64>) -> Result<Vec<Record>, StoreError> {
+    async fn records(
+        &self,
+        speaker: &Principal,
+        seqs: Vec<i64>,
+    ) -> Result<Vec<Record>, StoreError> {
         let speaker = speaker.clone();
         self.database
             .read(move |connection| numbered(connection, speaker.as_str(), &seqs).map_err(failed))
@@ -158,7 +166,7 @@ impl MemoryStore for Memory {
 
     async fn timeline(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         window: &Window,
     ) -> Result<Vec<Record>, StoreError> {
         let (speaker, window) = (speaker.clone(), window.clone());
@@ -169,7 +177,7 @@ impl MemoryStore for Memory {
 
     async fn latest_sessions(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         project: &str,
         except: Option<&str>,
         limit: usize,
@@ -186,7 +194,7 @@ impl MemoryStore for Memory {
 
     async fn standing(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         project: &str,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
@@ -206,7 +214,7 @@ impl MemoryStore for Memory {
 
     async fn latest_prompts(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         project: &str,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
@@ -227,7 +235,7 @@ impl MemoryStore for Memory {
 
     async fn projects_named(
         &self,
-        speaker: &Speaker,
+        speaker: &Principal,
         name: &str,
     ) -> Result<Vec<String>, StoreError> {
         let (speaker, name) = (speaker.clone(), name.to_owned());
@@ -250,7 +258,7 @@ impl MemoryStore for Memory {
 
     async fn page(
         &self,
-        speaker: Option<&Speaker>,
+        speaker: Option<&Principal>,
         after: i64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
@@ -285,7 +293,7 @@ impl MemoryStore for Memory {
             })
     }
 
-    async fn counts(&self, speaker: &Speaker) -> Result<Counts, StoreError> {
+    async fn counts(&self, speaker: &Principal) -> Result<Counts, StoreError> {
         let speaker = speaker.clone();
         self.database
             .read(move |connection| {
@@ -319,7 +327,7 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn facets(&self, speaker: &Speaker) -> Result<Facets, StoreError> {
+    async fn facets(&self, speaker: &Principal) -> Result<Facets, StoreError> {
         let speaker = speaker.clone();
         self.database
             .read(move |connection| facets(connection, speaker.as_str()).map_err(failed))

@@ -182,7 +182,10 @@ fn count(transaction: &Transaction<'_>, kind: i64, more: i64) -> rusqlite::Resul
 }
 
 /// Removes what there is of a speaker's turns, before these are removed.
-pub(super) fn remove_speaker(transaction: &Transaction<'_>, speaker: &str) -> rusqlite::Result<()> {
+pub(super) fn remove_of_principal(
+    transaction: &Transaction<'_>,
+    speaker: &str,
+) -> rusqlite::Result<()> {
     let seqs: Vec<i64> = transaction
         .prepare(
             "SELECT DISTINCT v.seq FROM turns t JOIN model_vectors v ON v.seq = t.seq
