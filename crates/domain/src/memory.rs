@@ -34,7 +34,7 @@ impl Principal {
 /// Where work was done: the repository's common root, and the working tree it was done in. Without a
 /// repository both are the folder itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct ProjectLocation {
     pub project: String,
     pub worktree: String,
 }
@@ -72,7 +72,7 @@ pub struct NewTurn {
     /// Of the original words.
     pub words: TurnKey,
     pub session: String,
-    pub place: Place,
+    pub place: ProjectLocation,
     pub role: TurnRole,
     pub tier: Tier,
     /// Without its secrets.
@@ -118,7 +118,7 @@ pub struct Record {
     /// Grows with every turn stored: what came later is greater.
     pub seq: i64,
     pub session: String,
-    pub place: Place,
+    pub place: ProjectLocation,
     pub role: TurnRole,
     pub tier: Tier,
     pub text: String,

@@ -10,7 +10,7 @@ use hob_domain::memory::{MemoryStore, Principal, Stored};
 use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{Here, Tools};
 use hob_memory::TableEmbedder;
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use hob_memory::{Batch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral};
 use hob_store::{ConnectError, Memory, PostgresMemory};
 use serde_json::Value;
@@ -127,7 +127,7 @@ pub fn call_tool(
     settings.home.prepare()?;
     runtime()?.block_on(async {
         let tools = open(settings, Duration::from_secs(5)).await?;
-        let here = Here { principal: Principal::Owner, place: cwd.map(|cwd| place_of(&cwd)) };
+        let here = Here { principal: Principal::Owner, place: cwd.map(|cwd| locate_project(&cwd)) };
         Ok(tools.call(&here, name, arguments).await.map_err(|error| error.to_string()))
     })
 }

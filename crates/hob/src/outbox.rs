@@ -7,7 +7,7 @@ use std::time::Duration;
 use hob_domain::memory::{Principal, Tier};
 use hob_domain::session::OutboxItem;
 use hob_domain::{AppName, LedgerStore, Role, StoreError, Timestamp};
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use hob_memory::{Batch, Engine, RawTurn};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -126,7 +126,7 @@ fn batch(item: &OutboxItem) -> Option<(Principal, Batch)> {
     }
     let batch = Batch {
         session: ended.session_id,
-        place: place_of(Path::new(&ended.cwd)),
+        place: locate_project(Path::new(&ended.cwd)),
         client: ended.agent,
         source: "session".to_owned(),
         turns,

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use hob_domain::memory::{Around, Forget, Place, Principal, RecordId, Scope, Window};
+use hob_domain::memory::{Around, Forget, Principal, ProjectLocation, RecordId, Scope, Window};
 use hob_domain::{StoreError, Timestamp};
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use hob_memory::{
     Backlog, Engine, Note, Question, UpgradeProgress, UpgradeState, backlog, waiting_turns,
 };
@@ -31,7 +31,7 @@ pub struct Tools {
 pub struct Here {
     pub principal: Principal,
     /// The project of the caller's working folder, where it has one.
-    pub place: Option<Place>,
+    pub place: Option<ProjectLocation>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -128,10 +128,10 @@ impl Tools {
             (Some("*"), _) => return Err(ToolError::Wrong("project: name one project".to_owned())),
             (Some(name), _) => {
                 let project = self.project(here, name).await?;
-                Place { worktree: project.clone(), project }
+                ProjectLocation { worktree: project.clone(), project }
             }
             (None, Some(place)) => place.clone(),
-            (None, None) => Place { project: "/".to_owned(), worktree: "/".to_owned() },
+            (None, None) => ProjectLocation { project: "/".to_owned(), worktree: "/".to_owned() },
         };
         let note = Note {
             text: arguments.text,
@@ -265,7 +265,7 @@ impl Tools {
             let known = self.engine.projects_named(&here.principal, name).await?;
             return Ok(match known.as_slice() {
                 [project] if project == name => project.clone(),
-                _ => place_of(Path::new(name)).project,
+                _ => locate_project(Path::new(name)).project,
             });
         }
         let mut known = self.engine.projects_named(&here.principal, name).await?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, NewTurn, Place,
-    Principal, Record, RecordId, Remask, Scope, Stored, Superseded, Tier, TurnRole, Window,
+    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, NewTurn, Principal,
+    ProjectLocation, Record, RecordId, Remask, Scope, Stored, Superseded, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 use tokio_util::sync::CancellationToken;
@@ -86,7 +86,7 @@ pub struct Note {
     pub cue: Option<String>,
     pub role: TurnRole,
     pub tier: Tier,
-    pub place: Place,
+    pub place: ProjectLocation,
 }
 
 impl Engine {

@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use hob_domain::memory::Stored;
 use hob_memory::Batch;
 use hob_memory::follow::{self, Manner, Mark, News, Torn};
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use hob_transcript::Client;
 use serde_json::{Value, json};
 
@@ -116,7 +116,7 @@ fn capture(
     let folder = args.cwd.clone().or_else(|| news.cwd.as_ref().map(PathBuf::from));
     let batch = Batch {
         session: news.session,
-        place: place_of(folder.as_deref().unwrap_or(&here)),
+        place: locate_project(folder.as_deref().unwrap_or(&here)),
         client: news.client.map_or("unknown", Client::as_str).to_owned(),
         source: "transcript".to_owned(),
         turns: news.turns,

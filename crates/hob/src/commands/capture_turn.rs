@@ -10,7 +10,7 @@ use hob_domain::Timestamp;
 use hob_domain::memory::TurnKey;
 use hob_memory::Batch;
 use hob_memory::follow::{self, Manner, Mark, News, Torn};
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use hob_transcript::Client;
 use serde::Deserialize;
 
@@ -119,7 +119,7 @@ fn capture(
     let folder = folder.unwrap_or_else(here);
     let batch = Batch {
         session: news.session,
-        place: place_of(&folder),
+        place: locate_project(&folder),
         client: news.client.or_else(|| input.client()).map_or("unknown", Client::as_str).to_owned(),
         source: "hook".to_owned(),
         turns: news.turns,

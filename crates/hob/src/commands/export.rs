@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use hob_domain::memory::Principal;
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use serde_json::json;
 
 use super::{Context, Exit};
@@ -40,7 +40,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     let runtime = memory::runtime()?;
     let tools = runtime.block_on(memory::open(settings, Duration::from_secs(5)))?;
-    let project = args.project.as_ref().map(|folder| place_of(folder).project);
+    let project = args.project.as_ref().map(|folder| locate_project(folder).project);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut after = 0;
     loop {

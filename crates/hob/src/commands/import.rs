@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use hob_domain::StoreError;
 use hob_domain::memory::{ImportMark, Principal, Stored};
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use hob_memory::{Batch, Engine, follow, import};
 use hob_transcript::Client;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -178,7 +178,7 @@ fn read(path: &Path, totals: &mut Totals) -> Option<Batch> {
     let folder = news.cwd.map(PathBuf::from).or_else(|| path.parent().map(PathBuf::from));
     Some(Batch {
         session: news.session,
-        place: place_of(&folder.unwrap_or_else(|| PathBuf::from("/"))),
+        place: locate_project(&folder.unwrap_or_else(|| PathBuf::from("/"))),
         client: news.client.map_or("unknown", Client::as_str).to_owned(),
         source: "import".to_owned(),
         turns: news.turns,

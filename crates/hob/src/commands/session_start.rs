@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
 use hob_domain::memory::Principal;
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use std::io::IsTerminal;
 
 use super::capture_turn::HookInput;
@@ -56,7 +56,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
     if !memory::exists(settings) {
         return Ok(String::new());
     }
-    let project = place_of(&cwd).project;
+    let project = locate_project(&cwd).project;
     let busy = if settings.store.is_some() { left() } else { BUSY };
     memory::runtime()?.block_on(async {
         let tools = memory::open(settings, busy).await?;

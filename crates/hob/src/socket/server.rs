@@ -11,10 +11,10 @@ use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hob_child::{Children, Placed};
 use hob_domain::AppName;
-use hob_domain::memory::{Place, Principal, RecordId, Stored};
+use hob_domain::memory::{Principal, ProjectLocation, RecordId, Stored};
 use hob_gateway::{Connections, Router, serve_owner};
 use hob_mcp::{Backend, Caller, Here, McpServer, ToolError, Tools};
-use hob_memory::project::place_of;
+use hob_memory::project::locate_project;
 use hob_sessions::session::Sessions;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -225,9 +225,9 @@ async fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
 }
 
 /// Where a folder belongs. It may lie on a disk that does not answer, so nobody else waits for it.
-async fn placed(folder: Option<String>) -> Option<Place> {
+async fn placed(folder: Option<String>) -> Option<ProjectLocation> {
     let folder = folder?;
-    tokio::task::spawn_blocking(move || place_of(Path::new(&folder))).await.ok()
+    tokio::task::spawn_blocking(move || locate_project(Path::new(&folder))).await.ok()
 }
 
 /// The tools for whoever is at the other end.

@@ -2,7 +2,7 @@
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Identity, NewTurn, Place, Tier, TurnKey, TurnRole, record_key, words_key,
+    Identity, NewTurn, ProjectLocation, Tier, TurnKey, TurnRole, record_key, words_key,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub const VERSION: u32 = redact::RULES_VERSION + analyse::VERSION - 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
     pub session: String,
-    pub place: Place,
+    pub place: ProjectLocation,
     pub client: String,
     pub source: String,
     pub turns: Vec<RawTurn>,

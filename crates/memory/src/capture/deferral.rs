@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hob_domain::Timestamp;
-use hob_domain::memory::{Place, Tier, TurnRole, words_key};
+use hob_domain::memory::{ProjectLocation, Tier, TurnRole, words_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::capture::batch::{Batch, RawTurn, Sealed, name_without_secrets, seal_secrets, unsealed};
-use crate::capture::project::place_of;
+use crate::capture::project::locate_project;
 use crate::capture::seal::{OpeningKeys, SealingKey};
 use crate::redact;
 
@@ -30,7 +30,7 @@ struct Header {
     cwd: Option<String>,
     /// What the command knew beyond the contract's fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    place: Option<Place>,
+    place: Option<ProjectLocation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     client: Option<String>,
 }
@@ -180,7 +180,7 @@ pub fn decode(content: &[u8], name: &str, keys: &OpeningKeys) -> Result<Deferred
     let place = header
         .get("place")
         .and_then(|place| serde_json::from_value(place.clone()).ok())
-        .unwrap_or_else(|| place_of(Path::new(text("cwd").as_deref().unwrap_or("/"))));
+        .unwrap_or_else(|| locate_project(Path::new(text("cwd").as_deref().unwrap_or("/"))));
     let deferred_at = text("deferred_at").and_then(|at| at.parse().ok());
     let mut deferred = Deferred {
         batch: Batch {
@@ -289,7 +289,7 @@ mod tests {
         let said = format!("my token is {secret}, ok?\n\u{0}\u{1F600}");
         let batch = Batch {
             session: "a/b".to_owned(),
-            place: Place { project: "/p".to_owned(), worktree: "/p".to_owned() },
+            place: ProjectLocation { project: "/p".to_owned(), worktree: "/p".to_owned() },
             client: "claude".to_owned(),
             source: "deferral".to_owned(),
             turns: vec![turn(TurnRole::User, &said), turn(TurnRole::Assistant, "fine")],

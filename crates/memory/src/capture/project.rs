@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use hob_domain::memory::Place;
+use hob_domain::memory::ProjectLocation;
 
 use crate::capture::batch::name_without_secrets;
 
 /// The repository's common root and the working tree of a folder, or the folder itself where there is
 /// no repository. The folder need not exist. All working trees of one repository have one project.
-pub fn place_of(folder: &Path) -> Place {
+pub fn locate_project(folder: &Path) -> ProjectLocation {
     let folder = real_path(folder);
     for ancestor in folder.ancestors() {
         let git = ancestor.join(".git");
@@ -20,11 +20,11 @@ pub fn place_of(folder: &Path) -> Place {
             root_of_worktree(ancestor, &git)
         };
         if let Some(root) = root {
-            return Place { project: shown(&root), worktree: shown(ancestor) };
+            return ProjectLocation { project: shown(&root), worktree: shown(ancestor) };
         }
     }
     let shown = shown(&folder);
-    Place { project: shown.clone(), worktree: shown }
+    ProjectLocation { project: shown.clone(), worktree: shown }
 }
 
 /// A `.git` file points to the working tree's own part of the repository; `commondir` in there leads
@@ -93,21 +93,21 @@ mod tests {
             &format!("gitdir: {}\n", main.join(".git/worktrees/other").display()),
         );
         let text = |path: &Path| path.display().to_string();
-        let place = |project: &Path, worktree: &Path| Place {
+        let place = |project: &Path, worktree: &Path| ProjectLocation {
             project: text(project),
             worktree: text(worktree),
         };
-        assert_eq!(place_of(&main.join("deep/er")), place(&main, &main));
-        assert_eq!(place_of(&other), place(&main, &other));
-        assert_eq!(place_of(&other.join("not/there")), place(&main, &other));
+        assert_eq!(locate_project(&main.join("deep/er")), place(&main, &main));
+        assert_eq!(locate_project(&other), place(&main, &other));
+        assert_eq!(locate_project(&other.join("not/there")), place(&main, &other));
 
         // A submodule is a repository of its own; a bare repository's trees share it.
         write(&main.join("sub/.git"), "gitdir: ../.git/modules/sub\n");
-        assert_eq!(place_of(&main.join("sub")), place(&main.join("sub"), &main.join("sub")));
+        assert_eq!(locate_project(&main.join("sub")), place(&main.join("sub"), &main.join("sub")));
         fs::create_dir_all(base.join("bare.git/worktrees/w")).unwrap();
         write(&base.join("bare.git/worktrees/w/commondir"), "../..");
         write(&base.join("w/.git"), "gitdir: ../bare.git/worktrees/w");
-        assert_eq!(place_of(&base.join("w")), place(&base.join("bare.git"), &base.join("w")));
+        assert_eq!(locate_project(&base.join("w")), place(&base.join("bare.git"), &base.join("w")));
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         std::os::unix::fs::symlink(&base, base.join("link")).unwrap();
         let expect = base.join("a/b").display().to_string();
         for path in ["a/b", "./a/./b/", "a/c/../b", "link/a/b"] {
-            assert_eq!(place_of(&base.join(path)).project, expect, "{path}");
+            assert_eq!(locate_project(&base.join(path)).project, expect, "{path}");
         }
     }
 }

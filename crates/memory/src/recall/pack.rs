@@ -144,14 +144,14 @@ pub(crate) fn tokens(text: &str) -> usize {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use hob_domain::memory::{Place, RecordId, Tier, TurnRole};
+    use hob_domain::memory::{ProjectLocation, RecordId, Tier, TurnRole};
 
     pub(crate) fn ranked(seq: i64, text: &str) -> Ranked {
         let record = Record {
             id: RecordId::new(seq.to_string()),
             seq,
             session: "s".to_owned(),
-            place: Place { project: "/p".to_owned(), worktree: "/p".to_owned() },
+            place: ProjectLocation { project: "/p".to_owned(), worktree: "/p".to_owned() },
             role: TurnRole::User,
             tier: Tier::Episodic,
             text: text.to_owned(),

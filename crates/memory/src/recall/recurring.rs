@@ -143,14 +143,14 @@ fn alike(a: &HashSet<String>, b: &HashSet<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hob_domain::memory::{Place, RecordId, Tier, TurnRole};
+    use hob_domain::memory::{ProjectLocation, RecordId, Tier, TurnRole};
 
     fn prompt(number: i64, session: &str, text: &str) -> Record {
         Record {
             id: RecordId::new(number.to_string()),
             seq: number,
             session: session.to_owned(),
-            place: Place { project: "/p".to_owned(), worktree: "/p".to_owned() },
+            place: ProjectLocation { project: "/p".to_owned(), worktree: "/p".to_owned() },
             role: TurnRole::User,
             tier: Tier::Episodic,
             text: text.to_owned(),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::memory::{
-    Forget, Identity, MemoryStore, NewTurn, Place, Principal, Probe, ProbeTerm, RecordId, Remask,
-    Scope, Tier, TurnRole, record_key, words_key,
+    Forget, Identity, MemoryStore, NewTurn, Principal, Probe, ProbeTerm, ProjectLocation, RecordId,
+    Remask, Scope, Tier, TurnRole, record_key, words_key,
 };
 use hob_domain::{DataKey, Timestamp};
 use hob_testkit::Postgres;
@@ -73,7 +73,7 @@ fn turn(number: usize, session: &str, project: &str, terms: &str, second: i64) -
         identity: Identity::Record { key, answer: None },
         words: words_key(TurnRole::User, &text),
         session: session.to_owned(),
-        place: Place { project: project.to_owned(), worktree: project.to_owned() },
+        place: ProjectLocation { project: project.to_owned(), worktree: project.to_owned() },
         role: TurnRole::User,
         tier: Tier::Episodic,
         text,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    Forget, Identity, MemoryStore, NewTurn, Place, Principal, Probe, ProbeTerm, Scope, Tier,
-    TurnRole, record_key, words_key,
+    Forget, Identity, MemoryStore, NewTurn, Principal, Probe, ProbeTerm, ProjectLocation, Scope,
+    Tier, TurnRole, record_key, words_key,
 };
 use hob_store::{ConnectError, PostgresMemory};
 use tokio::task::JoinSet;
@@ -30,7 +30,10 @@ fn turn(session: &str, number: usize, text: &str) -> NewTurn {
         identity: Identity::Record { key, answer: None },
         words: words_key(TurnRole::User, text),
         session: session.to_owned(),
-        place: Place { project: "/harbour".to_owned(), worktree: "/harbour/tree".to_owned() },
+        place: ProjectLocation {
+            project: "/harbour".to_owned(),
+            worktree: "/harbour/tree".to_owned(),
+        },
         role: TurnRole::User,
         tier: Tier::Episodic,
         text: text.to_owned(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    CareEvent, Forget, Identity, MemoryStore, NewTurn, Place as Tree, Principal, Probe, ProbeTerm,
-    Scope, Tier, TurnRole, VectorStore, answer_key, record_key, words_key,
+    CareEvent, Forget, Identity, MemoryStore, NewTurn, Principal, Probe, ProbeTerm,
+    ProjectLocation, Scope, Tier, TurnRole, VectorStore, answer_key, record_key, words_key,
 };
 use hob_store::{
     Analyse, Analysed, ConnectError, Memory, MoveError, MoveProgress, MovedTable, PostgresMemory,
@@ -146,7 +146,7 @@ fn turn(number: usize) -> NewTurn {
         identity: Identity::Record { key, answer },
         words: words_key(role, &text),
         session,
-        place: Tree { project: format!("/p{}", number % 3), worktree: "/w".to_owned() },
+        place: ProjectLocation { project: format!("/p{}", number % 3), worktree: "/w".to_owned() },
         role,
         tier: Tier::Episodic,
         sealed: None,
@@ -266,7 +266,7 @@ async fn hostile_texts_move() {
         let mut turn = turn(n);
         let odd = |what: &str| format!("{what} {text}");
         (turn.session, turn.client, turn.source) = (odd("note:"), odd("client"), odd("source"));
-        turn.place = Tree { project: odd("/p"), worktree: odd("/w") };
+        turn.place = ProjectLocation { project: odd("/p"), worktree: odd("/w") };
         turn.cue = (n > 0).then(|| odd("cue"));
         turn.sealed = (n > 1).then(|| text.as_bytes().to_vec());
         (turn.text, turn.tier) = ((*text).to_owned(), Tier::Semantic);

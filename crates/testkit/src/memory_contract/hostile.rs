@@ -1,7 +1,7 @@
 //! Texts that nobody would write by accident.
 
 use hob_domain::memory::{
-    CareEvent, Forget, NewTurn, Place as Tree, Principal, Scope, Superseded, TurnRole, Window,
+    CareEvent, Forget, NewTurn, Principal, ProjectLocation, Scope, Superseded, TurnRole, Window,
 };
 
 use super::{Place, add_of, at, found, with_id};
@@ -28,7 +28,10 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
         let speaker = Principal::App(format!("app{number}"));
         let session = format!("session {text}");
         let turn = NewTurn {
-            place: Tree { project: format!("/p {text}"), worktree: format!("/w {text}") },
+            place: ProjectLocation {
+                project: format!("/p {text}"),
+                worktree: format!("/w {text}"),
+            },
             role: TurnRole::Assistant,
             sealed: Some(text.as_bytes().to_vec()),
             cue: Some(format!("cue {text}")),

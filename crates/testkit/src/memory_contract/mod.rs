@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Identity, MemoryStore, NewTurn, Place as Tree, Principal, Probe, ProbeTerm, Proposal, Scope,
+    Identity, MemoryStore, NewTurn, Principal, Probe, ProbeTerm, ProjectLocation, Proposal, Scope,
     Tier, TurnRole, record_key, words_key,
 };
 
@@ -51,7 +51,7 @@ fn turn(session: &str, text: &str, identity: Identity, second: i64) -> NewTurn {
         identity,
         words: words_key(TurnRole::User, text),
         session: session.to_owned(),
-        place: Tree { project: "/p".to_owned(), worktree: "/p".to_owned() },
+        place: ProjectLocation { project: "/p".to_owned(), worktree: "/p".to_owned() },
         role: TurnRole::User,
         tier: Tier::Episodic,
         text: text.to_owned(),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hob_domain::memory::{
-    Candidate, Forget, KindVector, MemoryStore, NewTurn, Place as Tree, Principal, Probe,
-    ProbeTerm, Proposal, RecordId, Remask, Scope, TurnRole, Window,
+    Candidate, Forget, KindVector, MemoryStore, NewTurn, Principal, Probe, ProbeTerm,
+    ProjectLocation, Proposal, RecordId, Remask, Scope, TurnRole, Window,
 };
 
 use super::{at, nth, with_id};
@@ -230,7 +230,8 @@ fn turn(random: &mut Random, made: &mut u64) -> NewTurn {
         turn.sealed = Some(vec![7; 3]);
     }
     let project = ["/a", "/b", "/c"][(session % 3) as usize];
-    turn.place = Tree { project: project.to_owned(), worktree: format!("{project}/w{session}") };
+    turn.place =
+        ProjectLocation { project: project.to_owned(), worktree: format!("{project}/w{session}") };
     // No two of them have the same vector, so that it is clear which one is nearer.
     turn.cue = Some(format!("cue {made}"));
     turn.vector = analysed(&turn.text, turn.cue.as_deref()).1;

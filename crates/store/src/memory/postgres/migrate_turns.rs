@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hob_domain::StoreError;
-use hob_domain::memory::{Identity, NewTurn, Place, RecordId, Tier, TurnRole};
+use hob_domain::memory::{Identity, NewTurn, ProjectLocation, RecordId, Tier, TurnRole};
 use tokio_postgres::Error;
 
 use super::cipher::Cipher;
@@ -31,7 +31,10 @@ impl Arrived {
             identity: Identity::Nth(0),
             words: moved.words,
             session: String::new(),
-            place: Place { project: String::new(), worktree: std::mem::take(&mut moved.worktree) },
+            place: ProjectLocation {
+                project: String::new(),
+                worktree: std::mem::take(&mut moved.worktree),
+            },
             role: TurnRole::parse(&moved.role).ok_or_else(wrong)?,
             tier: Tier::parse(&moved.tier).ok_or_else(wrong)?,
             text: std::mem::take(&mut moved.text),

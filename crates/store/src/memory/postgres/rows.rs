@@ -1,6 +1,8 @@
 //! Reading turns: rows, windows, outlines.
 
-use hob_domain::memory::{Around, Place, Record, Scope, SessionOutline, Tier, TurnRole, Window};
+use hob_domain::memory::{
+    Around, ProjectLocation, Record, Scope, SessionOutline, Tier, TurnRole, Window,
+};
 use hob_domain::{StoreError, Timestamp};
 use tokio_postgres::{Error, Row};
 
@@ -69,7 +71,7 @@ pub(super) fn record(cipher: &Cipher, row: &Row) -> Result<Record, StoreError> {
         id: record_id(cipher, row.get(0))?,
         seq,
         session: cipher.unnamed(Name::Session, row.get(2))?,
-        place: Place { project: cipher.unnamed(Name::Project, row.get(3))?, worktree },
+        place: ProjectLocation { project: cipher.unnamed(Name::Project, row.get(3))?, worktree },
         role: TurnRole::parse(row.get(4)).unwrap_or(TurnRole::User),
         tier: Tier::parse(row.get(5)).unwrap_or_default(),
         text,

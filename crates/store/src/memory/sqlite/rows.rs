@@ -2,7 +2,7 @@
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, Place, Record, RecordId, Scope, SessionOutline, Tier, TurnRole, Window,
+    Around, ProjectLocation, Record, RecordId, Scope, SessionOutline, Tier, TurnRole, Window,
 };
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
@@ -26,7 +26,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
         id: RecordId::new(row.get::<_, String>(0)?),
         seq: row.get(1)?,
         session: row.get(2)?,
-        place: Place { project: row.get(3)?, worktree: row.get(4)? },
+        place: ProjectLocation { project: row.get(3)?, worktree: row.get(4)? },
         role: TurnRole::parse(role).unwrap_or(TurnRole::User),
         tier: Tier::parse(tier).unwrap_or_default(),
         text: row.get(7)?,
