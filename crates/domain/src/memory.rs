@@ -185,7 +185,7 @@ pub struct ProjectFacet {
 
 /// Something that happened to the memory and that its owner should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CareEvent {
+pub struct MaintenanceEvent {
     pub at: Timestamp,
     pub kind: String,
     pub detail: String,
@@ -356,10 +356,10 @@ pub trait MemoryStore: VectorStore {
     /// Which of these imports are already done.
     async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError>;
 
-    async fn note_event(&self, event: CareEvent) -> Result<(), StoreError>;
+    async fn note_event(&self, event: MaintenanceEvent) -> Result<(), StoreError>;
 
     /// The latest events, newest first.
-    async fn events(&self, limit: usize) -> Result<Vec<CareEvent>, StoreError>;
+    async fn events(&self, limit: usize) -> Result<Vec<MaintenanceEvent>, StoreError>;
 }
 
 /// One row's change by a rescan.

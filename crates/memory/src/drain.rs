@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hob_domain::memory::{CareEvent, Principal};
+use hob_domain::memory::{MaintenanceEvent, Principal};
 use hob_domain::{StoreError, Timestamp};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::Notify;
@@ -231,7 +231,7 @@ impl Drain {
     }
 
     async fn event(&self, kind: &str, detail: String) -> Result<(), StoreError> {
-        let event = CareEvent { at: Timestamp::now(), kind: kind.to_owned(), detail };
+        let event = MaintenanceEvent { at: Timestamp::now(), kind: kind.to_owned(), detail };
         self.engine.note_event(event).await
     }
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, Identity, ImportMark, MemoryStore, NewTurn, Principal,
-    ProjectLocation, Record, RecordId, Remask, Scope, Stored, Superseded, Tier, TurnRole, Window,
+    Counts, Facets, Forget, Identity, ImportMark, MaintenanceEvent, MemoryStore, NewTurn,
+    Principal, ProjectLocation, Record, RecordId, Remask, Scope, Stored, Superseded, Tier,
+    TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 use tokio_util::sync::CancellationToken;
@@ -349,11 +350,11 @@ impl Engine {
         self.inner.store.imported(marks).await
     }
 
-    pub async fn note_event(&self, event: CareEvent) -> Result<(), StoreError> {
+    pub async fn note_event(&self, event: MaintenanceEvent) -> Result<(), StoreError> {
         self.inner.store.note_event(event).await
     }
 
-    pub async fn events(&self, limit: usize) -> Result<Vec<CareEvent>, StoreError> {
+    pub async fn events(&self, limit: usize) -> Result<Vec<MaintenanceEvent>, StoreError> {
         self.inner.store.events(limit).await
     }
 

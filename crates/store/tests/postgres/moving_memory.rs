@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    CareEvent, Forget, Identity, MemoryStore, NewTurn, Principal, Probe, ProbeTerm,
+    Forget, Identity, MaintenanceEvent, MemoryStore, NewTurn, Principal, Probe, ProbeTerm,
     ProjectLocation, Scope, Tier, TurnRole, VectorStore, answer_key, record_key, words_key,
 };
 use hob_store::{
@@ -275,7 +275,10 @@ async fn hostile_texts_move() {
             assert_eq!(stored.unwrap().inserted, 1);
         }
         let kind = odd("kind");
-        source.note_event(CareEvent { at: at(n as i64), kind, detail: odd("x") }).await.unwrap();
+        source
+            .note_event(MaintenanceEvent { at: at(n as i64), kind, detail: odd("x") })
+            .await
+            .unwrap();
         let kind = source.vector_kind(&odd("model"), 8).await.unwrap();
         source.save_vectors(kind, vec![(n as i64 + 1, vec![n as i8; 8])]).await.unwrap();
     }

@@ -1,7 +1,8 @@
 //! Texts that nobody would write by accident.
 
 use hob_domain::memory::{
-    CareEvent, Forget, NewTurn, Principal, ProjectLocation, Scope, Superseded, TurnRole, Window,
+    Forget, MaintenanceEvent, NewTurn, Principal, ProjectLocation, Scope, Superseded, TurnRole,
+    Window,
 };
 
 use super::{Place, add_of, at, found, with_id};
@@ -66,7 +67,8 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
         let other = Some(session.as_str());
         let others = store.latest_sessions(&speaker, &record.place.project, other, 5).await;
         assert!(others.unwrap().is_empty());
-        let event = CareEvent { at: at(1), kind: format!("k{text}"), detail: (*text).to_owned() };
+        let event =
+            MaintenanceEvent { at: at(1), kind: format!("k{text}"), detail: (*text).to_owned() };
         store.note_event(event.clone()).await.unwrap();
         assert_eq!(store.events(1).await.unwrap(), [event]);
         let new = with_id(&session, "better", "2", 8);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, CareEvent, Counts, Forget, Identity, ImportMark, Principal, Proposal, RecordId, Remask,
-    Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
+    Around, Counts, Forget, Identity, ImportMark, MaintenanceEvent, Principal, Proposal, RecordId,
+    Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
 };
 
 use super::{Place, add, add_of, found, nth, probe, turn, with_id};
@@ -261,7 +261,8 @@ pub async fn what_else_is_kept(place: &dyn Place) {
     assert_eq!(stored.inserted, 2);
     assert_eq!(store.imported(vec![mark(7), mark(9)]).await.unwrap(), [mark(9)]);
     for n in 0..3 {
-        let event = CareEvent { at: super::at(n), kind: "k".to_owned(), detail: n.to_string() };
+        let event =
+            MaintenanceEvent { at: super::at(n), kind: "k".to_owned(), detail: n.to_string() };
         store.note_event(event).await.unwrap();
     }
     let events = store.events(2).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Principal, Probe,
+    Counts, Facets, Forget, ImportMark, MaintenanceEvent, MemoryStore, NewTurn, Principal, Probe,
     ProjectFacet, Proposal, Record, RecordId, Remask, Scope, SessionOutline, Stored, Superseded,
     Window,
 };
@@ -457,7 +457,7 @@ impl MemoryStore for PostgresMemory {
         Ok(marks.into_iter().zip(paths).filter(is_done).map(|(mark, _)| mark).collect())
     }
 
-    async fn note_event(&self, event: CareEvent) -> Result<(), StoreError> {
+    async fn note_event(&self, event: MaintenanceEvent) -> Result<(), StoreError> {
         let detail = self.cipher.seal(Body::Event, event.detail.as_bytes());
         // A short history is enough, and it stays one.
         let sql = "WITH noted AS (INSERT INTO hob.memory_events (at, kind, detail)
@@ -467,12 +467,12 @@ impl MemoryStore for PostgresMemory {
         self.connections.query(Again::Never, sql, values).await.map(drop)
     }
 
-    async fn events(&self, limit: usize) -> Result<Vec<CareEvent>, StoreError> {
+    async fn events(&self, limit: usize) -> Result<Vec<MaintenanceEvent>, StoreError> {
         let sql = "SELECT at, kind, detail FROM hob.memory_events ORDER BY id DESC LIMIT $1";
         let event = |row: &Row| {
             let detail = self.cipher.open(Body::Event, row.get(2))?;
             let detail = String::from_utf8_lossy(&detail).into_owned();
-            Ok(CareEvent { at: time(row.get(0)), kind: take(row.get(1)), detail })
+            Ok(MaintenanceEvent { at: time(row.get(0)), kind: take(row.get(1)), detail })
         };
         self.read(sql, &[&(limit as i64)]).await?.iter().map(event).collect()
     }

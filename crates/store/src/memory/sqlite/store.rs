@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CareEvent, Counts, Facets, Forget, ImportMark, MemoryStore, NewTurn, Principal, Probe,
+    Counts, Facets, Forget, ImportMark, MaintenanceEvent, MemoryStore, NewTurn, Principal, Probe,
     Proposal, Record, RecordId, Remask, Scope, SessionOutline, Stored, Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
@@ -356,7 +356,7 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn note_event(&self, event: CareEvent) -> Result<(), StoreError> {
+    async fn note_event(&self, event: MaintenanceEvent) -> Result<(), StoreError> {
         self.database
             .write(move |transaction| {
                 transaction
@@ -377,7 +377,7 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn events(&self, limit: usize) -> Result<Vec<CareEvent>, StoreError> {
+    async fn events(&self, limit: usize) -> Result<Vec<MaintenanceEvent>, StoreError> {
         self.database
             .read(move |connection| {
                 let mut statement = connection
@@ -385,7 +385,7 @@ impl MemoryStore for Memory {
                     .map_err(failed)?;
                 statement
                     .query_map([limit as i64], |row| {
-                        Ok(CareEvent {
+                        Ok(MaintenanceEvent {
                             at: time(row.get(0)?),
                             kind: row.get(1)?,
                             detail: row.get(2)?,
