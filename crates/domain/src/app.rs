@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::secret::{hex, unhex};
+use crate::store_error::StoreError;
 
 /// An app's name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`, beginning with a letter or digit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -121,23 +122,6 @@ impl PartialEq for TokenHash {
 }
 
 impl Eq for TokenHash {}
-
-/// Why the store could not do what it was asked.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum StoreError {
-    /// The name is taken. Nothing was changed.
-    #[error("{0} exists already")]
-    Exists(String),
-    /// The store can't be used now: locked for too long, disk full.
-    #[error("the store cannot be used now: {0}")]
-    Unavailable(String),
-    /// The session is somebody else's by now, or gone. Nothing was changed, and nothing will be.
-    #[error("the session is held by another node, or gone")]
-    Lost,
-    /// The store can't be used: wrong key, damaged.
-    #[error("the store failed: {0}")]
-    Failed(String),
-}
 
 /// Storage of apps.
 ///

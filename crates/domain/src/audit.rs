@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::app::StoreError;
+use crate::store_error::StoreError;
 
 /// One thing that was done. It never holds a token or the words of a prompt.
 #[derive(Debug, Clone, PartialEq)]

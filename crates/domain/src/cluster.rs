@@ -1,72 +1,76 @@
-//! Several Hobs on one ledger: what they do through it for each other.
+//! Several nodes on one ledger, and what they do for each other through it.
 //!
-//! Nodes do not talk to each other. What one wants of another it writes into the ledger, and rings: the ledger is there
-//! anyway, decides who holds what, and keeps what was wanted when whoever was to do it dies.
+//! Nodes never talk to each other directly. A node that needs another one writes a command into the ledger and
+//! notifies it. The ledger is there anyway, decides who holds which lease, and keeps a command when the node that
+//! should run it dies.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::app::{AppName, StoreError};
-use crate::node::{Hold, NodeId, NodeStore};
-use crate::session::{NewEvent, Session, SessionId};
+use crate::app::AppName;
+use crate::ids::{NodeId, SessionId};
+use crate::node::{Lease, NodeStore};
+use crate::session::{NewEvent, Session};
+use crate::store_error::StoreError;
 
-/// An open session that a node holds.
+/// An open session on which a node holds the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldSession {
+pub struct LeasedSession {
     pub app: AppName,
-    pub hold: Hold,
-    /// The turns that wait in it.
+    pub lease: Lease,
+    /// The numbers of its queued turns.
     pub queued: Vec<u32>,
-    /// Whether a turn runs in it.
+    /// Whether one of its turns is running.
     pub running: bool,
 }
 
-/// Something that only the holder of a session can do, wanted by another node.
+/// A command that only the lease holder of a session can run, sent by another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Errand {
+pub struct RemoteCommand {
     /// Random.
     pub id: String,
     pub app: AppName,
     pub session: SessionId,
-    /// What is wanted, in the words of those who run sessions.
+    /// The command as JSON. Only the crate that runs sessions knows its form.
     pub body: String,
 }
 
-/// How many sessions may be open over all nodes; zero is no limit.
+/// The maximum number of open sessions over all nodes; zero means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenLimits {
-    /// Of one app.
+    /// The limit per app.
     pub app: usize,
+    /// The limit over all apps.
     pub all: usize,
 }
 
-/// Whether a session was created.
+/// The outcome of creating a session within limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Created {
-    Made(Hold),
-    /// Its app has so many.
+    Made(Lease),
+    /// The app already has this many open sessions.
     AppFull(usize),
-    /// There are so many.
+    /// All apps together already have this many open sessions.
     Full(usize),
 }
 
-/// What a node hears while it attends.
+/// An event of a node's heartbeat loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
-    /// A beat is about to be sent.
-    Beating,
-    /// It has arrived.
-    Beat {
-        /// Whether there is anybody else.
+pub enum ClusterEvent {
+    /// A heartbeat is about to be sent.
+    HeartbeatSent,
+    /// The database has stored the heartbeat.
+    Heartbeat {
+        /// Whether other nodes are alive.
         others: bool,
     },
-    /// Another node says that there is something new in these sessions.
-    Rung(Vec<SessionId>),
-    /// The connection is lost, and why.
-    Lost(String),
-    /// There is a connection. Something may have been missed before: everything is to be looked at.
-    Missed,
+    /// Another node reports news in these sessions.
+    Notified(Vec<SessionId>),
+    /// The connection was lost for this reason.
+    Disconnected(String),
+    /// A connection is established. Notifications may have been missed before: check everything.
+    Connected,
 }
 
 /// A part of a file that an app has uploaded.
@@ -75,54 +79,66 @@ pub struct FilePart {
     pub app: AppName,
     pub id: String,
     pub name: String,
-    /// 0 for the first.
+    /// The position of this part; 0 for the first.
     pub part: u32,
     pub bytes: Vec<u8>,
-    /// Whether it is the last: only then there is such a file.
+    /// Whether this is the last part. A file exists only once its last part is stored.
     pub last: bool,
 }
 
-/// Storage of what nodes share beside the ledger itself.
+/// Storage of what nodes share in addition to the ledger itself.
 ///
-/// Contract: a call that returned `Ok` is durable, but for bells, which may be missed: whoever hears looks now and
-/// then all the same.
+/// Contract: a call that returned `Ok` is durable, except for notifications, which may be missed. A node that waits
+/// for one must also poll.
 #[async_trait]
 pub trait ClusterStore: NodeStore {
-    /// Lets the node be heard of at this interval and hears the others, for ever: it tells what comes, and connects again when
-    /// it must.
-    async fn attend(&self, node: &NodeId, every: Duration, tell: &(dyn Fn(Heard) + Send + Sync));
+    /// Sends heartbeats at this interval and receives notifications, for ever. Reports every event to `tell`, and
+    /// reconnects after a lost connection.
+    async fn run_heartbeat(
+        &self,
+        node: &NodeId,
+        every: Duration,
+        tell: &(dyn Fn(ClusterEvent) + Send + Sync),
+    );
 
-    /// Says to all others that there is something new in these sessions.
-    async fn ring(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError>;
+    /// Notifies all other nodes of news in these sessions.
+    async fn notify(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError>;
 
-    /// Who holds a session and was heard of within the lease.
-    async fn holder(&self, id: &SessionId, lease: Duration) -> Result<Option<NodeId>, StoreError>;
+    /// Returns the lease holder of a session if its last heartbeat is within the timeout.
+    async fn lease_holder(
+        &self,
+        id: &SessionId,
+        lease_timeout: Duration,
+    ) -> Result<Option<NodeId>, StoreError>;
 
-    /// The sessions that a node holds and that are open, or in which a turn still runs.
-    async fn held(&self, node: &NodeId) -> Result<Vec<HeldSession>, StoreError>;
+    /// Returns the sessions leased by a node that are open or have a running turn.
+    async fn leased_sessions(&self, node: &NodeId) -> Result<Vec<LeasedSession>, StoreError>;
 
-    /// Sessions in which a turn runs or waits and whose holder was not heard of for the lease.
-    async fn orphans(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError>;
+    /// Returns the sessions that have a running or queued turn but no live lease holder.
+    async fn orphans(
+        &self,
+        lease_timeout: Duration,
+    ) -> Result<Vec<(AppName, SessionId)>, StoreError>;
 
-    /// Wants something of whoever holds the session.
-    async fn want(&self, errand: &Errand) -> Result<(), StoreError>;
+    /// Enqueues a command for the lease holder of its session.
+    async fn enqueue_command(&self, command: &RemoteCommand) -> Result<(), StoreError>;
 
-    /// What is wanted of a node and not yet answered, oldest first.
-    async fn wanted(&self, node: &NodeId) -> Result<Vec<Errand>, StoreError>;
+    /// Returns the commands for a node's sessions that have no outcome yet, oldest first.
+    async fn pending_commands(&self, node: &NodeId) -> Result<Vec<RemoteCommand>, StoreError>;
 
-    /// An errand is done. The first answer stays.
-    async fn answer(&self, errand: &str, answer: &str) -> Result<(), StoreError>;
+    /// Stores the outcome of a command. The first outcome stays.
+    async fn complete_command(&self, command: &str, outcome: &str) -> Result<(), StoreError>;
 
-    /// The answer, once there is one.
-    async fn answered(&self, errand: &str) -> Result<Option<String>, StoreError>;
+    /// Returns the outcome of a command, once there is one.
+    async fn command_outcome(&self, command: &str) -> Result<Option<String>, StoreError>;
 
-    /// The errand is no longer wanted, or its answer is known. Those that were left behind by others go along.
-    async fn unwant(&self, errand: &str) -> Result<(), StoreError>;
+    /// Removes a command, and with it old commands that other nodes abandoned.
+    async fn remove_command(&self, command: &str) -> Result<(), StoreError>;
 
-    /// How many sessions an app has open, or all of them together.
+    /// Counts the open sessions of one app, or of all apps.
     async fn open_count(&self, app: Option<&AppName>) -> Result<usize, StoreError>;
 
-    /// Creates a session as [`crate::session::SessionStore::create_session`] does, unless there are as many as there may be.
+    /// Creates a session as [`crate::session::SessionStore::create_session`] does, unless a limit is reached.
     async fn create_within(
         &self,
         session: &Session,
@@ -131,13 +147,14 @@ pub trait ClusterStore: NodeStore {
         most: OpenLimits,
     ) -> Result<Created, StoreError>;
 
-    /// Counts a turn of an app, or says how long to wait: in a minute there are `most`.
+    /// Counts a turn of an app. If the app has had `most` turns within a minute, counts nothing and returns how
+    /// long to wait.
     async fn pace(&self, app: &AppName, most: usize) -> Result<Result<(), Duration>, StoreError>;
 
-    /// Keeps a part of a file.
+    /// Stores a part of a file.
     async fn put_file(&self, part: &FilePart) -> Result<(), StoreError>;
 
-    /// A part of a file, if there is that part of that file.
+    /// Returns a part of a complete file.
     async fn file(
         &self,
         app: &AppName,
@@ -145,6 +162,6 @@ pub trait ClusterStore: NodeStore {
         part: u32,
     ) -> Result<Option<FilePart>, StoreError>;
 
-    /// Removes files that are older, or all of an app.
+    /// Removes files that are older than this, of one app or of all.
     async fn drop_files(&self, app: Option<&AppName>, age: Duration) -> Result<(), StoreError>;
 }

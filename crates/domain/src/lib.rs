@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod file;
 pub mod fingerprint;
 mod identity;
+pub mod ids;
 pub mod json_reply;
 pub mod ledger;
 pub mod memory;
@@ -20,17 +21,22 @@ mod recall;
 pub mod run;
 pub mod secret;
 pub mod session;
+mod store_error;
 mod usage;
 mod vectors;
 
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
-pub use app::{App, AppName, AppStore, StoreError, Token, TokenHash};
+pub use app::{App, AppName, AppStore, Token, TokenHash};
 pub use audit::{AuditEntry, AuditStore};
-pub use cluster::{ClusterStore, Created, Errand, FilePart, Heard, HeldSession, OpenLimits};
+pub use cluster::{
+    ClusterEvent, ClusterStore, Created, FilePart, LeasedSession, OpenLimits, RemoteCommand,
+};
 pub use fingerprint::{Fingerprint, fingerprint};
+pub use ids::NodeId;
 pub use jiff::Timestamp;
 pub use ledger::LedgerStore;
 pub use message::{BadMessage, Block, Message, Role};
-pub use node::{Hold, Node, NodeId, NodeStore, Taken};
+pub use node::{Lease, LeaseOutcome, Node, NodeStore};
 pub use run::{RunError, RunReply, RunRequest};
 pub use secret::DataKey;
+pub use store_error::StoreError;

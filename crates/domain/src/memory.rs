@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::app::StoreError;
 pub use crate::identity::{Identity, RecordId, TurnKey, answer_key, record_key, words_key};
 pub use crate::message::Role as TurnRole;
 pub use crate::recall::{Candidate, Context, Count, Probe, ProbeTerm, Proposal, Spread};
+use crate::store_error::StoreError;
 pub use crate::vectors::{
     Embedded, KindVector, Unembedded, UnembeddedPage, VectorKind, VectorStore,
 };
@@ -220,14 +220,6 @@ pub struct Window {
 pub enum Around {
     Record(RecordId),
     Time(Timestamp),
-}
-
-/// Whether a call may succeed later.
-impl StoreError {
-    /// Whether it is not the call's fault: somebody else is writing, the disk is full.
-    pub fn is_temporary(&self) -> bool {
-        matches!(self, StoreError::Unavailable(_))
-    }
 }
 
 /// How far a transcript has been imported.

@@ -1,6 +1,5 @@
 //! Sessions: conversations with an agent that outlive processes, connections and restarts.
 
-use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,39 +8,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::agent::AgentName;
-use crate::app::{AppName, StoreError};
-use crate::node::{Hold, NodeId, Taken};
+use crate::app::AppName;
+use crate::ids::NodeId;
+pub use crate::ids::SessionId;
+use crate::node::{Lease, LeaseOutcome};
 pub use crate::permissions::Permissions;
+use crate::store_error::StoreError;
 pub use crate::usage::{TurnUsage, UsageDay};
-
-/// A session's name: random, so that it can't be guessed, and safe in paths and URLs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct SessionId(String);
-
-impl SessionId {
-    /// A name from random bytes.
-    pub fn from_random(bytes: [u8; 16]) -> SessionId {
-        SessionId(crate::secret::hex(&bytes))
-    }
-
-    /// A name as a caller presents it; `None` when it can't be one.
-    pub fn presented(text: &str) -> Option<SessionId> {
-        let is_one =
-            text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        is_one.then(|| SessionId(text.to_owned()))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// What a session runs with. It is kept, so that a resumed conversation goes on as it was begun.
 #[derive(Debug, Clone, PartialEq)]
@@ -268,7 +241,7 @@ pub struct OutboxItem {
 ///
 /// Contract: a call that returned `Ok` is durable; each is atomic. Events of a session are numbered
 /// without gaps in the order of the calls that stored them. Every call about a session names its
-/// app, and finds nothing of another's. What only the holder of a session may do takes its [`Hold`], and is
+/// app, and finds nothing of another's. What only the holder of a session may do takes its [`Lease`], and is
 /// [`StoreError::Lost`] with one that is not the latest.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
@@ -278,23 +251,26 @@ pub trait SessionStore: Send + Sync {
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-    ) -> Result<Hold, StoreError>;
+    ) -> Result<Lease, StoreError>;
 
     /// Takes a session that is free, the caller's own, or one whose holder was not heard of for the lease. Turns
     /// that ran are interrupted, each with a `turn` event under the new fence; those that waited still wait.
-    async fn take(
+    async fn acquire_lease(
         &self,
         id: &SessionId,
         node: &NodeId,
-        lease: Duration,
+        lease_timeout: Duration,
         now: Timestamp,
-    ) -> Result<Taken, StoreError>;
+    ) -> Result<LeaseOutcome, StoreError>;
 
-    /// Sessions that are open, or in which a turn is under way, and that [`SessionStore::take`] would give.
-    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError>;
+    /// Sessions that are open, or in which a turn is under way, and that [`SessionStore::acquire_lease`] would give.
+    async fn free_sessions(
+        &self,
+        lease_timeout: Duration,
+    ) -> Result<Vec<(AppName, SessionId)>, StoreError>;
 
     /// Gives a session back: anybody may take it.
-    async fn release(&self, hold: &Hold) -> Result<(), StoreError>;
+    async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError>;
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError>;
 
@@ -320,16 +296,20 @@ pub trait SessionStore: Send + Sync {
     ) -> Result<Option<Accepted>, StoreError>;
 
     /// Keeps the agent's own name for the conversation.
-    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError>;
+    async fn keep_agent_session(&self, lease: &Lease, name: &str) -> Result<(), StoreError>;
 
     /// The turn's agent begins. `false` when it is over already.
-    async fn start_turn(&self, hold: &Hold, index: u32, now: Timestamp)
-    -> Result<bool, StoreError>;
+    async fn start_turn(
+        &self,
+        lease: &Lease,
+        index: u32,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
 
     /// Stores events and returns them with their numbers. Those of a turn come after its start.
     async fn append_events(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError>;
@@ -338,7 +318,7 @@ pub trait SessionStore: Send + Sync {
     /// it was over already, and nothing is changed.
     async fn end_turn(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         index: u32,
         ending: TurnEnding,
         now: Timestamp,
@@ -439,15 +419,6 @@ pub trait SessionStore: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_hard_to_guess_and_easy_to_check() {
-        let id = SessionId::from_random([0xab; 16]);
-        assert_eq!(SessionId::presented(id.as_str()), Some(id));
-        for bad in ["", "..", "A", &"g".repeat(32), &"a".repeat(33), "../../etc/passwd"] {
-            assert_eq!(SessionId::presented(bad), None, "{bad}");
-        }
-    }
 
     /// Every way through the states ends, and what is over never changes.
     #[test]

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use crate::app::StoreError;
+use crate::store_error::StoreError;
 
 /// The number a store has given to what vectors are made by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hob_domain::session::{
     NewEvent, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnUsage,
 };
-use hob_domain::{AgentName, App, AppName, AppStore, DataKey, Hold, NodeId, Timestamp, Token};
+use hob_domain::{AgentName, App, AppName, AppStore, DataKey, Lease, NodeId, Timestamp, Token};
 use hob_store::Ledger;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -75,9 +75,9 @@ async fn append(ledger: Ledger, id: SessionId, count: usize, pause: Duration) ->
     while left > 0 {
         let size = (times.len() % 5 + 1).min(left);
         let events = vec![event("message", 300); size];
-        let hold = Hold { session: id.clone(), fence: 1 };
+        let lease = Lease { session: id.clone(), fence: 1 };
         let began = Instant::now();
-        ledger.append_events(&hold, events, Timestamp::UNIX_EPOCH).await.unwrap();
+        ledger.append_events(&lease, events, Timestamp::UNIX_EPOCH).await.unwrap();
         times.push(began.elapsed());
         left -= size;
         if !pause.is_zero() {

@@ -105,7 +105,7 @@ impl Actor {
 
     /// We stop, and another node may go on with it.
     async fn hand_over(&self) {
-        match self.options().store.release(&self.entry.hold).await {
+        match self.options().store.release_lease(&self.entry.lease).await {
             Ok(()) | Err(StoreError::Lost) => {}
             // It is taken when we are not heard of for long enough.
             Err(error) => {
@@ -191,7 +191,7 @@ impl Actor {
     /// What was said so far, where the session has been on another node, and the number of the last turn of it.
     async fn history(&self) -> Result<(Vec<Message>, u32), StartError> {
         let (options, entry) = (self.options(), &self.entry);
-        if self.inner.cluster.is_none() || entry.hold.fence <= 1 {
+        if self.inner.cluster.is_none() || entry.lease.fence <= 1 {
             return Ok((Vec::new(), 0));
         }
         let turns = options.store.turns_before(&entry.app, &entry.id, u32::MAX, REBUILT).await;

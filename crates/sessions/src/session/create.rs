@@ -92,7 +92,7 @@ impl Sessions {
         let body = json!({"agent": session.setup.agent.as_str(), "meta": session.setup.meta,
             "permissions": session.setup.permissions});
         let event = audit("create", None, body);
-        let hold = match &self.inner.cluster {
+        let lease = match &self.inner.cluster {
             // Others may have made some since they were counted.
             Some(cluster) if most > 0 || cluster.options.max_live > 0 => {
                 let (store, all) = (&cluster.options.store, cluster.options.max_live);
@@ -102,14 +102,14 @@ impl Sessions {
                     self.remove_workspace(&session.id);
                 }
                 match made? {
-                    Created::Made(hold) => hold,
+                    Created::Made(lease) => lease,
                     Created::AppFull(_) => return Err(limited()),
                     Created::Full(live) => return Err(SessionError::PoolFull { live }),
                 }
             }
             _ => self.store().create_session(&session, event, &options.node).await?,
         };
-        let (entry, answered) = self.enter(&session, hold, permit, Vec::new());
+        let (entry, answered) = self.enter(&session, lease, permit, Vec::new());
         self.start_actor(Actor::of(&self.inner, entry, answered).warm());
         tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "a session was made");
         Ok(session)

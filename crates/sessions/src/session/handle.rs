@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hob_domain::session::{NewEvent, Session, SessionEvent, SessionId, SessionSetup, SessionStore};
-use hob_domain::{AppName, Hold, StoreError, Timestamp};
+use hob_domain::{AppName, Lease, StoreError, Timestamp};
 use tokio::sync::{Notify, OwnedMutexGuard, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub app: AppName,
     pub setup: SessionSetup,
     /// By which we may write to it.
-    pub hold: Hold,
+    pub lease: Lease,
     /// Those who want to know what is new.
     cluster: Option<Arc<Cluster>>,
     /// The number of the last event that we know of; 0 when we can't tell.
@@ -102,7 +102,7 @@ pub(super) enum NotAnswered {
 impl Entry {
     pub fn new(
         session: &Session,
-        hold: Hold,
+        lease: Lease,
         permit: LivePermit,
         queue: Vec<u32>,
         cluster: Option<Arc<Cluster>>,
@@ -120,7 +120,7 @@ impl Entry {
             id: session.id.clone(),
             app: session.app.clone(),
             setup: session.setup.clone(),
-            hold,
+            lease,
             cluster,
             last: AtomicU64::new(session.last_event),
             state: Mutex::new(state),
@@ -282,7 +282,7 @@ impl Entry {
         let _one = self.publishing.lock().await;
         self.still_ours()?;
         let append = async {
-            let stored = store.append_events(&self.hold, events.clone(), Timestamp::now()).await;
+            let stored = store.append_events(&self.lease, events.clone(), Timestamp::now()).await;
             match (stored, &self.cluster) {
                 (Err(StoreError::Unavailable(error)), Some(cluster)) => {
                     self.append_again(store, cluster, events, error).await
@@ -321,7 +321,7 @@ impl Entry {
                 Err(error) => return Err(error),
             };
             if found == last {
-                match store.append_events(&self.hold, events.clone(), Timestamp::now()).await {
+                match store.append_events(&self.lease, events.clone(), Timestamp::now()).await {
                     Err(StoreError::Unavailable(text)) => error = text,
                     stored => return stored,
                 }

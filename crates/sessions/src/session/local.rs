@@ -228,7 +228,7 @@ impl Sessions {
                 };
                 let ended = entry.publish(async {
                     let now = Timestamp::now();
-                    let stored = self.store().end_turn(&entry.hold, turn, ending, now).await?;
+                    let stored = self.store().end_turn(&entry.lease, turn, ending, now).await?;
                     Ok(((), stored.unwrap_or_default()))
                 });
                 if let Err(error) = ended.await {

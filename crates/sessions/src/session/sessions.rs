@@ -7,7 +7,7 @@ use std::time::Duration;
 use hob_domain::session::{
     NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
 };
-use hob_domain::{AppName, Hold, StoreError, Taken, Timestamp};
+use hob_domain::{AppName, Lease, LeaseOutcome, StoreError, Timestamp};
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -63,22 +63,22 @@ pub struct CancelOutcome {
 const TAKES: usize = 256;
 
 /// Takes all sessions: whatever is held is held by an earlier run of ours. Turns that ran in them are interrupted.
-async fn take_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Hold>, StoreError> {
-    let (lease, now) = (Duration::ZERO, Timestamp::now());
+async fn take_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Lease>, StoreError> {
+    let (lease_timeout, now) = (Duration::ZERO, Timestamp::now());
     let mut takes = JoinSet::new();
     let (mut holds, mut interrupted) = (HashMap::new(), 0);
-    let mut free = options.store.unheld(lease).await?.into_iter();
+    let mut free = options.store.free_sessions(lease_timeout).await?.into_iter();
     loop {
         // Many at once: the store commits together what comes together.
         for (_, id) in free.by_ref().take(TAKES - takes.len()) {
             let (store, node) = (options.store.clone(), options.node.clone());
-            takes.spawn(async move { store.take(&id, &node, lease, now).await });
+            takes.spawn(async move { store.acquire_lease(&id, &node, lease_timeout, now).await });
         }
         let Some(taken) = takes.join_next().await else { break };
         let taken = taken.map_err(|error| StoreError::Failed(error.to_string()))?;
-        if let Taken::Held(hold, turns) = taken? {
+        if let LeaseOutcome::Acquired(lease, turns) = taken? {
             interrupted += turns.len();
-            holds.insert(hold.session.clone(), hold);
+            holds.insert(lease.session.clone(), lease);
         }
     }
     if interrupted > 0 {
@@ -113,10 +113,10 @@ impl Sessions {
             return Ok(sessions);
         }
         for session in sessions.store().open_sessions().await? {
-            let Some(hold) = holds.get(&session.id) else { continue };
+            let Some(lease) = holds.get(&session.id) else { continue };
             let queue = sessions.store().queued_turns(&session.id).await?;
             let permit = sessions.inner.options.live.take_anyway();
-            let (entry, answered) = sessions.enter(&session, hold.clone(), permit, queue);
+            let (entry, answered) = sessions.enter(&session, lease.clone(), permit, queue);
             sessions.start_actor(Actor::of(&sessions.inner, entry, answered));
         }
         Ok(sessions)
@@ -139,12 +139,12 @@ impl Sessions {
     pub(super) fn enter(
         &self,
         session: &Session,
-        hold: Hold,
+        lease: Lease,
         permit: LivePermit,
         queue: Vec<u32>,
     ) -> (Arc<Entry>, mpsc::UnboundedReceiver<Answered>) {
         let cluster = self.inner.cluster.clone();
-        let (entry, answered) = Entry::new(session, hold, permit, queue, cluster);
+        let (entry, answered) = Entry::new(session, lease, permit, queue, cluster);
         self.open().insert(session.id.clone(), entry.clone());
         (entry, answered)
     }

@@ -78,7 +78,7 @@ impl Actor {
             if entry.is_lost() {
                 return Some(false);
             }
-            let begun = options.store.start_turn(&entry.hold, index, Timestamp::now()).await;
+            let begun = options.store.start_turn(&entry.lease, index, Timestamp::now()).await;
             let error = match begun {
                 Ok(true) => return Some(true),
                 Ok(false) if !tried => return Some(false),
@@ -131,7 +131,7 @@ impl Actor {
         loop {
             let attempt = entry.publish(async {
                 let now = Timestamp::now();
-                let stored = store.end_turn(&entry.hold, index, ending.clone(), now).await?;
+                let stored = store.end_turn(&entry.lease, index, ending.clone(), now).await?;
                 Ok((stored.is_some(), stored.unwrap_or_default()))
             });
             let error = match attempt.await {
@@ -183,7 +183,7 @@ impl Actor {
         let Some(agent) = &self.agent else { return Ok(()) };
         let name = agent.conversation.clone();
         if self.entry.conversation().as_deref() != Some(name.as_str()) {
-            let kept = self.options().store.keep_agent_session(&self.entry.hold, &name).await;
+            let kept = self.options().store.keep_agent_session(&self.entry.lease, &name).await;
             if let Err(error) = kept {
                 tracing::error!(%error, session = %self.entry.id, "a conversation was not kept");
                 let text = "the ledger could not be written";

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hob_domain::session::{
     NewEvent, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnState, TurnUsage,
 };
-use hob_domain::{AgentName, App, AppName, AppStore, Hold, NodeId, StoreError, Timestamp, Token};
+use hob_domain::{AgentName, App, AppName, AppStore, Lease, NodeId, StoreError, Timestamp, Token};
 use hob_store::{ConnectError, PostgresLedger};
 use hob_testkit::Postgres;
 use serde_json::json;
@@ -39,8 +39,8 @@ fn node() -> NodeId {
     NodeId::from_random([1; 16])
 }
 
-fn hold(byte: u8) -> Hold {
-    Hold { session: id(byte), fence: 1 }
+fn lease(byte: u8) -> Lease {
+    Lease { session: id(byte), fence: 1 }
 }
 
 fn event() -> NewEvent {
@@ -205,7 +205,7 @@ async fn a_crash_loses_nothing_that_was_told() {
             while std::time::Instant::now() < until {
                 let body = format!("{{\"n\":{}}}", told.len() + refused);
                 let said = NewEvent { body, ..event() };
-                match ledger.append_events(&hold(byte), vec![said], at(2)).await {
+                match ledger.append_events(&lease(byte), vec![said], at(2)).await {
                     Ok(stored) => told.extend(stored),
                     Err(StoreError::Unavailable(_)) => refused += 1,
                     Err(error) => panic!("{error}"),
@@ -271,7 +271,7 @@ async fn quick_questions_look_at_no_more_than_they_need() {
     let ledger = open(&url).await;
     for byte in 1..=50 {
         ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
-        ledger.append_events(&hold(byte), vec![event(); 200], at(2)).await.unwrap();
+        ledger.append_events(&lease(byte), vec![event(); 200], at(2)).await.unwrap();
     }
     let one = id(7).to_string();
     for (what, sql) in [
@@ -303,7 +303,7 @@ async fn quick_questions_look_at_no_more_than_they_need() {
         assert!(plan.contains("Index") && !plan.contains("Seq Scan"), "{what}: {plan}");
     }
     // An event changes the session's head on its own page and in no index.
-    ledger.append_events(&hold(7), vec![event()], at(3)).await.unwrap();
+    ledger.append_events(&lease(7), vec![event()], at(3)).await.unwrap();
     let hot = "SELECT pg_stat_force_next_flush(); SELECT n_tup_hot_upd * 10 > n_tup_upd * 8
          FROM pg_stat_user_tables WHERE schemaname = 'hob' AND relname = 'heads'";
     hob_testkit::wait_until("changes of heads stay on their page", || {
@@ -331,7 +331,7 @@ async fn figures() {
                 let mut stored = 0_u64;
                 while std::time::Instant::now() < until {
                     let events = vec![said.clone(); usize::from(size)];
-                    ledger.append_events(&hold(byte), events, at(2)).await.unwrap();
+                    ledger.append_events(&lease(byte), events, at(2)).await.unwrap();
                     stored += u64::from(size);
                 }
                 stored

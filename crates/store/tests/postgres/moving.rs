@@ -13,7 +13,7 @@ use hob_store::{
 };
 use hob_testkit::store_contract::{Place, audit, hostile, lists, random, usage};
 
-use super::{at, event, hold, id, node, open, server, session};
+use super::{at, event, id, lease, node, open, server, session};
 
 fn file(path: &Path) -> Ledger {
     Ledger::open(path, &DataKey::from_bytes([7; 32])).unwrap()
@@ -88,7 +88,7 @@ async fn a_move_that_was_broken_off_goes_on() {
     for byte in 1..4 {
         source.create_session(&session("a", byte), event(), &node()).await.unwrap();
         for _ in 0..3 {
-            source.append_events(&hold(byte), vec![event(); 1000], at(2)).await.unwrap();
+            source.append_events(&lease(byte), vec![event(); 1000], at(2)).await.unwrap();
         }
     }
     let asked = TurnRequest {
@@ -117,8 +117,12 @@ async fn a_move_that_was_broken_off_goes_on() {
     assert_eq!((rows(&moved, "events"), rows(&moved, "sessions")), (9003, 3));
     let repeated = Some(Accepted::Repeated(1));
     assert_eq!(target.accept_turn(&a, &id(2), &asked, at(4)).await.unwrap(), repeated);
-    let taken = target.take(&id(2), &node(), std::time::Duration::ZERO, at(4)).await.unwrap();
-    assert!(matches!(taken, hob_domain::Taken::Held(hold, _) if hold.fence == 2), "nobody has it");
+    let taken =
+        target.acquire_lease(&id(2), &node(), std::time::Duration::ZERO, at(4)).await.unwrap();
+    assert!(
+        matches!(taken, hob_domain::LeaseOutcome::Acquired(lease, _) if lease.fence == 2),
+        "nobody has it"
+    );
 
     let back = file(&folder.path().join("second.db"));
     move_to_sqlite(&target, &back, &silent).await.unwrap();

@@ -13,7 +13,7 @@ use hob_domain::session::{
     turn_event,
 };
 use hob_domain::{
-    App, AppName, AppStore, AuditEntry, AuditStore, Hold, NodeId, StoreError, Timestamp, TokenHash,
+    App, AppName, AppStore, AuditEntry, AuditStore, Lease, NodeId, StoreError, Timestamp, TokenHash,
 };
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ struct State {
     outbox: Vec<OutboxItem>,
     next_outbox: i64,
     audit: Vec<AuditEntry>,
-    nodes: BTreeMap<NodeId, (String, Instant)>,
+    nodes: BTreeMap<NodeId, Instant>,
 }
 
 struct Kept {
@@ -68,14 +68,14 @@ impl State {
     }
 
     /// What only its holder may change.
-    fn held(&mut self, hold: &Hold) -> Result<&mut Kept, StoreError> {
-        let found = self.find(&hold.session).filter(|kept| kept.fence == hold.fence);
+    fn held(&mut self, lease: &Lease) -> Result<&mut Kept, StoreError> {
+        let found = self.find(&lease.session).filter(|kept| kept.fence == lease.fence);
         found.ok_or(StoreError::Lost)
     }
 
-    fn lives(&self, node: Option<&NodeId>, lease: Duration) -> bool {
+    fn lives(&self, node: Option<&NodeId>, lease_timeout: Duration) -> bool {
         let beat = node.and_then(|node| self.nodes.get(node));
-        beat.is_some_and(|(_, beat)| beat.elapsed() < lease)
+        beat.is_some_and(|beat| beat.elapsed() < lease_timeout)
     }
 
     fn count(&mut self, app: &AppName, state: TurnState, usage: &TurnUsage, now: Timestamp) {

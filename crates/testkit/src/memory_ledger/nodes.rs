@@ -9,22 +9,18 @@ use super::MemoryLedger;
 
 #[async_trait]
 impl NodeStore for MemoryLedger {
-    async fn beat(&self, node: &NodeId, address: &str) -> Result<(), StoreError> {
-        self.state().nodes.insert(node.clone(), (address.to_owned(), Instant::now()));
+    async fn heartbeat(&self, node: &NodeId) -> Result<(), StoreError> {
+        self.state().nodes.insert(node.clone(), Instant::now());
         Ok(())
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
         let state = self.state();
-        let node = |(id, (address, beat)): (&NodeId, &(String, Instant))| Node {
-            id: id.clone(),
-            address: address.clone(),
-            age: beat.elapsed(),
-        };
+        let node = |(id, beat): (&NodeId, &Instant)| Node { id: id.clone(), age: beat.elapsed() };
         Ok(state.nodes.iter().map(node).collect())
     }
 
-    async fn gone(&self, node: &NodeId) -> Result<(), StoreError> {
+    async fn remove_node(&self, node: &NodeId) -> Result<(), StoreError> {
         self.state().nodes.remove(node);
         Ok(())
     }

@@ -7,7 +7,7 @@ use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
     TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
-use hob_domain::{AppName, Hold, NodeId, StoreError, Taken, Timestamp};
+use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 
 use super::{DAY, Kept, MemoryLedger, Unanswered, add, bounded, last, whole};
 
@@ -18,7 +18,7 @@ impl SessionStore for MemoryLedger {
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-    ) -> Result<Hold, StoreError> {
+    ) -> Result<Lease, StoreError> {
         let mut state = self.state();
         if state.find(&session.id).is_some() {
             return Err(StoreError::Failed("there is such a session".to_owned()));
@@ -26,36 +26,36 @@ impl SessionStore for MemoryLedger {
         let now = session.created_at;
         let session = Session { created_at: whole(now), ..session.clone() };
         let (turns, keys, events) = Default::default();
-        let hold = Hold { session: session.id.clone(), fence: 1 };
+        let lease = Lease { session: session.id.clone(), fence: 1 };
         let (fence, holder) = (1, Some(node.clone()));
         let mut kept = Kept { session, fence, holder, turns, keys, events };
         kept.append(vec![event], now);
         state.sessions.push(kept);
-        Ok(hold)
+        Ok(lease)
     }
 
-    async fn take(
+    async fn acquire_lease(
         &self,
         id: &SessionId,
         node: &NodeId,
-        lease: Duration,
+        lease_timeout: Duration,
         now: Timestamp,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<LeaseOutcome, StoreError> {
         let mut state = self.state();
-        let Some(kept) = state.find(id) else { return Ok(Taken::Missing) };
+        let Some(kept) = state.find(id) else { return Ok(LeaseOutcome::Missing) };
         let (app, holder) = (kept.session.app.clone(), kept.holder.clone());
         if let Some(holder) = holder.filter(|holder| holder != node)
-            && state.lives(Some(&holder), lease)
+            && state.lives(Some(&holder), lease_timeout)
         {
-            return Ok(Taken::HeldBy(holder));
+            return Ok(LeaseOutcome::HeldBy(holder));
         }
         let interrupted = TurnState::Interrupted;
         let error = "hob ended while the turn was under way";
         let end = Unanswered { state: interrupted, stop_reason: None, error };
-        let Some(kept) = state.find(id) else { return Ok(Taken::Missing) };
+        let Some(kept) = state.find(id) else { return Ok(LeaseOutcome::Missing) };
         kept.fence += 1;
         kept.holder = Some(node.clone());
-        let hold = Hold { session: id.clone(), fence: kept.fence };
+        let lease = Lease { session: id.clone(), fence: kept.fence };
         let running = kept.turns.iter().filter(|turn| turn.state == TurnState::Running);
         let running: Vec<u32> = running.map(|turn| turn.index).collect();
         for index in &running {
@@ -63,21 +63,24 @@ impl SessionStore for MemoryLedger {
             kept.append(vec![event], now);
         }
         running.iter().for_each(|_| state.count(&app, interrupted, &TurnUsage::default(), now));
-        Ok(Taken::Held(hold, running))
+        Ok(LeaseOutcome::Acquired(lease, running))
     }
 
-    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+    async fn free_sessions(
+        &self,
+        lease_timeout: Duration,
+    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
         let state = self.state();
         let wanted = state.sessions.iter().filter(|kept| {
             let under_way = kept.turns.iter().any(|turn| !turn.state.is_over());
             (kept.session.closed_at.is_none() || under_way)
-                && !state.lives(kept.holder.as_ref(), lease)
+                && !state.lives(kept.holder.as_ref(), lease_timeout)
         });
         Ok(wanted.map(|kept| (kept.session.app.clone(), kept.session.id.clone())).collect())
     }
 
-    async fn release(&self, hold: &Hold) -> Result<(), StoreError> {
-        self.state().held(hold)?.holder = None;
+    async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.state().held(lease)?.holder = None;
         Ok(())
     }
 
@@ -143,19 +146,19 @@ impl SessionStore for MemoryLedger {
         Ok(Some(Accepted::Queued(index)))
     }
 
-    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError> {
-        self.state().held(hold)?.session.agent_session = Some(name.to_owned());
+    async fn keep_agent_session(&self, lease: &Lease, name: &str) -> Result<(), StoreError> {
+        self.state().held(lease)?.session.agent_session = Some(name.to_owned());
         Ok(())
     }
 
     async fn start_turn(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         index: u32,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let mut state = self.state();
-        let turn = state.held(hold)?.turn(index);
+        let turn = state.held(lease)?.turn(index);
         let Some(turn) = turn.filter(|turn| turn.state == TurnState::Queued) else {
             return Ok(false);
         };
@@ -166,22 +169,22 @@ impl SessionStore for MemoryLedger {
 
     async fn append_events(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError> {
-        Ok(self.state().held(hold)?.append(events, now))
+        Ok(self.state().held(lease)?.append(events, now))
     }
 
     async fn end_turn(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         index: u32,
         ending: TurnEnding,
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let mut state = self.state();
-        let kept = state.held(hold)?;
+        let kept = state.held(lease)?;
         let Some(turn) = kept.turn(index) else { return Ok(None) };
         if !turn.state.may_become(ending.state) {
             return Ok(None);

@@ -7,7 +7,7 @@ use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
 
 use super::{
-    Place, accept, app, at, ending, event, hold, id, keyed, make, node, request, seqs, session,
+    Place, accept, app, at, ending, event, id, keyed, lease, make, node, request, seqs, session,
     story, used,
 };
 
@@ -45,7 +45,7 @@ pub async fn numbers_have_no_gap(place: &dyn Place) {
             let events = vec![event("message", None), event("message", None)];
             told.push((
                 byte,
-                seqs(&store.append_events(&hold(byte), events, at(9)).await.unwrap()),
+                seqs(&store.append_events(&lease(byte), events, at(9)).await.unwrap()),
             ));
         }
         told
@@ -113,10 +113,10 @@ pub async fn a_turn_begins_and_ends_once(place: &dyn Place) {
         let begun = at_once(&stores, 4, move |store, time| async move {
             if time == 3 && round > 3 {
                 let end = ending(1, TurnState::Cancelled);
-                store.end_turn(&hold(round), 1, end, at(12)).await.unwrap();
+                store.end_turn(&lease(round), 1, end, at(12)).await.unwrap();
                 return false;
             }
-            store.start_turn(&hold(round), 1, at(11)).await.unwrap()
+            store.start_turn(&lease(round), 1, at(11)).await.unwrap()
         })
         .await;
         let begun = begun.into_iter().filter(|begun| *begun).count();
@@ -129,7 +129,7 @@ pub async fn a_turn_begins_and_ends_once(place: &dyn Place) {
                     .unwrap();
             }
             let end = ending(1, TurnState::Finished);
-            store.end_turn(&hold(round), 1, end, at(13)).await.unwrap().is_some()
+            store.end_turn(&lease(round), 1, end, at(13)).await.unwrap().is_some()
         })
         .await;
         let ended = ended.into_iter().filter(|ended| *ended).count();
@@ -156,7 +156,7 @@ pub async fn nothing_is_added_to_what_is_deleted(place: &dyn Place) {
         }
         for _ in 0..10 {
             let said = vec![event("message", Some(1))];
-            if store.append_events(&hold(1), said, at(9)).await.is_err() {
+            if store.append_events(&lease(1), said, at(9)).await.is_err() {
                 return;
             }
         }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hob_domain::session::{SessionId, SessionStore, TurnState};
-use hob_domain::{AppName, Hold, LedgerStore, NodeId, StoreError, Taken};
+use hob_domain::{AppName, Lease, LeaseOutcome, LedgerStore, NodeId, StoreError};
 use tokio::task::JoinSet;
 
-use super::{Place, accept, app, at, ending, event, hold, id, make, node, request, seqs, story};
+use super::{Place, accept, app, at, ending, event, id, lease, make, node, request, seqs, story};
 
 /// Long enough that whoever has just beaten lives, however slow the machine is.
 const LEASE: Duration = Duration::from_secs(600);
@@ -15,12 +15,17 @@ fn other(byte: u8) -> NodeId {
     NodeId::from_random([byte; 16])
 }
 
-async fn take(store: &dyn SessionStore, byte: u8, node: &NodeId, lease: Duration) -> Taken {
-    store.take(&id(byte), node, lease, at(50)).await.unwrap()
+async fn take(
+    store: &dyn SessionStore,
+    byte: u8,
+    node: &NodeId,
+    lease_timeout: Duration,
+) -> LeaseOutcome {
+    store.acquire_lease(&id(byte), node, lease_timeout, at(50)).await.unwrap()
 }
 
-async fn unheld(store: &dyn SessionStore, lease: Duration) -> Vec<(AppName, SessionId)> {
-    let mut unheld = store.unheld(lease).await.unwrap();
+async fn unheld(store: &dyn SessionStore, lease_timeout: Duration) -> Vec<(AppName, SessionId)> {
+    let mut unheld = store.free_sessions(lease_timeout).await.unwrap();
     unheld.sort();
     unheld
 }
@@ -29,25 +34,25 @@ async fn unheld(store: &dyn SessionStore, lease: Duration) -> Vec<(AppName, Sess
 pub async fn a_session_is_its_makers(place: &dyn Place) {
     let store = place.open().await;
     make(&*store, [1]).await;
-    assert_eq!(take(&*store, 9, &other(1), LEASE).await, Taken::Missing);
-    store.beat(&node(), "here").await.unwrap();
-    assert_eq!(take(&*store, 1, &other(1), LEASE).await, Taken::HeldBy(node()));
+    assert_eq!(take(&*store, 9, &other(1), LEASE).await, LeaseOutcome::Missing);
+    store.heartbeat(&node()).await.unwrap();
+    assert_eq!(take(&*store, 1, &other(1), LEASE).await, LeaseOutcome::HeldBy(node()));
     assert_eq!(unheld(&*store, LEASE).await, []);
-    store.append_events(&hold(1), vec![event("message", None)], at(9)).await.unwrap();
+    store.append_events(&lease(1), vec![event("message", None)], at(9)).await.unwrap();
     // It is not heard of for the lease.
     assert_eq!(unheld(&*store, Duration::ZERO).await, [(app("a"), id(1))]);
     let taken = take(&*store, 1, &other(1), Duration::ZERO).await;
-    assert_eq!(taken, Taken::Held(Hold { session: id(1), fence: 2 }, Vec::new()));
+    assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 2 }, Vec::new()));
     // One that never was heard of is not there, either; it says good-bye and is not there any more.
     assert_eq!(unheld(&*store, LEASE).await, [(app("a"), id(1))]);
-    store.beat(&other(1), "there").await.unwrap();
-    assert_eq!(take(&*store, 1, &node(), LEASE).await, Taken::HeldBy(other(1)));
-    store.gone(&other(1)).await.unwrap();
+    store.heartbeat(&other(1)).await.unwrap();
+    assert_eq!(take(&*store, 1, &node(), LEASE).await, LeaseOutcome::HeldBy(other(1)));
+    store.remove_node(&other(1)).await.unwrap();
     let taken = take(&*store, 1, &node(), LEASE).await;
-    assert_eq!(taken, Taken::Held(Hold { session: id(1), fence: 3 }, Vec::new()));
+    assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 3 }, Vec::new()));
     // What it has it may take again: whoever had it before under its name is out.
     let taken = take(&*store, 1, &node(), LEASE).await;
-    assert_eq!(taken, Taken::Held(Hold { session: id(1), fence: 4 }, Vec::new()));
+    assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 4 }, Vec::new()));
     // A closed session in which nothing is under way needs nobody.
     store.close_session(&id(1), event("close", None), at(60)).await.unwrap();
     assert_eq!(unheld(&*store, Duration::ZERO).await, []);
@@ -59,12 +64,12 @@ pub async fn two_take_and_one_has_it(place: &dyn Place) {
     for round in 1..=3_u8 {
         make(&*stores[0], [round]).await;
         accept(&*stores[0], round, &request("p")).await;
-        stores[0].start_turn(&hold(round), 1, at(11)).await.unwrap();
+        stores[0].start_turn(&lease(round), 1, at(11)).await.unwrap();
         let mut tasks = JoinSet::new();
         for taker in 1..=6_u8 {
             let store = stores[usize::from(taker) % 2].clone();
             tasks.spawn(async move {
-                store.beat(&other(taker), "there").await.unwrap();
+                store.heartbeat(&other(taker)).await.unwrap();
                 (other(taker), take(&*store, round, &other(taker), LEASE).await)
             });
         }
@@ -72,33 +77,36 @@ pub async fn two_take_and_one_has_it(place: &dyn Place) {
         let held: Vec<_> = answers
             .iter()
             .filter_map(|(by, answer)| match answer {
-                Taken::Held(hold, interrupted) => Some((by, hold, interrupted)),
+                LeaseOutcome::Acquired(lease, interrupted) => Some((by, lease, interrupted)),
                 _ => None,
             })
             .collect();
-        let [(winner, hold, interrupted)] = &held[..] else { panic!("{answers:?}") };
-        assert_eq!((hold.fence, interrupted.as_slice()), (2, &[1][..]));
+        let [(winner, lease, interrupted)] = &held[..] else { panic!("{answers:?}") };
+        assert_eq!((lease.fence, interrupted.as_slice()), (2, &[1][..]));
         for (by, answer) in &answers {
-            assert!(by == *winner || *answer == Taken::HeldBy((*winner).clone()), "{answer:?}");
+            assert!(
+                by == *winner || *answer == LeaseOutcome::HeldBy((*winner).clone()),
+                "{answer:?}"
+            );
         }
         assert_eq!(story(&*stores[1], round).await, ["create", "turn 1 interrupted"]);
     }
 }
 
-async fn all_lost(store: &dyn LedgerStore, hold: &Hold) {
+async fn all_lost(store: &dyn LedgerStore, lease: &Lease) {
     let lost = |what: &str, answer: Result<(), StoreError>| {
         assert!(matches!(answer, Err(StoreError::Lost)), "{what}: {answer:?}");
     };
     let said = vec![event("message", Some(1))];
-    lost("events", store.append_events(hold, said, at(70)).await.map(drop));
-    lost("no events", store.append_events(hold, Vec::new(), at(70)).await.map(drop));
-    lost("a beginning", store.start_turn(hold, 2, at(70)).await.map(drop));
+    lost("events", store.append_events(lease, said, at(70)).await.map(drop));
+    lost("no events", store.append_events(lease, Vec::new(), at(70)).await.map(drop));
+    lost("a beginning", store.start_turn(lease, 2, at(70)).await.map(drop));
     for index in [1, 2, 9] {
         let end = ending(index, TurnState::Cancelled);
-        lost("an end", store.end_turn(hold, index, end, at(70)).await.map(drop));
+        lost("an end", store.end_turn(lease, index, end, at(70)).await.map(drop));
     }
-    lost("a name", store.keep_agent_session(hold, "mine").await);
-    lost("giving it back", store.release(hold).await);
+    lost("a name", store.keep_agent_session(lease, "mine").await);
+    lost("giving it back", store.release_lease(lease).await);
 }
 
 /// A node that lost its session changes nothing of it, whatever it tries, and neither does one that guesses.
@@ -107,15 +115,15 @@ pub async fn who_lost_its_hold_writes_nothing(place: &dyn Place) {
     make(&*store, [1]).await;
     accept(&*store, 1, &request("running")).await;
     accept(&*store, 1, &request("waiting")).await;
-    store.start_turn(&hold(1), 1, at(11)).await.unwrap();
-    let Taken::Held(held, _) = take(&*store, 1, &other(1), LEASE).await else {
+    store.start_turn(&lease(1), 1, at(11)).await.unwrap();
+    let LeaseOutcome::Acquired(held, _) = take(&*store, 1, &other(1), LEASE).await else {
         panic!("not taken")
     };
     let before = store.session(&app("a"), &id(1)).await.unwrap();
     for fence in [0, 1, 3, u64::MAX] {
-        all_lost(&*store, &Hold { session: id(1), fence }).await;
+        all_lost(&*store, &Lease { session: id(1), fence }).await;
     }
-    all_lost(&*store, &hold(9)).await;
+    all_lost(&*store, &lease(9)).await;
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
     assert_eq!(story(&*store, 1).await, ["create", "turn 1 interrupted"]);
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2]);
@@ -134,14 +142,15 @@ pub async fn what_ran_is_interrupted_once(place: &dyn Place) {
     let stores = [place.open().await, place.open().await];
     make(&*stores[0], [1]).await;
     accept(&*stores[0], 1, &request("running")).await;
-    stores[0].start_turn(&hold(1), 1, at(11)).await.unwrap();
+    stores[0].start_turn(&lease(1), 1, at(11)).await.unwrap();
     let mut writers = JoinSet::new();
     for _ in 0..3 {
         let store = stores[0].clone();
         writers.spawn(async move {
             let mut told = Vec::new();
             loop {
-                match store.append_events(&hold(1), vec![event("message", Some(1))], at(12)).await {
+                match store.append_events(&lease(1), vec![event("message", Some(1))], at(12)).await
+                {
                     Ok(stored) => told.extend(seqs(&stored)),
                     Err(StoreError::Lost) => return told,
                     Err(error) => panic!("{error}"),
@@ -153,7 +162,8 @@ pub async fn what_ran_is_interrupted_once(place: &dyn Place) {
     while stores[1].session(&app("a"), &id(1)).await.unwrap().unwrap().last_event < 20 {
         tokio::task::yield_now().await;
     }
-    let Taken::Held(held, interrupted) = take(&*stores[1], 1, &other(1), LEASE).await else {
+    let LeaseOutcome::Acquired(held, interrupted) = take(&*stores[1], 1, &other(1), LEASE).await
+    else {
         panic!("not taken")
     };
     assert_eq!(interrupted, [1]);
@@ -162,7 +172,7 @@ pub async fn what_ran_is_interrupted_once(place: &dyn Place) {
     let end = events.iter().position(|event| event.event.kind == "turn").expect("its end");
     assert_eq!(end + 1, events.len(), "nothing comes after the end");
     assert_eq!(told.len() + 2, events.len(), "what is there was told, but for beginning and end");
-    let Taken::Held(_, again) = take(&*stores[0], 1, &other(1), LEASE).await else {
+    let LeaseOutcome::Acquired(_, again) = take(&*stores[0], 1, &other(1), LEASE).await else {
         panic!("not taken again")
     };
     assert_eq!(again, [0; 0]);
@@ -172,29 +182,29 @@ pub async fn what_ran_is_interrupted_once(place: &dyn Place) {
 pub async fn nodes_are_known_by_their_beat(place: &dyn Place) {
     let store = place.open().await;
     assert_eq!(store.nodes().await.unwrap(), []);
-    store.beat(&other(2), "http://two:1").await.unwrap();
-    store.beat(&other(1), "http://one:1").await.unwrap();
-    store.beat(&other(2), "http://two:2 \0 '").await.unwrap();
+    store.heartbeat(&other(2)).await.unwrap();
+    store.heartbeat(&other(1)).await.unwrap();
+    store.heartbeat(&other(2)).await.unwrap();
     let nodes = place.open().await.nodes().await.unwrap();
-    let known: Vec<_> = nodes.iter().map(|node| (&node.id, node.address.as_str())).collect();
-    assert_eq!(known, [(&other(1), "http://one:1"), (&other(2), "http://two:2 \0 '")]);
+    let known: Vec<_> = nodes.iter().map(|node| node.id.clone()).collect();
+    assert_eq!(known, [other(1), other(2)]);
     assert!(nodes.iter().all(|node| node.age < LEASE), "{nodes:?}");
     let before = nodes[0].age;
     tokio::time::sleep(Duration::from_millis(20)).await;
     let after = store.nodes().await.unwrap();
     assert!(after[0].age > before, "time goes by");
-    store.gone(&other(1)).await.unwrap();
-    store.gone(&other(1)).await.unwrap();
+    store.remove_node(&other(1)).await.unwrap();
+    store.remove_node(&other(1)).await.unwrap();
     assert_eq!(store.nodes().await.unwrap().len(), 1);
 }
 
 pub async fn a_hold_is_given_back(place: &dyn Place) {
     let store = place.open().await;
     make(&*store, [1]).await;
-    store.beat(&node(), "here").await.unwrap();
-    store.release(&hold(1)).await.unwrap();
+    store.heartbeat(&node()).await.unwrap();
+    store.release_lease(&lease(1)).await.unwrap();
     assert_eq!(unheld(&*store, LEASE).await, [(app("a"), id(1))]);
     let taken = take(&*store, 1, &other(1), LEASE).await;
-    assert_eq!(taken, Taken::Held(Hold { session: id(1), fence: 2 }, Vec::new()));
-    all_lost(&*store, &hold(1)).await;
+    assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 2 }, Vec::new()));
+    all_lost(&*store, &lease(1)).await;
 }

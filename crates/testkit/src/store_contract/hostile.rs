@@ -4,7 +4,7 @@ use hob_domain::AppName;
 use hob_domain::session::{Accepted, NewEvent, Session, SessionSetup, TurnEnding, TurnState};
 use serde_json::json;
 
-use super::{Place, app, at, ending, event, hold, id, node, request, session};
+use super::{Place, app, at, ending, event, id, lease, node, request, session};
 use hob_domain::session::TurnRequest;
 
 /// Whatever a text holds, it comes back as it was.
@@ -45,9 +45,9 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
         assert_eq!(taken, Some(Accepted::Queued(1)));
         let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
         assert_eq!(taken, Some(Accepted::Repeated(1)));
-        store.start_turn(&hold(byte), 1, at(9)).await.unwrap();
-        store.append_events(&hold(byte), vec![told.clone(), told.clone()], at(9)).await.unwrap();
-        store.keep_agent_session(&hold(byte), &format!("{text}{text}")).await.unwrap();
+        store.start_turn(&lease(byte), 1, at(9)).await.unwrap();
+        store.append_events(&lease(byte), vec![told.clone(), told.clone()], at(9)).await.unwrap();
+        store.keep_agent_session(&lease(byte), &format!("{text}{text}")).await.unwrap();
         let found = store.session(&a, &id(byte)).await.unwrap().unwrap();
         assert_eq!(found.agent_session, Some(format!("{text}{text}")));
         let end = TurnEnding {
@@ -59,7 +59,7 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
             outbox: Some(text.to_owned()),
             ..ending(1, TurnState::Failed)
         };
-        store.end_turn(&hold(byte), 1, end, at(9)).await.unwrap().unwrap();
+        store.end_turn(&lease(byte), 1, end, at(9)).await.unwrap().unwrap();
         let turn = store.turn(&a, &id(byte), 1).await.unwrap().unwrap();
         assert_eq!((turn.prompt.as_str(), turn.text.as_str()), (text, text));
         assert_eq!((turn.stop_reason.as_deref(), turn.error.as_deref()), (Some(text), Some(text)));
@@ -102,9 +102,9 @@ pub async fn large_bodies_come_back(place: &dyn Place) {
         .iter()
         .map(|body| NewEvent { kind: "message".into(), turn: Some(1), body: body.clone() })
         .collect();
-    store.append_events(&hold(1), events.clone(), at(9)).await.unwrap();
+    store.append_events(&lease(1), events.clone(), at(9)).await.unwrap();
     let many: Vec<NewEvent> = (0..1000).map(|_| event("message", Some(1))).collect();
-    let stored = store.append_events(&hold(1), many, at(9)).await.unwrap();
+    let stored = store.append_events(&lease(1), many, at(9)).await.unwrap();
     assert_eq!(stored.last().unwrap().seq, 1005);
     let found = store.events(&app("a"), &id(1), 1, 4).await.unwrap().unwrap();
     for (found, event) in found.iter().zip(&events) {

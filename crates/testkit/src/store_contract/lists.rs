@@ -1,7 +1,7 @@
 //! Who sees what, and in which order.
 
 use super::{
-    Place, accept, app, at, ending, event, hold, id, make, names, node, request, seqs, session,
+    Place, accept, app, at, ending, event, id, lease, make, names, node, request, seqs, session,
     whole_turn,
 };
 use hob_domain::session::{TurnState, TurnUsage};
@@ -21,8 +21,8 @@ pub async fn apps_do_not_see_each_other(place: &dyn Place) {
     assert_eq!(taken, None);
     assert_eq!(names(&store.sessions(&other).await.unwrap()), [id(2)]);
     assert!(store.queued_turns(&id(2)).await.unwrap().is_empty());
-    store.start_turn(&hold(1), 1, at(9)).await.unwrap();
-    store.end_turn(&hold(1), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
+    store.start_turn(&lease(1), 1, at(9)).await.unwrap();
+    store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
     assert_eq!(store.usage_on(&other, at(9)).await.unwrap(), TurnUsage::default());
     assert_eq!(store.usage_since(at(0), Some(&other)).await.unwrap(), []);
     assert_eq!(store.delete_sessions_of(&other).await.unwrap(), [id(2)]);
@@ -89,18 +89,18 @@ pub async fn the_events_of_a_turn(place: &dyn Place) {
     make(&*store, [1]).await;
     let say = async |turn| {
         let said =
-            store.append_events(&hold(1), vec![event("message", turn)], at(9)).await.unwrap();
+            store.append_events(&lease(1), vec![event("message", turn)], at(9)).await.unwrap();
         said[0].seq
     };
     let mut own = Vec::new();
     for index in 1..=2 {
         accept(&*store, 1, &request("p")).await;
-        store.start_turn(&hold(1), index, at(9)).await.unwrap();
+        store.start_turn(&lease(1), index, at(9)).await.unwrap();
         own.push(vec![say(Some(index)).await]);
         say(None).await;
         own[index as usize - 1].push(say(Some(index)).await);
         let end = ending(index, TurnState::Finished);
-        let ended = store.end_turn(&hold(1), index, end, at(9)).await.unwrap().unwrap();
+        let ended = store.end_turn(&lease(1), index, end, at(9)).await.unwrap().unwrap();
         own[index as usize - 1].extend(seqs(&ended));
     }
     own[0].push(say(Some(1)).await);

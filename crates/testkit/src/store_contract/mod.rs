@@ -19,7 +19,7 @@ use hob_domain::session::{
     Accepted, NewEvent, Permissions, Session, SessionEvent, SessionId, SessionSetup, SessionStore,
     TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
 };
-use hob_domain::{AgentName, AppName, Hold, LedgerStore, NodeId, Timestamp};
+use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
 
 /// Where a ledger is kept.
@@ -78,8 +78,8 @@ fn node() -> NodeId {
 }
 
 /// A session as its maker holds it.
-fn hold(byte: u8) -> Hold {
-    Hold { session: id(byte), fence: 1 }
+fn lease(byte: u8) -> Lease {
+    Lease { session: id(byte), fence: 1 }
 }
 
 fn session(app_name: &str, byte: u8, second: i64) -> Session {
@@ -158,9 +158,9 @@ async fn whole_turn(store: &dyn SessionStore, byte: u8, second: i64) {
     let Some(Accepted::Queued(index)) = accept(store, byte, &request("hello")).await else {
         panic!("the turn was not taken")
     };
-    assert!(store.start_turn(&hold(byte), index, at(second)).await.unwrap());
+    assert!(store.start_turn(&lease(byte), index, at(second)).await.unwrap());
     let ending = ending(index, TurnState::Finished);
-    assert!(store.end_turn(&hold(byte), index, ending, at(second)).await.unwrap().is_some());
+    assert!(store.end_turn(&lease(byte), index, ending, at(second)).await.unwrap().is_some());
 }
 
 /// The events of a session of `a`: their kinds, turns and, for a turn's end, its state.

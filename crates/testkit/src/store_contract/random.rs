@@ -6,7 +6,7 @@ use std::time::Duration;
 use hob_domain::session::{
     NewEvent, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
 };
-use hob_domain::{App, AppName, Hold, LedgerStore, NodeId, StoreError, Token};
+use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::json;
@@ -27,13 +27,13 @@ enum Call {
     RemoveApp(usize),
     Create(usize, u8, String),
     Accept(usize, u8, Option<(u8, bool)>, usize, String),
-    Keep(Hold, String),
-    Start(Hold, u32),
-    Append(Hold, Vec<(Option<u32>, String)>),
-    End(Hold, u32, TurnState, u64, bool, String),
+    Keep(Lease, String),
+    Start(Lease, u32),
+    Append(Lease, Vec<(Option<u32>, String)>),
+    End(Lease, u32, TurnState, u64, bool, String),
     Close(u8),
     Take(u8, u8, bool),
-    Release(Hold),
+    Release(Lease),
     Beat(u8),
     Gone(u8),
     Note(usize, TurnState, u64, bool),
@@ -54,9 +54,9 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 /// A hold that may be the latest, or was, or will be.
-fn held() -> impl Strategy<Value = Hold> {
+fn held() -> impl Strategy<Value = Lease> {
     let fence = prop_oneof![6 => Just(1), 3 => Just(2), 1 => 0..5_u64];
-    (SESSIONS, fence).prop_map(|(byte, fence)| Hold { session: id(byte), fence })
+    (SESSIONS, fence).prop_map(|(byte, fence)| Lease { session: id(byte), fence })
 }
 
 fn nobody(byte: u8) -> NodeId {
@@ -138,12 +138,12 @@ async fn play(store: &dyn LedgerStore, calls: &[Call]) -> Result<(), String> {
 /// A turn that was not started says nothing: what is said in its name is said in none.
 async fn as_callers_do(simple: &MemoryLedger, call: &Call) -> Call {
     let mut call = call.clone();
-    if let Call::Append(hold, said) = &mut call {
+    if let Call::Append(lease, said) = &mut call {
         for (turn, _) in said {
             let Some(number) = *turn else { continue };
-            let app = simple.app_of(&hold.session).await.ok().flatten();
+            let app = simple.app_of(&lease.session).await.ok().flatten();
             let known = match app {
-                Some(app) => simple.turn(&app, &hold.session, number).await.ok().flatten(),
+                Some(app) => simple.turn(&app, &lease.session, number).await.ok().flatten(),
                 None => None,
             };
             if known.is_none_or(|turn| turn.started_at.is_none()) {
@@ -168,7 +168,7 @@ async fn empty(store: &dyn LedgerStore) -> Result<(), StoreError> {
         store.delete_sessions_of(&app(name)).await?;
     }
     for by in NODES {
-        store.gone(&nobody(by)).await?;
+        store.remove_node(&nobody(by)).await?;
     }
     Ok(())
 }
@@ -195,14 +195,14 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             let request = TurnRequest { prompt, idempotency, queue };
             told(store.accept_turn(&name(&index), &id(byte), &request, now).await)
         }
-        Call::Keep(hold, text) => told(store.keep_agent_session(&hold, &text).await),
-        Call::Start(hold, turn) => told(store.start_turn(&hold, turn, now).await),
-        Call::Append(hold, said) => {
+        Call::Keep(lease, text) => told(store.keep_agent_session(&lease, &text).await),
+        Call::Start(lease, turn) => told(store.start_turn(&lease, turn, now).await),
+        Call::Append(lease, said) => {
             let event = |(turn, body)| NewEvent { kind: "message".into(), turn, body };
             let events = said.into_iter().map(event).collect();
-            told(store.append_events(&hold, events, now).await)
+            told(store.append_events(&lease, events, now).await)
         }
-        Call::End(hold, turn, state, used, out, text) => {
+        Call::End(lease, turn, state, used, out, text) => {
             let ending = TurnEnding {
                 state,
                 text: text.clone(),
@@ -213,7 +213,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
                 agent_session: out.then(|| text.clone()),
                 outbox: out.then_some(text),
             };
-            told(store.end_turn(&hold, turn, ending, now).await)
+            told(store.end_turn(&lease, turn, ending, now).await)
         }
         Call::Close(byte) => {
             let event = NewEvent { kind: "close".into(), turn: None, body: "{}".into() };
@@ -221,12 +221,12 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
         }
         Call::Take(byte, by, long) => {
             // Either whoever has beaten lives, or nobody does.
-            let lease = if long { Duration::from_secs(600) } else { Duration::ZERO };
-            told(store.take(&id(byte), &nobody(by), lease, now).await)
+            let lease_timeout = if long { Duration::from_secs(600) } else { Duration::ZERO };
+            told(store.acquire_lease(&id(byte), &nobody(by), lease_timeout, now).await)
         }
-        Call::Release(hold) => told(store.release(&hold).await),
-        Call::Beat(by) => told(store.beat(&nobody(by), "there").await),
-        Call::Gone(by) => told(store.gone(&nobody(by)).await),
+        Call::Release(lease) => told(store.release_lease(&lease).await),
+        Call::Beat(by) => told(store.heartbeat(&nobody(by)).await),
+        Call::Gone(by) => told(store.remove_node(&nobody(by)).await),
         Call::Note(index, state, used, out) => {
             let outbox = out.then(|| "noted".to_owned());
             told(store.note_turn(&name(&index), state, usage(used), outbox, now).await)
@@ -263,8 +263,8 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
             told(store.all_sessions().await),
             told(store.open_sessions().await),
             told(store.idle_since(at(second - 10)).await.map(sorted)),
-            told(store.unheld(Duration::from_secs(600)).await.map(sorted)),
-            told(store.unheld(Duration::ZERO).await.map(sorted)),
+            told(store.free_sessions(Duration::from_secs(600)).await.map(sorted)),
+            told(store.free_sessions(Duration::ZERO).await.map(sorted)),
             told(store.usage_since(at(0), None).await),
             told(store.usage_since(at(second), Some(&app("a"))).await),
             told(store.outbox(100).await.map(|items| {

@@ -4,7 +4,7 @@ use hob_domain::session::{Accepted, Session, SessionState, TurnState, TurnUsage}
 use hob_domain::{AppName, Timestamp};
 
 use super::{
-    Place, accept, app, at, ending, event, hold, id, make, names, node, request, seqs, session,
+    Place, accept, app, at, ending, event, id, lease, make, names, node, request, seqs, session,
     story, used, whole_turn,
 };
 
@@ -18,18 +18,18 @@ pub async fn a_session_lives_through_its_turns(place: &dyn Place) {
     assert_eq!(story(&*store, 1).await, ["create"], "a turn that is taken in is no event yet");
     let busy = store.session(&a, &one).await.unwrap().unwrap();
     assert_eq!((busy.state(), busy.turn_count), (SessionState::Running, 1));
-    store.keep_agent_session(&hold(1), "first name").await.unwrap();
-    assert!(store.start_turn(&hold(1), 1, at(11)).await.unwrap());
-    assert!(!store.start_turn(&hold(1), 1, at(11)).await.unwrap(), "it runs already");
+    store.keep_agent_session(&lease(1), "first name").await.unwrap();
+    assert!(store.start_turn(&lease(1), 1, at(11)).await.unwrap());
+    assert!(!store.start_turn(&lease(1), 1, at(11)).await.unwrap(), "it runs already");
     let running = store.session(&a, &one).await.unwrap().unwrap();
     assert_eq!(running.agent_session.as_deref(), Some("first name"));
     let said = vec![event("message", Some(1)), event("message", Some(1))];
-    let stored = store.append_events(&hold(1), said, at(12)).await.unwrap();
+    let stored = store.append_events(&lease(1), said, at(12)).await.unwrap();
     assert_eq!(seqs(&stored), [2, 3]);
-    let ended = store.end_turn(&hold(1), 1, ending(1, TurnState::Finished), at(13)).await.unwrap();
+    let ended = store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(13)).await.unwrap();
     let ended = ended.unwrap();
     assert_eq!(seqs(&ended), [4]);
-    let again = store.end_turn(&hold(1), 1, ending(1, TurnState::Died), at(14)).await.unwrap();
+    let again = store.end_turn(&lease(1), 1, ending(1, TurnState::Died), at(14)).await.unwrap();
     assert_eq!(again, None, "a turn ends once");
     let turn = store.turn(&a, &one, 1).await.unwrap().unwrap();
     assert_eq!((turn.state, turn.text.as_str()), (TurnState::Finished, "done"));
@@ -64,7 +64,7 @@ pub async fn what_is_kept_outlives_its_process(place: &dyn Place) {
     let store = place.open().await;
     assert_eq!(store.session(&a, &id(1)).await.unwrap(), before);
     assert_eq!(store.events(&a, &id(1), 0, 99).await.unwrap(), events);
-    let more = store.append_events(&hold(1), vec![event("message", None)], at(30)).await.unwrap();
+    let more = store.append_events(&lease(1), vec![event("message", None)], at(30)).await.unwrap();
     assert_eq!(seqs(&more), [before.unwrap().last_event + 1]);
 }
 
@@ -85,24 +85,24 @@ pub async fn a_session_that_exists_stays_as_it_is(place: &dyn Place) {
 /// A session that is gone takes nothing in any more.
 pub async fn nothing_is_told_to_a_session_that_is_not_there(place: &dyn Place) {
     let store = place.open().await;
-    assert!(store.append_events(&hold(1), vec![event("message", None)], at(9)).await.is_err());
+    assert!(store.append_events(&lease(1), vec![event("message", None)], at(9)).await.is_err());
     assert!(!store.close_session(&id(1), event("close", None), at(9)).await.unwrap());
-    assert!(store.start_turn(&hold(1), 1, at(9)).await.is_err());
-    assert!(store.keep_agent_session(&hold(1), "name").await.is_err());
+    assert!(store.start_turn(&lease(1), 1, at(9)).await.is_err());
+    assert!(store.keep_agent_session(&lease(1), "name").await.is_err());
     assert_eq!(accept(&*store, 1, &request("x")).await, None);
-    let ended = store.end_turn(&hold(1), 1, ending(1, TurnState::Finished), at(9)).await;
+    let ended = store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(9)).await;
     assert!(ended.is_err());
     assert!(store.outbox(10).await.unwrap().is_empty());
     assert_eq!(store.usage_since(at(0), None).await.unwrap(), []);
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [0; 0]);
     // There is the session, but no such turn.
     make(&*store, [1]).await;
-    assert!(!store.start_turn(&hold(1), 7, at(9)).await.unwrap());
-    let ended = store.end_turn(&hold(1), 7, ending(7, TurnState::Finished), at(9)).await.unwrap();
+    assert!(!store.start_turn(&lease(1), 7, at(9)).await.unwrap());
+    let ended = store.end_turn(&lease(1), 7, ending(7, TurnState::Finished), at(9)).await.unwrap();
     assert_eq!(ended, None);
     assert!(store.outbox(10).await.unwrap().is_empty());
     assert_eq!(story(&*store, 1).await, ["create"]);
-    assert_eq!(store.append_events(&hold(1), Vec::new(), at(9)).await.unwrap(), []);
+    assert_eq!(store.append_events(&lease(1), Vec::new(), at(9)).await.unwrap(), []);
 }
 
 pub async fn an_app_goes_with_all_it_had(place: &dyn Place) {
@@ -114,8 +114,8 @@ pub async fn an_app_goes_with_all_it_had(place: &dyn Place) {
             .unwrap();
         let taken = store.accept_turn(&app(name), &id(byte), &request("hello"), at(9)).await;
         assert_eq!(taken.unwrap(), Some(Accepted::Queued(1)));
-        store.start_turn(&hold(byte), 1, at(9)).await.unwrap();
-        store.end_turn(&hold(byte), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
+        store.start_turn(&lease(byte), 1, at(9)).await.unwrap();
+        store.end_turn(&lease(byte), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
     }
     let mut deleted = store.delete_sessions_of(&app("a")).await.unwrap();
     deleted.sort();
@@ -183,7 +183,7 @@ pub async fn times_are_told_as_they_are_kept(place: &dyn Place) {
     let made = Session { created_at: fine, ..session("a", 1, 0) };
     store.create_session(&made, event("create", None), &node()).await.unwrap();
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap().unwrap().created_at, kept);
-    let told = store.append_events(&hold(1), vec![event("message", None)], fine).await.unwrap();
+    let told = store.append_events(&lease(1), vec![event("message", None)], fine).await.unwrap();
     let read = store.events(&app("a"), &id(1), 1, 9).await.unwrap().unwrap();
     assert_eq!((told[0].at, &read), (kept, &told));
 }

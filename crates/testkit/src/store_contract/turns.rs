@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hob_domain::Taken;
+use hob_domain::LeaseOutcome;
 use hob_domain::session::{Accepted, SessionState, TurnState, TurnUsage};
 
 use super::{
-    Place, accept, app, at, ending, event, hold, id, keyed, make, node, request, story, used,
+    Place, accept, app, at, ending, event, id, keyed, lease, make, node, request, story, used,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -22,7 +22,7 @@ pub async fn turns_wait_in_line_and_a_repeat_runs_nothing(place: &dyn Place) {
     assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::QueueFull));
     assert_eq!(accept(&*store, 1, &keyed("x", "k")).await, Some(Accepted::Repeated(1)));
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [1, 2]);
-    store.start_turn(&hold(1), 1, at(11)).await.unwrap();
+    store.start_turn(&lease(1), 1, at(11)).await.unwrap();
     assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::Queued(3)));
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2, 3]);
     assert_eq!(accept(&*store, 9, &request("z")).await, None);
@@ -43,16 +43,18 @@ pub async fn what_ran_is_interrupted_and_what_waited_still_waits(place: &dyn Pla
     make(&*store, 1..=3).await;
     accept(&*store, 1, &request("running")).await;
     accept(&*store, 1, &request("waiting")).await;
-    store.start_turn(&hold(1), 1, at(11)).await.unwrap();
+    store.start_turn(&lease(1), 1, at(11)).await.unwrap();
     accept(&*store, 3, &request("running too")).await;
-    store.start_turn(&hold(3), 1, at(11)).await.unwrap();
+    store.start_turn(&lease(3), 1, at(11)).await.unwrap();
     // Hob is killed and opens the ledger again.
     drop(store);
     let store = place.open().await;
-    let take = async |byte, second| match store.take(&id(byte), &node(), LEASE, at(second)).await {
-        Ok(Taken::Held(hold, interrupted)) => (hold, interrupted),
-        other => panic!("{other:?}"),
-    };
+    let take =
+        async |byte, second| match store.acquire_lease(&id(byte), &node(), LEASE, at(second)).await
+        {
+            Ok(LeaseOutcome::Acquired(lease, interrupted)) => (lease, interrupted),
+            other => panic!("{other:?}"),
+        };
     for (byte, running) in [(1, &[1][..]), (2, &[]), (3, &[1])] {
         assert_eq!(take(byte, 50).await.1, running);
         assert_eq!(take(byte, 51).await.1, [0; 0]);
@@ -78,7 +80,7 @@ pub async fn closing_cancels_what_waits_and_leaves_what_runs_to_its_caller(place
     let store = place.open().await;
     make(&*store, [1]).await;
     accept(&*store, 1, &request("running")).await;
-    store.start_turn(&hold(1), 1, at(11)).await.unwrap();
+    store.start_turn(&lease(1), 1, at(11)).await.unwrap();
     accept(&*store, 1, &request("waiting")).await;
     accept(&*store, 1, &request("waiting too")).await;
     assert!(store.close_session(&id(1), event("close", None), at(20)).await.unwrap());
@@ -87,12 +89,12 @@ pub async fn closing_cancels_what_waits_and_leaves_what_runs_to_its_caller(place
         assert_eq!((turn.state, turn.ended_at), (TurnState::Cancelled, Some(at(20))));
         assert_eq!(turn.error.as_deref(), Some("the session was closed"));
         assert_eq!(turn.stop_reason.as_deref(), Some("cancelled"));
-        assert!(!store.start_turn(&hold(1), index, at(21)).await.unwrap(), "it is over");
+        assert!(!store.start_turn(&lease(1), index, at(21)).await.unwrap(), "it is over");
     }
     assert!(store.queued_turns(&id(1)).await.unwrap().is_empty());
     let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
     assert_eq!(turn.state, TurnState::Running);
-    store.end_turn(&hold(1), 1, ending(1, TurnState::Cancelled), at(22)).await.unwrap().unwrap();
+    store.end_turn(&lease(1), 1, ending(1, TurnState::Cancelled), at(22)).await.unwrap().unwrap();
     let told = ["create", "turn 2 cancelled", "turn 3 cancelled", "close", "turn 1 cancelled"];
     assert_eq!(story(&*store, 1).await, told);
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap().unwrap().usage, used());
@@ -109,10 +111,10 @@ pub async fn a_turn_goes_only_where_it_may(place: &dyn Place) {
                 panic!("not taken")
             };
             if running {
-                assert!(store.start_turn(&hold(1), index, at(11)).await.unwrap());
+                assert!(store.start_turn(&lease(1), index, at(11)).await.unwrap());
             }
             let before = story(&*store, 1).await.len();
-            let ended = store.end_turn(&hold(1), index, ending(index, to), at(12)).await.unwrap();
+            let ended = store.end_turn(&lease(1), index, ending(index, to), at(12)).await.unwrap();
             assert_eq!(ended.is_some(), from.may_become(to), "{from:?} to {to:?}");
             let turn = store.turn(&a, &id(1), index).await.unwrap().unwrap();
             assert_eq!(turn.state, if ended.is_some() { to } else { from });
@@ -120,13 +122,13 @@ pub async fn a_turn_goes_only_where_it_may(place: &dyn Place) {
             assert_eq!(after - before, usize::from(ended.is_some()));
             if ended.is_none() {
                 let end = ending(index, TurnState::Cancelled);
-                store.end_turn(&hold(1), index, end, at(12)).await.unwrap().unwrap();
+                store.end_turn(&lease(1), index, end, at(12)).await.unwrap().unwrap();
             }
             for next in TurnState::ALL.into_iter().filter(|state| state.is_over()) {
                 let end = ending(index, next);
-                assert_eq!(store.end_turn(&hold(1), index, end, at(13)).await.unwrap(), None);
+                assert_eq!(store.end_turn(&lease(1), index, end, at(13)).await.unwrap(), None);
             }
-            assert!(!store.start_turn(&hold(1), index, at(13)).await.unwrap());
+            assert!(!store.start_turn(&lease(1), index, at(13)).await.unwrap());
         }
     }
 }

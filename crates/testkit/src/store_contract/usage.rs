@@ -6,7 +6,7 @@ use hob_domain::AppName;
 use hob_domain::session::{TurnEnding, TurnState, TurnUsage};
 
 use super::{
-    Place, accept, app, at, ending, event, hold, id, make, node, request, used, whole_turn,
+    Place, accept, app, at, ending, event, id, lease, make, node, request, used, whole_turn,
 };
 
 const DAY: i64 = 24 * 60 * 60;
@@ -57,10 +57,10 @@ pub async fn turns_are_counted_by_how_they_ended(place: &dyn Place) {
         [(1, TurnState::Died), (2, TurnState::Cancelled), (3, TurnState::Finished)]
     {
         accept(&*store, 1, &request("p")).await;
-        store.start_turn(&hold(1), index, at(11)).await.unwrap();
-        let ended = store.end_turn(&hold(1), index, ending(index, state), at(12)).await.unwrap();
+        store.start_turn(&lease(1), index, at(11)).await.unwrap();
+        let ended = store.end_turn(&lease(1), index, ending(index, state), at(12)).await.unwrap();
         assert!(ended.is_some());
-        let again = store.end_turn(&hold(1), index, ending(index, state), at(12)).await.unwrap();
+        let again = store.end_turn(&lease(1), index, ending(index, state), at(12)).await.unwrap();
         assert!(again.is_none());
     }
     // One that waits when its session is closed, and one that runs when Hob ends.
@@ -68,8 +68,8 @@ pub async fn turns_are_counted_by_how_they_ended(place: &dyn Place) {
     store.close_session(&id(1), event("close", None), at(14)).await.unwrap();
     make(&*store, [2]).await;
     accept(&*store, 2, &request("p")).await;
-    store.start_turn(&hold(2), 1, at(15)).await.unwrap();
-    store.take(&id(2), &node(), Duration::ZERO, at(16)).await.unwrap();
+    store.start_turn(&lease(2), 1, at(15)).await.unwrap();
+    store.acquire_lease(&id(2), &node(), Duration::ZERO, at(16)).await.unwrap();
     let days = store.usage_since(at(0), Some(&app("a"))).await.unwrap();
     assert_eq!(days.len(), 1);
     assert_eq!((days[0].turns, days[0].failed), (5, 2));
@@ -81,11 +81,11 @@ pub async fn absurd_usage_stops_nothing(place: &dyn Place) {
     make(&*store, [1]).await;
     for (index, cost_usd) in [(1, f64::NAN), (2, f64::INFINITY), (3, -1.0)] {
         accept(&*store, 1, &request("hello")).await;
-        store.start_turn(&hold(1), index, at(11)).await.unwrap();
+        store.start_turn(&lease(1), index, at(11)).await.unwrap();
         let most = u64::MAX;
         let used = TurnUsage { input_tokens: most, output_tokens: most, cost_usd, ..used() };
         let ending = TurnEnding { usage: used, ..ending(index, TurnState::Finished) };
-        assert!(store.end_turn(&hold(1), index, ending, at(12)).await.unwrap().is_some());
+        assert!(store.end_turn(&lease(1), index, ending, at(12)).await.unwrap().is_some());
     }
     let used = store.usage_on(&app("a"), at(12)).await.unwrap();
     assert!(used.tokens() > 1 << 40 && used.cost_usd.is_finite() && used.cost_usd > 0.0);
@@ -114,12 +114,12 @@ pub async fn the_outbox_is_drained_once(place: &dyn Place) {
     make(&*store, [1]).await;
     for index in 1..=4 {
         accept(&*store, 1, &request("p")).await;
-        store.start_turn(&hold(1), index, at(11)).await.unwrap();
+        store.start_turn(&lease(1), index, at(11)).await.unwrap();
         assert_eq!(store.outbox(99).await.unwrap().len() as u32, index - 1);
         let outbox = Some(format!("the \0 {index}."));
         let ending = TurnEnding { outbox, ..ending(index, TurnState::Finished) };
-        store.end_turn(&hold(1), index, ending.clone(), at(12)).await.unwrap().unwrap();
-        assert_eq!(store.end_turn(&hold(1), index, ending, at(12)).await.unwrap(), None);
+        store.end_turn(&lease(1), index, ending.clone(), at(12)).await.unwrap().unwrap();
+        assert_eq!(store.end_turn(&lease(1), index, ending, at(12)).await.unwrap(), None);
     }
     let first = store.outbox(2).await.unwrap();
     let bodies: Vec<_> = first.iter().map(|item| item.body.as_str()).collect();

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, ClusterStore, Heard, HeldSession, NodeId, StoreError, Taken, Timestamp};
+use hob_domain::{
+    AppName, ClusterEvent, ClusterStore, LeaseOutcome, LeasedSession, NodeId, StoreError, Timestamp,
+};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 
 use super::super::actor::Actor;
@@ -142,24 +144,24 @@ impl Cluster {
         self.taken.load(Ordering::Relaxed)
     }
 
-    fn hear(&self, heard: Heard) {
+    fn hear(&self, heard: ClusterEvent) {
         match heard {
-            Heard::Beating => lock(&self.beats).sent = Instant::now(),
-            Heard::Beat { others } => {
+            ClusterEvent::HeartbeatSent => lock(&self.beats).sent = Instant::now(),
+            ClusterEvent::Heartbeat { others } => {
                 let mut beats = lock(&self.beats);
                 beats.last = beats.sent;
                 self.has_others.store(others, Ordering::Relaxed);
             }
-            Heard::Rung(sessions) => {
+            ClusterEvent::Notified(sessions) => {
                 self.has_others.store(true, Ordering::Relaxed);
                 sessions.iter().for_each(|id| self.ring_here(id));
                 lock(&self.rung).extend(sessions);
                 self.look.notify_one();
             }
-            Heard::Lost(error) => {
+            ClusterEvent::Disconnected(error) => {
                 tracing::warn!(error, "the connection to the other nodes is lost");
             }
-            Heard::Missed => {
+            ClusterEvent::Connected => {
                 for bell in lock(&self.bells).values() {
                     let _ = bell.send(());
                 }
@@ -174,17 +176,17 @@ impl Sessions {
     pub(in crate::session) async fn join(&self) -> Result<(), StoreError> {
         let Some(cluster) = &self.inner.cluster else { return Ok(()) };
         let (options, store) = (&self.inner.options, &cluster.options.store);
-        store.beat(&options.node, "").await?;
+        store.heartbeat(&options.node).await?;
         // From now on we are heard of: to take up much may take longer than a lease.
         options.tasks.spawn(self.clone().attend());
         if let Some(earlier) = &cluster.options.earlier {
-            let held = store.held(earlier).await?;
-            store.gone(earlier).await?;
+            let held = store.leased_sessions(earlier).await?;
+            store.remove_node(earlier).await?;
             // One that can't be taken now is taken by whoever is asked for it.
-            self.take_all(held.into_iter().map(|held| (held.app, held.hold.session))).await;
+            self.take_all(held.into_iter().map(|held| (held.app, held.lease.session))).await;
         }
         // The others know that there is somebody now.
-        store.ring(&options.node, &[]).await?;
+        store.notify(&options.node, &[]).await?;
         options.tasks.spawn(self.clone().keep_watch());
         options.tasks.spawn(self.clone().keep_ringing());
         Ok(())
@@ -197,10 +199,10 @@ impl Sessions {
         let tell = |heard| cluster.hear(heard);
         let every = cluster.options.lease / 4;
         tokio::select! {
-            () = cluster.options.store.attend(&options.node, every, &tell) => {}
+            () = cluster.options.store.run_heartbeat(&options.node, every, &tell) => {}
             () = self.all_left() => {}
         }
-        if let Err(error) = cluster.options.store.gone(&options.node).await {
+        if let Err(error) = cluster.options.store.remove_node(&options.node).await {
             tracing::warn!(%error, "the other nodes were not told that this one ends");
         }
     }
@@ -229,7 +231,7 @@ impl Sessions {
             if sessions.is_empty() && options.stopping.is_cancelled() && self.open().is_empty() {
                 return;
             }
-            if let Err(error) = cluster.options.store.ring(&options.node, &sessions).await {
+            if let Err(error) = cluster.options.store.notify(&options.node, &sessions).await {
                 tracing::debug!(%error, "the other nodes were not told what is new");
             }
         }
@@ -279,10 +281,10 @@ impl Sessions {
         let node = &self.inner.options.node;
         // Those that are here before the ledger is asked: what comes later is ours, though the answer may not say so.
         let here: Vec<Arc<Entry>> = self.open().values().cloned().collect();
-        let held = cluster.options.store.held(node).await?;
+        let held = cluster.options.store.leased_sessions(node).await?;
         let mut ours = HashMap::new();
         for session in held {
-            ours.insert(session.hold.session.clone(), session);
+            ours.insert(session.lease.session.clone(), session);
         }
         for entry in here {
             if entry.is_lost() {
@@ -291,20 +293,20 @@ impl Sessions {
                 continue;
             }
             match ours.remove(&entry.id) {
-                Some(held) if held.hold == entry.hold => entry.enqueue_missing(&held.queued),
+                Some(held) if held.lease == entry.lease => entry.enqueue_missing(&held.queued),
                 _ if entry.closing.is_cancelled() => {}
                 _ => self.lose(&entry),
             }
         }
         if taking {
             // Ours by the ledger, but not here: they were let go of in a silence that is over.
-            let busy = |held: &HeldSession| held.running || !held.queued.is_empty();
-            let ours = ours.into_values().filter(busy).map(|held| (held.app, held.hold.session));
+            let busy = |held: &LeasedSession| held.running || !held.queued.is_empty();
+            let ours = ours.into_values().filter(busy).map(|held| (held.app, held.lease.session));
             self.take_all(ours).await;
             let orphans = cluster.options.store.orphans(cluster.options.lease).await?;
             self.take_all(orphans.into_iter()).await;
         }
-        for errand in cluster.options.store.wanted(node).await? {
+        for errand in cluster.options.store.pending_commands(node).await? {
             self.run_errand(errand);
         }
         let rung = lock(&cluster.rung).drain().collect();
@@ -371,20 +373,21 @@ impl Sessions {
             let text = "this node is not heard of by the others".to_owned();
             return Err(StoreError::Unavailable(text).into());
         }
-        let lease = cluster.options.lease;
+        let lease_timeout = cluster.options.lease;
         // To ask costs less than to try, and keeps nobody from writing.
-        match cluster.options.store.holder(id, lease).await? {
+        match cluster.options.store.lease_holder(id, lease_timeout).await? {
             Some(holder) if holder != options.node => return Ok(Some(Place::Elsewhere)),
             _ => {}
         }
-        let taken = self.store().take(id, &options.node, lease, Timestamp::now()).await?;
-        let (hold, interrupted) = match taken {
-            Taken::HeldBy(_) => return Ok(Some(Place::Elsewhere)),
-            Taken::Missing => return Err(SessionError::NotFound),
-            Taken::Held(hold, interrupted) => (hold, interrupted),
+        let taken =
+            self.store().acquire_lease(id, &options.node, lease_timeout, Timestamp::now()).await?;
+        let (lease, interrupted) = match taken {
+            LeaseOutcome::HeldBy(_) => return Ok(Some(Place::Elsewhere)),
+            LeaseOutcome::Missing => return Err(SessionError::NotFound),
+            LeaseOutcome::Acquired(lease, interrupted) => (lease, interrupted),
         };
         cluster.taken.fetch_add(1, Ordering::Relaxed);
-        tracing::info!(session = %id, fence = hold.fence, interrupted = interrupted.len(), "a session was taken");
+        tracing::info!(session = %id, fence = lease.fence, interrupted = interrupted.len(), "a session was taken");
         // Whoever waits for a turn that was interrupted by this is told.
         cluster.note_change(id);
         let session = self.get(app, id).await?;
@@ -392,13 +395,13 @@ impl Sessions {
             return Ok(None);
         }
         if options.stopping.is_cancelled() {
-            self.store().release(&hold).await?;
+            self.store().release_lease(&lease).await?;
             return Err(SessionError::Stopping);
         }
         // It was let in when it was made, wherever that was.
         let permit = options.live.take_anyway();
         let queue = self.store().queued_turns(id).await?;
-        let (entry, answered) = self.enter(&session, hold, permit, queue);
+        let (entry, answered) = self.enter(&session, lease, permit, queue);
         self.start_actor(Actor::of(&self.inner, entry.clone(), answered));
         Ok(Some(Place::Here(entry)))
     }
@@ -407,7 +410,7 @@ impl Sessions {
     pub(in crate::session) async fn call_holder(&self, id: &SessionId) {
         let Some(cluster) = &self.inner.cluster else { return };
         let node = &self.inner.options.node;
-        if let Err(error) = cluster.options.store.ring(node, std::slice::from_ref(id)).await {
+        if let Err(error) = cluster.options.store.notify(node, std::slice::from_ref(id)).await {
             // It looks now and then all the same.
             tracing::debug!(%error, session = %id, "the holder of a session was not told of a turn");
         }
@@ -435,7 +438,7 @@ impl Sessions {
     /// is not taken again before that.
     pub(in crate::session) fn lose(&self, entry: &Arc<Entry>) {
         if entry.lose() {
-            tracing::warn!(session = %entry.id, fence = entry.hold.fence, "a session is no longer ours");
+            tracing::warn!(session = %entry.id, fence = entry.lease.fence, "a session is no longer ours");
         }
         entry.release();
         if entry.ended.is_cancelled() {

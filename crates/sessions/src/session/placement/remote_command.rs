@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, Errand, StoreError};
+use hob_domain::{AppName, RemoteCommand, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::super::error::SessionError;
@@ -60,7 +60,7 @@ impl Sessions {
         id: &SessionId,
         wish: Wish,
     ) -> Result<Option<Fulfilled>, SessionError> {
-        let errand = Errand {
+        let errand = RemoteCommand {
             id: uuid::Uuid::new_v4().simple().to_string(),
             app: app.clone(),
             session: id.clone(),
@@ -69,7 +69,7 @@ impl Sessions {
         let done = self.have_errand_done(&errand, wish).await;
         if let Some(cluster) = &self.inner.cluster {
             // Left behind, it is done by nobody after a minute.
-            if let Err(error) = cluster.options.store.unwant(&errand.id).await {
+            if let Err(error) = cluster.options.store.remove_command(&errand.id).await {
                 tracing::debug!(%error, "an errand was left behind");
             }
         }
@@ -78,7 +78,7 @@ impl Sessions {
 
     async fn have_errand_done(
         &self,
-        errand: &Errand,
+        errand: &RemoteCommand,
         wish: Wish,
     ) -> Result<Option<Fulfilled>, SessionError> {
         let began = tokio::time::Instant::now();
@@ -91,7 +91,7 @@ impl Sessions {
             };
             if let (Some(Fulfilled::Elsewhere), Some(cluster)) = (&done, &self.inner.cluster) {
                 // It has moved: whoever has it now must be asked anew.
-                cluster.options.store.unwant(&errand.id).await?;
+                cluster.options.store.remove_command(&errand.id).await?;
                 tokio::time::sleep(MOVED).await;
             }
             match done {
@@ -135,15 +135,15 @@ impl Sessions {
     }
 
     /// Has the holder do it. `None` when it has not answered for a while: it may not be the holder any more.
-    async fn want(&self, errand: &Errand) -> Result<Option<Fulfilled>, SessionError> {
+    async fn want(&self, errand: &RemoteCommand) -> Result<Option<Fulfilled>, SessionError> {
         let Some(cluster) = &self.inner.cluster else { return Ok(None) };
         let (store, node, id) = (&cluster.options.store, &self.inner.options.node, &errand.session);
         let mut bell = cluster.bell(id);
-        store.want(errand).await?;
-        store.ring(node, std::slice::from_ref(id)).await?;
+        store.enqueue_command(errand).await?;
+        store.notify(node, std::slice::from_ref(id)).await?;
         let until = tokio::time::Instant::now() + cluster.options.lease.max(LOOK * 2);
         let answer = loop {
-            if let Some(answer) = store.answered(&errand.id).await? {
+            if let Some(answer) = store.command_outcome(&errand.id).await? {
                 break Some(answer);
             }
             if tokio::time::Instant::now() >= until {
@@ -157,7 +157,7 @@ impl Sessions {
     }
 
     /// Does what another node wants, once at a time.
-    pub(in crate::session) fn run_errand(&self, errand: Errand) {
+    pub(in crate::session) fn run_errand(&self, errand: RemoteCommand) {
         let Some(cluster) = &self.inner.cluster else { return };
         if !lock(&cluster.errands).insert(errand.id.clone()) {
             return;
@@ -167,10 +167,10 @@ impl Sessions {
             let Some(cluster) = &sessions.inner.cluster else { return };
             let done = sessions.errand_done(&errand).await;
             let answer = serde_json::to_string(&done).unwrap_or_default();
-            match cluster.options.store.answer(&errand.id, &answer).await {
+            match cluster.options.store.complete_command(&errand.id, &answer).await {
                 Ok(()) => {
                     let node = &sessions.inner.options.node;
-                    let _ = cluster.options.store.ring(node, &[errand.session]).await;
+                    let _ = cluster.options.store.notify(node, &[errand.session]).await;
                 }
                 Err(error) => tracing::warn!(%error, "an errand's answer was not stored"),
             }
@@ -178,7 +178,7 @@ impl Sessions {
         });
     }
 
-    async fn errand_done(&self, errand: &Errand) -> Fulfilled {
+    async fn errand_done(&self, errand: &RemoteCommand) -> Fulfilled {
         let Ok(wish) = serde_json::from_str(&errand.body) else {
             return Fulfilled::Failed { message: "another version of hob wants it".to_owned() };
         };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{NewEvent, Session, SessionId};
 use hob_domain::{
-    AppName, ClusterStore, Created, Errand, FilePart, Heard, HeldSession, Hold, NodeId, OpenLimits,
-    StoreError,
+    AppName, ClusterEvent, ClusterStore, Created, FilePart, Lease, LeasedSession, NodeId,
+    OpenLimits, RemoteCommand, StoreError,
 };
 
 use super::PostgresLedger;
@@ -23,11 +23,16 @@ const LEFT: &str = "interval '10 minutes'";
 
 #[async_trait]
 impl ClusterStore for PostgresLedger {
-    async fn attend(&self, node: &NodeId, every: Duration, tell: &(dyn Fn(Heard) + Send + Sync)) {
+    async fn run_heartbeat(
+        &self,
+        node: &NodeId,
+        every: Duration,
+        tell: &(dyn Fn(ClusterEvent) + Send + Sync),
+    ) {
         self.keep_attending(node, every, tell).await;
     }
 
-    async fn ring(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError> {
+    async fn notify(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError> {
         // None at all is a greeting.
         let greeting = sessions.is_empty().then_some(sessions);
         for some in sessions.chunks(TOGETHER).chain(greeting) {
@@ -42,15 +47,19 @@ impl ClusterStore for PostgresLedger {
         Ok(())
     }
 
-    async fn holder(&self, id: &SessionId, lease: Duration) -> Result<Option<NodeId>, StoreError> {
+    async fn lease_holder(
+        &self,
+        id: &SessionId,
+        lease_timeout: Duration,
+    ) -> Result<Option<NodeId>, StoreError> {
         let sql = "SELECT n.id FROM hob.heads h JOIN hob.nodes n ON n.id = h.holder
              WHERE h.session = $1 AND n.beat_at > clock_timestamp() - make_interval(secs => $2)";
-        let values: Values<'_> = &[&key(id), &lease.as_secs_f64()];
+        let values: Values<'_> = &[&key(id), &lease_timeout.as_secs_f64()];
         let row = self.connections.query_one(Again::Harmless, sql, values).await?;
         Ok(row.and_then(|row| NodeId::stored(row.get(0))))
     }
 
-    async fn held(&self, node: &NodeId) -> Result<Vec<HeldSession>, StoreError> {
+    async fn leased_sessions(&self, node: &NodeId) -> Result<Vec<LeasedSession>, StoreError> {
         let sql = "SELECT h.app, h.session, h.fence,
                  coalesce(array_agg(t.number ORDER BY t.number) FILTER (WHERE t.state = 'queued'), '{}'),
                  coalesce(bool_or(t.state = 'running'), false)
@@ -60,9 +69,12 @@ impl ClusterStore for PostgresLedger {
         let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
         let held = |row: &tokio_postgres::Row| {
             let queued: Vec<i64> = row.get(3);
-            Ok(HeldSession {
+            Ok(LeasedSession {
                 app: app_name(row.get(0))?,
-                hold: Hold { session: session_id(row.get(1))?, fence: row.get::<_, i64>(2) as u64 },
+                lease: Lease {
+                    session: session_id(row.get(1))?,
+                    fence: row.get::<_, i64>(2) as u64,
+                },
                 queued: queued.into_iter().map(|turn| turn as u32).collect(),
                 running: row.get(4),
             })
@@ -70,15 +82,19 @@ impl ClusterStore for PostgresLedger {
         rows.iter().map(held).collect()
     }
 
-    async fn orphans(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+    async fn orphans(
+        &self,
+        lease_timeout: Duration,
+    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
         let sql = "SELECT DISTINCT h.app, h.session FROM hob.turns t JOIN hob.heads h ON h.session = t.session
              WHERE t.state IN ('queued', 'running') AND NOT EXISTS (SELECT 1 FROM hob.nodes n
                  WHERE n.id = h.holder AND n.beat_at > clock_timestamp() - make_interval(secs => $1))";
-        let rows = self.connections.query(Again::Harmless, sql, &[&lease.as_secs_f64()]).await?;
+        let rows =
+            self.connections.query(Again::Harmless, sql, &[&lease_timeout.as_secs_f64()]).await?;
         rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
     }
 
-    async fn want(&self, errand: &Errand) -> Result<(), StoreError> {
+    async fn enqueue_command(&self, errand: &RemoteCommand) -> Result<(), StoreError> {
         let sql = "INSERT INTO hob.errands (id, app, session, body) VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO NOTHING";
         let values: Values<'_> =
@@ -86,14 +102,14 @@ impl ClusterStore for PostgresLedger {
         self.connections.query(Again::Harmless, sql, values).await.map(drop)
     }
 
-    async fn wanted(&self, node: &NodeId) -> Result<Vec<Errand>, StoreError> {
+    async fn pending_commands(&self, node: &NodeId) -> Result<Vec<RemoteCommand>, StoreError> {
         let sql = "SELECT e.id, e.app, e.session, e.body FROM hob.errands e
              JOIN hob.heads h ON h.session = e.session AND h.app = e.app
              WHERE h.holder = $1 AND e.answer IS NULL
                  AND e.wanted_at > clock_timestamp() - interval '1 minute' ORDER BY e.wanted_at, e.id";
         let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
         let errand = |row: &tokio_postgres::Row| {
-            Ok(Errand {
+            Ok(RemoteCommand {
                 id: row.get(0),
                 app: app_name(row.get(1))?,
                 session: session_id(row.get(2))?,
@@ -103,18 +119,18 @@ impl ClusterStore for PostgresLedger {
         rows.iter().map(errand).collect()
     }
 
-    async fn answer(&self, errand: &str, answer: &str) -> Result<(), StoreError> {
+    async fn complete_command(&self, errand: &str, answer: &str) -> Result<(), StoreError> {
         let sql = "UPDATE hob.errands SET answer = $2 WHERE id = $1 AND answer IS NULL";
         self.connections.query(Again::Harmless, sql, &[&errand, &put(answer)]).await.map(drop)
     }
 
-    async fn answered(&self, errand: &str) -> Result<Option<String>, StoreError> {
+    async fn command_outcome(&self, errand: &str) -> Result<Option<String>, StoreError> {
         let sql = "SELECT answer FROM hob.errands WHERE id = $1";
         let row = self.connections.query_one(Again::Harmless, sql, &[&errand]).await?;
         Ok(row.and_then(|row| row.get::<_, Option<String>>(0)).map(take))
     }
 
-    async fn unwant(&self, errand: &str) -> Result<(), StoreError> {
+    async fn remove_command(&self, errand: &str) -> Result<(), StoreError> {
         let sql = format!(
             "DELETE FROM hob.errands WHERE id = $1 OR wanted_at < clock_timestamp() - {LEFT}"
         );

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use hob_domain::session::SessionId;
-use hob_domain::{Heard, NodeId};
+use hob_domain::{ClusterEvent, NodeId};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_postgres::AsyncMessage;
 
@@ -31,11 +31,11 @@ impl PostgresLedger {
         &self,
         node: &NodeId,
         every: Duration,
-        tell: &(dyn Fn(Heard) + Send + Sync),
+        tell: &(dyn Fn(ClusterEvent) + Send + Sync),
     ) {
         loop {
             if let Err(error) = self.attend_once(node, every, tell).await {
-                tell(Heard::Lost(error));
+                tell(ClusterEvent::Disconnected(error));
             }
             sleep(AGAIN).await;
         }
@@ -46,7 +46,7 @@ impl PostgresLedger {
         &self,
         node: &NodeId,
         every: Duration,
-        tell: &(dyn Fn(Heard) + Send + Sync),
+        tell: &(dyn Fn(ClusterEvent) + Send + Sync),
     ) -> Result<(), String> {
         let words = |error: tokio_postgres::Error| error.to_string();
         let tls = tls(&self.url.tls).map_err(|error| error.to_string())?;
@@ -56,17 +56,17 @@ impl PostgresLedger {
         let attending = async {
             client.batch_execute(&beginning()).await.map_err(words)?;
             client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(words)?;
-            tell(Heard::Missed);
+            tell(ClusterEvent::Connected);
             let beat = client.prepare(BEAT).await.map_err(words)?;
             loop {
                 ticks.tick().await;
-                tell(Heard::Beating);
+                tell(ClusterEvent::HeartbeatSent);
                 let row =
                     tokio::time::timeout(every * 2, client.query_one(&beat, &[&node.as_str()]))
                         .await
                         .map_err(|_| "a beat was not answered".to_owned())?
                         .map_err(words)?;
-                tell(Heard::Beat { others: row.get(0) });
+                tell(ClusterEvent::Heartbeat { others: row.get(0) });
             }
         };
         let hearing = async {
@@ -74,7 +74,7 @@ impl PostgresLedger {
                 match poll_fn(|context| connection.poll_message(context)).await {
                     Some(Ok(AsyncMessage::Notification(note))) => {
                         if let Some(sessions) = rung(note.payload(), node) {
-                            tell(Heard::Rung(sessions));
+                            tell(ClusterEvent::Notified(sessions));
                         }
                     }
                     Some(Ok(_)) => {}

@@ -4,39 +4,38 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, Hold, Node, NodeId, NodeStore, StoreError, Taken, Timestamp};
+use hob_domain::{AppName, Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreError, Timestamp};
 use tokio_postgres::Error;
 
 use super::PostgresLedger;
 use super::session_rows::{id as session_id, key};
 use super::turns::interrupt;
 use crate::postgres::connections::{Again, Client};
-use crate::postgres::text::{put, take};
 use crate::values::{app_name, damaged};
 
 #[async_trait]
 impl NodeStore for PostgresLedger {
-    async fn beat(&self, node: &NodeId, address: &str) -> Result<(), StoreError> {
-        let sql = "INSERT INTO hob.nodes (id, address, beat_at) VALUES ($1, $2, clock_timestamp())
-             ON CONFLICT (id) DO UPDATE SET address = $2, beat_at = clock_timestamp()";
-        self.connections.query(Again::Harmless, sql, &[&node.as_str(), &put(address)]).await?;
+    async fn heartbeat(&self, node: &NodeId) -> Result<(), StoreError> {
+        let sql = "INSERT INTO hob.nodes (id, address, beat_at) VALUES ($1, '', clock_timestamp())
+             ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()";
+        self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
         Ok(())
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
-        let sql = "SELECT id, address,
+        let sql = "SELECT id,
                  extract(epoch FROM clock_timestamp() - beat_at)::double precision
              FROM hob.nodes ORDER BY id";
         let rows = self.connections.query(Again::Harmless, sql, &[]).await?;
         let node = |row: &tokio_postgres::Row| {
             let id = NodeId::stored(row.get(0)).ok_or_else(|| damaged("a node's name"))?;
-            let age = Duration::try_from_secs_f64(row.get(2)).unwrap_or_default();
-            Ok(Node { id, address: take(row.get(1)), age })
+            let age = Duration::try_from_secs_f64(row.get(1)).unwrap_or_default();
+            Ok(Node { id, age })
         };
         rows.iter().map(node).collect()
     }
 
-    async fn gone(&self, node: &NodeId) -> Result<(), StoreError> {
+    async fn remove_node(&self, node: &NodeId) -> Result<(), StoreError> {
         let sql = "DELETE FROM hob.nodes WHERE id = $1";
         self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await.map(drop)
     }
@@ -47,55 +46,58 @@ impl PostgresLedger {
         &self,
         id: &SessionId,
         node: &NodeId,
-        lease: Duration,
+        lease_timeout: Duration,
         now: Timestamp,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<LeaseOutcome, StoreError> {
         self.connections
-            .transaction(|client| async move { take_locked(&client, id, node, lease, now).await })
+            .transaction(|client| async move {
+                take_locked(&client, id, node, lease_timeout, now).await
+            })
             .await
     }
 
     pub(super) async fn unheld_sessions(
         &self,
-        lease: Duration,
+        lease_timeout: Duration,
     ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
         let sql = "SELECT h.app, h.session FROM hob.heads h
              WHERE (h.closed_at IS NULL OR EXISTS (SELECT 1 FROM hob.turns t
                  WHERE t.session = h.session AND t.state IN ('queued', 'running')))
              AND NOT EXISTS (SELECT 1 FROM hob.nodes n WHERE n.id = h.holder
                  AND n.beat_at > clock_timestamp() - make_interval(secs => $1))";
-        let rows = self.connections.query(Again::Harmless, sql, &[&lease.as_secs_f64()]).await?;
+        let rows =
+            self.connections.query(Again::Harmless, sql, &[&lease_timeout.as_secs_f64()]).await?;
         rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
     }
 
     /// Not done again: the second time it would be free already.
-    pub(super) async fn release_session(&self, hold: &Hold) -> Result<(), StoreError> {
+    pub(super) async fn release_session(&self, lease: &Lease) -> Result<(), StoreError> {
         let sql =
             "UPDATE hob.heads SET holder = NULL WHERE session = $1 AND fence = $2 RETURNING 1";
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
-            [&key(&hold.session), &fence(hold)];
+            [&key(&lease.session), &fence(lease)];
         let released = self.connections.query_one(Again::Never, sql, &values).await?;
         released.map(drop).ok_or(StoreError::Lost)
     }
 }
 
 /// A hold's fence as the database counts.
-pub(super) fn fence(hold: &Hold) -> i64 {
-    i64::try_from(hold.fence).unwrap_or(i64::MAX)
+pub(super) fn fence(lease: &Lease) -> i64 {
+    i64::try_from(lease.fence).unwrap_or(i64::MAX)
 }
 
 async fn take_locked(
     client: &Client,
     id: &SessionId,
     node: &NodeId,
-    lease: Duration,
+    lease_timeout: Duration,
     now: Timestamp,
-) -> Result<Taken, Error> {
+) -> Result<LeaseOutcome, Error> {
     let session = key(id);
     let sql = "SELECT app, holder FROM hob.heads WHERE session = $1 FOR UPDATE";
     let statement = client.prepare_cached(sql).await?;
     let Some(head) = client.query_opt(&statement, &[&session]).await? else {
-        return Ok(Taken::Missing);
+        return Ok(LeaseOutcome::Missing);
     };
     let (app, holder): (String, Option<String>) = (head.get(0), head.get(1));
     if let Some(holder) = holder.as_deref().and_then(NodeId::stored).filter(|by| by != node) {
@@ -103,9 +105,9 @@ async fn take_locked(
              WHERE id = $1 AND beat_at > clock_timestamp() - make_interval(secs => $2)";
         let statement = client.prepare_cached(sql).await?;
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
-            [&holder.as_str(), &lease.as_secs_f64()];
+            [&holder.as_str(), &lease_timeout.as_secs_f64()];
         if client.query_opt(&statement, &values).await?.is_some() {
-            return Ok(Taken::HeldBy(holder));
+            return Ok(LeaseOutcome::HeldBy(holder));
         }
     }
     let sql = "UPDATE hob.heads SET fence = fence + 1, holder = $2 WHERE session = $1
@@ -114,5 +116,5 @@ async fn take_locked(
     let taken = client.query_one(&statement, &[&session, &node.as_str()]).await?;
     let fence = taken.get::<_, i64>(0) as u64;
     let interrupted = interrupt(client, session, &app, now).await?;
-    Ok(Taken::Held(Hold { session: id.clone(), fence }, interrupted))
+    Ok(LeaseOutcome::Acquired(Lease { session: id.clone(), fence }, interrupted))
 }

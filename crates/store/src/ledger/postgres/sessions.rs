@@ -11,7 +11,9 @@ use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
     TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
-use hob_domain::{AppName, Created, Hold, NodeId, OpenLimits, StoreError, Taken, Timestamp};
+use hob_domain::{
+    AppName, Created, Lease, LeaseOutcome, NodeId, OpenLimits, StoreError, Timestamp,
+};
 use uuid::Uuid;
 
 use super::PostgresLedger;
@@ -42,7 +44,7 @@ impl PostgresLedger {
         node: &NodeId,
         most: OpenLimits,
     ) -> Result<Created, StoreError> {
-        let hold = Hold { session: session.id.clone(), fence: 1 };
+        let lease = Lease { session: session.id.clone(), fence: 1 };
         let setup = &session.setup;
         let values: Values<'_> = &[
             &key(&session.id),
@@ -63,7 +65,7 @@ impl PostgresLedger {
         ];
         if most == NO_LIMITS {
             self.connections.query(Again::Never, CREATE, values).await?;
-            return Ok(Created::Made(hold));
+            return Ok(Created::Made(lease));
         }
         // One after the other where it matters: counting and adding are one step. Nobody waits in a circle, since all take
         // the locks in this order.
@@ -91,7 +93,7 @@ impl PostgresLedger {
                 Ok(None)
             })
             .await?;
-        Ok(made.unwrap_or(Created::Made(hold)))
+        Ok(made.unwrap_or(Created::Made(lease)))
     }
 }
 
@@ -102,27 +104,30 @@ impl SessionStore for PostgresLedger {
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-    ) -> Result<Hold, StoreError> {
+    ) -> Result<Lease, StoreError> {
         self.create(session, event, node, NO_LIMITS).await?;
-        Ok(Hold { session: session.id.clone(), fence: 1 })
+        Ok(Lease { session: session.id.clone(), fence: 1 })
     }
 
-    async fn take(
+    async fn acquire_lease(
         &self,
         id: &SessionId,
         node: &NodeId,
-        lease: Duration,
+        lease_timeout: Duration,
         now: Timestamp,
-    ) -> Result<Taken, StoreError> {
-        self.take_session(id, node, lease, now).await
+    ) -> Result<LeaseOutcome, StoreError> {
+        self.take_session(id, node, lease_timeout, now).await
     }
 
-    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        self.unheld_sessions(lease).await
+    async fn free_sessions(
+        &self,
+        lease_timeout: Duration,
+    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        self.unheld_sessions(lease_timeout).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<(), StoreError> {
-        self.release_session(hold).await
+    async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.release_session(lease).await
     }
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
@@ -164,50 +169,50 @@ impl SessionStore for PostgresLedger {
             .await
     }
 
-    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError> {
+    async fn keep_agent_session(&self, lease: &Lease, name: &str) -> Result<(), StoreError> {
         let sql = "UPDATE hob.heads SET agent_session = $2 WHERE session = $1 AND fence = $3
              RETURNING 1";
-        let values: Values<'_> = &[&key(&hold.session), &put(name), &fence(hold)];
+        let values: Values<'_> = &[&key(&lease.session), &put(name), &fence(lease)];
         let kept = self.connections.query_one(Again::Harmless, sql, values).await?;
         kept.map(drop).ok_or(StoreError::Lost)
     }
 
     async fn start_turn(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         index: u32,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let values: Values<'_> =
-            &[&key(&hold.session), &i64::from(index), &micros(now), &fence(hold)];
+            &[&key(&lease.session), &i64::from(index), &micros(now), &fence(lease)];
         let row = self.connections.query_one(Again::Never, START, values).await?;
         row.map(|row| row.get(0)).ok_or(StoreError::Lost)
     }
 
     async fn append_events(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError> {
         let columns = Columns::of(&events);
         let (kinds, turns, bodies) = (&columns.kinds, &columns.turns, &columns.bodies);
         let values: Values<'_> =
-            &[&key(&hold.session), &micros(now), kinds, turns, bodies, &Some(fence(hold))];
+            &[&key(&lease.session), &micros(now), kinds, turns, bodies, &Some(fence(lease))];
         let row = self.connections.query_one(Again::Never, APPEND, values).await?;
         row.map(|row| numbered(row.get(0), events, now)).ok_or(StoreError::Lost)
     }
 
     async fn end_turn(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         index: u32,
         ending: TurnEnding,
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let End { ending, used, columns } = End::new(ending);
         let values: Values<'_> = &[
-            &key(&hold.session),
+            &key(&lease.session),
             &i64::from(index),
             &before(ending.state),
             &ending.state.as_str(),
@@ -227,7 +232,7 @@ impl SessionStore for PostgresLedger {
             &columns.bodies,
             &day(now),
             &i64::from(ending.state.is_failure()),
-            &fence(hold),
+            &fence(lease),
         ];
         let row = self.connections.query_one(Again::Never, END, values).await?;
         let first: Option<i64> = row.ok_or(StoreError::Lost)?.get(0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, Hold, Node, NodeId, NodeStore, StoreError, Taken, Timestamp};
+use hob_domain::{AppName, Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::Ledger;
@@ -17,15 +17,15 @@ const NOW: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
 
 #[async_trait]
 impl NodeStore for Ledger {
-    async fn beat(&self, node: &NodeId, address: &str) -> Result<(), StoreError> {
-        let (node, address) = (node.clone(), address.to_owned());
+    async fn heartbeat(&self, node: &NodeId) -> Result<(), StoreError> {
+        let node = node.clone();
         self.database
             .write(move |transaction| {
                 let sql = format!(
-                    "INSERT INTO nodes (id, address, beat_at) VALUES (?1, ?2, {NOW})
-                     ON CONFLICT (id) DO UPDATE SET address = ?2, beat_at = {NOW}"
+                    "INSERT INTO nodes (id, address, beat_at) VALUES (?1, '', {NOW})
+                     ON CONFLICT (id) DO UPDATE SET beat_at = {NOW}"
                 );
-                transaction.execute(&sql, params![node.as_str(), address]).map_err(failed)?;
+                transaction.execute(&sql, [node.as_str()]).map_err(failed)?;
                 Ok(())
             })
             .await
@@ -34,24 +34,23 @@ impl NodeStore for Ledger {
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
         self.database
             .read(|connection| {
-                let sql = format!("SELECT id, address, {NOW} - beat_at FROM nodes ORDER BY id");
-                let rows: Vec<(String, String, i64)> = connection
+                let sql = format!("SELECT id, {NOW} - beat_at FROM nodes ORDER BY id");
+                let rows: Vec<(String, i64)> = connection
                     .prepare_cached(&sql)
                     .and_then(|mut s| {
-                        s.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-                            .collect()
+                        s.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
                     })
                     .map_err(failed)?;
-                let node = |(id, address, age): (String, String, i64)| {
+                let node = |(id, age): (String, i64)| {
                     let id = NodeId::stored(&id).ok_or_else(|| damaged("a node's name"))?;
-                    Ok(Node { id, address, age: Duration::from_micros(age.max(0) as u64) })
+                    Ok(Node { id, age: Duration::from_micros(age.max(0) as u64) })
                 };
                 rows.into_iter().map(node).collect()
             })
             .await
     }
 
-    async fn gone(&self, node: &NodeId) -> Result<(), StoreError> {
+    async fn remove_node(&self, node: &NodeId) -> Result<(), StoreError> {
         let node = node.clone();
         self.database
             .write(move |transaction| {
@@ -65,9 +64,9 @@ impl NodeStore for Ledger {
 }
 
 /// Refuses what comes with a hold that is not the latest.
-pub(super) fn check(transaction: &Transaction<'_>, hold: &Hold) -> Result<(), StoreError> {
-    match fence(transaction, &hold.session)? {
-        Some(fence) if fence == hold.fence => Ok(()),
+pub(super) fn check(transaction: &Transaction<'_>, lease: &Lease) -> Result<(), StoreError> {
+    match fence(transaction, &lease.session)? {
+        Some(fence) if fence == lease.fence => Ok(()),
         _ => Err(StoreError::Lost),
     }
 }
@@ -85,9 +84,9 @@ pub(super) fn take(
     transaction: &Transaction<'_>,
     id: &SessionId,
     node: &NodeId,
-    lease: Duration,
+    lease_timeout: Duration,
     now: Timestamp,
-) -> Result<Taken, StoreError> {
+) -> Result<LeaseOutcome, StoreError> {
     let sql = format!(
         "SELECT fence, holder, EXISTS (SELECT 1 FROM nodes WHERE id = holder AND beat_at > {NOW} - ?2)
          FROM sessions WHERE id = ?1"
@@ -95,26 +94,26 @@ pub(super) fn take(
     let found: Option<(i64, Option<String>, bool)> = transaction
         .prepare_cached(&sql)
         .and_then(|mut s| {
-            let values = params![id.as_str(), micros(lease)];
+            let values = params![id.as_str(), micros(lease_timeout)];
             s.query_row(values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
         })
         .map_err(failed)?;
-    let Some((fence, holder, lives)) = found else { return Ok(Taken::Missing) };
+    let Some((fence, holder, lives)) = found else { return Ok(LeaseOutcome::Missing) };
     if let Some(holder) = holder.filter(|holder| lives && holder != node.as_str()) {
         let holder = NodeId::stored(&holder).ok_or_else(|| damaged("a session's holder"))?;
-        return Ok(Taken::HeldBy(holder));
+        return Ok(LeaseOutcome::HeldBy(holder));
     }
     transaction
         .prepare_cached("UPDATE sessions SET fence = ?2, holder = ?3 WHERE id = ?1")
         .and_then(|mut s| s.execute(params![id.as_str(), fence + 1, node.as_str()]))
         .map_err(failed)?;
     let interrupted = interrupt(transaction, id, now)?;
-    Ok(Taken::Held(Hold { session: id.clone(), fence: fence as u64 + 1 }, interrupted))
+    Ok(LeaseOutcome::Acquired(Lease { session: id.clone(), fence: fence as u64 + 1 }, interrupted))
 }
 
 pub(super) fn unheld(
     connection: &Connection,
-    lease: Duration,
+    lease_timeout: Duration,
 ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
     let sql = format!(
         "SELECT app, id FROM sessions
@@ -126,21 +125,21 @@ pub(super) fn unheld(
     let rows: Vec<(String, String)> = connection
         .prepare_cached(&sql)
         .and_then(|mut s| {
-            s.query_map([micros(lease)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            s.query_map([micros(lease_timeout)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
         .map_err(failed)?;
     rows.into_iter().map(|(app, id)| Ok((app_name(app)?, session_id(&id)?))).collect()
 }
 
-pub(super) fn release(transaction: &Transaction<'_>, hold: &Hold) -> Result<(), StoreError> {
-    check(transaction, hold)?;
+pub(super) fn release(transaction: &Transaction<'_>, lease: &Lease) -> Result<(), StoreError> {
+    check(transaction, lease)?;
     transaction
         .prepare_cached("UPDATE sessions SET holder = NULL WHERE id = ?1")
-        .and_then(|mut s| s.execute([hold.session.as_str()]))
+        .and_then(|mut s| s.execute([lease.session.as_str()]))
         .map_err(failed)?;
     Ok(())
 }
 
-fn micros(lease: Duration) -> i64 {
-    i64::try_from(lease.as_micros()).unwrap_or(i64::MAX)
+fn micros(lease_timeout: Duration) -> i64 {
+    i64::try_from(lease_timeout.as_micros()).unwrap_or(i64::MAX)
 }

@@ -7,7 +7,7 @@ use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
     TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
-use hob_domain::{AppName, Hold, NodeId, StoreError, Taken, Timestamp};
+use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::Ledger;
@@ -33,37 +33,40 @@ impl SessionStore for Ledger {
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-    ) -> Result<Hold, StoreError> {
+    ) -> Result<Lease, StoreError> {
         let (session, node) = (session.clone(), node.clone());
         self.database
             .write(move |transaction| {
                 insert(transaction, &session, &node).map_err(failed)?;
                 append(transaction, &session.id, vec![event], session.created_at)?;
-                Ok(Hold { session: session.id, fence: 1 })
+                Ok(Lease { session: session.id, fence: 1 })
             })
             .await
     }
 
-    async fn take(
+    async fn acquire_lease(
         &self,
         id: &SessionId,
         node: &NodeId,
-        lease: Duration,
+        lease_timeout: Duration,
         now: Timestamp,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<LeaseOutcome, StoreError> {
         let (id, node) = (id.clone(), node.clone());
         self.database
-            .write(move |transaction| leases::take(transaction, &id, &node, lease, now))
+            .write(move |transaction| leases::take(transaction, &id, &node, lease_timeout, now))
             .await
     }
 
-    async fn unheld(&self, lease: Duration) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        self.database.read(move |connection| leases::unheld(connection, lease)).await
+    async fn free_sessions(
+        &self,
+        lease_timeout: Duration,
+    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
+        self.database.read(move |connection| leases::unheld(connection, lease_timeout)).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<(), StoreError> {
-        let hold = hold.clone();
-        self.database.write(move |transaction| leases::release(transaction, &hold)).await
+    async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.database.write(move |transaction| leases::release(transaction, &lease)).await
     }
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
@@ -115,14 +118,14 @@ impl SessionStore for Ledger {
             .await
     }
 
-    async fn keep_agent_session(&self, hold: &Hold, name: &str) -> Result<(), StoreError> {
-        let (hold, name) = (hold.clone(), name.to_owned());
+    async fn keep_agent_session(&self, lease: &Lease, name: &str) -> Result<(), StoreError> {
+        let (lease, name) = (lease.clone(), name.to_owned());
         self.database
             .write(move |transaction| {
-                check(transaction, &hold)?;
+                check(transaction, &lease)?;
                 transaction
                     .prepare_cached("UPDATE sessions SET agent_session = ?2 WHERE id = ?1")
-                    .and_then(|mut s| s.execute([hold.session.as_str(), &name]))
+                    .and_then(|mut s| s.execute([lease.session.as_str(), &name]))
                     .map_err(failed)?;
                 Ok(())
             })
@@ -131,46 +134,46 @@ impl SessionStore for Ledger {
 
     async fn start_turn(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         index: u32,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let hold = hold.clone();
+        let lease = lease.clone();
         self.database
             .write(move |transaction| {
-                check(transaction, &hold)?;
-                start(transaction, &hold.session, index, now)
+                check(transaction, &lease)?;
+                start(transaction, &lease.session, index, now)
             })
             .await
     }
 
     async fn append_events(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError> {
-        let hold = hold.clone();
+        let lease = lease.clone();
         self.database
             .write(move |transaction| {
-                check(transaction, &hold)?;
-                append(transaction, &hold.session, events, now)
+                check(transaction, &lease)?;
+                append(transaction, &lease.session, events, now)
             })
             .await
     }
 
     async fn end_turn(
         &self,
-        hold: &Hold,
+        lease: &Lease,
         index: u32,
         ending: TurnEnding,
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        let hold = hold.clone();
+        let lease = lease.clone();
         self.database
             .write(move |transaction| {
-                check(transaction, &hold)?;
-                end(transaction, &hold.session, index, ending, now)
+                check(transaction, &lease)?;
+                end(transaction, &lease.session, index, ending, now)
             })
             .await
     }

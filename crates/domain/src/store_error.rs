@@ -1,0 +1,26 @@
+//! The error of all storage ports.
+
+/// The reason why a storage call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// The name is taken. Nothing was changed.
+    #[error("{0} already exists")]
+    Exists(String),
+    /// The store cannot be used at the moment: it is locked for too long, unreachable, or the disk is full.
+    #[error("the store is temporarily unavailable: {0}")]
+    Unavailable(String),
+    /// The lease is not the latest one of its session, or the session is gone. Nothing was changed, and a retry
+    /// cannot succeed.
+    #[error("another node holds the lease on the session, or the session no longer exists")]
+    Lost,
+    /// The store cannot be used: wrong key, damaged data.
+    #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+impl StoreError {
+    /// Returns whether the same call may succeed later: another process is writing, the disk is full.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, StoreError::Unavailable(_))
+    }
+}
