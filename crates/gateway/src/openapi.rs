@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn http_reference_matches_the_document() {
         let document = serde_json::to_value(document()).expect("a document");
-        let row = |status: &str, text: &str| format!("| {status} | {text} |");
+        let row = |status: &str, text: &str| format!("- {status}: {text}");
         let mut expect: Vec<String> =
             SHARED_ANSWERS.iter().map(|(status, text)| row(status, text)).collect();
         for (path, methods) in document["paths"].as_object().expect("paths") {
@@ -127,7 +127,7 @@ mod tests {
         let text = std::fs::read_to_string(path).expect("docs/http.md");
         let is_fact = |line: &&str| {
             line.starts_with("## `")
-                || line.strip_prefix("| ").is_some_and(|rest| rest.starts_with(char::is_numeric))
+                || line.strip_prefix("- ").is_some_and(|rest| rest.starts_with(char::is_numeric))
         };
         let found: Vec<&str> = text.lines().filter(is_fact).collect();
         assert_eq!(found, expect, "docs/http.md should hold\n{}", expect.join("\n"));
