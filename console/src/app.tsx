@@ -22,7 +22,7 @@ import { Button, Empty } from './ui/parts';
 
 export const me = signal<Me | null>(null);
 
-/** Whether somebody has been signed in since the page was opened: then the place is kept behind the form. */
+/** Whether a sign-in happened since the page was opened: then the sign-in form covers the page and keeps its state. */
 const wasIn = signal(false);
 
 async function look(): Promise<void> {
@@ -66,7 +66,7 @@ export function App() {
     return (
       <div class="opening">
         <Logo size={44} />
-        {away.value ? <p>Hob does not answer yet. This page goes on as soon as it does.</p> : null}
+        {away.value ? <p>Hob does not answer yet. This page continues when it does.</p> : null}
       </div>
     );
   }
@@ -117,7 +117,7 @@ function Place() {
     default:
       return (
         <div class="page">
-          <Empty icon="help" title="There is no such page" action={<a class="button primary" href="#/now">To the hearth</a>} />
+          <Empty icon="help" title="No such page" action={<a class="button primary" href="#/now">Start page</a>} />
         </div>
       );
   }

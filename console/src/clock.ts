@@ -1,4 +1,4 @@
-// The time, told once a second to whoever shows an age.
+// The current time, updated once a second for everything that shows an age.
 import { signal } from '@preact/signals';
 
 export const now = signal(Date.now());

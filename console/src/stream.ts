@@ -9,7 +9,7 @@ export interface Stream {
 }
 
 interface Handlers {
-  /** Where to go on: asked anew at every connection. */
+  /** Returns the event id to continue after; called at every connection. */
   url: () => string;
   /** Names of the events, each with what to do with its data and its number. */
   on: Record<string, (data: string, id: string) => void>;

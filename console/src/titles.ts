@@ -5,7 +5,7 @@ import { ApiError } from './api';
 import { titleOf } from './format';
 import type { Session } from './shapes';
 
-/** So many are asked for one by one; for more the whole list is cheaper. */
+/** Up to this many titles are requested one by one; for more, the whole list is cheaper. */
 const FEW = 4;
 /** What could not be answered is not asked for again sooner. */
 const PAUSE = 8_000;
@@ -41,7 +41,7 @@ export class Titles {
       for (const session of found) if (ids.has(session.session_id)) next.set(session.session_id, titleOf(session.meta));
       this.known.value = next;
     } catch (error) {
-      // Without them the folders are shown. A server that is away, or a sign-in that is over, asks anew by itself.
+      // Without titles the folders are shown. The next load after a reconnect or sign-in tries again.
       if (error instanceof ApiError && error.status >= 500) this.notBefore = this.clock() + PAUSE;
     } finally {
       this.asking = false;

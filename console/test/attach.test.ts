@@ -72,7 +72,7 @@ test('one that is cut is tried again, unless there is nothing any more', async (
   FakeSocket.all[1]!.onclose!();
   await settle();
   await elapse();
-  assert.deepEqual([FakeSocket.all.length, told], [2, ['cut', 'cut', 'end: It is not live any more.']]);
+  assert.deepEqual([FakeSocket.all.length, told], [2, ['cut', 'cut', 'end: It is no longer live.']]);
   attachment.close();
 });
 

@@ -87,9 +87,9 @@ it('a cookie that is over asks again and keeps the place', async (hob) => {
   await field(page).fill('half a thought');
   await page.context().clearCookies();
   // Whatever is asked next finds out.
-  await page.getByText('The fire burned down').waitFor({ timeout: 15_000 });
+  await page.getByText('Sign-in expired').waitFor({ timeout: 15_000 });
   await signIn(page, hob);
-  await page.getByText('The fire burned down').waitFor({ state: 'detached' });
+  await page.getByText('Sign-in expired').waitFor({ state: 'detached' });
   assert.ok(page.url().endsWith(`#/sessions/${id}`));
   assert.equal(await field(page).inputValue(), 'half a thought');
   await field(page).press('Enter');
@@ -262,7 +262,7 @@ it('the memory is searched while typing, corrected and forgotten', async (hob) =
   await page.locator('.hit').filter({ hasText: 'two wide' }).waitFor({ state: 'detached' });
   // A filter that fits nothing says so.
   await page.getByLabel('From').fill('2031-01-01');
-  await page.getByText('Nothing was said about that').waitFor();
+  await page.getByText('No hits').waitFor();
   await close(page);
 });
 

@@ -243,7 +243,7 @@ test('a terminal goes on after the next sign-in', { timeout: 90_000 }, () =>
     await hob.idle(id);
     const page = await atTerminal(hob, id);
     await shows(page, 'echo: hello');
-    await page.getByText('The fire burned down').waitFor({ timeout: 20_000 });
+    await page.getByText('Sign-in expired').waitFor({ timeout: 20_000 });
     await hob.ask(id, 'while nobody looked');
     await hob.idle(id);
     await signIn(page, hob);

@@ -7,9 +7,9 @@ import { follow, type Stream } from '../stream';
 import { weight } from './block';
 import { Reduction } from './reduce';
 
-/** So many blocks are kept while following; twice as many while reading older ones. */
+/** Number of blocks kept while following; twice as many while reading older ones. */
 const BLOCKS = 1_200;
-/** And so many characters. */
+/** Number of characters kept. */
 const WEIGHT = 3_000_000;
 /** How many events are asked for at once. */
 const PAGE = 400;

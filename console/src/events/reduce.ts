@@ -306,10 +306,10 @@ export class Reduction {
       create: [`Session made${string(event['agent']) ? ` with ${string(event['agent'])}` : ''}`, 'plain'],
       cancel: ['Cancelled', 'warn'],
       resume: resumed(event),
-      stalled: [string(event['message']) || 'Nothing has come for a while', 'warn'],
+      stalled: [string(event['message']) || 'No output for a while', 'warn'],
       notice: [string(event['message']), 'warn'],
       close: ['Closed', 'plain'],
-      sweep_close: ['Closed after a long rest', 'plain'],
+      sweep_close: ['Closed: idle for too long', 'plain'],
     };
     const [text, tone] = words[event.event] ?? [event.event, 'plain'];
     this.blocks.push({ ...this.base(event, 'note'), kind: 'note', word: event.event, text, tone });
@@ -322,7 +322,7 @@ export class Reduction {
 
 function resumed(event: LogEvent): [string, NoteBlock['tone']] {
   if (event['ok'] === true) return ['Conversation resumed', 'plain'];
-  if (event['fresh'] === true) return ['Nothing had been said, so it was begun again', 'plain'];
+  if (event['fresh'] === true) return ['Started afresh: the agent had said nothing yet', 'plain'];
   return [`Not resumed: ${string(event['error'])}`, 'bad'];
 }
 

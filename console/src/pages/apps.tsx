@@ -21,7 +21,7 @@ export function Apps() {
   return (
     <Page
       title="Apps"
-      lead="Each caller is an app with a token of its own, and sees only what is its own."
+      lead="Each caller is an app with its own token. An app sees only its own data."
       actions={
         <Button icon="plus" look="primary" onClick={() => go('/apps?new=1')}>
           New app
@@ -31,8 +31,8 @@ export function Apps() {
       {apps.error ? <Problem error={apps.error} again={apps.again} /> : null}
       {!apps.value && !apps.error ? <Skeleton lines={4} tall /> : null}
       {apps.value && !apps.value.apps.length ? (
-        <Empty icon="apps" title="No app yet" action={<Button look="primary" onClick={() => go('/apps?new=1')}>Make the first one</Button>}>
-          <p>An app’s token is what a program sends along; from a shell it is <code>hob app create NAME</code>.</p>
+        <Empty icon="apps" title="No app yet" action={<Button look="primary" onClick={() => go('/apps?new=1')}>Create the first app</Button>}>
+          <p>A program sends its app’s token with each request. From a shell: <code>hob app create NAME</code>.</p>
         </Empty>
       ) : null}
       {apps.value?.apps.length ? (
@@ -56,7 +56,7 @@ export function Apps() {
                 onClick={() =>
                   confirm({
                     title: `Revoke ${app.app}?`,
-                    words: <p>Its token is worthless at once; its sessions, its files and what it remembers are removed. <strong>This can’t be undone.</strong></p>,
+                    words: <p>Its token stops working at once. Its sessions, files and memory are removed. <strong>You cannot undo this.</strong></p>,
                     yes: 'Revoke',
                     danger: true,
                     act: async () => {
@@ -157,7 +157,7 @@ function NewApp({ onMade }: { onMade: () => void }) {
   if (token !== null) {
     return (
       <Dialog title={`${name} is made`} onClose={close} wide>
-        <p>This is its token. It is shown this once; only a hash of it is kept.</p>
+        <p>This is the token. It is shown only once; Hob keeps only its hash.</p>
         <div class="token">
           <code data-token>{token}</code>
           <Copy text={token} />

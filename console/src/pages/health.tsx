@@ -14,7 +14,7 @@ export function Health() {
   const checks = (health.value?.checks ?? []).toSorted((a, b) => ORDER[a.status] - ORDER[b.status]);
   const bad = checks.filter((check) => check.status === 'fail').length;
   const warn = checks.filter((check) => check.status === 'warn').length;
-  const lead = !health.value ? null : bad ? 'Something needs you.' : warn ? 'It works; there is something to look at.' : 'All is well.';
+  const lead = !health.value ? null : bad ? 'Some checks fail.' : warn ? 'Hob works; some checks have warnings.' : 'All checks pass.';
   return (
     <Page
       title="Health"

@@ -135,7 +135,7 @@ export function Memory() {
           {found.error ? <Problem error={found.error} again={found.again} /> : null}
           {!found.value && !found.error ? <Skeleton lines={7} tall /> : null}
           {found.value && !hits.length ? (
-            <Empty icon="memory" title={wanted.q ? 'Nothing was said about that' : 'Nothing is remembered yet'}>
+            <Empty icon="memory" title={wanted.q ? 'No hits' : 'Nothing is remembered yet'}>
               {wanted.q ? (
                 <p>Try fewer or other words, or another project.</p>
               ) : (

@@ -70,8 +70,8 @@ export function SessionPage({ id, tab, backend = false }: Props) {
   if (session.error instanceof ApiError && session.error.status === 404) {
     return (
       <div class="page">
-        <Empty icon="sessions" title="There is no such session" action={<a class="button" href="#/sessions">All sessions</a>}>
-          <p>It may have been deleted: closed sessions are kept for a while and then forgotten.</p>
+        <Empty icon="sessions" title="No such session" action={<a class="button" href="#/sessions">All sessions</a>}>
+          <p>It may have been deleted: Hob deletes closed sessions after a while.</p>
         </Empty>
       </div>
     );
@@ -110,7 +110,7 @@ export function SessionPage({ id, tab, backend = false }: Props) {
           </div>
         ) : backend && live.value ? (
           <div class="session-name">
-            <h1>Not live any more</h1>
+            <h1>No longer live</h1>
           </div>
         ) : (
           <Skeleton lines={2} />
@@ -126,7 +126,7 @@ export function SessionPage({ id, tab, backend = false }: Props) {
               onClick={() =>
                 confirm({
                   title: 'Close this session?',
-                  words: <p>What runs is cancelled and its agent ended. The log stays for a while; nothing can be asked in it any more.</p>,
+                  words: <p>The running turn is cancelled and the agent ends. The log stays for a while. The session takes no more prompts.</p>,
                   yes: 'Close it',
                   danger: true,
                   act: async () => {

@@ -44,8 +44,8 @@ export function Sessions() {
       {error ? <Problem error={error} again={again} /> : null}
       {!value && !error ? <Skeleton lines={6} tall /> : null}
       {value && !shown.length ? (
-        <Empty icon="sessions" title={text ? 'None like that' : 'No open session'}>
-          <p>{text ? 'No session matches these words.' : 'Apps make them over HTTP, you make them here or with hob run.'}</p>
+        <Empty icon="sessions" title={text ? 'No match' : 'No open session'}>
+          <p>{text ? 'No session matches these words.' : 'Apps create sessions over HTTP. You create them here or with hob run.'}</p>
         </Empty>
       ) : null}
       {shown.length ? (

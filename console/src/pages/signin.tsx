@@ -40,9 +40,9 @@ export function SignIn({ again, onDone }: { again: boolean; onDone: () => Promis
         <div class="signin-hearth">
           <Logo size={64} />
         </div>
-        <h1>{again ? 'The fire burned down' : 'Hob'}</h1>
+        <h1>{again ? 'Sign-in expired' : 'Hob'}</h1>
         <p class="lead">
-          {again ? 'Your session has ended. Sign in and go on where you were.' : 'Your agents, their sessions, and what they remember.'}
+          {again ? 'Sign in again to continue where you were.' : 'Your agents, their sessions, and what they remember.'}
         </p>
         <form onSubmit={submit} autocomplete="off">
           <label for="token">Admin token</label>

@@ -98,7 +98,7 @@ export class Attachment {
     if (this.closed || this.timer !== undefined) return;
     if (!allowed) {
       this.ended = true;
-      this.handlers.end('It is not live any more.');
+      this.handlers.end('It is no longer live.');
       return;
     }
     this.signedOut = standing.value === 'signed-out';

@@ -38,7 +38,7 @@ export function useLoad<T>(
       },
       (error: unknown) => {
         if (abort.signal.aborted) return;
-        // A server that is away is told by the bar above; what was loaded stays.
+        // The bar above reports an unreachable server; loaded data stays.
         setState((former) => ({
           key,
           value: former.value,

@@ -98,7 +98,7 @@ export function Palette() {
             aria-controls="palette-list"
             aria-activedescendant={shown.length ? `palette-${chosen}` : undefined}
             aria-label="Go to a page, a session, or search the memory"
-            placeholder="A page, a session, something to do, or words to remember…"
+            placeholder="A page, a session, an action, or a memory search…"
             value={text}
             spellcheck={false}
             onInput={(event) => {

@@ -133,8 +133,8 @@ export function Problem({ error, again }: { error: unknown; again?: () => void }
     <div class="problem" role="alert">
       <Icon name="warn" size={20} />
       <div>
-        <strong>{gone ? 'Hob does not answer' : 'That did not work'}</strong>
-        <p>{gone ? 'This page goes on by itself as soon as it does.' : inWords(error)}</p>
+        <strong>{gone ? 'Hob does not answer' : 'The request failed'}</strong>
+        <p>{gone ? 'This page continues by itself when it does.' : inWords(error)}</p>
       </div>
       {again ? <Button onClick={again}>Try again</Button> : null}
     </div>

@@ -93,7 +93,7 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
           </Button>
         ) : null}
       </div>
-      <h3>Around it</h3>
+      <h3>Context</h3>
       {timeline.error ? <Problem error={timeline.error} again={timeline.again} /> : null}
       {!timeline.value && !timeline.error ? <Skeleton lines={4} /> : null}
       <ol class="timeline" ref={list}>
@@ -134,7 +134,7 @@ function Correct({ hit, onClose, onDone }: { hit: Hit; onClose: () => void; onDo
           event.preventDefault();
           const done = await attempt(() => post('/admin/memory/correct', { record_id: hit.record_id, text }));
           if (done) {
-            say('Corrected. The old words stay, ranked below.');
+            say('Corrected. The old text stays, ranked lower.');
             onDone();
           }
         }}

@@ -36,7 +36,7 @@ export function Composer({ busy, onAsk }: { busy: boolean; onAsk: (prompt: strin
         rows={1}
         value={text}
         aria-label="Ask the agent"
-        placeholder={busy ? 'Ask next; it waits until this turn is over' : 'Ask the agent'}
+        placeholder={busy ? 'Queue a prompt; it runs after this turn' : 'Ask the agent'}
         onInput={(event) => {
           setText(event.currentTarget.value);
           grow();

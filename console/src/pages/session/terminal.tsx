@@ -32,21 +32,21 @@ export function TerminalTab({ live, loading, closed, backend }: Props) {
   if (!target && live) {
     return (
       <Empty icon="now" title="No terminal">
-        <p>This process of the Claude backend has no terminal, so there is no screen to look at. It answers an app’s requests; what is known about it stands above.</p>
+        <p>This process of the Claude backend has no terminal. It answers an app’s requests; see the details above.</p>
       </Empty>
     );
   }
   if (!target) {
     return (
       <Empty icon="sessions" title={closed ? 'The session is closed' : 'Nothing is live here'}>
-        <p>{closed || backend ? 'Its process is gone, and its screen with it.' : 'The agent is started again with the next turn; then its terminal is here.'}</p>
+        <p>{closed || backend ? 'Its process is gone, and its screen with it.' : 'The next turn starts the agent again; its terminal then appears here.'}</p>
       </Empty>
     );
   }
   return <Screen key={`${target.id} ${target.terminal} ${target.pid}`} id={target.id} />;
 }
 
-/** Input counts as a person's for so long after they touched the keyboard; composed input comes a little later. */
+/** How long after a key press input counts as a person's; composed input arrives a little later. */
 const TOUCH = 120;
 /** How large letters are where there is room. */
 const FONT_SIZE = 14;
