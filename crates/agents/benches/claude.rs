@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use hob_agents::LiveLimit;
 use hob_agents::claude::{
-    BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile, paths,
-    prepare_own_folder,
+    BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile,
+    prepare_own_folder, transcript_path,
 };
 use hob_child::sweep::Marker;
 use hob_child::{Child, ChildSpec, Children, ChildrenOptions, Size, Streams};
@@ -173,7 +173,7 @@ impl Bare {
             confinement: None,
         };
         let child = place.children.spawn(spec).await.expect("claude starts");
-        let transcript = paths::transcript(&place.config, &cwd, id);
+        let transcript = transcript_path(&place.config, &cwd, id);
         let mut bare = Bare { child, transcript };
         bare.shows("❯\u{a0}", 0).await;
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use hob_agents::LiveLimit;
 use hob_agents::claude::{
     BackendError, BackendOptions, ClaudeBackend, Completion, ConfigFolder, Event, HistoryMode,
-    Origin, Outfit, Profile, paths,
+    Origin, Outfit, Profile, transcript_path,
 };
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
@@ -108,7 +108,7 @@ impl Setup {
 
     fn transcript(&self, session: &str) -> PathBuf {
         let config = self.folder.path().join("config");
-        paths::transcript(&config, &self.profile.cwd.canonicalize().unwrap(), session)
+        transcript_path(&config, &self.profile.cwd.canonicalize().unwrap(), session)
     }
 
     /// The prompts that reached the process, from its transcript.

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use hob_agents::LiveLimit;
 use hob_agents::claude::{
     BackendError, BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile,
-    paths, prepare_own_folder,
+    prepare_own_folder, transcript_path,
 };
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
@@ -166,7 +166,7 @@ async fn smoke_backend_native_jsonl_injection() {
     let config = setup.folder.path().join("config");
     let config = std::fs::read_dir(config).unwrap().next().unwrap().unwrap().path();
     let cwd = setup.profile.cwd.canonicalize().unwrap();
-    let transcript = paths::transcript(&config, &cwd, &result(&events).session_id);
+    let transcript = transcript_path(&config, &cwd, &result(&events).session_id);
     assert!(std::fs::read_to_string(transcript).unwrap().contains("My name is Beaver"));
     setup.backend.close().await;
 }

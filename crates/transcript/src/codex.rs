@@ -1,24 +1,26 @@
-//! A rollout of Codex. A turn is in the file twice: as an item of the model's history, and then as
-//! an event or as a completed item for those who look on. The latter is what was said; the former
-//! also holds what Codex itself put into the history. Old files have the history alone.
+//! A rollout of Codex.
+//!
+//! The file contains a turn twice: as an item of the model's history, and then as an event or a
+//! completed item for observers. The latter is what was said; the history also contains what Codex
+//! itself put there. Old files have the history alone.
 
 use hob_domain::memory::TurnRole;
 use serde::de::MapAccess;
 
-use crate::claude::Block;
+use crate::block::TextBlock;
 use crate::json::{self, Fields, Loose, Scalar};
-use crate::progress::{CodexProgress, Given, Progress, Source};
-use crate::turn::{ReadTurn, timestamp};
+use crate::progress::{CodexProgress, CodexSource, ReadProgress, TurnDigest};
+use crate::turn::{TranscriptTurn, timestamp};
 
-/// A line. In files from before September 2025 the payload is the line itself.
+/// A line of a rollout. In files from before September 2025 the payload is the line itself.
 #[derive(Debug, Default)]
-pub struct Line<'a> {
+pub struct RolloutLine<'a> {
     timestamp: Scalar<'a>,
     payload: Loose<'a, Payload<'a>>,
     itself: Payload<'a>,
 }
 
-impl<'a> Fields<'a> for Line<'a> {
+impl<'a> Fields<'a> for RolloutLine<'a> {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "timestamp" => self.timestamp = map.next_value()?,
@@ -35,12 +37,12 @@ struct Payload<'a> {
     id: Scalar<'a>,
     session: Scalar<'a>,
     cwd: Scalar<'a>,
-    source: Loose<'a, Origin>,
+    source: Loose<'a, SessionOrigin>,
     role: Scalar<'a>,
-    content: Loose<'a, Block<'a>>,
+    content: Loose<'a, TextBlock<'a>>,
     message: Scalar<'a>,
     message_kind: Scalar<'a>,
-    item: Loose<'a, Item<'a>>,
+    item: Loose<'a, CompletedItem<'a>>,
 }
 
 impl<'a> Fields<'a> for Payload<'a> {
@@ -62,29 +64,29 @@ impl<'a> Fields<'a> for Payload<'a> {
     }
 }
 
-/// Where a session comes from, when it is more than a name.
+/// Where a session comes from, if the rollout says more than a name.
 #[derive(Debug, Default)]
-struct Origin {
+struct SessionOrigin {
     subagent: bool,
 }
 
-impl<'a> Fields<'a> for Origin {
+impl<'a> Fields<'a> for SessionOrigin {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         self.subagent |= matches!(key, "subagent" | "internal");
         json::skip(map)
     }
 }
 
-/// A completed item.
+/// The item of an `item_completed` event.
 #[derive(Debug, Default)]
-struct Item<'a> {
+struct CompletedItem<'a> {
     kind: Scalar<'a>,
     id: Scalar<'a>,
     text: Scalar<'a>,
-    content: Loose<'a, Block<'a>>,
+    content: Loose<'a, TextBlock<'a>>,
 }
 
-impl<'a> Fields<'a> for Item<'a> {
+impl<'a> Fields<'a> for CompletedItem<'a> {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "type" => self.kind = map.next_value()?,
@@ -97,23 +99,24 @@ impl<'a> Fields<'a> for Item<'a> {
     }
 }
 
-/// The lines of one reading.
+/// Collects the lines of one chunk and returns their turns.
 #[derive(Debug, Default)]
-pub struct Reader {
-    turns: Vec<ReadTurn>,
+pub struct RolloutReader {
+    turns: Vec<TranscriptTurn>,
     /// Messages of the history that are turns unless an event comes.
-    held: Vec<ReadTurn>,
-    /// Whether the last line gave the last of them.
-    just_held: bool,
+    pending: Vec<TranscriptTurn>,
+    /// Whether the last line gave the last pending turn.
+    is_just_pending: bool,
 }
 
-impl Reader {
-    pub fn take(&mut self, line: Line<'_>, progress: &mut Progress) {
+impl RolloutReader {
+    /// Adds the next line of the file.
+    pub fn push(&mut self, line: RolloutLine<'_>, progress: &mut ReadProgress) {
         let just_given = progress.codex.just_given.take();
-        self.just_held = false;
+        self.is_just_pending = false;
         let (kind, payload) = match &line.payload {
             Loose::Object(payload) => (line.itself.kind.text(), payload),
-            // The first line of an old file has no type, all others are items of the history.
+            // The first line of an old file has no type; all others are items of the history.
             _ if line.itself.kind.text().is_none() => (Some("session_meta"), &line.itself),
             _ => (Some("response_item"), &line.itself),
         };
@@ -123,44 +126,46 @@ impl Reader {
                 progress.cwd = progress.cwd.take().or_else(|| payload.cwd.owned());
             }
             _ if progress.codex.subagent => {}
-            Some("response_item") => self.history(said(payload, &line), &mut progress.codex),
+            Some("response_item") => {
+                self.push_history(history_turn(payload, &line), &mut progress.codex);
+            }
             Some("event_msg") => {
-                if let Some(turn) = plan(payload, &line) {
-                    self.plan(turn, &progress.codex);
-                } else if let Some((source, turn)) = event(payload, &line) {
-                    self.event(source, turn, just_given, &mut progress.codex);
+                if let Some(turn) = plan_turn(payload, &line) {
+                    self.push_plan(turn, &progress.codex);
+                } else if let Some((source, turn)) = event_turn(payload, &line) {
+                    self.push_event(source, turn, just_given, &mut progress.codex);
                 }
             }
             _ => {}
         }
     }
 
-    fn history(&mut self, turn: Option<ReadTurn>, codex: &mut CodexProgress) {
+    fn push_history(&mut self, turn: Option<TranscriptTurn>, codex: &mut CodexProgress) {
         match codex.source {
-            Source::Undecided => {
-                self.just_held = turn.is_some();
-                self.held.extend(turn);
+            CodexSource::Undecided => {
+                self.is_just_pending = turn.is_some();
+                self.pending.extend(turn);
             }
-            Source::History => self.turns.extend(turn),
-            Source::Events | Source::Items => {}
+            CodexSource::History => self.turns.extend(turn),
+            CodexSource::Events | CodexSource::Items => {}
         }
     }
 
-    fn event(
+    fn push_event(
         &mut self,
-        source: Source,
-        turn: ReadTurn,
+        source: CodexSource,
+        turn: TranscriptTurn,
         just_given: Option<TurnRole>,
         codex: &mut CodexProgress,
     ) {
-        if codex.source == Source::Undecided {
+        if codex.source == CodexSource::Undecided {
             codex.source = source;
-            self.held.clear();
+            self.pending.clear();
         }
         if codex.source != source {
             return;
         }
-        let given = Given::of(&turn);
+        let given = TurnDigest::of(&turn);
         match codex.given.iter().position(|earlier| *earlier == given) {
             Some(at) => drop(codex.given.drain(..=at)),
             None => {
@@ -172,40 +177,42 @@ impl Reader {
         }
     }
 
-    /// A plan is told of in the same way by every version, and is within a message in the history.
-    fn plan(&mut self, turn: ReadTurn, codex: &CodexProgress) {
-        if matches!(codex.source, Source::Events | Source::Items) {
+    /// Adds a plan. Every version reports it by the same event; the history has it inside a message.
+    fn push_plan(&mut self, turn: TranscriptTurn, codex: &CodexProgress) {
+        if matches!(codex.source, CodexSource::Events | CodexSource::Items) {
             self.turns.push(turn);
         }
     }
 
-    /// The turns, together with those of which it is still open whether an event will come: later
-    /// they would be lost if none does, and known by their words they are not given twice.
-    pub fn finish(mut self, progress: &mut Progress) -> Vec<ReadTurn> {
+    /// Returns the turns, including those whose event may still come: if it never does, they would be
+    /// lost later, and their digests keep them from being returned twice.
+    pub fn finish(mut self, progress: &mut ReadProgress) -> Vec<TranscriptTurn> {
         let codex = &mut progress.codex;
-        if codex.source == Source::Undecided && !self.held.is_empty() {
-            codex.just_given = self.held.last().map(|turn| turn.role).filter(|_| self.just_held);
-            codex.given.extend(self.held.iter().map(Given::of));
-            // The event of a prompt is the line after it. An answer without it means that there are
-            // no events, or that they are of no use.
+        if codex.source == CodexSource::Undecided && !self.pending.is_empty() {
+            codex.just_given =
+                self.pending.last().map(|turn| turn.role).filter(|_| self.is_just_pending);
+            codex.given.extend(self.pending.iter().map(TurnDigest::of));
+            // The event of a prompt is the line after it. An answer without that event means that
+            // there are no events, or that they are of no use.
             let mut roles = codex.given.iter().map(|given| given.role);
             if roles.any(|role| role == TurnRole::User)
                 && roles.any(|role| role == TurnRole::Assistant)
             {
                 *codex = CodexProgress {
-                    source: Source::History,
+                    source: CodexSource::History,
                     given: Vec::new(),
                     just_given: None,
                     ..*codex
                 };
             }
-            self.turns.append(&mut self.held);
+            self.turns.append(&mut self.pending);
         }
         self.turns
     }
 }
 
-fn describe(payload: &Payload<'_>, progress: &mut Progress) {
+/// Takes the session's id and folder from the first `session_meta`.
+fn describe(payload: &Payload<'_>, progress: &mut ReadProgress) {
     if std::mem::replace(&mut progress.codex.described, true) {
         return;
     }
@@ -215,14 +222,19 @@ fn describe(payload: &Payload<'_>, progress: &mut Progress) {
     progress.codex.subagent = payload.source.object().is_some_and(|origin| origin.subagent);
 }
 
-/// The turn that an event tells of, and which kind of event it is.
-fn event(payload: &Payload<'_>, line: &Line<'_>) -> Option<(Source, ReadTurn)> {
+/// Returns the turn that an event reports, and the kind of the event.
+fn event_turn(
+    payload: &Payload<'_>,
+    line: &RolloutLine<'_>,
+) -> Option<(CodexSource, TranscriptTurn)> {
     let (source, role, text, id) = match payload.kind.text()? {
         "user_message" if !matches!(payload.message_kind.text(), None | Some("plain")) => {
             return None;
         }
-        "user_message" => (Source::Events, TurnRole::User, payload.message.owned()?, None),
-        "agent_message" => (Source::Events, TurnRole::Assistant, payload.message.owned()?, None),
+        "user_message" => (CodexSource::Events, TurnRole::User, payload.message.owned()?, None),
+        "agent_message" => {
+            (CodexSource::Events, TurnRole::Assistant, payload.message.owned()?, None)
+        }
         "item_completed" => {
             let item = payload.item.object()?;
             let role = match item.kind.text()? {
@@ -230,23 +242,23 @@ fn event(payload: &Payload<'_>, line: &Line<'_>) -> Option<(Source, ReadTurn)> {
                 "AgentMessage" => TurnRole::Assistant,
                 _ => return None,
             };
-            (Source::Items, role, parts(&item.content).concat(), item.id.owned())
+            (CodexSource::Items, role, parts(&item.content).concat(), item.id.owned())
         }
         _ => return None,
     };
     Some((source, turn(role, &text, id, None, line)?))
 }
 
-/// The plan that the model proposes; it is left out of the message that it was a part of.
-fn plan(payload: &Payload<'_>, line: &Line<'_>) -> Option<ReadTurn> {
+/// Returns the plan that the model proposes. Codex leaves it out of the message that contained it.
+fn plan_turn(payload: &Payload<'_>, line: &RolloutLine<'_>) -> Option<TranscriptTurn> {
     let item = payload.item.object()?;
     let is_plan = payload.kind.text() == Some("item_completed") && item.kind.text() == Some("Plan");
     let text = item.text.text().filter(|_| is_plan)?;
     turn(TurnRole::Assistant, text, item.id.owned(), None, line)
 }
 
-/// The turn that an item of the history is, unless Codex put it there.
-fn said(payload: &Payload<'_>, line: &Line<'_>) -> Option<ReadTurn> {
+/// Returns the turn that an item of the history is, unless Codex itself put it there.
+fn history_turn(payload: &Payload<'_>, line: &RolloutLine<'_>) -> Option<TranscriptTurn> {
     if payload.kind.text() != Some("message") {
         return None;
     }
@@ -263,11 +275,11 @@ fn turn(
     text: &str,
     id: Option<String>,
     message_id: Option<String>,
-    line: &Line<'_>,
-) -> Option<ReadTurn> {
-    let text = if role == TurnRole::User { without_editor(text) } else { text };
+    line: &RolloutLine<'_>,
+) -> Option<TranscriptTurn> {
+    let text = if role == TurnRole::User { without_ide_context(text) } else { text };
     let ts = timestamp(&line.timestamp);
-    (!text.trim().is_empty()).then(|| ReadTurn {
+    (!text.trim().is_empty()).then(|| TranscriptTurn {
         id,
         role,
         text: text.to_owned(),
@@ -277,7 +289,7 @@ fn turn(
     })
 }
 
-fn parts<'a>(content: &'a Loose<'_, Block<'_>>) -> Vec<&'a str> {
+fn parts<'a>(content: &'a Loose<'_, TextBlock<'_>>) -> Vec<&'a str> {
     match content {
         Loose::Text(text) => vec![text],
         Loose::List(blocks) => {
@@ -289,14 +301,14 @@ fn parts<'a>(content: &'a Loose<'_, Block<'_>>) -> Vec<&'a str> {
     }
 }
 
-/// An editor puts what is open in front of what the user asks; Codex itself shows the latter alone.
-fn without_editor(text: &str) -> &str {
+/// Removes the open files that an editor puts in front of a request; Codex shows the request alone.
+fn without_ide_context(text: &str) -> &str {
     let asked = text.split_once("## My request for Codex:").map(|(_, asked)| asked.trim());
     asked.filter(|_| text.trim_start().starts_with("# Context from my IDE setup:")).unwrap_or(text)
 }
 
-/// What Codex puts into the history in the user's name. What begins like the context of every
-/// session is not looked at further; the rest has to be an element as a whole.
+/// Returns whether Codex put a text into the history in the user's name. A text that begins like the
+/// context of every session is not examined further; any other must be one element as a whole.
 fn is_injected(text: &str) -> bool {
     const BEGINNINGS: &[&str] = &[
         "# AGENTS.md instructions",

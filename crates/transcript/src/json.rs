@@ -1,5 +1,5 @@
-//! JSON without a schema that could be broken: a value of an unexpected kind is nothing, and costs
-//! neither its record nor its neighbours. Whatever is not asked for is skipped without being kept.
+//! JSON without a strict schema: a value of an unexpected type is empty, and costs neither its record
+//! nor its neighbours. Fields that nobody reads are skipped without being stored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 #[derive(Debug)]
 pub struct Unreadable;
 
-/// The object that a line is.
+/// Parses the object that a line is.
 pub fn object<'a, T: Fields<'a>>(line: &'a [u8]) -> Result<T, Unreadable> {
     match serde_json::from_slice(line) {
         Ok(Loose::Object(object)) => Ok(object),
@@ -19,9 +19,9 @@ pub fn object<'a, T: Fields<'a>>(line: &'a [u8]) -> Result<T, Unreadable> {
     }
 }
 
-/// Something that is filled by the fields of an object, in whatever order and number they come.
+/// A value that is filled from the fields of an object, in any order and number.
 pub trait Fields<'a>: Default {
-    /// Takes the value of one field, which is the next of `map`.
+    /// Reads the value of one field, which is the next value of `map`.
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error>;
 }
 
@@ -30,22 +30,28 @@ pub fn skip<'a, A: MapAccess<'a>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(drop)
 }
 
-/// Any value, as far as a transcript makes use of it.
+/// Reads a field that is a flag; everything but `true` is false.
+pub fn flag<'a, A: MapAccess<'a>>(map: &mut A) -> Result<bool, A::Error> {
+    Ok(matches!(map.next_value::<Scalar<'a>>()?, Loose::True))
+}
+
+/// Any value, as far as readers of transcripts use it.
 #[derive(Debug, Default)]
 pub enum Loose<'a, T> {
     Text(Cow<'a, str>),
     True,
     Object(T),
-    /// The objects of a list; what else is in it is left out.
+    Unsigned(u64),
+    /// The objects of a list, without its other elements.
     List(Vec<T>),
     #[default]
     Other,
 }
 
-/// A value of which only text and truth matter.
+/// A value of which only text, truth and numbers matter.
 pub type Scalar<'a> = Loose<'a, Nothing>;
 
-/// An object of which nothing matters.
+/// An object of which no field matters.
 #[derive(Debug, Default)]
 pub struct Nothing;
 
@@ -67,8 +73,11 @@ impl<T> Loose<'_, T> {
         self.text().map(str::to_owned)
     }
 
-    pub fn is_true(&self) -> bool {
-        matches!(self, Loose::True)
+    pub fn unsigned(&self) -> Option<u64> {
+        match self {
+            Loose::Unsigned(number) => Some(*number),
+            _ => None,
+        }
     }
 
     pub fn object(&self) -> Option<&T> {
@@ -110,8 +119,8 @@ impl<'de: 'a, 'a, T: Fields<'de>> Visitor<'de> for LooseVisitor<'a, T> {
         Ok(Loose::Other)
     }
 
-    fn visit_u64<E>(self, _number: u64) -> Result<Self::Value, E> {
-        Ok(Loose::Other)
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Loose::Unsigned(number))
     }
 
     fn visit_f64<E>(self, _number: f64) -> Result<Self::Value, E> {
@@ -141,26 +150,26 @@ impl<'de: 'a, 'a, T: Fields<'de>> Visitor<'de> for LooseVisitor<'a, T> {
     }
 }
 
-/// A line with what keeps a JSON reader from reading it replaced: bytes that are no UTF-8 and halves
-/// of surrogate pairs by U+FFFD, control characters within strings by their escapes. Zeroes between
-/// the values, which a crash may leave in a file, are taken out.
-pub fn mended(line: &[u8]) -> Vec<u8> {
+/// Returns a line without what a JSON parser rejects: replaces invalid UTF-8 and unpaired surrogates by
+/// U+FFFD, and control characters inside strings by their escapes. Removes zero bytes between values,
+/// which a crash may leave in a file.
+pub fn repaired(line: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(line);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_ref();
-    let mut within = false;
+    let mut in_string = false;
     while let Some(at) = rest.find(|c: char| c == '"' || c == '\\' || c < ' ') {
         out.push_str(&rest[..at]);
         let found = rest[at..].chars().next().unwrap_or_default();
         let mut length = found.len_utf8();
         match found {
             '"' => {
-                within = !within;
+                in_string = !in_string;
                 out.push('"');
             }
-            '\\' if within => length = escape(&rest[at..], &mut out),
+            '\\' if in_string => length = escape(&rest[at..], &mut out),
             '\\' => out.push('\\'),
-            control if within => out.push_str(&format!("\\u{:04x}", u32::from(control))),
+            control if in_string => out.push_str(&format!("\\u{:04x}", u32::from(control))),
             '\0' => {}
             blank => out.push(blank),
         }
@@ -170,8 +179,8 @@ pub fn mended(line: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Copies the escape that `text` begins with, unless it is half of a surrogate pair, and returns how
-/// long it is.
+/// Copies the escape at the beginning of `text`, or U+FFFD for an unpaired surrogate. Returns the
+/// length of the escape in bytes.
 fn escape(text: &str, out: &mut String) -> usize {
     let unit = |text: &str| {
         let digits = text.strip_prefix("\\u")?.get(..4)?;
@@ -190,7 +199,7 @@ fn escape(text: &str, out: &mut String) -> usize {
             return 6;
         }
         Some(_) => 6,
-        // A backslash and what it escapes, but never a control character, which is for the caller.
+        // A backslash and the character that it escapes. The caller handles control characters.
         None => 1 + text[1..].chars().next().filter(|c| *c >= ' ').map_or(0, char::len_utf8),
     };
     out.push_str(&text[..length]);

@@ -2,12 +2,12 @@ use hob_domain::memory::TurnRole;
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
-use crate::turn::ReadTurn;
+use crate::turn::TranscriptTurn;
 
-/// What is known about a file from reading it so far. Callers save it between readings.
+/// What is known about a transcript from reading it so far. Callers save it between chunks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Progress {
+pub struct ReadProgress {
     /// The client, taken from the first line that shows it. A caller that knows better may set it.
     pub client: Option<Client>,
     pub session: Option<String>,
@@ -17,10 +17,10 @@ pub struct Progress {
     pub codex: CodexProgress,
 }
 
-/// Where the turns of a file are taken from.
+/// Which lines of a rollout the turns are taken from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum CodexSource {
     /// No event has been seen yet, and none need come.
     #[default]
     Undecided,
@@ -28,41 +28,43 @@ pub enum Source {
     Events,
     /// `item_completed` events.
     Items,
-    /// The messages of the history. Every version writes all of them, so this is final.
+    /// The messages of the history. Every version writes all of them, so this choice is final.
     History,
 }
 
-/// What has to be known of a rollout's beginning to go on reading it.
+/// What must be known of a rollout's beginning to continue reading it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CodexProgress {
-    pub source: Source,
-    /// The first `session_meta` was read. Others are copies out of the files it was forked from.
+    pub source: CodexSource,
+    /// Whether the first `session_meta` was read. Later ones are copies from the files that this
+    /// one was forked from.
     pub described: bool,
-    /// It is the rollout of an agent that another agent started, so nobody's conversation.
+    /// Whether another agent started this one. Its rollout is then nobody's conversation.
     pub subagent: bool,
-    /// Turns that were given from the history before it was decided where turns are taken from.
-    /// Their events may still come.
-    pub given: Vec<Given>,
-    /// Who said the last of them, if it was in the very last line: the event of that turn may be the
-    /// next line.
+    /// Turns that were returned from the history while the source was undecided. Their events may
+    /// still come.
+    pub given: Vec<TurnDigest>,
+    /// The role of the last such turn if the very last line gave it: the next line may then be the
+    /// event of that turn.
     pub just_given: Option<TurnRole>,
 }
 
-/// A turn that was given: who said it, and a fingerprint of its words.
+/// The role of a turn and a hash of its text, to recognise the turn when it comes again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
+pub struct TurnDigest {
     pub role: TurnRole,
     pub words: u64,
 }
 
-impl Given {
-    pub(crate) fn of(turn: &ReadTurn) -> Given {
-        // FNV-1a, without blanks: a message of several parts is joined in different ways.
+impl TurnDigest {
+    pub(crate) fn of(turn: &TranscriptTurn) -> TurnDigest {
+        // FNV-1a over everything but white space: the parts of a message are joined in different
+        // ways.
         let bytes = turn.text.bytes().filter(|byte| !byte.is_ascii_whitespace());
         let words = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        Given { role: turn.role, words }
+        TurnDigest { role: turn.role, words }
     }
 }

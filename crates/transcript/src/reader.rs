@@ -2,100 +2,106 @@ use std::io::BufRead;
 
 use serde::de::MapAccess;
 
+use crate::block::TextBlock;
+use crate::claude::{ConversationReader, Message, is_speaker};
 use crate::client::Client;
-use crate::json::Unreadable;
-use crate::progress::Progress;
-use crate::turn::ReadTurn;
-use crate::{claude, codex, json};
+use crate::codex::RolloutReader;
+use crate::json::{self, Fields, Loose, Scalar, Unreadable};
+use crate::progress::ReadProgress;
+use crate::turn::TranscriptTurn;
 
-/// What one reading gave.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What one chunk of a transcript contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct ParsedChunk {
     /// The turns of the complete lines, in the order in which they were said.
-    pub turns: Vec<ReadTurn>,
-    /// How many complete lines are no JSON object; blank lines are none of them.
+    pub turns: Vec<TranscriptTurn>,
+    /// How many complete lines are not JSON objects. Blank lines do not count.
     pub unreadable: usize,
-    /// The bytes up to and including the last complete line: where the next reading begins.
+    /// The number of bytes up to and including the last complete line. The next chunk begins there.
     pub consumed: usize,
-    /// The turns of a last line that is complete but for its line end. They are not in `consumed`,
-    /// so the next reading gives them again.
-    pub torn: Vec<ReadTurn>,
+    /// The turns of a last line that lacks only its line end. `consumed` does not include them, so
+    /// the next chunk contains them again.
+    pub partial_line: Vec<TranscriptTurn>,
 }
 
-/// Reads what has been added to a transcript: `bytes` begins where the last reading stopped.
-pub fn read(bytes: &[u8], progress: &mut Progress) -> Reading {
+/// Parses what was added to a transcript. `bytes` begins where the last chunk's `consumed` ended.
+pub fn parse_chunk(bytes: &[u8], progress: &mut ReadProgress) -> ParsedChunk {
     let consumed = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let (whole, rest) = bytes.split_at(consumed);
-    let (turns, unreadable) = turns_of(whole, progress);
-    // The next reading meets the torn line again, and must find everything as if it were new.
+    let (complete, rest) = bytes.split_at(consumed);
+    let (turns, unreadable) = parse_lines(complete, progress);
+    // The next chunk contains the partial line again, and must find the progress as if the line
+    // were new.
     let mut ahead = progress.clone();
-    let (mut torn, _) = turns_of(rest, &mut ahead);
-    torn.retain(|turn| turn.id.is_none() || turns.iter().all(|known| known.id != turn.id));
+    let (mut partial_line, _) = parse_lines(rest, &mut ahead);
+    partial_line.retain(|turn| turn.id.is_none() || turns.iter().all(|known| known.id != turn.id));
     progress.client = ahead.client;
     progress.session = ahead.session;
     progress.cwd = ahead.cwd;
-    Reading { turns, unreadable, consumed, torn }
+    ParsedChunk { turns, unreadable, consumed, partial_line }
 }
 
-fn turns_of(mut bytes: &[u8], progress: &mut Progress) -> (Vec<ReadTurn>, usize) {
-    let mut batch = Batch::default();
+/// Returns the turns of these lines, and how many of the lines could not be read.
+fn parse_lines(mut bytes: &[u8], progress: &mut ReadProgress) -> (Vec<TranscriptTurn>, usize) {
+    let mut reader = LineReader::default();
     let mut unreadable = 0;
     while !bytes.is_empty() {
         let mut rest = bytes;
-        // Reading from memory does not fail. The search behind it is the fastest that `std` has.
+        // Reading from memory does not fail. `skip_until` is the fastest search that `std` has.
         let length = rest.skip_until(b'\n').unwrap_or(bytes.len());
         let (line, after) = bytes.split_at(length);
         bytes = after;
-        let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
-        if line.is_empty() || batch.take(line, progress).is_ok() {
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
+        if line.is_empty() || reader.push(line, progress).is_ok() {
             continue;
         }
-        if batch.take(&json::mended(line), progress).is_err() {
+        if reader.push(&json::repaired(line), progress).is_err() {
             unreadable += 1;
         }
     }
-    (batch.finish(progress), unreadable)
+    (reader.finish(progress), unreadable)
 }
 
-/// The lines of one reading.
+/// The readers of both clients: the client of a file is known once a line has shown it.
 #[derive(Debug, Default)]
-struct Batch {
-    claude: claude::Reader,
-    codex: codex::Reader,
+struct LineReader {
+    claude: ConversationReader,
+    codex: RolloutReader,
 }
 
-impl Batch {
-    fn take(&mut self, line: &[u8], progress: &mut Progress) -> Result<(), Unreadable> {
+impl LineReader {
+    fn push(&mut self, line: &[u8], progress: &mut ReadProgress) -> Result<(), Unreadable> {
         if progress.client.is_none() {
-            progress.client = json::object::<Hint>(line)?.client();
+            progress.client = json::object::<ClientHint<'_>>(line)?.client();
         }
         match progress.client {
-            Some(Client::Claude) => self.claude.take(json::object(line)?, progress),
-            Some(Client::Codex) => self.codex.take(json::object(line)?, progress),
+            Some(Client::Claude) => self.claude.push(json::object(line)?, progress),
+            Some(Client::Codex) => self.codex.push(json::object(line)?, progress),
             None => {}
         }
         Ok(())
     }
 
-    fn finish(self, progress: &mut Progress) -> Vec<ReadTurn> {
+    fn finish(self, progress: &mut ReadProgress) -> Vec<TranscriptTurn> {
         let mut turns = self.claude.finish(progress);
         turns.extend(self.codex.finish(progress));
         turns
     }
 }
 
-/// What tells the client by one line.
+/// The fields of a line that show which client wrote it.
 #[derive(Debug, Default)]
-struct Hint<'a> {
-    kind: json::Scalar<'a>,
-    role: json::Scalar<'a>,
-    message: json::Loose<'a, claude::Message<'a>>,
-    payload: json::Loose<'a, json::Nothing>,
-    claude_key: bool,
-    codex_key: bool,
+struct ClientHint<'a> {
+    kind: Scalar<'a>,
+    role: Scalar<'a>,
+    message: Loose<'a, Message<'a, TextBlock<'a>>>,
+    payload: Scalar<'a>,
+    has_claude_key: bool,
+    has_codex_key: bool,
 }
 
-impl<'a> json::Fields<'a> for Hint<'a> {
+impl<'a> Fields<'a> for ClientHint<'a> {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "type" => self.kind = map.next_value()?,
@@ -103,11 +109,11 @@ impl<'a> json::Fields<'a> for Hint<'a> {
             "message" => self.message = map.next_value()?,
             "payload" => self.payload = map.next_value()?,
             "sessionId" | "uuid" | "parentUuid" | "leafUuid" => {
-                self.claude_key = true;
+                self.has_claude_key = true;
                 json::skip(map)?;
             }
             "instructions" | "record_type" => {
-                self.codex_key = true;
+                self.has_codex_key = true;
                 json::skip(map)?;
             }
             _ => json::skip(map)?,
@@ -116,16 +122,15 @@ impl<'a> json::Fields<'a> for Hint<'a> {
     }
 }
 
-impl Hint<'_> {
+impl ClientHint<'_> {
     fn client(&self) -> Option<Client> {
         let kind = self.kind.text();
-        let wrapped = kind.is_some() && matches!(self.payload, json::Loose::Object(_));
-        let bare = kind == Some("message") && self.role.text().is_some();
-        let message = self.message.object();
-        let role = message.and_then(|message| message.role.text());
-        if self.claude_key || [kind, role].into_iter().flatten().any(claude::speaks) {
+        let has_payload = kind.is_some() && matches!(self.payload, Loose::Object(_));
+        let is_bare_item = kind == Some("message") && self.role.text().is_some();
+        let role = self.message.object().and_then(|message| message.role.text());
+        if self.has_claude_key || [kind, role].into_iter().flatten().any(is_speaker) {
             Some(Client::Claude)
-        } else if wrapped || bare || self.codex_key {
+        } else if has_payload || is_bare_item || self.has_codex_key {
             Some(Client::Codex)
         } else {
             None

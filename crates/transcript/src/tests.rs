@@ -8,10 +8,10 @@ use super::*;
 /// The turns of a file of these lines, each as its role's first letter and its words.
 fn said(lines: &[Value]) -> Vec<String> {
     let file: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    short(&read(file.as_bytes(), &mut Progress::default()).turns)
+    short(&parse_chunk(file.as_bytes(), &mut ReadProgress::default()).turns)
 }
 
-fn short(turns: &[ReadTurn]) -> Vec<String> {
+fn short(turns: &[TranscriptTurn]) -> Vec<String> {
     turns.iter().map(|turn| format!("{} {}", &turn.role.as_str()[..1], turn.text)).collect()
 }
 
@@ -124,9 +124,9 @@ fn a_turn_is_told_with_its_ids() {
         "cwd": "/w", "timestamp": "2026-01-02T03:04:05.678Z",
         "message": {"id": "msg_1", "role": "assistant", "content": [text("hi")]}});
     let other = with(user(json!("x")), json!({"sessionId": "later", "cwd": "/later"}));
-    let mut progress = Progress::default();
-    let reading = read(format!("{line}\r\n\n{other}\n").as_bytes(), &mut progress);
-    let expect = ReadTurn {
+    let mut progress = ReadProgress::default();
+    let chunk = parse_chunk(format!("{line}\r\n\n{other}\n").as_bytes(), &mut progress);
+    let expect = TranscriptTurn {
         id: Some("a".into()),
         role: TurnRole::Assistant,
         text: "hi".into(),
@@ -134,13 +134,13 @@ fn a_turn_is_told_with_its_ids() {
         message_id: Some("msg_1".into()),
         prompt_id: None,
     };
-    assert_eq!(reading.turns[0], expect);
-    assert_eq!(reading.turns[1].id, None);
+    assert_eq!(chunk.turns[0], expect);
+    assert_eq!(chunk.turns[1].id, None);
     assert_eq!(progress.client, Some(Client::Claude));
     assert_eq!((progress.session.as_deref(), progress.cwd.as_deref()), (Some("s"), Some("/w")));
     let saved = serde_json::to_string(&progress).unwrap();
-    assert_eq!(serde_json::from_str::<Progress>(&saved).unwrap(), progress);
-    assert_eq!(serde_json::from_str::<Progress>("{}").unwrap(), Progress::default());
+    assert_eq!(serde_json::from_str::<ReadProgress>(&saved).unwrap(), progress);
+    assert_eq!(serde_json::from_str::<ReadProgress>("{}").unwrap(), ReadProgress::default());
 }
 
 #[test]
@@ -181,9 +181,9 @@ fn what_is_broken_costs_only_itself() {
         let mut file = line.to_vec();
         file.extend_from_slice(b"\n");
         file.extend_from_slice(format!("{}\n", user(json!("after"))).as_bytes());
-        let reading = read(&file, &mut Progress::default());
+        let chunk = parse_chunk(&file, &mut ReadProgress::default());
         let expect: Vec<&str> = expect.iter().copied().chain(["u after"]).collect();
-        let seen = (short(&reading.turns), reading.unreadable, reading.consumed);
+        let seen = (short(&chunk.turns), chunk.unreadable, chunk.consumed);
         let expect =
             (expect.iter().map(|text| (*text).to_owned()).collect(), unreadable, file.len());
         assert_eq!(seen, expect, "{}", String::from_utf8_lossy(line));
@@ -218,10 +218,10 @@ fn what_is_broken_costs_only_itself() {
 fn a_torn_line_is_not_consumed() {
     let check = |rest: &str, expect: &[&str]| {
         let first = format!("{}\n", with(user(json!("first")), json!({"uuid": "1"})));
-        let reading = read(format!("{first}{rest}").as_bytes(), &mut Progress::default());
-        assert_eq!(short(&reading.turns), ["u first"]);
-        assert_eq!((reading.consumed, reading.unreadable), (first.len(), 0), "{rest}");
-        assert_eq!(short(&reading.torn), expect, "{rest}");
+        let chunk = parse_chunk(format!("{first}{rest}").as_bytes(), &mut ReadProgress::default());
+        assert_eq!(short(&chunk.turns), ["u first"]);
+        assert_eq!((chunk.consumed, chunk.unreadable), (first.len(), 0), "{rest}");
+        assert_eq!(short(&chunk.partial_line), expect, "{rest}");
     };
     let second = user(json!("second")).to_string();
     check("", &[]);
@@ -229,9 +229,9 @@ fn a_torn_line_is_not_consumed() {
     check(&second[..second.len() - 1], &[]);
     check(&second, &["u second"]);
     check(&with(user(json!("first")), json!({"uuid": "1"})).to_string(), &[]);
-    let mut progress = Progress::default();
+    let mut progress = ReadProgress::default();
     let line = with(user(json!("only")), json!({"sessionId": "s"})).to_string();
-    let reading = read(line.as_bytes(), &mut progress);
-    assert_eq!((reading.consumed, short(&reading.torn)), (0, vec!["u only".to_owned()]));
+    let chunk = parse_chunk(line.as_bytes(), &mut progress);
+    assert_eq!((chunk.consumed, short(&chunk.partial_line)), (0, vec!["u only".to_owned()]));
     assert_eq!(progress.session.as_deref(), Some("s"));
 }

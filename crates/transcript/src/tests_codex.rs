@@ -6,12 +6,12 @@ use super::*;
 
 /// Reads the lines in as many readings as there are groups.
 fn said(groups: &[&[Value]]) -> Vec<String> {
-    let mut progress = Progress::default();
+    let mut progress = ReadProgress::default();
     let mut turns = Vec::new();
     for lines in groups {
         let file: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        let reading = read(file.as_bytes(), &mut progress);
-        turns.extend(reading.turns);
+        let chunk = parse_chunk(file.as_bytes(), &mut progress);
+        turns.extend(chunk.turns);
         // What was learned has to survive being saved.
         let saved = serde_json::to_string(&progress).unwrap();
         progress = serde_json::from_str(&saved).unwrap();
@@ -52,9 +52,9 @@ fn item(kind: &str, text: &str) -> Value {
     )
 }
 
-/// The groups of lines, in one reading and in one for each line; both have to give the same.
+/// The groups of lines, in one chunk and in one for each line; both have to give the same.
 fn check(lines: &[Value], expect: &[&str]) {
-    assert_eq!(said(&[lines]), expect, "in one reading");
+    assert_eq!(said(&[lines]), expect, "in one chunk");
     for cut in 1..lines.len() {
         assert_eq!(said(&[&lines[..cut], &lines[cut..]]), expect, "cut at {cut}");
     }
@@ -179,8 +179,8 @@ fn the_first_format_has_bare_items() {
     ];
     check(&lines, &["u q", "a a"]);
     check(&lines[3..], &["u q", "a a"]);
-    let mut progress = Progress::default();
-    read(format!("{}\n", lines[0]).as_bytes(), &mut progress);
+    let mut progress = ReadProgress::default();
+    parse_chunk(format!("{}\n", lines[0]).as_bytes(), &mut progress);
     assert_eq!((progress.client, progress.session.as_deref()), (Some(Client::Codex), Some("s")));
 }
 
@@ -191,20 +191,20 @@ fn the_first_description_counts() {
         json!({"id": "parent", "cwd": "/p", "source": {"subagent": "review"}}),
     );
     let file = format!("{}\n{other}\n{}\n", meta(), event("user", "q"));
-    let mut progress = Progress::default();
-    let reading = read(file.as_bytes(), &mut progress);
+    let mut progress = ReadProgress::default();
+    let chunk = parse_chunk(file.as_bytes(), &mut progress);
     assert_eq!((progress.session.as_deref(), progress.cwd.as_deref()), (Some("s"), Some("/w")));
-    assert_eq!(reading.turns[0].ts, Some("2026-01-02T03:04:05.678Z".parse().unwrap()));
+    assert_eq!(chunk.turns[0].ts, Some("2026-01-02T03:04:05.678Z".parse().unwrap()));
     check(&[other, meta(), history("user", "q"), event("user", "q"), event("assistant", "a")], &[]);
 }
 
 #[test]
 fn a_torn_event_is_not_given_beside_its_message() {
     let whole = format!("{}\n{}\n", meta(), history("user", "q"));
-    let mut progress = Progress::default();
-    let reading = read(format!("{whole}{}", event("user", "q")).as_bytes(), &mut progress);
-    assert_eq!((reading.turns.len(), reading.torn.len()), (1, 0));
+    let mut progress = ReadProgress::default();
+    let chunk = parse_chunk(format!("{whole}{}", event("user", "q")).as_bytes(), &mut progress);
+    assert_eq!((chunk.turns.len(), chunk.partial_line.len()), (1, 0));
     let rest = format!("{}\n{}", event("user", "q"), event("assistant", "a"));
-    let reading = read(rest.as_bytes(), &mut progress);
-    assert_eq!((reading.turns.len(), reading.torn.len()), (0, 1));
+    let chunk = parse_chunk(rest.as_bytes(), &mut progress);
+    assert_eq!((chunk.turns.len(), chunk.partial_line.len()), (0, 1));
 }

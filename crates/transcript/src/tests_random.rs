@@ -85,7 +85,7 @@ fn file(random: &mut Random, lines: &[Value]) -> Vec<u8> {
 
 type Said = (TurnRole, String);
 
-fn said(turns: Vec<ReadTurn>) -> Vec<Said> {
+fn said(turns: Vec<TranscriptTurn>) -> Vec<Said> {
     turns.into_iter().map(|turn| (turn.role, turn.text)).collect()
 }
 
@@ -95,7 +95,7 @@ fn a_cut_anywhere_loses_and_doubles_nothing() {
     for round in 0..60 {
         let lines = if round % 2 == 0 { claude(&mut random) } else { codex(&mut random) };
         let file = file(&mut random, &lines);
-        let whole = read(&file, &mut Progress::default());
+        let whole = parse_chunk(&file, &mut ReadProgress::default());
         assert_eq!(whole.consumed, file.len());
         let sorted = |mut turns: Vec<Said>| {
             turns.sort_by(|a, b| (a.0.as_str(), &a.1).cmp(&(b.0.as_str(), &b.1)));
@@ -103,13 +103,13 @@ fn a_cut_anywhere_loses_and_doubles_nothing() {
         };
         let expect = sorted(said(whole.turns));
         for cut in 0..=file.len() {
-            let mut progress = Progress::default();
-            let first = read(&file[..cut], &mut progress);
-            let second = read(&file[first.consumed..], &mut progress);
+            let mut progress = ReadProgress::default();
+            let first = parse_chunk(&file[..cut], &mut progress);
+            let second = parse_chunk(&file[first.consumed..], &mut progress);
             assert_eq!(first.consumed + second.consumed, file.len());
-            let mut torn = said(first.torn);
-            torn.retain(|turn| !expect.contains(turn));
-            assert_eq!(torn, []);
+            let mut partial = said(first.partial_line);
+            partial.retain(|turn| !expect.contains(turn));
+            assert_eq!(partial, []);
             let both = said(first.turns).into_iter().chain(said(second.turns)).collect();
             assert_eq!(sorted(both), expect, "cut at {cut} of {}", String::from_utf8_lossy(&file));
             assert_eq!(first.unreadable + second.unreadable, whole.unreadable);
@@ -123,12 +123,12 @@ fn a_shuffled_batch_comes_out_in_order() {
     for _ in 0..300 {
         let mut lines = claude(&mut random);
         lines.retain(|line| line["uuid"].is_string());
-        let expect = read(&file(&mut random, &lines), &mut Progress::default()).turns;
+        let expect = parse_chunk(&file(&mut random, &lines), &mut ReadProgress::default()).turns;
         for last in (1..lines.len()).rev() {
             let other = random.below(last + 1);
             lines.swap(last, other);
         }
-        let shuffled = read(&file(&mut random, &lines), &mut Progress::default()).turns;
+        let shuffled = parse_chunk(&file(&mut random, &lines), &mut ReadProgress::default()).turns;
         assert_eq!(shuffled, expect);
     }
 }
@@ -165,10 +165,10 @@ fn no_bytes_are_a_panic() {
             .flat_map(|_| pieces[random.below(pieces.len())].to_vec())
             .collect();
         for client in [None, Some(Client::Claude), Some(Client::Codex)] {
-            let mut progress = Progress { client, ..Progress::default() };
-            let reading = read(&bytes, &mut progress);
-            assert!(reading.consumed <= bytes.len());
-            read(&bytes[reading.consumed..], &mut progress);
+            let mut progress = ReadProgress { client, ..ReadProgress::default() };
+            let chunk = parse_chunk(&bytes, &mut progress);
+            assert!(chunk.consumed <= bytes.len());
+            parse_chunk(&bytes[chunk.consumed..], &mut progress);
         }
     }
     let valid =
@@ -177,7 +177,7 @@ fn no_bytes_are_a_panic() {
         for byte in 0..=255 {
             let mut bytes = valid.clone();
             bytes[at] = byte;
-            read(&bytes, &mut Progress::default());
+            parse_chunk(&bytes, &mut ReadProgress::default());
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::json::Scalar;
 
 /// One turn as the transcript records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadTurn {
+pub struct TranscriptTurn {
     /// The id of the turn's record, if the client gives records an id.
     pub id: Option<String>,
     pub role: TurnRole,

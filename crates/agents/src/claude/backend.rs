@@ -11,6 +11,9 @@ use futures_util::Stream;
 use hob_child::Children;
 use hob_domain::session::Permissions;
 use hob_domain::{Fingerprint, Timestamp, fingerprint};
+use hob_transcript::claude::{
+    Event, SeedContext, TurnResult, preamble, seed_transcript, transcript_path,
+};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -19,16 +22,14 @@ use uuid::Uuid;
 
 use super::config::ConfigFolder;
 use super::counts::{BackendFigures, Counts, Origin};
-use super::event::{BackendError, Event, TurnResult};
+use super::error::BackendError;
 use super::list::{Listed, LiveInfo, LiveList};
 use super::live::{Launch, Limits, LiveSession};
 use super::mcp_config::McpConfigs;
 use super::options::{BackendOptions, HistoryMode, Profile, Way};
-use super::paths;
 use super::pool::Pool;
 use super::process::Process;
 use super::request::Request;
-use super::seed::{self, SeedContext};
 use super::stream::StreamSession;
 use super::tail::Changes;
 use crate::Spare;
@@ -41,7 +42,7 @@ const FORGOTTEN: Duration = Duration::from_secs(5);
 ///
 /// ```no_run
 /// use futures_util::StreamExt;
-/// use hob_sessions::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Outfit, Profile};
+/// use hob_agents::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Outfit, Profile};
 /// # async fn example(children: hob_child::Children) -> Result<(), Box<dyn std::error::Error>> {
 /// let config = ConfigFolder::Users("/home/me/.claude".into());
 /// let outfit = Outfit::new(vec!["claude".into()], config);
@@ -298,9 +299,7 @@ impl Inner {
         let fresh = request.history().is_empty();
         let origin = if fresh { Origin::Fresh } else { Origin::Seeded };
         let prompt = match self.options.history {
-            HistoryMode::ConcatMessage if !fresh => {
-                seed::preamble(request.history(), &request.prompt)
-            }
+            HistoryMode::ConcatMessage if !fresh => preamble(request.history(), &request.prompt),
             _ => request.prompt.clone(),
         };
         Ok((self.start(request).await?, prompt, origin))
@@ -327,7 +326,7 @@ impl Inner {
         let profile = &request.profile;
         let mut outfit = self.options.outfitter.outfit(profile).map_err(internal)?;
         outfit.unattended();
-        let transcript = paths::transcript(outfit.config.path(), &profile.cwd, &session_id);
+        let transcript = transcript_path(outfit.config.path(), &profile.cwd, &session_id);
         let folder = transcript.parent().map(PathBuf::from).unwrap_or_default();
         std::fs::create_dir_all(&folder).map_err(internal)?;
         // Before anything is written: it goes with whatever fails from here on.
@@ -343,7 +342,7 @@ impl Inner {
                 now: &now,
                 model: profile.model.as_deref().unwrap_or("claude"),
             };
-            let text = seed::transcript(request.history(), &context, || Uuid::new_v4().to_string());
+            let text = seed_transcript(request.history(), &context, || Uuid::new_v4().to_string());
             hob_files::create(&transcript, text.as_bytes()).map_err(internal)?;
             vec!["--resume".to_owned(), session_id.clone()]
         } else {

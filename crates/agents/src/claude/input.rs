@@ -1,8 +1,6 @@
 //! Makes a prompt safe to type: whatever the user wrote arrives as text and nothing else.
 
-/// In front of a word it keeps the word from being a command. A blank that is no white space: newer
-/// versions of the CLI trim blanks, and take zero-width characters out, before they look for commands.
-pub const NEUTRAL: char = '\u{2800}';
+use hob_transcript::claude::{COMMAND_GUARD, is_command};
 
 /// The text as it will be pasted, or `None` when nothing is left of it.
 ///
@@ -24,7 +22,7 @@ pub fn typed(text: &str) -> Option<String> {
 /// every mention. `@/some/file` would put that file before the model, whatever the permissions say.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len() + 8);
-    plain.extend(is_command(text).then_some(NEUTRAL));
+    plain.extend(is_command(text).then_some(COMMAND_GUARD));
     let mut before = None;
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -32,20 +30,12 @@ pub fn plain(text: &str) -> String {
         let in_word = before.is_some_and(char::is_alphanumeric);
         let names = letters.peek().is_some_and(|next| !next.is_whitespace());
         if letter == '@' && names && !in_word {
-            plain.push(NEUTRAL);
+            plain.push(COMMAND_GUARD);
         }
         plain.push(letter);
         before = Some(letter);
     }
     plain
-}
-
-/// Whether the CLI would take this for something else than a prompt.
-pub fn is_command(text: &str) -> bool {
-    let bare =
-        text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}'));
-    matches!(bare, "exit" | "quit" | ":q" | ":q!" | ":wq" | ":wq!" | "?")
-        || bare.starts_with(['/', '!'])
 }
 
 /// The bytes of a bracketed paste.
@@ -100,7 +90,7 @@ mod tests {
                 let plain: String = text
                     .replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ")
                     .chars().filter(|c| *c == '\n' || !c.is_control()).collect();
-                let without = |text: &str| text.replace(NEUTRAL, "");
+                let without = |text: &str| text.replace(COMMAND_GUARD, "");
                 prop_assert_eq!(without(&typed), without(plain.trim_end()));
                 let mentions = plain.matches('@').count();
                 prop_assert!(

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use hob_child::{
     Child, ChildSpec, Children, Confinement, Output, Size, SpawnError, StopLadder, Streams,
 };
+use hob_transcript::claude::{Event, TurnOutcome, TurnReader, TurnResult};
 use tokio_util::sync::CancellationToken;
 
-use super::event::{BackendError, Event, TurnResult};
+use super::error::BackendError;
 use super::input;
 use super::screen::{self, Screen, View};
 use super::tail::{Tail, Watch};
-use super::turn::{End, TurnReader};
 use hob_terminal::{Entered, Entering, Typing};
 
 /// The terminal's size. The transcript does not depend on it.
@@ -239,7 +239,7 @@ impl LiveSession {
             if let Some(end) = reading.turn.end() {
                 break end.clone();
             }
-            if reading.turn.said_its_last_word() && last_sign.elapsed() > LAST_WORD {
+            if reading.turn.has_final_message() && last_sign.elapsed() > LAST_WORD {
                 reading.turn.finish();
                 continue;
             }
@@ -282,7 +282,7 @@ impl LiveSession {
             }
         };
         match end {
-            End::Finished { stop_reason, usage } => {
+            TurnOutcome::Finished { stop_reason, usage } => {
                 self.turns += 1;
                 Ok(TurnEnd::Finished(TurnResult {
                     subtype: "success".to_owned(),
@@ -294,14 +294,14 @@ impl LiveSession {
                     cost_usd: 0.0,
                 }))
             }
-            End::ApiError { kind, status, message } => {
+            TurnOutcome::ApiError { kind, status, message } => {
                 Err(BackendError::Api { status, kind, message })
             }
-            End::Interrupted if interrupt.is_cancelled() => {
+            TurnOutcome::Interrupted if interrupt.is_cancelled() => {
                 self.turns += 1;
                 Ok(TurnEnd::Interrupted)
             }
-            End::Interrupted => Err(BackendError::Interrupted),
+            TurnOutcome::Interrupted => Err(BackendError::Interrupted),
         }
     }
 
@@ -312,7 +312,7 @@ impl LiveSession {
         reading: &mut Reading,
         typed: &str,
         emit: &mut impl FnMut(Event, &str),
-    ) -> Result<End, BackendError> {
+    ) -> Result<TurnOutcome, BackendError> {
         let until = Instant::now() + INTERRUPTED;
         let mut escaped = Instant::now();
         let mut restored = Instant::now();
@@ -328,7 +328,7 @@ impl LiveSession {
             if !screen::box_shows(&view, typed) || busy {
                 restored = Instant::now();
             } else if restored.elapsed() > SETTLED {
-                break End::Interrupted;
+                break TurnOutcome::Interrupted;
             }
             if !self.child.is_running() {
                 return Err(self.died().await);

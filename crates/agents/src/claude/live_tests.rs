@@ -9,10 +9,10 @@ use hob_child::{Children, ChildrenOptions};
 use hob_testkit::{ModelApi, program};
 
 use super::super::config::prepare_own_folder;
-use super::super::paths;
 use super::super::tail::Changes;
 use super::*;
 use hob_terminal::{Kind, Terminal, Terminals};
+use hob_transcript::claude::transcript_path;
 
 const ID: &str = "5b9d3b1e-0000-4000-8000-00000000aaaa";
 const LIMITS: Limits = Limits {
@@ -35,7 +35,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
     let cwd = path("work").canonicalize().unwrap();
     let config =
         prepare_own_folder(&path("config"), "sk-ant-scripted-0123456789-0123456789").unwrap();
-    let transcript = paths::transcript(&config, &cwd, ID);
+    let transcript = transcript_path(&config, &cwd, ID);
     std::fs::create_dir_all(transcript.parent().unwrap()).unwrap();
     let children = Children::new(ChildrenOptions {
         shim: program("hob-scripted-agent"),

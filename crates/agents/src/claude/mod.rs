@@ -4,8 +4,8 @@
 //! last word is found by the fingerprint of the history, and only the new text is typed; answers are
 //! read from the transcript file, never from the screen.
 //!
-//! - Transcript side, pure: [`record`] reads lines, [`turn`] puts a turn together along its parent
-//!   links, [`seed`] writes a history for `--resume`, [`paths`] knows where files lie.
+//! - Transcript side: [`hob_transcript::claude`] reads records, assembles turns and writes a history
+//!   for `--resume`; [`tail`] reads a file as it grows.
 //! - Terminal side: [`input`] makes a prompt safe to type, [`screen`] reads what is shown.
 //! - [`live`] is one process in a terminal, [`stream`] one without, [`list`] all of them, [`pool`] the
 //!   idle ones, [`backend`] the whole.
@@ -13,24 +13,20 @@
 mod backend;
 mod config;
 mod counts;
-mod event;
+mod error;
 pub(crate) mod input;
 mod list;
 mod live;
 mod mcp_config;
 mod options;
 mod outfit;
-pub mod paths;
 mod pool;
 mod process;
-mod record;
 mod request;
 mod screen;
-pub(crate) mod seed;
 mod stream;
 mod tail;
 mod tidy;
-mod turn;
 
 pub(crate) use live::{Launch, Limits, LiveSession, TurnEnd};
 pub(crate) use mcp_config::McpConfigs;
@@ -40,7 +36,10 @@ pub use tail::Changes;
 pub use backend::{ClaudeBackend, Completion};
 pub use config::{ConfigFolder, prepare_own_folder};
 pub use counts::{BackendFigures, Origin};
-pub use event::{BackendError, Event, TurnResult, Usage, synthesize_turn_messages};
+pub use error::BackendError;
+pub use hob_transcript::claude::{
+    Event, TurnResult, Usage, synthesize_turn_messages, transcript_path,
+};
 pub use list::LiveInfo;
 pub use options::{BackendOptions, HistoryMode, Profile, Way};
 pub use outfit::temporary_scope;

@@ -1,9 +1,10 @@
 //! A live process, whichever way it is talked to.
 
 use hob_child::Output;
+use hob_transcript::claude::{Event, TurnResult};
 use tokio_util::sync::CancellationToken;
 
-use super::event::{BackendError, Event, TurnResult};
+use super::error::BackendError;
 use super::live::{Limits, LiveSession, TurnEnd};
 use super::stream::StreamSession;
 

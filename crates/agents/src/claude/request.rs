@@ -1,9 +1,10 @@
 //! A conversation as it was asked for, checked.
 
 use hob_domain::{Block, Fingerprint, Message, Role, fingerprint};
+use hob_transcript::claude::{Event, echoes};
 use serde_json::Value;
 
-use super::event::{BackendError, Event, echoes};
+use super::error::BackendError;
 use super::input;
 use super::options::Profile;
 

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::input::gist;
 use hob_terminal::Terminal;
+use hob_transcript::claude::COMMAND_GUARD;
+
+use super::input::gist;
 
 /// The prompt: `❯` and a no-break space. Menus and dialogs have an ordinary one.
 const PROMPT: &str = "❯\u{a0}";
@@ -161,7 +163,7 @@ pub fn box_shows(view: &View, typed: &str) -> bool {
     let shown = gist(text);
     // A text without a letter or digit is recognised by itself.
     if wanted.is_empty() {
-        let bare = typed.trim_matches(|c: char| c.is_whitespace() || c == super::input::NEUTRAL);
+        let bare = typed.trim_matches(|c: char| c.is_whitespace() || c == COMMAND_GUARD);
         return text.contains(bare.lines().next().unwrap_or_default());
     }
     shown.contains(&wanted)

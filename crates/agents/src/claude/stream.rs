@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use hob_child::{Child, ChildSpec, Children, Output, Stdin, StopLadder, Streams};
 use hob_domain::Block;
+use hob_transcript::claude::{Event, TurnResult, Usage};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-use super::event::{BackendError, Event, TurnResult, Usage};
+use super::error::BackendError;
 use super::input;
 use super::live::{Launch, Limits, spawned};
 use crate::driver::claude_stream::{RECORDS, read, write};

@@ -6,10 +6,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hob_transcript::claude::LiveRecord;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
-
-use super::record::{self, Record};
 
 /// The new records of one file since an offset.
 #[derive(Debug)]
@@ -28,7 +27,7 @@ impl Tail {
 
     /// The complete lines that came since the last call. A torn line waits for its rest; lines that
     /// are no records are left out.
-    pub fn read(&mut self) -> io::Result<Vec<Record>> {
+    pub fn read(&mut self) -> io::Result<Vec<LiveRecord>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -45,7 +44,7 @@ impl Tail {
         let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.partial = bytes.split_off(complete);
         let lines = bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
-        Ok(lines.filter_map(|line| record::parse(&line)).collect())
+        Ok(lines.filter_map(|line| LiveRecord::parse(&line)).collect())
     }
 }
 

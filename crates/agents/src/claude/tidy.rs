@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::event::BackendError;
+use super::error::BackendError;
 use super::live::{ESCAPE_AGAIN, LiveSession, POLL, SETTLED};
 use super::screen::{self, View};
 

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use hob_domain::{Block, Message, Role, Timestamp};
+use hob_transcript::claude::{SeedContext, seed_transcript, transcript_path};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Start, StartError};
 use crate::claude::input;
-use crate::claude::seed::{self, SeedContext};
-use crate::claude::{ConfigFolder, McpConfigs, Outfit, Profile, paths};
+use crate::claude::{ConfigFolder, McpConfigs, Outfit, Profile};
 use crate::mcp_servers;
 
 /// A conversation that is about to be started or taken up again.
@@ -51,7 +51,7 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     outfit.unattended();
     let (mode, more) = outfit.permit(start.permissions);
     let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
-    let transcript = paths::transcript(config.path(), &start.child.cwd, &session);
+    let transcript = transcript_path(config.path(), &start.child.cwd, &session);
     // One that lies here may be from before the session was on another node.
     let is_stale = !start.history.is_empty() && !knows(&transcript, &start.history);
     let is_gone = start.resume.is_some() && (is_stale || !transcript.exists());
@@ -127,7 +127,7 @@ fn rebuild(start: &Start, transcript: &Path, session: &str) -> std::io::Result<(
         now: &now,
         model: start.model.as_deref().unwrap_or("claude"),
     };
-    let text = seed::transcript(&start.history, &context, || Uuid::new_v4().to_string());
+    let text = seed_transcript(&start.history, &context, || Uuid::new_v4().to_string());
     hob_files::create(transcript, text.as_bytes())
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Tier, TurnKey, TurnRole, answer_key, record_key, words_key};
-use hob_transcript::{Client, Progress, ReadTurn};
+use hob_transcript::{Client, ReadProgress, TranscriptTurn};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::batch::{RawTurn, name_without_secrets};
@@ -24,7 +24,7 @@ const PROMPTS: usize = 4;
 pub struct Mark {
     offset: u64,
     head: String,
-    progress: Progress,
+    progress: ReadProgress,
     /// The latest place in the order.
     #[serde(default)]
     at: Option<Timestamp>,
@@ -103,7 +103,7 @@ pub fn since(path: &Path, mark: &mut Mark, manner: Manner<'_>) -> io::Result<New
     }
     file.seek(SeekFrom::Start(mark.offset))?;
     let (bytes, more) = read_lines(&mut file, manner.most)?;
-    let reading = hob_transcript::read(&bytes, &mut mark.progress);
+    let reading = hob_transcript::parse_chunk(&bytes, &mut mark.progress);
     mark.offset += reading.consumed as u64;
     let begun = HEAD.min(mark.offset as usize).min(head.len());
     mark.head = digest(&head[..begun]);
@@ -126,7 +126,7 @@ pub fn since(path: &Path, mark: &mut Mark, manner: Manner<'_>) -> io::Result<New
     if manner.torn == Torn::Included && !more {
         // The line is read again when it is whole; the mark must not remember it.
         let mut ahead = mark.clone();
-        for turn in reading.torn {
+        for turn in reading.partial_line {
             news.turns.push(ahead.number(&session, turn, &mut last));
         }
     }
@@ -154,7 +154,7 @@ fn read_lines(file: &mut File, most: usize) -> io::Result<(Vec<u8>, bool)> {
 
 impl Mark {
     /// Makes a turn of what was read: with its place in the order, and named by what is known of it.
-    fn number(&mut self, session: &str, turn: ReadTurn, last: &mut Timestamp) -> RawTurn {
+    fn number(&mut self, session: &str, turn: TranscriptTurn, last: &mut Timestamp) -> RawTurn {
         let ts = turn.ts.unwrap_or(*last);
         *last = ts;
         let at = self.at.map_or(ts, |before| before.max(ts));
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn an_answer_belongs_to_the_prompt_its_hook_names() {
-        let prompt = |id: &str, text: &str| ReadTurn {
+        let prompt = |id: &str, text: &str| TranscriptTurn {
             id: Some(id.to_owned()),
             role: TurnRole::User,
             text: text.to_owned(),
@@ -408,7 +408,7 @@ mod tests {
         };
         let answer = |id: &str, to: &str, text: &str| {
             let turn = prompt(id, text);
-            ReadTurn { role: TurnRole::Assistant, prompt_id: Some(to.to_owned()), ..turn }
+            TranscriptTurn { role: TurnRole::Assistant, prompt_id: Some(to.to_owned()), ..turn }
         };
         let mut mark = Mark::default();
         let mut last = Timestamp::UNIX_EPOCH;

@@ -1,7 +1,24 @@
 //! Claude Code's transcript: one JSON record a line, each with a link to its parent.
+//!
+//! [`record`] knows the format and [`order`] the order of records. [`conversation`] reads them for
+//! capture, [`live_record`] and [`turn_reader`] for the live backend. [`seed`] writes them.
 
+mod command_guard;
+mod conversation;
+mod event;
+mod live_record;
 mod order;
+mod paths;
 mod record;
-mod words;
+mod seed;
+mod turn_reader;
+mod user_text;
 
-pub use record::{Block, Message, Reader, speaks};
+pub use command_guard::{COMMAND_GUARD, is_command};
+pub(crate) use conversation::ConversationReader;
+pub use event::{Event, TurnResult, Usage, UsageById, echoes, synthesize_turn_messages};
+pub use live_record::LiveRecord;
+pub use paths::transcript_path;
+pub(crate) use record::{Message, is_speaker};
+pub use seed::{SeedContext, preamble, seed_transcript};
+pub use turn_reader::{TurnOutcome, TurnReader};

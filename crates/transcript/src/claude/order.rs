@@ -1,120 +1,162 @@
-//! Puts records in the order in which they were said: in the first batch of a new file the lines are
-//! not always in causal order.
+//! The order of records along their parent links: in the first batch of a new file the lines are not
+//! always in causal order.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::hash::Hash;
 
-use crate::turn::ReadTurn;
-
-/// A record as a link of the chain, whether or not it is a turn.
-#[derive(Debug, Default)]
-pub struct Link {
-    pub id: Option<String>,
-    pub parent: Option<String>,
-    /// The prompt it belongs to, where it says so; what comes after it belongs there, too.
-    pub prompt: Option<String>,
-    pub turn: Option<ReadTurn>,
+/// A queue that releases records after their parents. Of the records that are ready, the one with
+/// the smallest key comes first.
+#[derive(Debug)]
+pub struct ParentOrder<I, K, T> {
+    released: HashSet<I>,
+    /// Records whose parent is not released yet, by that parent.
+    waiting: HashMap<I, Vec<Queued<I, K, T>>>,
+    ready: BinaryHeap<Reverse<Queued<I, K, T>>>,
 }
 
-/// The turns, each after its parent, and of those that could come next the earliest in the file.
+#[derive(Debug)]
+struct Queued<I, K, T> {
+    id: I,
+    key: K,
+    record: T,
+}
+
+impl<I, K: Ord, T> Default for ParentOrder<I, K, T> {
+    fn default() -> Self {
+        ParentOrder { released: HashSet::new(), waiting: HashMap::new(), ready: BinaryHeap::new() }
+    }
+}
+
+impl<I: Clone + Eq + Hash, K: Ord, T> ParentOrder<I, K, T> {
+    /// Adds a record that waits for nothing.
+    pub fn push(&mut self, id: I, key: K, record: T) {
+        self.ready.push(Reverse(Queued { id, key, record }));
+    }
+
+    /// Adds a record that is ready once its parent is released.
+    pub fn push_after(&mut self, parent: I, id: I, key: K, record: T) {
+        if self.released.contains(&parent) {
+            self.push(id, key, record);
+        } else {
+            self.waiting.entry(parent).or_default().push(Queued { id, key, record });
+        }
+    }
+
+    /// Releases the next record. A record that was added twice comes once.
+    pub fn pop(&mut self) -> Option<T> {
+        while let Some(Reverse(Queued { id, record, .. })) = self.ready.pop() {
+            if self.released.insert(id.clone()) {
+                let children = self.waiting.remove(&id).unwrap_or_default();
+                self.ready.extend(children.into_iter().map(Reverse));
+                return Some(record);
+            }
+        }
+        None
+    }
+
+    pub fn is_released(&self, id: &I) -> bool {
+        self.released.contains(id)
+    }
+}
+
+impl<I, K: Ord, T> Ord for Queued<I, K, T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl<I, K: Ord, T> PartialOrd for Queued<I, K, T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<I, K: Ord, T> PartialEq for Queued<I, K, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<I, K: Ord, T> Eq for Queued<I, K, T> {}
+
+/// Returns the positions of a whole batch of records in causal order; `parents` has the position of
+/// each record's parent.
 ///
-/// A record without an id comes after the one before it. A record that is there twice gives one
-/// turn. A parent that is not there does not hold anything back, and neither does a circle.
-pub fn in_order(mut links: Vec<Link>, prompt: &mut Option<String>) -> Vec<ReadTurn> {
-    let Chain { parents, doubles } = chain(&links);
-    for (original, double) in doubles {
-        let turn = links[double].turn.take();
-        let known = &mut links[original].turn;
-        *known = known.take().or(turn);
-    }
-    let mut taken = |link: &mut Link| {
-        if link.prompt.is_some() {
-            *prompt = link.prompt.take();
-        }
-        let turn = link.turn.take()?;
-        Some(ReadTurn { prompt_id: prompt.clone(), ..turn })
-    };
-    let after_its_parent =
+/// Of the records that are ready, the earliest in the file comes first. A cycle of parents does not
+/// hold anything back.
+pub fn causal_order(parents: &[Option<usize>]) -> Vec<usize> {
+    let is_after_its_parent =
         |(index, parent): (usize, &Option<usize>)| parent.is_none_or(|parent| parent < index);
-    if parents.iter().enumerate().all(after_its_parent) {
-        return links.iter_mut().filter_map(taken).collect();
+    if parents.iter().enumerate().all(is_after_its_parent) {
+        return (0..parents.len()).collect();
     }
-    sequence(&parents).into_iter().filter_map(|index| taken(&mut links[index])).collect()
-}
-
-/// How the records hang together, by their places.
-struct Chain {
-    /// The record that each one comes after.
-    parents: Vec<Option<usize>>,
-    /// Records that are there again: where the record was first, and where it is again.
-    doubles: Vec<(usize, usize)>,
-}
-
-fn chain(links: &[Link]) -> Chain {
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(links.len());
-    let mut doubles = Vec::new();
-    for (index, link) in links.iter().enumerate() {
-        let Some(id) = link.id.as_deref() else { continue };
-        let original = *places.entry(id).or_insert(index);
-        if original != index {
-            doubles.push((original, index));
-        }
-    }
-    let parent_of = |(index, link): (usize, &Link)| match (&link.id, &link.parent) {
-        (_, Some(parent)) => places.get(parent.as_str()).copied().filter(|at| *at != index),
-        (None, None) => index.checked_sub(1),
-        (Some(_), None) => None,
-    };
-    Chain { parents: links.iter().enumerate().map(parent_of).collect(), doubles }
-}
-
-/// The places in the order in which their records come.
-fn sequence(parents: &[Option<usize>]) -> Vec<usize> {
-    let mut children: Vec<Vec<usize>> = vec![Vec::new(); parents.len()];
-    let mut ready = BinaryHeap::new();
+    let mut order = ParentOrder::default();
     for (index, parent) in parents.iter().enumerate() {
         match parent {
-            Some(parent) => children[*parent].push(index),
-            None => ready.push(Reverse(index)),
+            Some(parent) => order.push_after(*parent, index, index, index),
+            None => order.push(index, index, index),
         }
     }
-    let mut placed = vec![false; parents.len()];
     let mut sequence = Vec::with_capacity(parents.len());
     let mut earliest = 0;
     loop {
-        while let Some(Reverse(index)) = ready.pop() {
-            if !std::mem::replace(&mut placed[index], true) {
-                sequence.push(index);
-                ready.extend(children[index].iter().copied().map(Reverse));
-            }
+        while let Some(index) = order.pop() {
+            sequence.push(index);
         }
-        while placed.get(earliest) == Some(&true) {
+        while earliest < parents.len() && order.is_released(&earliest) {
             earliest += 1;
         }
         if earliest == parents.len() {
             return sequence;
         }
-        // What is left hangs on a circle. It is opened at its earliest record, which makes
-        // everything that hangs on it ready in its turn.
-        ready.push(Reverse(opening(earliest, parents)));
+        // What remains depends on a cycle. Releasing the cycle's earliest record makes everything
+        // that depends on it ready in turn.
+        let first = first_of_cycle(earliest, parents);
+        order.push(first, first, first);
     }
 }
 
-/// The earliest record of the circle that the parents of `from` lead to.
-fn opening(from: usize, parents: &[Option<usize>]) -> usize {
-    let mut passed = HashSet::new();
+/// Returns the earliest record of the cycle that the parents of `from` lead to.
+fn first_of_cycle(from: usize, parents: &[Option<usize>]) -> usize {
+    let mut visited = HashSet::new();
     let mut at = from;
-    while passed.insert(at) {
+    while visited.insert(at) {
         match parents[at] {
             Some(parent) => at = parent,
             None => return at,
         }
     }
-    let mut best = at;
+    let mut first = at;
     let mut walk = parents[at];
     while let Some(next) = walk.filter(|next| *next != at) {
-        best = best.min(next);
+        first = first.min(next);
         walk = parents[next];
     }
-    best
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causal_order_keeps_the_file_order_where_it_can() {
+        assert_eq!(causal_order(&[None, Some(0), Some(1)]), [0, 1, 2]);
+        assert_eq!(causal_order(&[Some(2), None, Some(1), Some(1)]), [1, 2, 0, 3]);
+        // A cycle of 0 and 1, on which 2 depends, after a record that is ready.
+        assert_eq!(causal_order(&[Some(1), Some(0), Some(1), None]), [3, 0, 1, 2]);
+    }
+
+    #[test]
+    fn parent_order_releases_late_records_at_once() {
+        let mut order = ParentOrder::default();
+        order.push_after("a", "b", 2, "second");
+        assert_eq!(order.pop(), None);
+        order.push("a", 1, "first");
+        assert_eq!(order.pop(), Some("first"));
+        assert_eq!(order.pop(), Some("second"));
+        order.push_after("a", "c", 0, "third");
+        assert_eq!((order.pop(), order.pop()), (Some("third"), None));
+    }
 }

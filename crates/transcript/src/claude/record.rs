@@ -1,176 +1,139 @@
-//! The transcript of Claude Code: one record a line, each with a link to the one before it.
+//! One line of Claude Code's transcript, with the fields that any reader uses.
+//!
+//! Capture and the live backend read the same records but need different parts of a message: capture
+//! reads texts only, the backend reads whole blocks. The type of a block is therefore a parameter.
+
+use std::borrow::Cow;
 
 use hob_domain::memory::TurnRole;
 use serde::de::{IgnoredAny, MapAccess};
 
-use super::order::{Link, in_order};
-use super::words;
+use super::event::Usage;
 use crate::json::{self, Fields, Loose, Scalar};
-use crate::progress::Progress;
-use crate::turn::{ReadTurn, timestamp};
 
-/// What a turn that was interrupted leaves.
-const INTERRUPTED: &str = "[Request interrupted by user";
+/// How the text begins that Claude Code records when a user interrupts a turn.
+pub const INTERRUPTED: &str = "[Request interrupted by user";
+/// The model of messages that Claude Code makes up itself: API errors, and the rest of an
+/// interrupted answer.
+pub const SYNTHETIC_MODEL: &str = "<synthetic>";
 
-/// Whether a type or a role is one of those that speak.
-pub fn speaks(name: &str) -> bool {
-    TurnRole::parse(name).is_some()
-}
-
+/// One record. Unknown fields are skipped; a field of an unexpected type is empty.
 #[derive(Debug, Default)]
-pub struct Record<'a> {
-    kind: Scalar<'a>,
-    message: Loose<'a, Message<'a>>,
-    uuid: Scalar<'a>,
+pub struct Record<'a, B> {
+    pub kind: Scalar<'a>,
+    pub subtype: Scalar<'a>,
+    pub message: Loose<'a, Message<'a, B>>,
+    /// The text of a `system` record.
+    pub content: Scalar<'a>,
+    pub uuid: Scalar<'a>,
     parent: Scalar<'a>,
     logical_parent: Scalar<'a>,
-    session: Scalar<'a>,
-    cwd: Scalar<'a>,
-    timestamp: Scalar<'a>,
-    prompt: Scalar<'a>,
-    /// Said by the program or to it, not by the user or the model.
-    aside: bool,
+    pub session: Scalar<'a>,
+    pub cwd: Scalar<'a>,
+    pub timestamp: Scalar<'a>,
+    pub prompt_id: Scalar<'a>,
+    pub error: Scalar<'a>,
+    pub error_status: Scalar<'a>,
+    pub is_meta: bool,
+    pub is_sidechain: bool,
+    pub is_compact_summary: bool,
+    pub is_transcript_only: bool,
+    pub is_api_error: bool,
+    pub has_tool_result: bool,
 }
 
-impl<'a> Fields<'a> for Record<'a> {
+impl<'a, B: Fields<'a>> Fields<'a> for Record<'a, B> {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "type" => self.kind = map.next_value()?,
+            "subtype" => self.subtype = map.next_value()?,
             "message" => self.message = map.next_value()?,
+            "content" => self.content = map.next_value()?,
             "uuid" => self.uuid = map.next_value()?,
             "parentUuid" => self.parent = map.next_value()?,
             "logicalParentUuid" => self.logical_parent = map.next_value()?,
             "sessionId" => self.session = map.next_value()?,
             "cwd" => self.cwd = map.next_value()?,
             "timestamp" => self.timestamp = map.next_value()?,
-            "promptId" => self.prompt = map.next_value()?,
-            "isMeta"
-            | "isSidechain"
-            | "isCompactSummary"
-            | "isVisibleInTranscriptOnly"
-            | "isApiErrorMessage" => self.aside |= map.next_value::<Scalar>()?.is_true(),
-            "toolUseResult" => self.aside |= map.next_value::<Option<IgnoredAny>>()?.is_some(),
+            "promptId" => self.prompt_id = map.next_value()?,
+            "error" => self.error = map.next_value()?,
+            "apiErrorStatus" => self.error_status = map.next_value()?,
+            "isMeta" => self.is_meta |= json::flag(map)?,
+            "isSidechain" => self.is_sidechain |= json::flag(map)?,
+            "isCompactSummary" => self.is_compact_summary |= json::flag(map)?,
+            "isVisibleInTranscriptOnly" => self.is_transcript_only |= json::flag(map)?,
+            "isApiErrorMessage" => self.is_api_error |= json::flag(map)?,
+            "toolUseResult" => {
+                self.has_tool_result |= map.next_value::<Option<IgnoredAny>>()?.is_some();
+            }
             _ => json::skip(map)?,
         }
         Ok(())
     }
 }
 
-#[derive(Debug, Default)]
-pub struct Message<'a> {
-    id: Scalar<'a>,
-    pub role: Scalar<'a>,
-    model: Scalar<'a>,
-    content: Loose<'a, Block<'a>>,
+impl<B> Record<'_, B> {
+    /// Returns the id of the record that this one follows.
+    pub fn parent(&self) -> Option<String> {
+        // After a compaction the chain continues at a boundary record, which names its parent in
+        // another field.
+        self.parent.owned().or_else(|| self.logical_parent.owned())
+    }
 }
 
-impl<'a> Fields<'a> for Message<'a> {
+/// The API message of a record.
+#[derive(Debug, Default)]
+pub struct Message<'a, B> {
+    pub id: Scalar<'a>,
+    pub role: Scalar<'a>,
+    pub model: Scalar<'a>,
+    pub content: Loose<'a, B>,
+    pub stop_reason: Scalar<'a>,
+    pub usage: Loose<'a, Usage>,
+}
+
+impl<'a, B: Fields<'a>> Fields<'a> for Message<'a, B> {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "id" => self.id = map.next_value()?,
             "role" => self.role = map.next_value()?,
             "model" => self.model = map.next_value()?,
             "content" => self.content = map.next_value()?,
+            "stop_reason" => self.stop_reason = map.next_value()?,
+            "usage" => self.usage = map.next_value()?,
             _ => json::skip(map)?,
         }
         Ok(())
     }
 }
 
-/// A part of a message, in either client's transcript.
-#[derive(Debug, Default)]
-pub struct Block<'a> {
-    pub kind: Scalar<'a>,
-    pub text: Scalar<'a>,
+impl<B> Message<'_, B> {
+    /// Returns whether Claude Code made the message up itself.
+    pub fn is_synthetic(&self) -> bool {
+        self.model.text() == Some(SYNTHETIC_MODEL)
+    }
 }
 
-impl<'a> Fields<'a> for Block<'a> {
+impl<'a> Fields<'a> for Usage {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
-        match key {
-            "type" => self.kind = map.next_value()?,
-            "text" => self.text = map.next_value()?,
-            _ => json::skip(map)?,
-        }
+        let count = match key {
+            "input_tokens" => &mut self.input_tokens,
+            "output_tokens" => &mut self.output_tokens,
+            "cache_creation_input_tokens" => &mut self.cache_creation_input_tokens,
+            "cache_read_input_tokens" => &mut self.cache_read_input_tokens,
+            _ => return json::skip(map),
+        };
+        *count = map.next_value::<Scalar<'a>>()?.unsigned().unwrap_or_default();
         Ok(())
     }
 }
 
-/// The records of one reading.
-#[derive(Debug, Default)]
-pub struct Reader {
-    links: Vec<Link>,
+/// Returns whether a record type or a role is that of somebody who speaks: the user or the model.
+pub fn is_speaker(name: &str) -> bool {
+    TurnRole::parse(name).is_some()
 }
 
-impl Reader {
-    pub fn take(&mut self, record: Record<'_>, progress: &mut Progress) {
-        progress.session = progress.session.take().or_else(|| record.session.owned());
-        progress.cwd = progress.cwd.take().or_else(|| record.cwd.owned());
-        // After a compaction the chain goes on behind a boundary that has another kind of parent.
-        let parent = record.parent.owned().or_else(|| record.logical_parent.owned());
-        let prompt = record.prompt.owned();
-        self.links.push(Link { id: record.uuid.owned(), parent, prompt, turn: turn(&record) });
-    }
-
-    pub fn finish(self, progress: &mut Progress) -> Vec<ReadTurn> {
-        in_order(self.links, &mut progress.prompt)
-    }
-}
-
-fn turn(record: &Record<'_>) -> Option<ReadTurn> {
-    let message = record.message.object()?;
-    let role = |name: &Scalar<'_>| name.text().and_then(TurnRole::parse);
-    // A record of another type may quote a message: what was sent to the model, for instance.
-    let role = match record.kind.text() {
-        Some(_) => role(&record.kind)?,
-        None => role(&message.role)?,
-    };
-    if record.aside || message.model.text() == Some("<synthetic>") {
-        return None;
-    }
-    let text = match role {
-        TurnRole::User => typed(&message.content)?,
-        TurnRole::Assistant => texts(&message.content)?.join("\n"),
-    };
-    (!text.trim().is_empty()).then(|| ReadTurn {
-        id: record.uuid.owned(),
-        role,
-        text,
-        ts: timestamp(&record.timestamp),
-        message_id: message.id.owned(),
-        prompt_id: None,
-    })
-}
-
-/// What the user typed, without what the program put around it.
-fn typed(content: &Loose<'_, Block<'_>>) -> Option<String> {
-    let texts = texts(content)?;
-    let first = texts.first()?.trim();
-    let interrupted = match content {
-        // A user may type those very words and go on.
-        Loose::Text(_) => first
-            .strip_prefix(INTERRUPTED)
-            .is_some_and(|rest| matches!(rest, "]" | " for tool use]")),
-        _ => first.starts_with(INTERRUPTED),
-    };
-    if interrupted {
-        return None;
-    }
-    let said: Vec<String> = texts.into_iter().filter_map(words::of_the_user).collect();
-    Some(words::without_neutral(&said.join("\n")).to_owned())
-}
-
-/// The texts of a message, or `None` when it has none or is the result of a tool.
-fn texts<'a>(content: &'a Loose<'_, Block<'_>>) -> Option<Vec<&'a str>> {
-    match content {
-        Loose::Text(text) => Some(vec![text]),
-        Loose::List(blocks) => {
-            let is = |block: &Block<'_>, kind: &str| block.kind.text() == Some(kind);
-            if blocks.iter().any(|block| is(block, "tool_result")) {
-                return None;
-            }
-            let texts = blocks.iter().filter(|block| is(block, "text"));
-            Some(texts.filter_map(|block| block.text.text()).collect())
-        }
-        _ => None,
-    }
+/// Returns a text as it is kept beyond the line it was read from.
+pub fn owned_or_empty(text: &Scalar<'_>) -> String {
+    text.text().map(Cow::from).unwrap_or_default().into_owned()
 }

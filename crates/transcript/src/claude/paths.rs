@@ -1,18 +1,22 @@
-//! Where Claude Code keeps a session's transcript.
+//! Where Claude Code stores a session's transcript.
 
 use std::path::{Path, PathBuf};
 
-/// Folder names longer than this are cut and get a hash.
-const NAME_LIMIT: usize = 200;
+/// The CLI cuts longer folder names and appends a hash.
+const MAX_NAME_BYTES: usize = 200;
 
-/// The transcript of a session that works in `cwd` (a real path, symlinks resolved), below the
+/// Returns the transcript of a session in `cwd` (a real path, symlinks resolved), below the
 /// configuration folder (`$CLAUDE_CONFIG_DIR`, or `~/.claude`).
-pub fn transcript(config: &Path, cwd: &Path, session: &str) -> PathBuf {
-    config.join("projects").join(munged(&cwd.to_string_lossy())).join(format!("{session}.jsonl"))
+pub fn transcript_path(config: &Path, cwd: &Path, session: &str) -> PathBuf {
+    config
+        .join("projects")
+        .join(folder_name(&cwd.to_string_lossy()))
+        .join(format!("{session}.jsonl"))
 }
 
-/// The folder's name for a path: every UTF-16 unit that is no ASCII letter or digit becomes a dash.
-fn munged(path: &str) -> String {
+/// Returns the folder name for a path: every UTF-16 unit that is not an ASCII letter or digit becomes
+/// a dash.
+fn folder_name(path: &str) -> String {
     let name: String = path
         .encode_utf16()
         .map(|unit| match u8::try_from(unit) {
@@ -20,13 +24,13 @@ fn munged(path: &str) -> String {
             _ => '-',
         })
         .collect();
-    if name.len() <= NAME_LIMIT {
+    if name.len() <= MAX_NAME_BYTES {
         return name;
     }
     let hash = path
         .encode_utf16()
         .fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
-    format!("{}-{}", &name[..NAME_LIMIT], base36(hash.unsigned_abs()))
+    format!("{}-{}", &name[..MAX_NAME_BYTES], base36(hash.unsigned_abs()))
 }
 
 fn base36(mut number: u32) -> String {
@@ -45,22 +49,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_as_the_cli_makes_them() {
-        let check = |path: &str, expect: &str| assert_eq!(munged(path), expect);
+    fn folder_names_are_those_of_the_cli() {
+        let check = |path: &str, expect: &str| assert_eq!(folder_name(path), expect);
         check("/srv/m/a.b_c d", "-srv-m-a-b-c-d");
         check("/日本語", "----");
         check("/🎉", "---");
         check("/e\u{301}", "-e-");
-        let path = transcript(Path::new("/c"), Path::new("/srv/x"), "id");
+        let path = transcript_path(Path::new("/c"), Path::new("/srv/x"), "id");
         assert_eq!(path, PathBuf::from("/c/projects/-srv-x/id.jsonl"));
     }
 
     #[test]
-    fn long_names_are_cut_and_hashed() {
+    fn long_folder_names_are_cut_and_hashed() {
         let long = format!("/{}", "d/".repeat(150));
-        let name = munged(&long);
+        let name = folder_name(&long);
         assert!(name.len() > 201 && name.len() <= 201 + 7, "{name}");
-        assert_ne!(munged(&format!("{long}x"))[201..], name[201..]);
+        assert_ne!(folder_name(&format!("{long}x"))[201..], name[201..]);
         assert_eq!(base36(0), "0");
         assert_eq!(base36(35 * 36 + 1), "z1");
     }

@@ -1,157 +1,112 @@
-//! Puts a turn together from its records, along the parent links: in the first batch of a new file
-//! the lines are not always in causal order.
+//! Assembles a turn from its records while Claude Code writes them.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use hob_domain::Block;
-
 use super::event::{Event, Usage, UsageById};
-use super::record::{Assistant, Kind, Record};
+use super::live_record::{AssistantMessage, LiveBody, LiveRecord, texts};
+use super::order::ParentOrder;
 
-/// Reads the records of one turn in whatever order they come.
+/// Reads the records of one turn, in any order.
 #[derive(Debug, Default)]
 pub struct TurnReader {
-    /// The prompt's own record: where the turn begins.
+    /// The id of the prompt's own record, with which the turn begins.
     root: Option<String>,
     seen: HashSet<String>,
-    placed: HashSet<String>,
-    /// Records whose parent has not been placed yet.
-    waiting: HashMap<String, Vec<Arrived>>,
-    /// Records whose parent has been placed, the earliest first.
-    ready: BinaryHeap<Reverse<Arrived>>,
+    /// Records by their time, then by their arrival.
+    order: ParentOrder<String, (String, usize), LiveRecord>,
     usage: UsageById,
     stop_reason: Option<String>,
-    error: Option<(Assistant, String)>,
-    end: Option<End>,
+    error: Option<(AssistantMessage, String)>,
+    end: Option<TurnOutcome>,
 }
 
-/// A record and the place in which it arrived; ordered by its time, then by that place.
-#[derive(Debug)]
-struct Arrived {
-    number: usize,
-    uuid: String,
-    record: Record,
-}
-
-impl Ord for Arrived {
-    fn cmp(&self, other: &Arrived) -> Ordering {
-        (&self.record.timestamp, self.number).cmp(&(&other.record.timestamp, other.number))
-    }
-}
-
-impl PartialOrd for Arrived {
-    fn partial_cmp(&self, other: &Arrived) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Arrived {
-    fn eq(&self, other: &Arrived) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Arrived {}
-
-/// How the turn ended, as far as the transcript says.
+/// How a turn ended, as far as the transcript says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum End {
+pub enum TurnOutcome {
     Finished { stop_reason: String, usage: Usage },
     ApiError { kind: String, status: Option<u16>, message: String },
     Interrupted,
 }
 
 impl TurnReader {
-    /// Takes the next records and returns the events that are certain now, each with its record's line,
-    /// in order: a record after its parent, and of those that could come next the earliest.
-    pub fn push(&mut self, records: Vec<Record>) -> Vec<(Event, Arc<str>)> {
+    /// Adds the next records and returns the events that are now certain, each with its record's line.
+    /// A record comes after its parent, and of those that could come next the earliest.
+    pub fn push(&mut self, records: Vec<LiveRecord>) -> Vec<(Event, Arc<str>)> {
         for record in records {
             let Some(uuid) = record.uuid.clone() else { continue };
             if !self.seen.insert(uuid.clone()) {
                 continue;
             }
-            let arrived = Arrived { number: self.seen.len(), uuid, record };
-            if self.root.is_none() && matches!(arrived.record.kind, Kind::Prompt { .. }) {
-                self.root = Some(arrived.uuid.clone());
-                self.ready.push(Reverse(arrived));
-            } else if arrived.record.parent.as_ref().is_some_and(|p| self.placed.contains(p)) {
-                self.ready.push(Reverse(arrived));
+            let key = (record.timestamp.clone(), self.seen.len());
+            if self.root.is_none() && matches!(record.body, LiveBody::Prompt { .. }) {
+                self.root = Some(uuid.clone());
+                self.order.push(uuid, key, record);
             } else {
-                let parent = arrived.record.parent.clone().unwrap_or_default();
-                self.waiting.entry(parent).or_default().push(arrived);
+                let parent = record.parent.clone().unwrap_or_default();
+                self.order.push_after(parent, uuid, key, record);
             }
         }
         let mut events = Vec::new();
-        while let Some(Reverse(Arrived { uuid, record, .. })) = self.ready.pop() {
+        while let Some(record) = self.order.pop() {
             let raw = record.raw.clone();
             let mut of_record = Vec::new();
-            self.take(record, &mut of_record);
+            self.apply(record, &mut of_record);
             events.extend(of_record.into_iter().map(|event| (event, raw.clone())));
-            let children = self.waiting.remove(&uuid).unwrap_or_default();
-            self.ready.extend(children.into_iter().map(Reverse));
-            self.placed.insert(uuid);
         }
         events
     }
 
-    /// Whether the prompt's record has come.
+    /// Returns whether the prompt's record has come.
     pub fn began(&self) -> bool {
         self.root.is_some()
     }
 
-    /// The end, once it is there.
-    pub fn end(&self) -> Option<&End> {
+    /// Returns how the turn ended, once it has.
+    pub fn end(&self) -> Option<&TurnOutcome> {
         self.end.as_ref()
     }
 
-    /// Whether the last thing said would end a turn, should the record of its end never come.
-    pub fn said_its_last_word(&self) -> bool {
+    /// Returns whether the last message would end a turn, should the record of its end never come.
+    pub fn has_final_message(&self) -> bool {
         let last = self.stop_reason.as_deref();
         matches!(last, Some("end_turn" | "stop_sequence" | "refusal" | "pause_turn"))
     }
 
-    /// Ends the turn by its last word.
+    /// Ends the turn by its last message.
     pub fn finish(&mut self) {
         if self.end.is_none() {
             self.end = Some(self.finished());
         }
     }
 
-    fn take(&mut self, record: Record, events: &mut Vec<Event>) {
-        match record.kind {
-            Kind::Prompt { text } if record.uuid == self.root => events.push(Event::User { text }),
-            Kind::ToolResults(blocks) => {
+    fn apply(&mut self, record: LiveRecord, events: &mut Vec<Event>) {
+        match record.body {
+            LiveBody::Prompt { text } if record.uuid == self.root => {
+                events.push(Event::User { text })
+            }
+            LiveBody::ToolResults(blocks) => {
                 events.extend(blocks.into_iter().map(|block| Event::ToolResult { block }));
             }
-            Kind::Assistant(assistant) => self.take_assistant(assistant, events),
-            Kind::Interrupted => self.end = Some(End::Interrupted),
-            Kind::TurnEnd if self.end.is_none() => self.end = Some(self.finished()),
+            LiveBody::Assistant(assistant) => self.apply_assistant(assistant, events),
+            LiveBody::Interrupted => self.end = Some(TurnOutcome::Interrupted),
+            LiveBody::TurnEnd if self.end.is_none() => self.end = Some(self.finished()),
             _ => {}
         }
     }
 
-    fn take_assistant(&mut self, assistant: Assistant, events: &mut Vec<Event>) {
-        if assistant.synthetic() {
-            // Ours to report, not the model's words.
+    fn apply_assistant(&mut self, assistant: AssistantMessage, events: &mut Vec<Event>) {
+        if assistant.is_synthetic() {
+            // Hob reports the error; the model did not write it.
             if assistant.error.is_some() {
-                let texts: Vec<&str> = assistant
-                    .blocks
-                    .iter()
-                    .filter_map(|block| match block {
-                        Block::Text(text) => Some(text.as_str()),
-                        _ => None,
-                    })
-                    .collect();
-                let message = texts.join("\n");
+                let message = texts(&assistant.blocks).join("\n");
                 self.error = Some((assistant, message));
             }
             return;
         }
         self.usage.insert(assistant.message_id.clone(), assistant.usage);
         self.stop_reason = assistant.stop_reason.clone();
-        // An answer after an error means that the CLI went on.
+        // An answer after an error means that the CLI continued.
         self.error = None;
         for block in assistant.blocks {
             events.push(Event::Assistant {
@@ -163,38 +118,39 @@ impl TurnReader {
         }
     }
 
-    fn finished(&self) -> End {
+    fn finished(&self) -> TurnOutcome {
         let usage = Usage::total(self.usage.values());
         let last = self.stop_reason.as_deref();
         match &self.error {
             Some((error, _))
                 if error.stop_reason.as_deref() == Some("refusal") || last == Some("refusal") =>
             {
-                End::Finished { stop_reason: "refusal".to_owned(), usage }
+                TurnOutcome::Finished { stop_reason: "refusal".to_owned(), usage }
             }
             Some((error, message)) => {
                 let detail = error.error.clone();
                 let (kind, status) = detail.map_or((String::new(), None), |e| (e.kind, e.status));
                 if kind == "max_output_tokens" {
-                    return End::Finished { stop_reason: "max_tokens".to_owned(), usage };
+                    return TurnOutcome::Finished { stop_reason: "max_tokens".to_owned(), usage };
                 }
-                End::ApiError { kind, status, message: message.clone() }
+                TurnOutcome::ApiError { kind, status, message: message.clone() }
             }
-            None => End::Finished { stop_reason: last.unwrap_or("end_turn").to_owned(), usage },
+            None => {
+                TurnOutcome::Finished { stop_reason: last.unwrap_or("end_turn").to_owned(), usage }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::parse;
     use super::*;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     /// A turn with thinking, text, two parallel calls and their results, attachments between, and a
     /// final answer; in causal order.
-    fn a_turn() -> Vec<Record> {
+    fn a_turn() -> Vec<LiveRecord> {
         let mut lines: Vec<Value> = vec![
             json!({"type": "mode", "mode": "normal"}),
             json!({"type": "file-history-snapshot", "messageId": "x"}),
@@ -226,15 +182,15 @@ mod tests {
         for (index, line) in lines.iter_mut().enumerate() {
             line["timestamp"] = json!(format!("2026-01-01T00:00:{index:02}Z"));
         }
-        lines.iter().map(|line| parse(&line.to_string()).unwrap()).collect()
+        lines.iter().map(|line| LiveRecord::parse(&line.to_string()).unwrap()).collect()
     }
 
-    fn finished(reader: &TurnReader) -> End {
+    fn finished(reader: &TurnReader) -> TurnOutcome {
         reader.end().cloned().expect("the end")
     }
 
     #[test]
-    fn a_turn_in_order() {
+    fn records_in_order_give_events_in_order() {
         let mut reader = TurnReader::default();
         let events: Vec<Event> = a_turn()
             .into_iter()
@@ -264,11 +220,14 @@ mod tests {
             ]
         );
         let usage = Usage { input_tokens: 20, output_tokens: 10, ..Usage::default() };
-        assert_eq!(finished(&reader), End::Finished { stop_reason: "end_turn".into(), usage });
+        assert_eq!(
+            finished(&reader),
+            TurnOutcome::Finished { stop_reason: "end_turn".into(), usage }
+        );
     }
 
     proptest! {
-        /// The order of the lines does not matter, as long as the parents are right.
+        /// The order of the lines does not matter if the parents are right.
         #[test]
         fn any_order_gives_the_same_events(order in Just((0..14usize).collect::<Vec<_>>()).prop_shuffle()) {
             let mut straight = TurnReader::default();
@@ -282,7 +241,7 @@ mod tests {
             prop_assert_eq!(shuffled.end(), straight.end());
         }
 
-        /// Torn into batches anywhere, each in any order, it is still the same.
+        /// Records in two batches, each in any order, give the same events.
         #[test]
         fn any_batches_give_the_same_events(
             order in Just((0..14usize).collect::<Vec<_>>()).prop_shuffle(), cut in 0usize..14,
@@ -300,20 +259,20 @@ mod tests {
         }
     }
 
-    fn ending(lines: &[Value]) -> End {
+    fn ending(lines: &[Value]) -> TurnOutcome {
         let mut reader = TurnReader::default();
         let mut parent = Value::Null;
         for (index, line) in lines.iter().enumerate() {
             let mut line = line.clone();
             line["uuid"] = json!(format!("id{index}"));
             line["parentUuid"] = std::mem::replace(&mut parent, line["uuid"].clone());
-            reader.push(vec![parse(&line.to_string()).unwrap()]);
+            reader.push(vec![LiveRecord::parse(&line.to_string()).unwrap()]);
         }
         finished(&reader)
     }
 
     #[test]
-    fn every_ending_is_known() {
+    fn every_ending_gives_its_outcome() {
         let prompt = json!({"type": "user", "message": {"content": "go"}});
         let end = json!({"type": "system", "subtype": "turn_duration"});
         let says = |stop: &str| {
@@ -327,7 +286,7 @@ mod tests {
                 "content": [{"type": "text", "text": "API Error"}]}})
         };
         let stop = |lines: &[Value]| match ending(lines) {
-            End::Finished { stop_reason, .. } => stop_reason,
+            TurnOutcome::Finished { stop_reason, .. } => stop_reason,
             other => panic!("{other:?}"),
         };
         for reason in ["end_turn", "stop_sequence", "max_tokens", "refusal", "pause_turn"] {
@@ -349,13 +308,13 @@ mod tests {
         assert_eq!(stop(&cut), "max_tokens");
         let failed =
             ending(&[prompt.clone(), synthetic("rate_limit", json!(429), "stop_sequence"), end]);
-        let expect = End::ApiError {
+        let expect = TurnOutcome::ApiError {
             kind: "rate_limit".into(),
             status: Some(429),
             message: "API Error".into(),
         };
         assert_eq!(failed, expect);
         let note = json!({"type": "user", "message": {"content": [{"type": "text", "text": "[Request interrupted by user]"}]}});
-        assert_eq!(ending(&[prompt, says("end_turn"), note]), End::Interrupted);
+        assert_eq!(ending(&[prompt, says("end_turn"), note]), TurnOutcome::Interrupted);
     }
 }

@@ -1,20 +1,23 @@
-//! Writes a history as a transcript that `--resume` takes, or as words before the first prompt.
+//! Writes a history as a transcript that `claude --resume` accepts, or as text before the first prompt.
 
 use hob_domain::{Block, Message, Role};
 use serde_json::{Value, json};
 
-/// What the records need besides the messages.
+/// The version of Claude Code whose records a seed imitates.
+const SEED_VERSION: &str = "2.1.197";
+
+/// What the records contain in addition to the messages.
 pub struct SeedContext<'a> {
     pub session: &'a str,
     pub cwd: &'a str,
-    /// RFC 3339.
+    /// The time of every record, in RFC 3339.
     pub now: &'a str,
-    /// The model's name; without one a seeded transcript makes the CLI hang.
+    /// The model's name. Without one, a seeded transcript makes the CLI hang.
     pub model: &'a str,
 }
 
-/// The transcript's lines. `new_id` makes identifiers.
-pub fn transcript(
+/// Returns the transcript's lines. `new_id` makes identifiers.
+pub fn seed_transcript(
     history: &[Message],
     context: &SeedContext<'_>,
     mut new_id: impl FnMut() -> String,
@@ -32,7 +35,7 @@ pub fn transcript(
         let mut record = json!({"parentUuid": parent, "isSidechain": false,
             "type": message.role.as_str(), "uuid": id, "timestamp": context.now,
             "userType": "external", "entrypoint": "cli", "cwd": context.cwd,
-            "sessionId": context.session, "version": "2.1.197", "gitBranch": ""});
+            "sessionId": context.session, "version": SEED_VERSION, "gitBranch": ""});
         record["message"] = match message.role {
             Role::User => json!({"role": "user", "content": user_content(&message.content)}),
             Role::Assistant => {
@@ -50,7 +53,7 @@ pub fn transcript(
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A single text is a string, as a typed prompt is.
+/// Returns a user message's content. A single text is a string, like a typed prompt.
 fn user_content(blocks: &[Block]) -> Value {
     match blocks {
         [Block::Text(text)] => json!(text),
@@ -66,7 +69,7 @@ fn block(block: &Block) -> Value {
     value
 }
 
-/// The history as words before the new prompt.
+/// Returns the history as text, followed by the new prompt.
 pub fn preamble(history: &[Message], prompt: &str) -> String {
     let mut text = String::from("Previous conversation context:\n");
     for message in history {
@@ -100,7 +103,7 @@ mod tests {
         let context =
             SeedContext { session: "s", cwd: "/w", now: "2026-01-01T00:00:00Z", model: "m" };
         let mut number = 0;
-        let text = transcript(history, &context, || {
+        let text = seed_transcript(history, &context, || {
             number += 1;
             format!("id-{number}")
         });
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_has_the_records_the_cli_needs() {
+    fn seed_has_the_records_that_the_cli_needs() {
         let lines = lines(&[Message::user("remember beaver"), Message::assistant("ok")]);
         let kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["permission-mode", "file-history-snapshot", "user", "assistant"]);
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preamble_has_the_seeds_words() {
+    fn preamble_has_the_documented_words() {
         let text =
             preamble(&[Message::user("remember beaver"), Message::assistant("ok")], "how are you?");
         for words in [

@@ -1,11 +1,10 @@
-//! What a turn yields, and how it can fail.
+//! What happens in a turn of Claude Code, whichever protocol it came by.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use hob_domain::{Block, Message, Role};
 
-/// Tokens of a turn: the sum over its messages, each counted once.
+/// Token counts of a message, or of a turn: then the sum over its messages, each counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub input_tokens: u64,
@@ -15,7 +14,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub(crate) fn total<'a>(parts: impl IntoIterator<Item = &'a Usage>) -> Usage {
+    pub fn total<'a>(parts: impl IntoIterator<Item = &'a Usage>) -> Usage {
         parts.into_iter().fold(Usage::default(), |sum, part| Usage {
             input_tokens: sum.input_tokens + part.input_tokens,
             output_tokens: sum.output_tokens + part.output_tokens,
@@ -26,10 +25,10 @@ impl Usage {
     }
 }
 
-/// One thing that happened in a turn, in order. The last is the result.
+/// One event of a turn. The last one is the result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The prompt, as the agent took it.
+    /// The prompt as the agent received it.
     User {
         text: String,
     },
@@ -44,11 +43,11 @@ pub enum Event {
     ToolResult {
         block: Block,
     },
-    /// A piece of a text that will come whole as a block of an assistant's message.
+    /// A piece of a text that a later block of an assistant's message contains as a whole.
     Piece {
         text: String,
     },
-    /// Nothing has come for a while; what the screen says about it. The turn goes on.
+    /// The agent has been silent for a while; `screen` is what its terminal shows. The turn continues.
     Stalled {
         screen: String,
     },
@@ -61,61 +60,17 @@ pub struct TurnResult {
     /// `success`.
     pub subtype: String,
     pub duration_ms: u64,
-    /// The turns this live process has done, this one included.
+    /// The number of turns that this live process has completed, including this one.
     pub num_turns: u32,
     pub session_id: String,
     pub stop_reason: String,
     pub usage: Usage,
-    /// As far as the program says it: the interactive one does not.
+    /// The cost, if the program reports it. The interactive one does not.
     pub cost_usd: f64,
 }
 
-/// Why a turn gave no result. After any of these the process is closed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BackendError {
-    /// The request itself is wrong: empty messages, or the last one is not the user's.
-    #[error("{0}")]
-    Invalid(String),
-    /// The backend was closed.
-    #[error("the backend is closed")]
-    Closed,
-    /// As many processes are live as may be, and none is idle.
-    #[error("{0} live sessions are busy, which is the limit")]
-    PoolFull(usize),
-    /// The program is not installed or cannot be run.
-    #[error("{0}")]
-    NotInstalled(String),
-    /// It asks something that nobody answers.
-    #[error("claude shows a dialog and waits: {name}. {advice}")]
-    Dialog { name: String, advice: String },
-    /// The process ended by itself.
-    #[error("claude ended with {how}: {said}")]
-    Died { how: String, said: String },
-    /// The prompt could not be typed.
-    #[error("claude did not take the prompt; its screen says: {0}")]
-    InputNotTaken(String),
-    /// The model's API failed for good.
-    #[error("{message}")]
-    Api { status: Option<u16>, kind: String, message: String },
-    /// Somebody pressed Escape.
-    #[error("the turn was interrupted")]
-    Interrupted,
-    /// It was interrupted, but whether it is ready for more cannot be told.
-    #[error("the interrupted session is not clean; its screen says: {0}")]
-    NotClean(String),
-    /// It took too long.
-    #[error("no answer within {} s; the screen says: {screen}", .limit.as_secs())]
-    TimedOut { limit: Duration, screen: String },
-    /// The caller went away.
-    #[error("the turn was cancelled")]
-    Cancelled,
-    /// Something on our side.
-    #[error("{0}")]
-    Internal(String),
-}
-
-/// The messages a client would add to its history after this turn: every message once, its blocks
-/// together, parallel tool results in one user message. Echoes of the prompt are left out.
+/// Returns the messages that a client adds to its history after this turn: every message once with all
+/// its blocks, parallel tool results in one user message, and no echo of the prompt.
 pub fn synthesize_turn_messages(events: &[Event]) -> Vec<Message> {
     let mut messages: Vec<Message> = Vec::new();
     let mut last_id: Option<&str> = None;
@@ -142,8 +97,9 @@ pub fn synthesize_turn_messages(events: &[Event]) -> Vec<Message> {
     messages
 }
 
-/// The ways a client may send this turn back: whole, all of its text, or its last text alone.
-pub(crate) fn echoes(events: &[Event]) -> Vec<Vec<Message>> {
+/// Returns the forms in which a client may send this turn back: as a whole, all of its text, or its last
+/// text alone.
+pub fn echoes(events: &[Event]) -> Vec<Vec<Message>> {
     let whole = synthesize_turn_messages(events);
     let texts = |messages: &[Message]| -> Vec<Block> {
         let blocks = messages.iter().filter(|message| message.role == Role::Assistant);
@@ -164,7 +120,7 @@ pub(crate) fn echoes(events: &[Event]) -> Vec<Vec<Message>> {
 }
 
 /// Usage by message id, so that a message of several records counts once.
-pub(crate) type UsageById = BTreeMap<String, Usage>;
+pub type UsageById = BTreeMap<String, Usage>;
 
 #[cfg(test)]
 mod tests {

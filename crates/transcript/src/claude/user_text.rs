@@ -1,10 +1,7 @@
-//! Tells what a user said from what a program put into the same message.
+//! Separates what a user typed from what Claude Code put into the same message.
 
-/// In front of a prompt it is Hob's own, put there so that the prompt is not taken for a command.
-const NEUTRAL: char = '\u{2800}';
-
-/// What Claude Code puts whole messages or parts of messages into.
-const CLAUDE_WRAPPERS: &[&str] = &[
+/// The elements in which Claude Code wraps whole messages or parts of messages.
+const WRAPPERS: &[&str] = &[
     "command-name",
     "command-message",
     "command-args",
@@ -27,30 +24,17 @@ const CLAUDE_WRAPPERS: &[&str] = &[
 const REMINDER: &str = "<system-reminder>";
 const REMINDER_END: &str = "</system-reminder>";
 
-/// What is left of one text of a user message of Claude Code; `None` when nothing of it is the user's.
-pub fn of_the_user(text: &str) -> Option<String> {
+/// Returns the part of one text of a user message that the user typed; `None` if there is none.
+pub fn typed_by_user(text: &str) -> Option<String> {
     if !text.contains('<') {
         return Some(text.to_owned());
     }
     let rest = without_reminders(text);
-    let emptied = rest.len() < text.len() && rest.trim().is_empty();
-    (!emptied && !consists_of(&rest, CLAUDE_WRAPPERS)).then_some(rest)
+    let is_emptied = rest.len() < text.len() && rest.trim().is_empty();
+    (!is_emptied && !consists_of(&rest, WRAPPERS)).then_some(rest)
 }
 
-/// Takes out the character that Hob puts in front of a prompt that looks like a command.
-pub fn without_neutral(text: &str) -> &str {
-    text.strip_prefix(NEUTRAL).filter(|rest| is_command(rest)).unwrap_or(text)
-}
-
-/// The same rule by which the character is put there.
-fn is_command(text: &str) -> bool {
-    let bare =
-        text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}'));
-    matches!(bare, "exit" | "quit" | ":q" | ":q!" | ":wq" | ":wq!" | "?")
-        || bare.starts_with(['/', '!'])
-}
-
-/// Whether the text is nothing but elements of these names.
+/// Returns whether the text is nothing but elements of these names.
 fn consists_of(text: &str, names: &[&str]) -> bool {
     let mut rest = text.trim();
     let mut any = false;
@@ -61,7 +45,7 @@ fn consists_of(text: &str, names: &[&str]) -> bool {
     any && rest.is_empty()
 }
 
-/// What follows the element that the text begins with, if it is one of these.
+/// Returns what follows the element at the beginning of the text, if its name is one of these.
 fn after_element<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
     let inner = text.strip_prefix('<')?;
     let name = &inner[..inner.find(|c: char| c == '>' || c.is_whitespace())?];
@@ -72,11 +56,11 @@ fn after_element<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
     text.find(&end).map(|at| &text[at + end.len()..])
 }
 
-/// The text without the reminders that the program puts into it. A reminder stands on lines of its
-/// own or at the end; a tag within a sentence or within a code fence is something the user wrote.
+/// Returns the text without the reminders that Claude Code puts into it. A reminder has lines of its
+/// own or is at the end; a tag inside a sentence or a code fence is something the user wrote.
 fn without_reminders(text: &str) -> String {
     let mut out = String::new();
-    let mut fences = Fences { text, counted: 0, open: false };
+    let mut fences = CodeFences { text, counted: 0, open: false };
     let mut kept = 0;
     let mut from = 0;
     while let Some(close) = text[from..].find(REMINDER_END).map(|at| from + at) {
@@ -86,7 +70,7 @@ fn without_reminders(text: &str) -> String {
         let last = opens.last().copied();
         let begins = |open: &usize| {
             let at_the_end = Some(*open) == last && text[end..].trim().is_empty();
-            at_the_end || stands_alone(text, *open)
+            at_the_end || is_on_its_own_line(text, *open)
         };
         from = end;
         let Some(open) = opens.into_iter().find(begins) else { continue };
@@ -103,8 +87,8 @@ fn without_reminders(text: &str) -> String {
     out
 }
 
-/// Whether a tag begins its line, or ends it.
-fn stands_alone(text: &str, open: usize) -> bool {
+/// Returns whether a tag begins its line, or ends it.
+fn is_on_its_own_line(text: &str, open: usize) -> bool {
     let before = text[..open].trim_end_matches([' ', '\t']);
     before.is_empty()
         || before.ends_with('\n')
@@ -112,15 +96,15 @@ fn stands_alone(text: &str, open: usize) -> bool {
         || text[open + REMINDER.len()..].starts_with('\n')
 }
 
-/// Counts code fences from the beginning of a text on.
-struct Fences<'a> {
+/// Tracks code fences from the beginning of a text.
+struct CodeFences<'a> {
     text: &'a str,
     counted: usize,
     open: bool,
 }
 
-impl Fences<'_> {
-    /// Whether `at`, which is never before the last one asked for, is within a code fence.
+impl CodeFences<'_> {
+    /// Returns whether `at` is inside a code fence. `at` must not decrease from call to call.
     fn are_open_at(&mut self, at: usize) -> bool {
         for line in self.text[self.counted..at].split_inclusive('\n') {
             let bare = line.trim_start();
@@ -131,8 +115,8 @@ impl Fences<'_> {
     }
 }
 
-/// Adds what follows a reminder that ended at `cut`, and closes the gap, so that no empty lines tell
-/// of it.
+/// Appends what follows a reminder that ended at `cut`, and closes the gap, so that no empty lines
+/// remain of it.
 fn join(out: &mut String, piece: &str, cut: usize) {
     if cut > 0 && out.trim().is_empty() {
         out.clear();
