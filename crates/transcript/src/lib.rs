@@ -24,7 +24,7 @@ mod tests_codex;
 #[cfg(test)]
 mod tests_random;
 
-pub use client::Client;
+pub use client::{AgentClient, ClientDescription};
 pub use progress::{CodexProgress, CodexSource, ReadProgress, TurnDigest};
 pub use reader::{ParsedChunk, parse_chunk};
 pub use turn::TranscriptTurn;

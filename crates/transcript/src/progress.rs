@@ -1,7 +1,7 @@
 use hob_domain::memory::TurnRole;
 use serde::{Deserialize, Serialize};
 
-use crate::client::Client;
+use crate::client::AgentClient;
 use crate::turn::TranscriptTurn;
 
 /// What is known about a transcript from reading it so far. Callers save it between chunks.
@@ -9,7 +9,7 @@ use crate::turn::TranscriptTurn;
 #[serde(default)]
 pub struct ReadProgress {
     /// The client, taken from the first line that shows it. A caller that knows better may set it.
-    pub client: Option<Client>,
+    pub client: Option<AgentClient>,
     pub session: Option<String>,
     pub cwd: Option<String>,
     /// The latest prompt to which Claude Code gave an id.

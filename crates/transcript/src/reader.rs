@@ -4,7 +4,7 @@ use serde::de::MapAccess;
 
 use crate::block::TextBlock;
 use crate::claude::{ConversationReader, Message, is_speaker};
-use crate::client::Client;
+use crate::client::AgentClient;
 use crate::codex::RolloutReader;
 use crate::json::{self, Fields, Loose, Scalar, Unreadable};
 use crate::progress::ReadProgress;
@@ -76,8 +76,8 @@ impl LineReader {
             progress.client = json::object::<ClientHint<'_>>(line)?.client();
         }
         match progress.client {
-            Some(Client::Claude) => self.claude.push(json::object(line)?, progress),
-            Some(Client::Codex) => self.codex.push(json::object(line)?, progress),
+            Some(AgentClient::Claude) => self.claude.push(json::object(line)?, progress),
+            Some(AgentClient::Codex) => self.codex.push(json::object(line)?, progress),
             None => {}
         }
         Ok(())
@@ -123,15 +123,15 @@ impl<'a> Fields<'a> for ClientHint<'a> {
 }
 
 impl ClientHint<'_> {
-    fn client(&self) -> Option<Client> {
+    fn client(&self) -> Option<AgentClient> {
         let kind = self.kind.text();
         let has_payload = kind.is_some() && matches!(self.payload, Loose::Object(_));
         let is_bare_item = kind == Some("message") && self.role.text().is_some();
         let role = self.message.object().and_then(|message| message.role.text());
         if self.has_claude_key || [kind, role].into_iter().flatten().any(is_speaker) {
-            Some(Client::Claude)
+            Some(AgentClient::Claude)
         } else if has_payload || is_bare_item || self.has_codex_key {
-            Some(Client::Codex)
+            Some(AgentClient::Codex)
         } else {
             None
         }

@@ -136,7 +136,7 @@ fn a_turn_is_told_with_its_ids() {
     };
     assert_eq!(chunk.turns[0], expect);
     assert_eq!(chunk.turns[1].id, None);
-    assert_eq!(progress.client, Some(Client::Claude));
+    assert_eq!(progress.client, Some(AgentClient::Claude));
     assert_eq!((progress.session.as_deref(), progress.cwd.as_deref()), (Some("s"), Some("/w")));
     let saved = serde_json::to_string(&progress).unwrap();
     assert_eq!(serde_json::from_str::<ReadProgress>(&saved).unwrap(), progress);

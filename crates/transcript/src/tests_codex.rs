@@ -181,7 +181,10 @@ fn the_first_format_has_bare_items() {
     check(&lines[3..], &["u q", "a a"]);
     let mut progress = ReadProgress::default();
     parse_chunk(format!("{}\n", lines[0]).as_bytes(), &mut progress);
-    assert_eq!((progress.client, progress.session.as_deref()), (Some(Client::Codex), Some("s")));
+    assert_eq!(
+        (progress.client, progress.session.as_deref()),
+        (Some(AgentClient::Codex), Some("s"))
+    );
 }
 
 #[test]

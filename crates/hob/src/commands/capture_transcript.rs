@@ -9,7 +9,7 @@ use hob_domain::memory::Stored;
 use hob_memory::Batch;
 use hob_memory::follow::{self, Manner, Mark, News, Torn};
 use hob_memory::project::locate_project;
-use hob_transcript::Client;
+use hob_transcript::AgentClient;
 use serde_json::{Value, json};
 
 use crate::memory::{Fallback, PART, deliver, is_time_for_more};
@@ -117,7 +117,7 @@ fn capture(
     let batch = Batch {
         session: news.session,
         place: locate_project(folder.as_deref().unwrap_or(&here)),
-        client: news.client.map_or("unknown", Client::as_str).to_owned(),
+        client: news.client.map_or("unknown", AgentClient::as_str).to_owned(),
         source: "transcript".to_owned(),
         turns: news.turns,
     };

@@ -11,7 +11,7 @@ use hob_domain::memory::TurnKey;
 use hob_memory::Batch;
 use hob_memory::follow::{self, Manner, Mark, News, Torn};
 use hob_memory::project::locate_project;
-use hob_transcript::Client;
+use hob_transcript::AgentClient;
 use serde::Deserialize;
 
 use crate::memory::{Fallback, PART, deliver, is_time_for_more};
@@ -42,11 +42,11 @@ pub struct HookInput {
 
 impl HookInput {
     /// Whose hook it is, as far as that can be told without its transcript.
-    fn client(&self) -> Option<Client> {
+    fn client(&self) -> Option<AgentClient> {
         let claude = self.prompt_id.is_some() || std::env::var_os("CLAUDECODE").is_some();
         match (claude, &self.turn_id) {
-            (true, _) => Some(Client::Claude),
-            (false, Some(_)) => Some(Client::Codex),
+            (true, _) => Some(AgentClient::Claude),
+            (false, Some(_)) => Some(AgentClient::Codex),
             (false, None) => None,
         }
     }
@@ -120,7 +120,11 @@ fn capture(
     let batch = Batch {
         session: news.session,
         place: locate_project(&folder),
-        client: news.client.or_else(|| input.client()).map_or("unknown", Client::as_str).to_owned(),
+        client: news
+            .client
+            .or_else(|| input.client())
+            .map_or("unknown", AgentClient::as_str)
+            .to_owned(),
         source: "hook".to_owned(),
         turns: news.turns,
     };

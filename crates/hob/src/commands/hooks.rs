@@ -2,10 +2,11 @@
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use hob_transcript::AgentClient;
 use serde_json::json;
 
 use super::Exit;
-use crate::hooks::{self, Client, Places, Report, State};
+use crate::hooks::{self, Places, Report, State};
 
 /// Install, show and remove the hooks by which agents' sessions are remembered
 #[derive(ClapArgs)]
@@ -79,15 +80,17 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Without a choice it is those that are there; where none is, Claude Code.
-fn clients(which: Option<Which>, places: &Places) -> Vec<Client> {
+fn clients(which: Option<Which>, places: &Places) -> Vec<AgentClient> {
     match which {
-        Some(Which::Claude) => vec![Client::Claude],
-        Some(Which::Codex) => vec![Client::Codex],
-        Some(Which::All) => Client::ALL.to_vec(),
+        Some(Which::Claude) => vec![AgentClient::Claude],
+        Some(Which::Codex) => vec![AgentClient::Codex],
+        Some(Which::All) => AgentClient::ALL.to_vec(),
         None => {
-            let there: Vec<Client> =
-                Client::ALL.into_iter().filter(|client| places.folder(*client).is_dir()).collect();
-            if there.is_empty() { vec![Client::Claude] } else { there }
+            let there: Vec<AgentClient> = AgentClient::ALL
+                .into_iter()
+                .filter(|client| places.folder(*client).is_dir())
+                .collect();
+            if there.is_empty() { vec![AgentClient::Claude] } else { there }
         }
     }
 }
@@ -107,7 +110,7 @@ fn state(report: &Report) -> (&'static str, String) {
 fn as_json(report: &Report) -> serde_json::Value {
     let (state, detail) = state(report);
     json!({
-        "client": report.client.id(), "file": report.file, "state": state, "detail": detail,
+        "client": report.client.as_str(), "file": report.file, "state": state, "detail": detail,
         "changed": report.changed, "backup": report.backup, "notes": report.notes,
     })
 }

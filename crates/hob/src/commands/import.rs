@@ -10,7 +10,7 @@ use hob_domain::StoreError;
 use hob_domain::memory::{ImportMark, Principal, Stored};
 use hob_memory::project::locate_project;
 use hob_memory::{Batch, Engine, follow, import};
-use hob_transcript::Client;
+use hob_transcript::AgentClient;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -45,7 +45,7 @@ struct Totals {
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     settings.home.prepare()?;
-    let places = if args.paths.is_empty() { usual_places() } else { args.paths.clone() };
+    let places = if args.paths.is_empty() { transcript_folders() } else { args.paths.clone() };
     let mut totals = Totals::default();
     let missing = places.iter().any(|path| !path.exists());
     for path in places.iter().filter(|path| !path.exists()) {
@@ -91,10 +91,11 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     Ok(if missing { Exit::Failed } else { Exit::Done })
 }
 
-fn usual_places() -> Vec<PathBuf> {
+/// Returns the folders in which this user's clients store transcripts.
+fn transcript_folders() -> Vec<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let Some(home) = folder("HOME") else { return Vec::new() };
-    import::usual_places(&home, folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"))
+    import::transcript_folders(&home, |client| folder(client.description().config_variable))
 }
 
 fn progress(files: u64) -> ProgressBar {
@@ -179,7 +180,7 @@ fn read(path: &Path, totals: &mut Totals) -> Option<Batch> {
     Some(Batch {
         session: news.session,
         place: locate_project(&folder.unwrap_or_else(|| PathBuf::from("/"))),
-        client: news.client.map_or("unknown", Client::as_str).to_owned(),
+        client: news.client.map_or("unknown", AgentClient::as_str).to_owned(),
         source: "import".to_owned(),
         turns: news.turns,
     })

@@ -29,54 +29,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::command::Subcommand;
+use hob_transcript::AgentClient;
+
 use super::json_edit::Entry;
 use super::json_scan;
-use super::wanted::{EVENTS, Wanted};
-
-/// A coding agent that can call hooks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Client {
-    Claude,
-    Codex,
-}
-
-impl Client {
-    pub const ALL: [Self; 2] = [Self::Claude, Self::Codex];
-
-    /// As `--client` takes it.
-    pub fn id(self) -> &'static str {
-        match self {
-            Client::Claude => "claude",
-            Client::Codex => "codex",
-        }
-    }
-
-    /// The name that people use for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "Claude Code",
-            Self::Codex => "Codex",
-        }
-    }
-
-    /// The hooks that Hob wants in this client.
-    pub fn wanted(self) -> [Wanted; 4] {
-        let session_end_seconds = match self {
-            Self::Claude => 10,
-            Self::Codex => 3,
-        };
-        let wanted =
-            |event, subcommand, timeout_seconds| Wanted { event, subcommand, timeout_seconds };
-        let [session_start, user_prompt_submit, stop, session_end] = EVENTS;
-        [
-            wanted(session_start, Subcommand::SessionStart, 10),
-            wanted(user_prompt_submit, Subcommand::CaptureTurn, 10),
-            wanted(stop, Subcommand::CaptureTurn, 10),
-            wanted(session_end, Subcommand::CaptureTurn, session_end_seconds),
-        ]
-    }
-}
 
 /// The configuration folders of the clients.
 #[derive(Debug, Clone)]
@@ -93,32 +49,33 @@ impl Places {
         let folder = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let home =
             folder("HOME").ok_or_else(|| anyhow::anyhow!("there is no home folder: set HOME"))?;
+        let config_folder = |client: AgentClient| {
+            let described = client.description();
+            folder(described.config_variable).unwrap_or_else(|| home.join(described.config_folder))
+        };
         Ok(Places {
-            claude: folder("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
-            codex: folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            claude: config_folder(AgentClient::Claude),
+            codex: config_folder(AgentClient::Codex),
         })
     }
 
     /// The folder of a client; that it exists is the best sign that the client is in use.
-    pub fn folder(&self, client: Client) -> &Path {
+    pub fn folder(&self, client: AgentClient) -> &Path {
         match client {
-            Client::Claude => &self.claude,
-            Client::Codex => &self.codex,
+            AgentClient::Claude => &self.claude,
+            AgentClient::Codex => &self.codex,
         }
     }
 
     /// The file in which the client looks for hooks.
-    pub fn settings_file(&self, client: Client) -> PathBuf {
-        match client {
-            Client::Claude => self.claude.join("settings.json"),
-            Client::Codex => self.codex.join("hooks.json"),
-        }
+    pub fn settings_file(&self, client: AgentClient) -> PathBuf {
+        self.folder(client).join(client.description().hooks_file)
     }
 }
 
 /// What keeps installed hooks from running and is not ours to change.
 pub fn notes(
-    client: Client,
+    client: AgentClient,
     places: &Places,
     text: Option<&str>,
     entries: &[Entry],
@@ -127,8 +84,8 @@ pub fn notes(
         return Vec::new();
     }
     match client {
-        Client::Claude => claude_notes(text.unwrap_or_default()),
-        Client::Codex => codex_notes(places, text.unwrap_or_default(), entries),
+        AgentClient::Claude => claude_notes(text.unwrap_or_default()),
+        AgentClient::Codex => codex_notes(places, text.unwrap_or_default(), entries),
     }
 }
 

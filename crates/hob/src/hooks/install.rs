@@ -6,11 +6,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::clients::{self, Client, Places};
+use hob_transcript::AgentClient;
+
+use super::clients::{self, Places};
 use super::command;
 use super::error::HookError;
 use super::file::{self, Loaded, Outcome};
 use super::json_edit::{self, EditError, Entry};
+use super::wanted::hooks_for;
 
 /// How Hob's hooks stand in the settings of one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +33,7 @@ pub enum State {
 /// What was found or done.
 #[derive(Debug, Clone)]
 pub struct Report {
-    pub client: Client,
+    pub client: AgentClient,
     pub file: PathBuf,
     /// The state afterwards.
     pub state: State,
@@ -42,9 +45,9 @@ pub struct Report {
 }
 
 /// Puts all hooks in that are missing and points older ones to `hob`, an absolute path.
-pub fn install(client: Client, places: &Places, hob: &Path) -> Result<Report, HookError> {
+pub fn install(client: AgentClient, places: &Places, hob: &Path) -> Result<Report, HookError> {
     let program = program(hob)?;
-    let edit = |text: Option<&str>| json_edit::install(text, &client.wanted(), program).map(Some);
+    let edit = |text: Option<&str>| json_edit::install(text, &hooks_for(client), program).map(Some);
     change(client, places, &edit)?.report(client, places, Some(program))
 }
 
@@ -52,7 +55,7 @@ pub fn install(client: Client, places: &Places, hob: &Path) -> Result<Report, Ho
 ///
 /// When nothing else was changed since they were installed, the file is byte for byte what it was,
 /// and the backup goes with them. Otherwise the backup stays, with the file as it was before.
-pub fn uninstall(client: Client, places: &Places) -> Result<Report, HookError> {
+pub fn uninstall(client: AgentClient, places: &Places) -> Result<Report, HookError> {
     let changed = change(client, places, &json_edit::uninstall)?;
     if changed == Change::Made {
         let named = places.settings_file(client);
@@ -63,7 +66,7 @@ pub fn uninstall(client: Client, places: &Places) -> Result<Report, HookError> {
 }
 
 /// Says how the hooks stand and changes nothing; broken settings are a state here, not an error.
-pub fn status(client: Client, places: &Places, hob: &Path) -> Result<Report, HookError> {
+pub fn status(client: AgentClient, places: &Places, hob: &Path) -> Result<Report, HookError> {
     let program = program(hob)?;
     match Change::None.report(client, places, Some(program)) {
         Err(HookError::Broken { reason, .. }) => {
@@ -91,7 +94,7 @@ impl Change {
     /// Looks at the file again, so that the report tells what is, not what was meant to be.
     fn report(
         self,
-        client: Client,
+        client: AgentClient,
         places: &Places,
         program: Option<&str>,
     ) -> Result<Report, HookError> {
@@ -106,7 +109,7 @@ impl Change {
     }
 }
 
-fn change(client: Client, places: &Places, edit: Edit<'_>) -> Result<Change, HookError> {
+fn change(client: AgentClient, places: &Places, edit: Edit<'_>) -> Result<Change, HookError> {
     let named = places.settings_file(client);
     for _ in 0..ATTEMPTS {
         let loaded = Loaded::read(&named)?;
@@ -125,8 +128,8 @@ fn change(client: Client, places: &Places, edit: Edit<'_>) -> Result<Change, Hoo
     Err(HookError::Contended { file: named })
 }
 
-fn state(client: Client, entries: &[Entry], program: Option<&str>) -> State {
-    let wanted = client.wanted();
+fn state(client: AgentClient, entries: &[Entry], program: Option<&str>) -> State {
+    let wanted = hooks_for(client);
     let missing: Vec<String> = wanted
         .iter()
         .filter(|wanted| !entries.iter().any(|entry| json_edit::serves(entry, wanted)))

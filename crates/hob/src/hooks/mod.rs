@@ -12,5 +12,5 @@ mod render;
 mod tests;
 mod wanted;
 
-pub use clients::{Client, Places};
+pub use clients::Places;
 pub use install::{Report, State, install, status, uninstall};

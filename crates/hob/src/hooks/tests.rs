@@ -4,13 +4,15 @@ mod edit;
 mod files;
 mod property;
 
-use super::clients::Client;
+use hob_transcript::AgentClient;
+
 use super::json_edit;
+use super::wanted::hooks_for;
 
 const HOB: &str = "/opt/hob/bin/hob";
 
 fn installed(before: &str) -> String {
-    json_edit::install(Some(before), &Client::Claude.wanted(), HOB).expect("installs")
+    json_edit::install(Some(before), &hooks_for(AgentClient::Claude), HOB).expect("installs")
 }
 
 fn uninstalled(text: &str) -> Option<String> {

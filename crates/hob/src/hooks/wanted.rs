@@ -1,5 +1,7 @@
 //! The hooks that Hob installs.
 
+use hob_transcript::AgentClient;
+
 use super::command::Subcommand;
 
 /// The events that Hob hooks into, by the names that both clients use.
@@ -11,6 +13,22 @@ pub struct Wanted {
     pub event: &'static str,
     pub subcommand: Subcommand,
     pub timeout_seconds: u32,
+}
+
+/// Returns the hooks that Hob installs into a client.
+pub fn hooks_for(client: AgentClient) -> [Wanted; 4] {
+    let session_end_seconds = match client {
+        AgentClient::Claude => 10,
+        AgentClient::Codex => 3,
+    };
+    let wanted = |event, subcommand, timeout_seconds| Wanted { event, subcommand, timeout_seconds };
+    let [session_start, user_prompt_submit, stop, session_end] = EVENTS;
+    [
+        wanted(session_start, Subcommand::SessionStart, 10),
+        wanted(user_prompt_submit, Subcommand::CaptureTurn, 10),
+        wanted(stop, Subcommand::CaptureTurn, 10),
+        wanted(session_end, Subcommand::CaptureTurn, session_end_seconds),
+    ]
 }
 
 /// Returns the text as a JSON string, with quotes.

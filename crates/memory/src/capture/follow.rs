@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Tier, TurnKey, TurnRole, answer_key, record_key, words_key};
-use hob_transcript::{Client, ReadProgress, TranscriptTurn};
+use hob_transcript::{AgentClient, ReadProgress, TranscriptTurn};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::batch::{RawTurn, name_without_secrets};
@@ -52,7 +52,7 @@ struct Prompt {
 pub struct News {
     pub session: String,
     pub cwd: Option<String>,
-    pub client: Option<Client>,
+    pub client: Option<AgentClient>,
     pub turns: Vec<RawTurn>,
     pub unreadable: usize,
     /// Whether there is more to be read.

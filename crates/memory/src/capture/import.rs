@@ -4,19 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hob_domain::memory::{ImportMark, TurnKey};
+use hob_transcript::AgentClient;
 
-/// Where the transcripts of the usual agents lie, given the user's home and the folders their own
-/// settings name.
-pub fn usual_places(home: &Path, claude: Option<PathBuf>, codex: Option<PathBuf>) -> Vec<PathBuf> {
-    let claude = claude.unwrap_or_else(|| home.join(".claude"));
-    let codex = codex.unwrap_or_else(|| home.join(".codex"));
-    let places = [
-        claude.join("projects"),
-        home.join(".config/claude/projects"),
-        codex.join("sessions"),
-        codex.join("archived_sessions"),
-    ];
-    places.into_iter().filter(|place| place.is_dir()).collect()
+/// Returns the existing folders of transcripts of every client. `home` is the user's home;
+/// `config_folder` gives the configuration folder that a client's own environment variable names.
+pub fn transcript_folders(
+    home: &Path,
+    config_folder: impl Fn(AgentClient) -> Option<PathBuf>,
+) -> Vec<PathBuf> {
+    let folders = AgentClient::ALL.into_iter().flat_map(|client| {
+        let described = client.description();
+        let config = config_folder(client).unwrap_or_else(|| home.join(described.config_folder));
+        let below_config = described.transcript_folders.iter().map(move |name| config.join(name));
+        below_config.chain(described.other_transcript_folders.iter().map(|name| home.join(name)))
+    });
+    folders.filter(|folder| folder.is_dir()).collect()
 }
 
 /// All transcripts under a path, or the path itself where it is a file. What sub-agents did lies in

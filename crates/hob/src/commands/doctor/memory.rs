@@ -6,9 +6,10 @@ use hob_domain::memory::Principal;
 use hob_gateway::Check;
 use hob_memory::{SentenceModel, backlog};
 use hob_store::PostgresLedger;
+use hob_transcript::AgentClient;
 
 use super::check;
-use crate::hooks::{self, Client, Places, State};
+use crate::hooks::{self, Places, State};
 use crate::memory;
 use crate::settings::Resolved;
 use crate::socket::client;
@@ -120,13 +121,13 @@ fn hooks_of_all_clients() -> Vec<Check> {
     let (Ok(places), Ok(hob)) = (Places::from_environment(), std::env::current_exe()) else {
         return Vec::new();
     };
-    let installed = Client::ALL.into_iter().filter(|client| places.folder(*client).is_dir());
+    let installed = AgentClient::ALL.into_iter().filter(|client| places.folder(*client).is_dir());
     installed.map(|client| hooks_of(client, &places, &hob)).collect()
 }
 
-fn hooks_of(client: Client, places: &Places, hob: &std::path::Path) -> Check {
+fn hooks_of(client: AgentClient, places: &Places, hob: &std::path::Path) -> Check {
     let name = client.name();
-    let install = format!("run `hob hooks install --client {}`", client.id());
+    let install = format!("run `hob hooks install --client {}`", client.as_str());
     let report = match hooks::status(client, places, hob) {
         Ok(report) => report,
         Err(error) => return check::warning("hooks", format!("{name}: {error}"), install),

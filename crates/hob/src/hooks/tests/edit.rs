@@ -1,9 +1,9 @@
+use hob_transcript::AgentClient;
 use serde_json::{Value, json};
 
-use super::super::clients::Client;
 use super::super::command::{self, Subcommand};
 use super::super::json_edit;
-use super::super::wanted::Wanted;
+use super::super::wanted::{Wanted, hooks_for};
 use super::{HOB, installed, uninstalled};
 
 const STOP: Wanted =
@@ -44,7 +44,7 @@ const ONE_LINE: &str =
 
 #[test]
 fn a_missing_file_gets_a_whole_document() {
-    let wanted = Client::Claude.wanted();
+    let wanted = hooks_for(AgentClient::Claude);
     let text = json_edit::install(None, &wanted, HOB).expect("installs");
     let hook = |command: &str| {
         json!([{"hooks": [
@@ -66,9 +66,9 @@ fn a_missing_file_gets_a_whole_document() {
 
 #[test]
 fn codex_gets_a_short_time_at_the_end_of_a_session() {
-    let seconds = |client: Client| client.wanted().map(|wanted| wanted.timeout_seconds);
-    assert_eq!(seconds(Client::Claude), [10, 10, 10, 10]);
-    assert_eq!(seconds(Client::Codex), [10, 10, 10, 3]);
+    let seconds = |client: AgentClient| hooks_for(client).map(|wanted| wanted.timeout_seconds);
+    assert_eq!(seconds(AgentClient::Claude), [10, 10, 10, 10]);
+    assert_eq!(seconds(AgentClient::Codex), [10, 10, 10, 3]);
 }
 
 #[test]

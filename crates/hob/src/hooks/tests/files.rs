@@ -2,11 +2,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use hob_transcript::AgentClient;
 use tempfile::TempDir;
 
 use super::super::error::HookError;
 use super::super::file::{Loaded, Outcome};
-use super::super::{Client, Places, State, install, status, uninstall};
+use super::super::{Places, State, install, status, uninstall};
 use super::{HOB, installed};
 
 struct Home {
@@ -30,7 +31,7 @@ impl Home {
     }
 
     fn settings(&self) -> PathBuf {
-        self.places.settings_file(Client::Claude)
+        self.places.settings_file(AgentClient::Claude)
     }
 
     fn backup(&self) -> PathBuf {
@@ -38,15 +39,15 @@ impl Home {
     }
 
     fn install(&self) -> Result<super::super::Report, HookError> {
-        install(Client::Claude, &self.places, Path::new(HOB))
+        install(AgentClient::Claude, &self.places, Path::new(HOB))
     }
 
     fn uninstall(&self) -> Result<super::super::Report, HookError> {
-        uninstall(Client::Claude, &self.places)
+        uninstall(AgentClient::Claude, &self.places)
     }
 
     fn state(&self) -> State {
-        status(Client::Claude, &self.places, Path::new(HOB)).expect("a status").state
+        status(AgentClient::Claude, &self.places, Path::new(HOB)).expect("a status").state
     }
 
     fn file_names(&self) -> Vec<String> {
@@ -108,7 +109,7 @@ fn the_backup_follows_what_others_change() {
     let home = Home::with("{\"a\": 1}");
     home.install().expect("installs");
     let elsewhere = Path::new("/elsewhere/hob");
-    install(Client::Claude, &home.places, elsewhere).expect("installs");
+    install(AgentClient::Claude, &home.places, elsewhere).expect("installs");
     assert_eq!(read(&home.backup()), "{\"a\": 1}", "nothing else changed");
     assert_eq!(home.state(), State::Outdated { programs: vec!["/elsewhere/hob".to_owned()] });
     let changed = read(&home.settings()).replace("1,", "2,");
@@ -203,7 +204,7 @@ fn a_part_is_reported_as_such() {
 fn a_program_that_would_not_be_recognised_is_refused() {
     let home = Home::new();
     for program in ["hob", "/a/hob (deleted)", "/a/hobb", "/"] {
-        let result = install(Client::Claude, &home.places, Path::new(program));
+        let result = install(AgentClient::Claude, &home.places, Path::new(program));
         assert!(matches!(result, Err(HookError::Program { .. })), "{program}");
     }
 }
@@ -216,12 +217,12 @@ fn notes_tell_what_keeps_hooks_from_running() {
     assert_eq!(home.uninstall().expect("uninstalls").notes, [""; 0]);
 
     let codex = &home.places.codex;
-    let report = install(Client::Codex, &home.places, Path::new(HOB)).expect("installs");
+    let report = install(AgentClient::Codex, &home.places, Path::new(HOB)).expect("installs");
     assert_eq!(report.file, codex.join("hooks.json"));
     assert!(report.notes.len() == 1 && report.notes[0].contains("/hooks"), "{:?}", report.notes);
     let note_count = |config: &str| {
         fs::write(codex.join("config.toml"), config).expect("a file");
-        status(Client::Codex, &home.places, Path::new(HOB)).expect("a status").notes.len()
+        status(AgentClient::Codex, &home.places, Path::new(HOB)).expect("a status").notes.len()
     };
     let trusted: String = ["session_start", "user_prompt_submit", "stop", "session_end"]
         .map(|event| {

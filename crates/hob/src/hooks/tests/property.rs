@@ -203,7 +203,7 @@ fn random_damage_is_refused_or_reversible() {
         let at = writer.chance.below(bytes.len() as u64) as usize;
         bytes[at] = b"{}[],:\"\\ x0"[writer.chance.below(11) as usize];
         let Ok(before) = String::from_utf8(bytes) else { continue };
-        let wanted = super::super::clients::Client::Codex.wanted();
+        let wanted = super::super::wanted::hooks_for(hob_transcript::AgentClient::Codex);
         let after = super::json_edit::install(Some(&before), &wanted, super::HOB);
         if let Ok(after) = after {
             assert_eq!(uninstalled(&after).as_deref(), Some(before.as_str()), "seed {seed}");
