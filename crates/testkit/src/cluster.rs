@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
 
+use crate::client::Client;
 use crate::leak::processes_with;
 use crate::postgres::Postgres;
 use crate::proxy::Proxy;
@@ -121,6 +122,11 @@ impl Cluster {
     /// `127.0.0.1:PORT` of a node as it is now, or as it was when it died.
     pub fn address(&self, node: usize) -> String {
         lock(&self.nodes[node].address).clone()
+    }
+
+    /// Returns a client of one node with this token.
+    pub fn client(&self, node: usize, token: &str) -> Client {
+        Client::new(vec![self.address(node)], token, 1)
     }
 
     pub fn home(&self, node: usize) -> &TestHome {

@@ -5,7 +5,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests start programs to look at them from outside")]
 
 pub mod agent;
+pub mod client;
 pub mod cluster;
+pub mod http;
 pub mod leak;
 pub mod memory_contract;
 pub mod memory_ledger;
@@ -22,6 +24,7 @@ pub mod wait;
 pub mod web_socket;
 pub mod wire;
 
+pub use client::{Client, EventStream};
 pub use cluster::{Cluster, ClusterOptions};
 pub use leak::LeakCheck;
 pub use memory_ledger::MemoryLedger;
@@ -35,3 +38,8 @@ pub use stopwatch::Stopwatch;
 pub use wait::{wait_until, wait_until_ok};
 pub use web_socket::WebSocket;
 pub use wire::Wire;
+
+/// Returns whether tests run with their full counts, as `scripts/campaign` does.
+pub fn is_campaign() -> bool {
+    std::env::var_os("HOB_CAMPAIGN").is_some()
+}

@@ -5,11 +5,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use crate::http::Answer;
+
+use crate::client::Client;
+use crate::http;
 use crate::leak::{files_below, processes_with};
 use crate::programs::program;
 use crate::random::Random;
@@ -165,21 +168,6 @@ pub struct HobServer {
     choice: Mutex<Random>,
 }
 
-/// An answer over HTTP.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: ureq::http::HeaderMap,
-    pub text: String,
-}
-
-impl Answer {
-    /// The body as JSON; `null` when it is none.
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or(Value::Null)
-    }
-}
-
 impl HobServer {
     /// This server and others as if they were one behind a balancer: every request goes to one of them by chance, and
     /// what is done to it is done to all. They must have the same `$HOME`.
@@ -234,7 +222,8 @@ impl HobServer {
         self.request(method, path, token, &headers, body.map(|(_, body)| body).unwrap_or_default())
     }
 
-    /// A request with any method, token, headers and body.
+    /// Sends a request with any method, token, headers and body, and reads the whole answer.
+    #[track_caller]
     pub fn request(
         &self,
         method: &str,
@@ -243,17 +232,12 @@ impl HobServer {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Answer {
-        let bearer = token.map(|token| format!("Bearer {token}"));
-        let mut all: Vec<(&str, &str)> = headers.to_vec();
-        all.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-        let mut response = self.send(method, path, &all, body);
-        let status = response.status().as_u16();
-        let headers = response.headers().clone();
-        let body = response.body_mut().with_config().limit(256 << 20);
-        Answer { status, headers, text: body.read_to_string().expect("a text") }
+        let url = format!("{}{path}", self.url());
+        http::request(method, &url, token, headers, body).expect("the server answers")
     }
 
-    /// A request with these headers, whose answer is still to be read. Reading is bounded, too.
+    /// Sends a request and leaves the answer's body to be read.
+    #[track_caller]
     pub fn send(
         &self,
         method: &str,
@@ -261,18 +245,16 @@ impl HobServer {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> ureq::http::Response<ureq::Body> {
-        let config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .allow_non_standard_methods(true)
-            .timeout_global(Some(Duration::from_secs(120)))
-            .build();
-        let mut request =
-            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url()));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(body.to_vec()).expect("a request");
-        ureq::Agent::from(config).run(request).expect("an answer")
+        let url = format!("{}{path}", self.url());
+        http::send(method, &url, headers, body).expect("the server answers")
+    }
+
+    /// Returns a client with this token. It uses all nodes that are addressed as this server.
+    pub fn client(&self, token: &str) -> Client {
+        let nodes = std::iter::once(self).chain(&self.peers);
+        let addresses = nodes.map(|node| node.url.trim_start_matches("http://").to_owned());
+        let seed = self.choice.lock().unwrap_or_else(PoisonError::into_inner).below(1 << 32);
+        Client::new(addresses.collect(), token, seed + 1)
     }
 
     /// Uploads a file as a form's only part.

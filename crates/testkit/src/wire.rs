@@ -184,7 +184,7 @@ impl Wire {
 
     /// The events of a stream whose head was read, each as soon as it is whole. Ends with the stream,
     /// however that ends.
-    pub fn events(mut self) -> impl Iterator<Item = StreamEvent> {
+    pub fn events(mut self) -> impl Iterator<Item = StreamEvent> + Send {
         let mut text = String::new();
         std::iter::from_fn(move || {
             loop {
@@ -205,11 +205,17 @@ impl Wire {
 /// Reads a block of a stream; `None` for a comment.
 pub fn stream_event(block: &str) -> Option<StreamEvent> {
     let mut event = StreamEvent { id: 0, kind: String::new(), data: String::new() };
+    let mut has_data = false;
     for line in block.lines() {
         match line.split_once(':').map(|(name, value)| (name, value.trim_start_matches(' '))) {
             Some(("id", value)) => event.id = value.parse().ok()?,
             Some(("event", value)) => event.kind = value.to_owned(),
-            Some(("data", value)) => event.data.push_str(value),
+            Some(("data", value)) => {
+                if std::mem::replace(&mut has_data, true) {
+                    event.data.push('\n');
+                }
+                event.data.push_str(value);
+            }
             _ => {}
         }
     }
@@ -217,6 +223,12 @@ pub fn stream_event(block: &str) -> Option<StreamEvent> {
 }
 
 impl StreamEvent {
+    /// Returns the data as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+
     /// Whether this is what the log has.
     pub fn is_logged_as(&self, logged: &Value) -> bool {
         let data: Value = serde_json::from_str(&self.data).unwrap_or_default();

@@ -4,16 +4,17 @@ use hob_testkit::server::Answer;
 use hob_testkit::{TestHome, wait_until};
 use serde_json::{Value, json};
 
+use crate::api::{Api, configure};
+use crate::backend::Backend;
 use crate::console::{ADMIN, serve, sign_in};
 use crate::memory_setup::*;
-use crate::sessions_setup::{Api, configure};
 
 fn api(extra: &str) -> Api {
     let home = TestHome::new();
     configure(&home, extra);
     let token = home.app("tests");
     let server = serve(&home);
-    Api { server, home, token }
+    Api::new(Backend::File, server, home, &token)
 }
 
 fn get(api: &Api, path: &str) -> Value {
@@ -102,7 +103,7 @@ fn a_long_log_in_pages() {
     let api = api("");
     let id = api.session();
     for word in ["one", "two", "three"] {
-        api.said(&id, &format!("[[say {word}]]"));
+        api.ask(&id, &format!("[[say {word}]]"));
     }
     let place = format!("/admin/sessions/{id}/events");
     let all = get(&api, &place);
@@ -136,11 +137,11 @@ fn a_long_log_in_pages() {
 fn what_apps_used() {
     let api = api("[limits]\napp_sessions = 7\n");
     let id = api.session();
-    api.said(&id, "[[usage 10 5]] [[say one]]");
+    api.ask(&id, "[[usage 10 5]] [[say one]]");
     assert_eq!(api.turn(&id, "[[exit 3]]").status, 502);
     let days = get(&api, "/admin/usage?days=1&app=tests")["days"].clone();
     let day = days.as_array().unwrap().last().unwrap();
-    let ended = api.look(&id)["last_turn_at"].as_str().unwrap().to_owned();
+    let ended = api.describe(&id)["last_turn_at"].as_str().unwrap().to_owned();
     assert_eq!(day["day"], ended[..10], "{day}");
     assert_eq!(
         (&day["app"], &day["turns"], &day["failed"]),

@@ -5,8 +5,9 @@ use hob_testkit::web_socket::Said;
 use hob_testkit::{TestHome, WebSocket, wait_until};
 use serde_json::{Value, json};
 
+use crate::api::{Api, STREAM, assert_error};
+use crate::backend::Backend;
 use crate::console::{ADMIN, serve, sign_in};
-use crate::sessions_setup::{Api, Sse, assert_error};
 
 pub fn api() -> Api {
     let home = TestHome::new();
@@ -19,7 +20,7 @@ pub fn api() -> Api {
     home.configure(&format!("{acp}{}", agent("claude", "claude-tui", &[])));
     let token = home.app("tests");
     let server = serve(&home);
-    Api { server, home, token }
+    Api::new(Backend::File, server, home, &token)
 }
 
 pub fn live(api: &Api) -> Vec<Value> {
@@ -123,7 +124,7 @@ impl Watching {
 fn what_is_alive_is_listed_and_shown() {
     let api = api();
     let (id, acp) = (terminal(&api), api.session());
-    api.said(&id, "[[say hello <world> & all]]");
+    api.ask(&id, "[[say hello <world> & all]]");
     let list = live(&api);
     let one = list.iter().find(|one| one["id"] == *id).unwrap();
     assert_eq!((&one["kind"], &one["session_id"]), (&json!("session"), &json!(id)));
@@ -255,7 +256,7 @@ fn two_see_the_same_and_one_types() {
 
     // What was left in the box, and the small screen, are no hindrance to the next turn.
     drop(second);
-    assert_eq!(api.said(&id, "[[say the next answer]]"), "the next answer");
+    assert_eq!(api.ask(&id, "[[say the next answer]]"), "the next answer");
     first.hears(json!({"type": "size", "cols": 120, "rows": 40}));
     first.shows("● the next answer");
     // The end of the turn may still be on its way.
@@ -267,7 +268,7 @@ fn two_see_the_same_and_one_types() {
     first.shows("❯\u{a0}[[say for a person]]");
     first.socket.send_bytes(b"\r");
     first.shows("● for a person");
-    assert_eq!(api.said(&id, "[[say and on]]"), "and on");
+    assert_eq!(api.ask(&id, "[[say and on]]"), "and on");
 
     api.close(&id);
     first.hears(json!({"type": "end", "reason": "the agent has ended"}));
@@ -294,7 +295,7 @@ fn who_is_slow_is_not_waited_for() {
     let mut slow = watch(&api, &id);
     slow.shows("for shortcuts");
     const FLOOD: usize = 16 << 20;
-    assert_eq!(api.said(&id, &format!("[[flood {FLOOD}]] [[say at the end]]")), "at the end");
+    assert_eq!(api.ask(&id, &format!("[[flood {FLOOD}]] [[say at the end]]")), "at the end");
     wait_until("the screen is quiet", || screen(&api, &id).contains("at the end").then_some(()));
     slow.shows("● at the end");
     assert!(slow.bytes < FLOOD / 2, "{} bytes were sent", slow.bytes);
@@ -309,12 +310,12 @@ fn who_is_slow_is_not_waited_for() {
 fn a_session_without_a_terminal_shows_its_events() {
     let api = api();
     let id = api.session();
-    api.said(&id, "[[say first answer]]");
+    api.ask(&id, "[[say first answer]]");
     let mut watching = watch(&api, &id);
     assert_eq!(watching.hello["terminal"], false);
     watching.shows("first answer");
     watching.shows("── turn 1: finished, end_turn");
-    api.said(&id, r#"[[tool Bash {"command":"echo hi"}]] [[say second answer]]"#);
+    api.ask(&id, r#"[[tool Bash {"command":"echo hi"}]] [[say second answer]]"#);
     watching.shows("second answer");
     assert!(watching.model.text().contains("echo hi"), "{}", watching.model.text());
     watching.socket.send_bytes(b"x");
@@ -343,16 +344,18 @@ fn the_end_of_the_server_is_told() {
 #[test]
 fn the_list_and_the_screens_come_as_they_change() {
     let api = api();
-    let mut stream = Sse::open_as(api.server.address(), ADMIN, "/admin/live/stream");
-    let first = stream.next_named();
-    assert_eq!((first.0.as_str(), &first.1["live"]), ("live", &json!([])));
+    let admin = api.with_token(ADMIN);
+    let mut stream = admin.stream("GET", "/admin/live/stream", &[STREAM], &Value::Null);
+    let first = stream.next().unwrap();
+    assert_eq!((first.kind.as_str(), &first.json()["live"]), ("live", &json!([])));
     let id = terminal(&api);
     let mut seen = Vec::new();
     let found = loop {
-        let (event, data) = stream.next_named();
-        let shown = event == "screen" && data["ansi"].as_str().unwrap().contains("for shortcuts");
-        seen.push(event);
-        if shown {
+        let event = stream.next().unwrap();
+        let data = event.json();
+        let is_screen = event.kind == "screen";
+        seen.push(event.kind);
+        if is_screen && data["ansi"].as_str().unwrap().contains("for shortcuts") {
             break data;
         }
         assert!(seen.len() < 100, "{seen:?}");
@@ -363,10 +366,5 @@ fn the_list_and_the_screens_come_as_they_change() {
     );
     assert!(seen.iter().any(|event| event == "live"));
     api.close(&id);
-    loop {
-        let (event, data) = stream.next_named();
-        if event == "live" && data["live"].as_array().unwrap().is_empty() {
-            break;
-        }
-    }
+    stream.until(|event| event.kind == "live" && event.json()["live"] == json!([]));
 }

@@ -8,8 +8,8 @@ use hob_terminal::{Model, Size};
 use hob_testkit::{TestHome, program, wait_until};
 use serde_json::Value;
 
+use crate::api::{Api, processes_of};
 use crate::live::{api, live, screen, terminal};
-use crate::sessions_setup::Api;
 
 const SIZE: Size = Size { rows: 30, cols: 100 };
 
@@ -116,7 +116,7 @@ fn watching_typing_and_leaving() {
     assert!(!raw.contains("\x1b]") && !raw.contains("\x1b[?1004h"), "{raw:?}");
     wait_until("nobody watches", || (find(&api, &id)["viewers"] == 0).then_some(()));
     desk.end();
-    assert_eq!(api.said(&id, "[[say still there]]"), "still there");
+    assert_eq!(api.ask(&id, "[[say still there]]"), "still there");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn watching_only_and_its_end() {
     let desk = desk(&api.home, &script);
     desk.shows("larger than yours");
     desk.types(b"nothing");
-    api.said(&id, "[[say an answer]]");
+    api.ask(&id, "[[say an answer]]");
     wait_until("it is drawn", || desk.raw().contains("an answer").then_some(()));
     assert!(!screen(&api, &id).contains("nothing"));
     assert_eq!(
@@ -153,16 +153,14 @@ fn the_terminal_comes_back_when_the_server_does_not() {
     desk.shows(" icanon");
     assert!(desk.raw().contains("the server has gone"), "{}", desk.raw());
     desk.end();
-    wait_until("no process is left", || {
-        crate::sessions_setup::processes_of(&home).is_empty().then_some(())
-    });
+    wait_until("no process is left", || processes_of(&home).is_empty().then_some(()));
 }
 
 #[test]
 fn signals_give_the_terminal_back() {
     let api = api();
     let id = api.session();
-    api.said(&id, "[[say an event]]");
+    api.ask(&id, "[[say an event]]");
     let script = format!(
         "{{ while [ ! -e now ]; do sleep 0.1; done; kill -TERM $(cat pid); }} & \
          sh -c 'echo $$ > pid; exec $HOB attach {id}'; echo left with $?; stty -a; read x"

@@ -1,8 +1,14 @@
-//! Hob from outside: the real executable on temporary homes, with scripted agents.
+//! Hob as a black box: the real executable on temporary homes, with scripted agents.
+//!
+//! A test that runs on several backends has one of `file::`, `postgres::` and `cluster::` in its name, so
+//! that a filter selects those that need a PostgreSQL server.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
 mod admin;
+mod api;
+mod backend;
 mod cli;
+mod cluster;
 mod console;
 mod files;
 mod http;
@@ -17,6 +23,7 @@ mod memory_model;
 mod memory_secrets;
 mod memory_setup;
 mod memory_turns;
+mod postgres;
 mod run;
 mod serve;
 mod sessions_cancel;
@@ -26,28 +33,9 @@ mod sessions_limits;
 mod sessions_memory;
 mod sessions_permissions;
 mod sessions_restart;
+mod sessions_sandbox;
 mod sessions_seed;
-mod sessions_setup;
 mod sessions_turn_failures;
 mod sessions_turns;
-mod sessions_walls;
 mod setup;
 mod v1;
-
-use std::process::Command;
-
-use hob_testkit::{HobServer, TestHome};
-
-/// The settings of where the ledger is kept: a file of the home.
-fn store() -> String {
-    String::new()
-}
-
-/// A server on a home, with a last word on its command.
-fn serve_with(home: &TestHome, adjust: impl Fn(&mut Command)) -> HobServer {
-    home.serve_with(adjust)
-}
-
-fn serve(home: &TestHome) -> HobServer {
-    home.serve()
-}

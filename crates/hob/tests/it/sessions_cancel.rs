@@ -5,27 +5,42 @@ use std::time::Duration;
 use hob_testkit::wait_until;
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
+
+backend_tests!([file, cluster]: [
+    a_cancelled_turn_is_answered_and_the_session_goes_on,
+    a_cancel_of_nothing_is_200,
+    a_cancelled_stream_ends_with_its_answer,
+    a_cancel_ends_one_turn,
+    cancels_may_come_together,
+    cancels_at_any_moment_leave_a_usable_session,
+    an_agent_that_ignores_a_cancel_is_ended,
+    closing_ends_what_runs_and_what_waits,
+    closing_ends_a_stubborn_agent,
+    closing_at_once_closes_once,
+    revoking_an_app_ends_its_sessions,
+    revoking_an_app_over_http_ends_its_sessions,
+]);
 
 /// Waits until a turn has said something.
 fn begun(api: &Api, id: &str, turn: u64) {
     wait_until("the turn has begun", || {
-        (!api.at(id, turn)["events"].as_array().unwrap().is_empty()).then_some(())
+        (!api.get_turn(id, turn)["events"].as_array().unwrap().is_empty()).then_some(())
     });
 }
 
 /// The turn's own answer is 200 and says so; the session and its process go on.
-#[test]
-fn a_cancelled_turn_is_answered_and_the_session_goes_on() {
-    let api = api("");
+fn a_cancelled_turn_is_answered_and_the_session_goes_on(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| api.turn(&id, "[[say half]] [[hang]]"));
-        wait_until("it runs", || (api.look(&id)["turn_count"] == 1).then_some(()));
+        wait_until("it runs", || (api.describe(&id)["turn_count"] == 1).then_some(()));
         begun(&api, &id, 1);
         let cancelled = api.cancel(&id);
         assert_eq!((cancelled.status, &cancelled.json()["ok"]), (200, &json!(true)));
-        assert_eq!(api.look(&id)["state"], "idle", "it is over when the cancel is answered");
+        assert_eq!(api.describe(&id)["state"], "idle", "it is over when the cancel is answered");
         let answer = asked.join().unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text);
         let body = answer.json();
@@ -34,111 +49,104 @@ fn a_cancelled_turn_is_answered_and_the_session_goes_on() {
         let last = body["events"].as_array().unwrap().last().unwrap().clone();
         assert_eq!(last["result"]["stopReason"], "cancelled", "the agent said so itself");
     });
-    assert_eq!(api.said(&id, "[[say {history}]]"), "[[say half]] [[hang]]");
-    assert_eq!(api.audit(&id), ["create", "cancel", "turn", "turn"], "nothing was resumed");
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "[[say half]] [[hang]]");
+    assert_eq!(api.audit_kinds(&id), ["create", "cancel", "turn", "turn"], "nothing was resumed");
 }
 
-#[test]
-fn a_cancel_of_nothing_is_200() {
-    let api = api("");
+fn a_cancel_of_nothing_is_200(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     for _ in 0..2 {
         let answer = api.cancel(&id);
         assert_eq!((answer.status, &answer.json()["ok"]), (200, &json!(true)));
     }
-    assert_eq!(api.said(&id, "hi"), "echo: hi", "the next turn is not cancelled by it");
+    assert_eq!(api.ask(&id, "hi"), "echo: hi", "the next turn is not cancelled by it");
     assert_eq!(api.cancel(&id).status, 200);
-    assert_eq!(api.at(&id, 1)["state"], "finished", "nor one that is over");
+    assert_eq!(api.get_turn(&id, 1)["state"], "finished", "nor one that is over");
 }
 
 /// A stream ends with the cancelled turn's answer.
-#[test]
-fn a_cancelled_stream_ends_with_its_answer() {
-    let api = api("");
+fn a_cancelled_stream_ends_with_its_answer(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let mut stream = api.stream_turn(&id, "[[say half]] [[hang]]");
     stream.next().unwrap();
     assert_eq!(api.cancel(&id).status, 200);
-    let last = stream.until(|event| event.event == "turn").pop().unwrap().json();
+    let last = stream.until(|event| event.kind == "turn").pop().unwrap().json();
     assert_eq!((&last["ok"], &last["stop_reason"]), (&json!(true), &json!("cancelled")));
 }
 
 /// Only what runs is ended; what waits comes next.
-#[test]
-fn a_cancel_ends_one_turn() {
-    let api = api("");
+fn a_cancel_ends_one_turn(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    let first = api.gated(&id);
-    let second = api.background(&id, "second");
+    let first = api.start_gated_turn(&id);
+    let second = api.start_turn(&id, "second");
     assert_eq!(api.cancel(&id).json()["turn_index"], first);
-    assert_eq!(api.at(&id, first)["state"], "cancelled");
-    assert_eq!(api.wait_for(&id, second, "finished")["text"], "echo: second");
+    assert_eq!(api.get_turn(&id, first)["state"], "cancelled");
+    assert_eq!(api.wait_for_turn(&id, second, "finished")["text"], "echo: second");
 }
 
 /// Several at once, and all of them are answered.
-#[test]
-fn cancels_may_come_together() {
-    let api = api("");
+fn cancels_may_come_together(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    api.gated(&id);
+    api.start_gated_turn(&id);
     std::thread::scope(|scope| {
         let cancels: Vec<_> = (0..4).map(|_| scope.spawn(|| api.cancel(&id).status)).collect();
         assert!(cancels.into_iter().all(|cancel| cancel.join().unwrap() == 200));
     });
-    assert_eq!(api.at(&id, 1)["state"], "cancelled");
-    assert_eq!(api.said(&id, "hi"), "echo: hi");
+    assert_eq!(api.get_turn(&id, 1)["state"], "cancelled");
+    assert_eq!(api.ask(&id, "hi"), "echo: hi");
 }
 
 /// Cancels at any moment of a turn: it ends, the next one works, and no turn is left behind.
-#[test]
-fn cancels_at_any_moment_leave_a_usable_session() {
-    let api = api("");
+fn cancels_at_any_moment_leave_a_usable_session(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     for n in 0..12 {
-        let turn = api.background(&id, "[[chunks 20]] [[sleep 5]] [[chunks 20]] [[sleep 20000]]");
+        let turn = api.start_turn(&id, "[[chunks 20]] [[sleep 5]] [[chunks 20]] [[sleep 20000]]");
         std::thread::sleep(Duration::from_millis(n * 2));
         assert_eq!(api.cancel(&id).status, 200);
-        let ended = api.at(&id, turn);
+        let ended = api.get_turn(&id, turn);
         assert_eq!((&ended["state"], &ended["ok"]), (&json!("cancelled"), &json!(true)), "{n}");
     }
-    assert_eq!(api.said(&id, "hi"), "echo: hi");
+    assert_eq!(api.ask(&id, "hi"), "echo: hi");
     assert_gapless(&api.log(&id));
 }
 
 /// An agent that does not break off is ended, with all it started; its conversation is not.
-#[test]
-fn an_agent_that_ignores_a_cancel_is_ended() {
-    let api = api("");
+fn an_agent_that_ignores_a_cancel_is_ended(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
     let command = json!({"command": "sleep 100000"});
     let prompt = format!("[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[tool Bash {command}]]");
-    let turn = api.background(&id, &prompt);
+    let turn = api.start_turn(&id, &prompt);
     wait_until("it is at work", || (api.processes().len() >= 3).then_some(()));
     let cancelled = api.cancel(&id);
     assert_eq!(cancelled.status, 200, "{}", cancelled.text);
     assert_eq!(api.processes(), [0; 0], "gone before the answer is given");
-    let ended = api.at(&id, turn);
+    let ended = api.get_turn(&id, turn);
     assert_eq!(
         (&ended["state"], &ended["stop_reason"]),
         (&json!("cancelled"), &json!("cancelled"))
     );
     assert_eq!(ended["text"], "half");
-    assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane");
-    assert!(api.audit(&id).contains(&"resume".to_owned()));
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane");
+    assert!(api.audit_kinds(&id).contains(&"resume".to_owned()));
 }
 
 /// A session that is closed while it works ends its turn and its processes.
-#[test]
-fn closing_ends_what_runs_and_what_waits() {
-    let api = api("");
+fn closing_ends_what_runs_and_what_waits(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| api.turn(&id, "[[daemon]] [[say half]] [[hang]]"));
-        wait_until("it runs", || (api.look(&id)["turn_count"] == 1).then_some(()));
+        wait_until("it runs", || (api.describe(&id)["turn_count"] == 1).then_some(()));
         begun(&api, &id, 1);
         let waiting = scope.spawn(|| api.turn(&id, "never"));
-        wait_until("one waits", || (api.look(&id)["turn_count"] == 2).then_some(()));
+        wait_until("one waits", || (api.describe(&id)["turn_count"] == 2).then_some(()));
         let mut stream = api.follow(&id, 0);
         assert_eq!(api.close(&id).json(), json!({"ok": true}));
         let answers = [asked.join().unwrap(), waiting.join().unwrap()];
@@ -147,35 +155,33 @@ fn closing_ends_what_runs_and_what_waits() {
             assert_eq!(answer.json()["stop_reason"], "cancelled");
         }
         assert_eq!(answers[1].json()["events"], json!([]), "it was never asked");
-        let events: Vec<SseEvent> = stream.by_ref().collect();
-        assert_eq!(events.last().unwrap().event, "close", "the last there is");
-        assert_eq!(events.iter().filter(|event| event.event == "turn").count(), 2);
+        let events: Vec<StreamEvent> = stream.by_ref().collect();
+        assert_eq!(events.last().unwrap().kind, "close", "the last there is");
+        assert_eq!(events.iter().filter(|event| event.kind == "turn").count(), 2);
     });
     api.wait_for_no_process();
     let log = api.log(&id);
     assert_gapless(&log);
     assert_eq!(log.last().unwrap()["event"], "close");
-    assert_eq!(api.look(&id)["state"], "closed");
+    assert_eq!(api.describe(&id)["state"], "closed");
 }
 
 /// Also where the agent does not want to end.
-#[test]
-fn closing_ends_a_stubborn_agent() {
-    let api = api("");
+fn closing_ends_a_stubborn_agent(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    let turn = api.background(&id, "[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[hang]]");
+    let turn = api.start_turn(&id, "[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[hang]]");
     begun(&api, &id, turn);
     assert_eq!(api.close(&id).status, 200);
-    assert_eq!(api.at(&id, turn)["state"], "cancelled");
+    assert_eq!(api.get_turn(&id, turn)["state"], "cancelled");
     api.wait_for_no_process();
 }
 
 /// Closing from many sides at once closes once.
-#[test]
-fn closing_at_once_closes_once() {
-    let api = api("");
+fn closing_at_once_closes_once(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    api.gated(&id);
+    api.start_gated_turn(&id);
     let answers: Vec<Value> = std::thread::scope(|scope| {
         let closes: Vec<_> = (0..4).map(|_| scope.spawn(|| api.close(&id).json())).collect();
         closes.into_iter().map(|close| close.join().unwrap()).collect()
@@ -183,16 +189,16 @@ fn closing_at_once_closes_once() {
     assert!(answers.iter().all(|answer| answer["ok"] == true), "{answers:?}");
     let first = answers.iter().filter(|answer| answer["already_closed"].is_null()).count();
     assert_eq!(first, 1, "{answers:?}");
-    assert_eq!(api.audit(&id).iter().filter(|kind| *kind == "close").count(), 1);
+    assert_eq!(api.audit_kinds(&id).iter().filter(|kind| *kind == "close").count(), 1);
 }
 
 /// An app that is revoked leaves no agent behind, and a later one of its name finds nothing of it.
-fn revoked(revoke: impl FnOnce(&Api)) {
-    let api = api(&sessions("sweep_interval_secs = 1"));
+fn revoked(backend: Backend, revoke: impl FnOnce(&Api)) {
+    let api = backend.api(&sessions("sweep_interval_secs = 1"));
     let other = api.home.app("other");
     let (id, theirs) = (api.session(), api.create_as(&other, &json!({"agent": "acp"})));
     let folder = api.workspace(&id);
-    api.gated(&id);
+    api.start_gated_turn(&id);
     revoke(&api);
     assert_eq!(api.get(&format!("/sessions/{id}")).status, 401);
     let token = api.home.app("tests");
@@ -207,14 +213,12 @@ fn revoked(revoke: impl FnOnce(&Api)) {
     assert_eq!(api.call_as(&other, "POST", &path, &[], &body).status, 200);
 }
 
-#[test]
-fn revoking_an_app_ends_its_sessions() {
-    revoked(|api| assert!(api.home.run(&["app", "revoke", "tests"]).status.success()));
+fn revoking_an_app_ends_its_sessions(backend: Backend) {
+    revoked(backend, |api| assert!(api.home.run(&["app", "revoke", "tests"]).status.success()));
 }
 
-#[test]
-fn revoking_an_app_over_http_ends_its_sessions() {
-    revoked(|api| {
+fn revoking_an_app_over_http_ends_its_sessions(backend: Backend) {
+    revoked(backend, |api| {
         let admin = std::fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
         let path = "/admin/apps/tests";
         assert_eq!(api.call_as(admin.trim(), "DELETE", path, &[], &Value::Null).status, 200);

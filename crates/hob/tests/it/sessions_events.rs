@@ -5,12 +5,28 @@ use std::time::Duration;
 use hob_testkit::wait_until;
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
+
+backend_tests!([file, cluster]: [
+    the_log_holds_all_that_happened,
+    the_log_holds_an_agents_lines_unchanged,
+    after_a_number_come_the_greater_ones,
+    a_stream_cut_anywhere_is_resumed_without_loss,
+    a_stream_with_a_permission_cut_anywhere_is_resumed_without_loss,
+    a_stream_is_resumed_by_its_key,
+    a_stream_that_was_seen_whole_ends_at_once,
+    a_running_stream_cut_anywhere_is_resumed_without_loss,
+    a_followed_session_ends_with_its_close,
+    following_from_the_future_waits,
+    a_slow_reader_gets_everything,
+    a_long_log_comes_in_pages,
+    the_owner_sees_all_sessions,
+]);
 
 /// Everything that happened is in the log, numbered without a gap, each with its time.
-#[test]
-fn the_log_holds_all_that_happened() {
-    let api = api("");
+fn the_log_holds_all_that_happened(backend: Backend) {
+    let api = backend.api("");
     let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}}));
     assert_eq!(api.turn(&id, "[[say one]] [[say two]]").status, 200);
     assert_eq!(api.turn(&id, "[[crash]]").status, 502);
@@ -18,7 +34,10 @@ fn the_log_holds_all_that_happened() {
     assert_eq!(api.close(&id).status, 200);
     let log = api.log(&id);
     assert_gapless(&log);
-    assert_eq!(api.audit(&id), ["create", "turn", "turn", "resume", "permission", "turn", "close"]);
+    assert_eq!(
+        api.audit_kinds(&id),
+        ["create", "turn", "turn", "resume", "permission", "turn", "close"]
+    );
     assert!(log.iter().all(|event| event["at"].as_str().unwrap().ends_with('Z')));
     let first = &log[0];
     assert_eq!((&first["agent"], &first["turn_index"]), (&json!("acp"), &Value::Null));
@@ -32,13 +51,12 @@ fn the_log_holds_all_that_happened() {
         .map(|event| (event["turn_index"].as_u64().unwrap(), event["state"].as_str().unwrap()))
         .collect();
     assert_eq!(turns, [(1, "finished"), (2, "died"), (3, "finished")]);
-    assert_eq!(api.look(&id)["last_event_id"], log.len());
+    assert_eq!(api.describe(&id)["last_event_id"], log.len());
 }
 
 /// Messages of an agent are not changed in the log either.
-#[test]
-fn the_log_holds_an_agents_lines_unchanged() {
-    let api = api("");
+fn the_log_holds_an_agents_lines_unchanged(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let lines = [
         r#"{"method":"session/update","params":{"z":1,"a":12345678901234567890123}}"#,
@@ -52,9 +70,8 @@ fn the_log_holds_an_agents_lines_unchanged() {
     }
 }
 
-#[test]
-fn after_a_number_come_the_greater_ones() {
-    let api = api("");
+fn after_a_number_come_the_greater_ones(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "[[chunks 5]]").status, 200);
     let log = api.log(&id);
@@ -78,17 +95,17 @@ fn after_a_number_come_the_greater_ones() {
 }
 
 /// Cut after each of its events and resumed by its number, a turn's stream is what it would have been.
-fn cut_anywhere(prompt: &str) {
-    let api = api("");
+fn cut_anywhere(backend: Backend, prompt: &str) {
+    let api = backend.api("");
     let id = api.session();
-    let whole: Vec<SseEvent> = api.stream_turn(&id, prompt).collect();
+    let whole: Vec<StreamEvent> = api.stream_turn(&id, prompt).collect();
     assert!(whole.len() >= 20, "{}", whole.len());
-    assert_eq!(whole.last().unwrap().event, "turn");
+    assert_eq!(whole.last().unwrap().kind, "turn");
     for cut in 0..whole.len() {
         let seen = &whole[..cut];
         let last = seen.last().map_or(whole[0].id - 1, |event| event.id);
-        let mut resumed: Vec<SseEvent> = seen.to_vec();
-        resumed.extend(api.follow(&id, last).until(|event| event.event == "turn"));
+        let mut resumed: Vec<StreamEvent> = seen.to_vec();
+        resumed.extend(api.follow(&id, last).until(|event| event.kind == "turn"));
         for (found, wanted) in resumed.iter().zip(&whole) {
             assert_eq!(found, wanted, "cut after {cut}");
         }
@@ -96,52 +113,47 @@ fn cut_anywhere(prompt: &str) {
     }
 }
 
-#[test]
-fn a_stream_cut_anywhere_is_resumed_without_loss() {
-    cut_anywhere("[[chunks 12]] [[think hm]] [[tool Read {}]] [[chunks 8]]");
+fn a_stream_cut_anywhere_is_resumed_without_loss(backend: Backend) {
+    cut_anywhere(backend, "[[chunks 12]] [[think hm]] [[tool Read {}]] [[chunks 8]]");
 }
 
 /// What Hob itself says in a turn is the same in every stream, too.
-#[test]
-fn a_stream_with_a_permission_cut_anywhere_is_resumed_without_loss() {
-    cut_anywhere("[[chunks 9]] [[permission x]] [[chunks 9]]");
+fn a_stream_with_a_permission_cut_anywhere_is_resumed_without_loss(backend: Backend) {
+    cut_anywhere(backend, "[[chunks 9]] [[permission x]] [[chunks 9]]");
 }
 
 /// The other way to resume: the same turn by its key.
-#[test]
-fn a_stream_is_resumed_by_its_key() {
-    let api = api("");
+fn a_stream_is_resumed_by_its_key(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let key = ("idempotency-key", "k");
     let path = format!("/sessions/{id}/turn");
     let body = json!({"prompt": "[[chunks 6]]"});
-    let whole: Vec<SseEvent> = api.stream("POST", &path, &[STREAM, key], &body).collect();
+    let whole: Vec<StreamEvent> = api.stream("POST", &path, &[STREAM, key], &body).collect();
     for cut in 1..whole.len() {
         let last = whole[cut - 1].id.to_string();
         let headers = [STREAM, key, ("last-event-id", last.as_str())];
-        let rest: Vec<SseEvent> = api.stream("POST", &path, &headers, &body).collect();
+        let rest: Vec<StreamEvent> = api.stream("POST", &path, &headers, &body).collect();
         assert_eq!(rest, whole[cut..], "cut after {cut}");
     }
 }
 
 /// One that has seen all of a turn that is over is not left waiting.
-#[test]
-fn a_stream_that_was_seen_whole_ends_at_once() {
-    let api = api("");
+fn a_stream_that_was_seen_whole_ends_at_once(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let key = ("idempotency-key", "k");
     let path = format!("/sessions/{id}/turn");
     let body = json!({"prompt": "hi"});
-    let whole: Vec<SseEvent> = api.stream("POST", &path, &[STREAM, key], &body).collect();
+    let whole: Vec<StreamEvent> = api.stream("POST", &path, &[STREAM, key], &body).collect();
     let last = whole.last().unwrap().id.to_string();
     let headers = [STREAM, key, ("last-event-id", last.as_str())];
     assert_eq!(api.stream("POST", &path, &headers, &body).next(), None, "there is no more");
 }
 
 /// The same while the turn runs: every reader is cut and comes back in the middle of it.
-#[test]
-fn a_running_stream_cut_anywhere_is_resumed_without_loss() {
-    let api = api("");
+fn a_running_stream_cut_anywhere_is_resumed_without_loss(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let prompt: String = (0..24).map(|n| format!("[[say {n} ]] [[sleep 10]]")).collect();
     let mut stream = api.stream_turn(&id, &prompt);
@@ -150,7 +162,7 @@ fn a_running_stream_cut_anywhere_is_resumed_without_loss() {
         let reader = scope.spawn(|| {
             // A connection per event.
             let mut seen = vec![first.clone()];
-            while seen.last().unwrap().event != "turn" {
+            while seen.last().unwrap().kind != "turn" {
                 let last = seen.last().unwrap().id;
                 seen.push(api.follow(&id, last).next().expect("the next event"));
             }
@@ -165,33 +177,31 @@ fn a_running_stream_cut_anywhere_is_resumed_without_loss() {
 }
 
 /// A stream of the log goes on as long as the session is open.
-#[test]
-fn a_followed_session_ends_with_its_close() {
-    let api = api("");
+fn a_followed_session_ends_with_its_close(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let mut streams = [api.follow(&id, 0), api.follow(&id, 0)];
-    assert_eq!(streams[0].next().unwrap().event, "create");
+    assert_eq!(streams[0].next().unwrap().kind, "create");
     for n in 1..=2 {
         assert_eq!(api.turn(&id, "hi").status, 200);
-        let events = streams[0].until(|event| event.event == "turn");
+        let events = streams[0].until(|event| event.kind == "turn");
         assert_eq!(events.last().unwrap().json()["turn_index"], n);
     }
     assert_eq!(api.close(&id).status, 200);
-    let rest: Vec<SseEvent> = streams[0].by_ref().collect();
-    assert_eq!(rest.last().unwrap().event, "close");
+    let rest: Vec<StreamEvent> = streams[0].by_ref().collect();
+    assert_eq!(rest.last().unwrap().kind, "close");
     let ids: Vec<u64> = streams[1].by_ref().map(|event| event.id).collect();
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     assert_eq!(ids.len(), api.log(&id).len());
     // Of a closed one there is the past.
-    let past: Vec<SseEvent> = api.follow(&id, 0).collect();
+    let past: Vec<StreamEvent> = api.follow(&id, 0).collect();
     assert_eq!(past.len(), ids.len());
     assert_eq!(api.follow(&id, ids.len() as u64).count(), 0);
 }
 
 /// A number that is not there yet is waited for.
-#[test]
-fn following_from_the_future_waits() {
-    let api = api("");
+fn following_from_the_future_waits(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let mut stream = api.follow(&id, 3);
     assert_eq!(api.turn(&id, "[[chunks 4]]").status, 200);
@@ -199,21 +209,20 @@ fn following_from_the_future_waits() {
 }
 
 /// One that does not read for a while loses nothing and holds nobody up.
-#[test]
-fn a_slow_reader_gets_everything() {
-    let api = api("");
+fn a_slow_reader_gets_everything(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let mut slow = api.follow(&id, 0);
     let prompt = format!("[[say {}]] [[chunks 3000]]", "x".repeat(200_000));
     let mut turn = api.stream_turn(&id, &prompt);
     // The log is waited for by asking, so that nobody reads.
-    wait_until("the turn is over", || (api.look(&id)["state"] == "idle").then_some(()));
+    wait_until("the turn is over", || (api.describe(&id)["state"] == "idle").then_some(()));
     assert_eq!(api.turn(&id, "[[chunks 1000]]").status, 200, "others are not held up");
-    let second = slow.until(|event| event.event == "turn" && event.json()["turn_index"] == 2);
+    let second = slow.until(|event| event.kind == "turn" && event.json()["turn_index"] == 2);
     let ids: Vec<u64> = second.iter().map(|event| event.id).collect();
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     assert_eq!(ids.len(), 1 + 3002 + 1 + 1001 + 1);
-    let events = turn.until(|event| event.event == "turn");
+    let events = turn.until(|event| event.kind == "turn");
     assert_eq!(events.len(), 3003);
     let texts = events[1..3001].iter().map(|event| event.json());
     for (n, message) in texts.enumerate() {
@@ -222,12 +231,11 @@ fn a_slow_reader_gets_everything() {
 }
 
 /// A log longer than one answer says that there is more.
-#[test]
-fn a_long_log_comes_in_pages() {
-    let api = api("");
+fn a_long_log_comes_in_pages(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn_with(&id, &[ASYNC], "[[chunks 11000]]").status, 202);
-    wait_until("the turn is over", || (api.look(&id)["state"] == "idle").then_some(()));
+    wait_until("the turn is over", || (api.describe(&id)["state"] == "idle").then_some(()));
     let path = format!("/sessions/{id}/events");
     let (mut seen, mut pages) = (0, 0);
     loop {
@@ -246,9 +254,8 @@ fn a_long_log_comes_in_pages() {
 }
 
 /// The owner sees every session and may end it; an app may not.
-#[test]
-fn the_owner_sees_all_sessions() {
-    let api = api("");
+fn the_owner_sees_all_sessions(backend: Backend) {
+    let api = backend.api("");
     let admin = std::fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
     let admin = admin.trim();
     let other = api.home.app("other");
@@ -256,7 +263,7 @@ fn the_owner_sees_all_sessions() {
     let list = api.call_as(admin, "GET", "/admin/sessions", &[], &Value::Null).json();
     assert_eq!(list["count"], 2);
     assert_eq!(api.get("/admin/sessions").status, 401);
-    api.gated(&mine);
+    api.start_gated_turn(&mine);
     for (method, path) in [
         ("GET", format!("/admin/sessions/{mine}")),
         ("GET", format!("/admin/sessions/{mine}/events")),
@@ -267,7 +274,7 @@ fn the_owner_sees_all_sessions() {
         let answer = api.call_as(admin, method, &path, &[], &Value::Null);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text);
     }
-    assert_eq!(api.at(&mine, 1)["state"], "cancelled");
+    assert_eq!(api.get_turn(&mine, 1)["state"], "cancelled");
     assert_eq!(
         api.call_as(admin, "GET", &format!("/sessions/{mine}"), &[], &Value::Null).status,
         401

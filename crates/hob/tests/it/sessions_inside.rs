@@ -3,8 +3,8 @@
 use hob_testkit::program;
 use serde_json::json;
 
+use crate::api::*;
 use crate::memory_setup::{capture, said, transcript};
-use crate::sessions_setup::*;
 
 /// An agent that calls `hob` itself speaks for its app, however it was told where Hob is.
 fn hob_inside_an_agent(place: impl Fn(&Api) -> String) {

@@ -2,7 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
+
+backend_tests!([file, cluster]: [
+    an_app_may_have_so_many_sessions,
+    an_app_has_no_more_sessions_by_asking_at_once,
+    an_app_may_ask_so_often,
+    an_idempotency_key_is_no_way_around_the_limits,
+    a_session_may_use_so_many_tokens,
+    an_idempotency_key_is_no_way_around_a_budget,
+    an_app_may_use_so_many_tokens_a_day,
+]);
 
 fn limits(line: &str) -> String {
     format!("[limits]\n{line}\n")
@@ -12,9 +23,8 @@ fn retry_after(answer: &hob_testkit::server::Answer) -> u64 {
     answer.headers["retry-after"].to_str().unwrap().parse().unwrap()
 }
 
-#[test]
-fn an_app_may_have_so_many_sessions() {
-    let api = api(&limits("app_sessions = 2"));
+fn an_app_may_have_so_many_sessions(backend: Backend) {
+    let api = backend.api(&limits("app_sessions = 2"));
     let other = api.home.app("other");
     let ids = [api.session(), api.session()];
     let third = api.post("/sessions", &json!({"agent": "acp"}));
@@ -26,9 +36,8 @@ fn an_app_may_have_so_many_sessions() {
 }
 
 /// However many ask at once.
-#[test]
-fn an_app_has_no_more_sessions_by_asking_at_once() {
-    let api = api(&limits("app_sessions = 1"));
+fn an_app_has_no_more_sessions_by_asking_at_once(backend: Backend) {
+    let api = backend.api(&limits("app_sessions = 1"));
     let body = json!({"agent": "acp"});
     let made = std::thread::scope(|scope| {
         let asks: Vec<_> =
@@ -38,9 +47,8 @@ fn an_app_has_no_more_sessions_by_asking_at_once() {
     assert_eq!(made.iter().filter(|status| **status == 200).count(), 1, "{made:?}");
 }
 
-#[test]
-fn an_app_may_ask_so_often() {
-    let api = api(&limits("app_turns_per_minute = 2"));
+fn an_app_may_ask_so_often(backend: Backend) {
+    let api = backend.api(&limits("app_turns_per_minute = 2"));
     let other = api.home.app("other");
     let ids = [api.session(), api.session()];
     assert_eq!(api.turn(&ids[0], "hi").status, 200);
@@ -50,16 +58,15 @@ fn an_app_may_ask_so_often() {
         assert_error(&third, 429, "app_pace", "2");
         assert!((1..=60).contains(&retry_after(&third)));
     }
-    assert_eq!(api.look(&ids[0])["turn_count"], 1);
+    assert_eq!(api.describe(&ids[0])["turn_count"], 1);
     let theirs = api.create_as(&other, &json!({"agent": "acp"}));
     let path = format!("/sessions/{theirs}/turn");
     assert_eq!(api.call_as(&other, "POST", &path, &[], &json!({"prompt": "hi"})).status, 200);
 }
 
 /// A key is no way around the limits; a repeat costs nothing.
-#[test]
-fn an_idempotency_key_is_no_way_around_the_limits() {
-    let api = api(&limits("app_turns_per_minute = 2"));
+fn an_idempotency_key_is_no_way_around_the_limits(backend: Backend) {
+    let api = backend.api(&limits("app_turns_per_minute = 2"));
     let id = api.session();
     let key = |n: &'static str| [("idempotency-key", n)];
     assert_eq!(api.turn_with(&id, &key("1"), "hi").status, 200);
@@ -71,9 +78,8 @@ fn an_idempotency_key_is_no_way_around_the_limits() {
     assert_eq!(api.turn_with(&id, &key("1"), "hi").status, 200, "a repeat is no turn");
 }
 
-#[test]
-fn a_session_may_use_so_many_tokens() {
-    let api = api(&limits("session_tokens = 20"));
+fn a_session_may_use_so_many_tokens(backend: Backend) {
+    let api = backend.api(&limits("session_tokens = 20"));
     let id = api.session();
     assert_eq!(api.turn(&id, "hi").status, 200, "15 tokens");
     assert_eq!(api.turn(&id, "hi").status, 200, "30 tokens: it is looked at before a turn");
@@ -81,13 +87,12 @@ fn a_session_may_use_so_many_tokens() {
     assert_error(&over, 429, "session_budget", "session_tokens");
     assert!(retry_after(&over) >= 1);
     assert_eq!(api.turn(&api.session(), "hi").status, 200, "another one has its own");
-    let api = api.after(|server| server.kill());
+    let api = api.restart_after(|server| server.kill());
     assert_eq!(api.turn(&id, "hi").status, 429, "it is kept");
 }
 
-#[test]
-fn an_idempotency_key_is_no_way_around_a_budget() {
-    let api = api(&limits("session_tokens = 15"));
+fn an_idempotency_key_is_no_way_around_a_budget(backend: Backend) {
+    let api = backend.api(&limits("session_tokens = 15"));
     let id = api.session();
     assert_eq!(api.turn_with(&id, &[("idempotency-key", "1")], "hi").status, 200);
     let over = api.turn_with(&id, &[("idempotency-key", "2")], "hi");
@@ -95,9 +100,8 @@ fn an_idempotency_key_is_no_way_around_a_budget() {
     assert_eq!(api.turn_with(&id, &[("idempotency-key", "1")], "hi").status, 200);
 }
 
-#[test]
-fn an_app_may_use_so_many_tokens_a_day() {
-    let api = api(&limits("app_tokens_per_day = 15"));
+fn an_app_may_use_so_many_tokens_a_day(backend: Backend) {
+    let api = backend.api(&limits("app_tokens_per_day = 15"));
     let other = api.home.app("other");
     assert_eq!(api.turn(&api.session(), "hi").status, 200);
     let over = api.turn(&api.session(), "hi");

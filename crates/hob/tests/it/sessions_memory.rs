@@ -7,8 +7,16 @@ use std::net::TcpStream;
 use hob_testkit::{program, wait_until};
 use serde_json::{Value, json};
 
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
 use crate::memory_setup::texts;
-use crate::sessions_setup::*;
+
+backend_tests!([file, cluster]: [
+    a_turn_is_remembered_for_its_app_alone,
+    a_broken_turn_is_remembered_as_far_as_it_went,
+    secrets_of_a_turn_are_masked,
+    mcp_servers_reach_the_agent,
+]);
 
 impl Api {
     /// Calls a tool of `/mcp` as an app.
@@ -46,9 +54,8 @@ impl Api {
 }
 
 /// What a session did is its app's memory, once, and nobody else's.
-#[test]
-fn a_turn_is_remembered_for_its_app_alone() {
-    let api = api("");
+fn a_turn_is_remembered_for_its_app_alone(backend: Backend) {
+    let api = backend.api("");
     let other = api.home.app("other");
     let id = api.session();
     let prompt = "where is the crane? [[say the crane stands in the harbour]]";
@@ -68,16 +75,15 @@ fn a_turn_is_remembered_for_its_app_alone() {
     let key = [("idempotency-key", "k")];
     assert_eq!(api.turn_with(&id, &key, "more [[say words]]").status, 200);
     assert_eq!(api.turn_with(&id, &key, "more [[say words]]").status, 200);
-    let api = api.after(|server| server.kill());
+    let api = api.restart_after(|server| server.kill());
     wait_until("four turns are remembered", || (api.turns_of(&api.token) == 4).then_some(()));
-    let api = api.after(|server| assert_eq!(server.stop().code(), Some(0)));
+    let api = api.restart_after(|server| assert_eq!(server.stop().code(), Some(0)));
     assert_eq!(api.turns_of(&api.token), 4);
 }
 
 /// What was asked is remembered also when the answer never came; what was never asked is not.
-#[test]
-fn a_broken_turn_is_remembered_as_far_as_it_went() {
-    let api = api("");
+fn a_broken_turn_is_remembered_as_far_as_it_went(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "where is the lantern? [[say half an answer]] [[crash]]").status, 502);
     wait_until("it is remembered", || (api.turns_of(&api.token) == 2).then_some(()));
@@ -85,9 +91,8 @@ fn a_broken_turn_is_remembered_as_far_as_it_went() {
 }
 
 /// Secrets in a conversation are masked on their way into the memory.
-#[test]
-fn secrets_of_a_turn_are_masked() {
-    let api = api("");
+fn secrets_of_a_turn_are_masked(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
     assert_eq!(api.turn(&id, &format!("the lantern token is {secret}")).status, 200);
@@ -97,9 +102,8 @@ fn secrets_of_a_turn_are_masked() {
 }
 
 /// The word `memory` gives the agent Hob's own memory; other servers are passed on.
-#[test]
-fn mcp_servers_reach_the_agent() {
-    let api = api("");
+fn mcp_servers_reach_the_agent(backend: Backend) {
+    let api = backend.api("");
     let servers = json!({"own": "memory", "files": {"command": "mcp-files", "args": ["/w"],
         "env": {"A": "b"}}, "far": {"type": "http", "url": "http://127.0.0.1:9/mcp",
         "headers": {"h": "v"}}});

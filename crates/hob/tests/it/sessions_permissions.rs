@@ -4,7 +4,18 @@ use hob_testkit::server::Answer;
 use hob_testkit::wait_until;
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
+
+backend_tests!([file, cluster]: [
+    deny_is_the_default_and_the_turn_goes_on,
+    allow_allows_once,
+    ask_puts_the_question_to_the_caller,
+    wrong_answers_are_refused_and_the_question_stays,
+    a_question_nobody_answers_is_a_no,
+    a_cancel_withdraws_the_question,
+    closing_withdraws_the_question,
+]);
 
 fn asking(api: &Api) -> String {
     api.create(&json!({"agent": "acp", "permissions": "ask"}))
@@ -29,13 +40,12 @@ fn answer(api: &Api, id: &str, request: &Value, option: &str) -> Answer {
 }
 
 /// Without a word an agent is told no at once, and goes on.
-#[test]
-fn deny_is_the_default_and_the_turn_goes_on() {
-    let api = api("");
+fn deny_is_the_default_and_the_turn_goes_on(backend: Backend) {
+    let api = backend.api("");
     for body in [json!({"agent": "acp"}), json!({"agent": "acp", "permissions": "deny"})] {
         let id = api.create(&body);
-        assert_eq!(api.look(&id)["permissions"], "deny");
-        let said = api.said(&id, "[[permission rm -rf]] [[say  and on]]");
+        assert_eq!(api.describe(&id)["permissions"], "deny");
+        let said = api.ask(&id, "[[permission rm -rf]] [[say  and on]]");
         assert_eq!(said, "permission rm -rf: no and on");
         let log = api.log(&id);
         let noted: Vec<&Value> = log.iter().filter(|e| e["event"] == "permission").collect();
@@ -45,9 +55,8 @@ fn deny_is_the_default_and_the_turn_goes_on() {
 }
 
 /// Allowed once, not for ever, where the agent offers both.
-#[test]
-fn allow_allows_once() {
-    let api = api("");
+fn allow_allows_once(backend: Backend) {
+    let api = backend.api("");
     let id = api.create(&json!({"agent": "acp", "permissions": "allow"}));
     let answer = api.turn(&id, "[[permission one]] [[permission two]]").json();
     let text = answer["text"].as_str().unwrap();
@@ -55,9 +64,8 @@ fn allow_allows_once() {
 }
 
 /// The question is an event with all that is needed to answer it, and the answer reaches the agent.
-#[test]
-fn ask_puts_the_question_to_the_caller() {
-    let api = api("");
+fn ask_puts_the_question_to_the_caller(backend: Backend) {
+    let api = backend.api("");
     let id = asking(&api);
     for (option, chosen) in [
         ("yes", "yes"),
@@ -68,7 +76,7 @@ fn ask_puts_the_question_to_the_caller() {
         ("allow_always", "yes-always"),
     ] {
         let mut stream = api.stream_turn(&id, "[[permission touch x]] [[say  then]]");
-        let events = stream.until(|event| event.event == "permission");
+        let events = stream.until(|event| event.kind == "permission");
         let asked = events.last().unwrap().json();
         assert_eq!(asked["title"], "touch x");
         let options: Vec<(&str, &str)> = asked["options"]
@@ -86,7 +94,7 @@ fn ask_puts_the_question_to_the_caller() {
         );
         let request = &asked["request_id"];
         assert_eq!(answer(&api, &id, request, option).json(), json!({"ok": true}));
-        let last = stream.until(|event| event.event == "turn").pop().unwrap().json();
+        let last = stream.until(|event| event.kind == "turn").pop().unwrap().json();
         assert_eq!(last["text"], format!("permission touch x: {chosen} then"));
         assert_eq!(answer(&api, &id, request, option).status, 404, "a second answer");
     }
@@ -97,11 +105,10 @@ fn ask_puts_the_question_to_the_caller() {
     assert_eq!(noted.count(), 6);
 }
 
-#[test]
-fn wrong_answers_are_refused_and_the_question_stays() {
-    let api = api("");
+fn wrong_answers_are_refused_and_the_question_stays(backend: Backend) {
+    let api = backend.api("");
     let id = asking(&api);
-    let turn = api.background(&id, "[[permission x]]");
+    let turn = api.start_turn(&id, "[[permission x]]");
     let asked = question(&api, &id);
     let request = &asked["request_id"];
     assert_error(&answer(&api, &id, request, "maybe"), 400, "bad_request", "option");
@@ -113,18 +120,17 @@ fn wrong_answers_are_refused_and_the_question_stays() {
     }
     let other = asking(&api);
     assert_eq!(answer(&api, &other, request, "yes").status, 404, "another session's question");
-    assert_eq!(api.at(&id, turn)["state"], "running");
+    assert_eq!(api.get_turn(&id, turn)["state"], "running");
     assert_eq!(answer(&api, &id, request, "yes").status, 200);
-    let ended = api.wait_for(&id, turn, "finished");
+    let ended = api.wait_for_turn(&id, turn, "finished");
     assert!(ended["text"].as_str().unwrap().starts_with("permission x: yes"), "{ended}");
 }
 
 /// Nobody answers: it is no, and the turn goes on.
-#[test]
-fn a_question_nobody_answers_is_a_no() {
-    let api = api(&sessions("permission_timeout_secs = 1"));
+fn a_question_nobody_answers_is_a_no(backend: Backend) {
+    let api = backend.api(&sessions("permission_timeout_secs = 1"));
     let id = asking(&api);
-    let said = api.said(&id, "[[permission x]] [[say  and on]]");
+    let said = api.ask(&id, "[[permission x]] [[say  and on]]");
     assert_eq!(said, "permission x: no and on");
     let log = api.log(&id);
     let last = log.iter().rfind(|event| event["event"] == "permission").unwrap();
@@ -133,28 +139,26 @@ fn a_question_nobody_answers_is_a_no() {
 }
 
 /// A cancel answers the question as well; it can't be answered any more.
-#[test]
-fn a_cancel_withdraws_the_question() {
-    let api = api("");
+fn a_cancel_withdraws_the_question(backend: Backend) {
+    let api = backend.api("");
     let id = asking(&api);
-    let turn = api.background(&id, "[[permission x]] [[hang]]");
+    let turn = api.start_turn(&id, "[[permission x]] [[hang]]");
     let asked = question(&api, &id);
     assert_eq!(api.cancel(&id).status, 200);
-    assert_eq!(api.at(&id, turn)["state"], "cancelled");
+    assert_eq!(api.get_turn(&id, turn)["state"], "cancelled");
     assert_eq!(answer(&api, &id, &asked["request_id"], "yes").status, 404);
-    assert_eq!(api.said(&id, "hi"), "echo: hi");
-    assert!(!api.audit(&id).contains(&"resume".to_owned()), "the same process goes on");
+    assert_eq!(api.ask(&id, "hi"), "echo: hi");
+    assert!(!api.audit_kinds(&id).contains(&"resume".to_owned()), "the same process goes on");
 }
 
 /// A session that is closed with a question open leaves nothing behind.
-#[test]
-fn closing_withdraws_the_question() {
-    let api = api("");
+fn closing_withdraws_the_question(backend: Backend) {
+    let api = backend.api("");
     let id = asking(&api);
-    let turn = api.background(&id, "[[permission x]]");
+    let turn = api.start_turn(&id, "[[permission x]]");
     let asked = question(&api, &id);
     assert_eq!(api.close(&id).status, 200);
-    assert_eq!(api.at(&id, turn)["state"], "cancelled");
+    assert_eq!(api.get_turn(&id, turn)["state"], "cancelled");
     assert_eq!(answer(&api, &id, &asked["request_id"], "yes").status, 404);
     api.wait_for_no_process();
 }

@@ -7,25 +7,43 @@ use hob_testkit::{HobServer, Stopwatch, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
+
+backend_tests!([file, postgres, cluster]: [
+    a_session_outlives_a_restart,
+    a_restart_never_begins_afresh,
+    a_session_without_a_turn_begins_after_a_restart,
+    sigterm_lets_a_turn_finish,
+    sigterm_interrupts_a_turn_after_the_grace,
+    clients_of_an_interrupted_turn_are_told,
+    kill_9_in_the_middle_of_a_turn,
+    turns_that_waited_run_after_a_kill,
+    turns_that_waited_run_after_a_stop,
+    open_sessions_count_and_closed_ones_stay_closed,
+    idempotency_keys_outlive_a_restart,
+    the_sweeper_works_after_a_restart,
+    killed_at_any_moment_nothing_acknowledged_is_lost,
+    an_open_session_keeps_an_idle_server_alive,
+    a_kill_while_agents_start_leaves_no_lock,
+]);
 
 fn stopped(server: HobServer) {
     assert_eq!(server.stop().code(), Some(0));
 }
 
 /// After an orderly stop a session is as it was: its next turn goes on with the conversation.
-#[test]
-fn a_session_outlives_a_restart() {
-    let api = api("");
+fn a_session_outlives_a_restart(backend: Backend) {
+    let api = backend.api("");
     let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}, "permissions": "allow"}));
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
-    let (before, log) = (api.look(&id), api.log(&id));
-    let api = api.after(stopped);
-    assert_eq!(api.look(&id), before);
+    let (before, log) = (api.describe(&id), api.log(&id));
+    let api = api.restart_after(stopped);
+    assert_eq!(api.describe(&id), before);
     assert_eq!(api.log(&id), log);
-    assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane");
-    assert_eq!(api.look(&id)["turn_count"], 2);
-    assert!(api.said(&id, "[[permission x]]").starts_with("permission x: yes"), "as it was made");
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane");
+    assert_eq!(api.describe(&id)["turn_count"], 2);
+    assert!(api.ask(&id, "[[permission x]]").starts_with("permission x: yes"), "as it was made");
     let log = api.log(&id);
     assert_gapless(&log);
     let resumed = log.iter().find(|event| event["event"] == "resume").expect("it is noted");
@@ -33,39 +51,36 @@ fn a_session_outlives_a_restart() {
 }
 
 /// A conversation that got lost while the server was down is said to be lost.
-#[test]
-fn a_restart_never_begins_afresh() {
-    let api = api("");
+fn a_restart_never_begins_afresh(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
-    let api = api.after(|server| server.kill());
+    let api = api.restart_after(|server| server.kill());
     std::fs::remove_dir_all(api.conversations()).unwrap();
     assert_error(&api.turn(&id, "do you remember?"), 502, "resume_failed", "");
-    assert_eq!(api.at(&id, 2)["state"], "resume_failed");
+    assert_eq!(api.get_turn(&id, 2)["state"], "resume_failed");
 }
 
 /// Nothing was said before the first turn, so there is nothing to take up.
-#[test]
-fn a_session_without_a_turn_begins_after_a_restart() {
-    let api = api("");
+fn a_session_without_a_turn_begins_after_a_restart(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    let api = api.after(|server| server.kill());
-    assert_eq!(api.said(&id, "hi"), "echo: hi");
-    assert!(!api.audit(&id).contains(&"resume".to_owned()));
+    let api = api.restart_after(|server| server.kill());
+    assert_eq!(api.ask(&id, "hi"), "echo: hi");
+    assert!(!api.audit_kinds(&id).contains(&"resume".to_owned()));
 }
 
 /// SIGTERM lets a running turn finish, takes no new one, and ends with 0.
-#[test]
-fn sigterm_lets_a_turn_finish() {
-    let Api { mut server, home, token } = {
-        let api = api("");
+fn sigterm_lets_a_turn_finish(backend: Backend) {
+    let api = {
+        let api = backend.api("");
         let id = api.session();
         let folder = api.workspace(&id);
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| api.turn(&id, "[[say begun]] [[until go]] [[say done]]"));
-            wait_until("it runs", || (api.look(&id)["turn_count"] == 1).then_some(()));
+            wait_until("it runs", || (api.describe(&id)["turn_count"] == 1).then_some(()));
             wait_until("it has begun", || {
-                (!api.at(&id, 1)["events"].as_array().unwrap().is_empty()).then_some(())
+                (!api.get_turn(&id, 1)["events"].as_array().unwrap().is_empty()).then_some(())
             });
             api.server.signal(Signal::SIGTERM);
             wait_until("no new connection is taken", || {
@@ -77,50 +92,46 @@ fn sigterm_lets_a_turn_finish() {
         });
         api
     };
-    assert_eq!(server.wait().code(), Some(0));
-    assert_eq!(processes_of(&home), [0; 0]);
-    let api = Api { server: crate::serve(&home), home, token };
+    let api = api.restart_after(|mut server| assert_eq!(server.wait().code(), Some(0)));
     let id = api.get("/sessions").json()["sessions"][0]["session_id"].as_str().unwrap().to_owned();
-    assert_eq!(api.at(&id, 1)["state"], "finished");
+    assert_eq!(api.get_turn(&id, 1)["state"], "finished");
 }
 
 const ENDLESS: &str = "[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[hang]]";
 
 /// After the grace a turn is interrupted, and the next one goes on.
-#[test]
-fn sigterm_interrupts_a_turn_after_the_grace() {
-    let api = api("shutdown_grace_secs = 1\n");
+fn sigterm_interrupts_a_turn_after_the_grace(backend: Backend) {
+    let api = backend.api("shutdown_grace_secs = 1\n");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
     let mut stream = api.stream_turn(&id, ENDLESS);
     assert!(stream.next().unwrap().data.contains("half"));
     let mut follower = api.follow(&id, 0);
     follower.next().unwrap();
-    let waits = api.background(&id, "[[say later]]");
+    let waits = api.start_turn(&id, "[[say later]]");
     let stopwatch = Stopwatch::start();
-    let api = api.after(stopped);
+    let api = api.restart_after(stopped);
     // Contract, section 2: on SIGTERM running turns may finish for `shutdown_grace_secs`, here 1. The limit
     // is below the default of 10.
     stopwatch
         .assert_within(Duration::from_secs(9), "running turns may finish for the grace period");
-    let turn = api.at(&id, 2);
+    let turn = api.get_turn(&id, 2);
     assert_eq!((&turn["state"], &turn["text"]), (&json!("interrupted"), &json!("half")));
     // The one that waited was taken in, so it runs.
-    assert_eq!(api.wait_for(&id, waits, "finished")["text"], "later");
+    assert_eq!(api.wait_for_turn(&id, waits, "finished")["text"], "later");
     assert_gapless(&api.log(&id));
-    assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane|[[say later]]");
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane|[[say later]]");
 }
 
 /// Those who wait for a turn are told that it was interrupted.
-#[test]
-fn clients_of_an_interrupted_turn_are_told() {
-    let mut api = api("shutdown_grace_secs = 1\n");
+fn clients_of_an_interrupted_turn_are_told(backend: Backend) {
+    let mut api = backend.api("shutdown_grace_secs = 1\n");
     let id = api.session();
     let mut stream = api.stream_turn(&id, ENDLESS);
     assert!(stream.next().unwrap().data.contains("half"));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| api.turn(&id, "waits behind it"));
-        wait_until("one waits", || (api.look(&id)["turn_count"] == 2).then_some(()));
+        wait_until("one waits", || (api.describe(&id)["turn_count"] == 2).then_some(()));
         api.server.signal(Signal::SIGTERM);
         let last = stream.by_ref().last();
         let answer = waiting.join();
@@ -134,48 +145,45 @@ fn clients_of_an_interrupted_turn_are_told() {
 
 /// Killed in the middle of a turn: what was stored is there, the turn is interrupted, the session is
 /// open, and no process is left.
-#[test]
-fn kill_9_in_the_middle_of_a_turn() {
-    let api = api("");
+fn kill_9_in_the_middle_of_a_turn(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
     let mut stream = api.stream_turn(&id, "[[daemon]] [[stubborn]] [[chunks 30]] [[hang]]");
-    let seen: Vec<SseEvent> = stream.by_ref().take(30).collect();
+    let seen: Vec<StreamEvent> = stream.by_ref().take(30).collect();
     let killed = Stopwatch::start();
-    let Api { server, home, token } = api;
-    server.kill();
+    let (home, token) = api.end_with(HobServer::kill);
     wait_until("no process is left", || processes_of(&home).is_empty().then_some(()));
     // Contract, section 2.
     killed.assert_within(Duration::from_secs(3), "after kill -9 every agent is gone within 3 s");
-    let api = Api { server: crate::serve(&home), home, token };
-    let turn = api.at(&id, 2);
+    let api = backend.start(home, &token);
+    let turn = api.get_turn(&id, 2);
     assert_eq!((&turn["state"], &turn["code"]), (&json!("interrupted"), &json!("interrupted")));
-    let events: Vec<Value> = seen.iter().map(SseEvent::json).collect();
+    let events: Vec<Value> = seen.iter().map(StreamEvent::json).collect();
     assert_eq!(turn["events"], json!(events), "what was told is not lost");
     let log = api.log(&id);
     assert_gapless(&log);
     let last = log.last().unwrap();
     assert_eq!((&last["event"], &last["state"]), (&json!("turn"), &json!("interrupted")));
-    assert_eq!(api.look(&id)["state"], "idle");
+    assert_eq!(api.describe(&id)["state"], "idle");
     // A reader that was cut goes on where it was.
-    let rest = api.follow(&id, seen.last().unwrap().id).until(|event| event.event == "turn");
+    let rest = api.follow(&id, seen.last().unwrap().id).until(|event| event.kind == "turn");
     assert_eq!(rest.len(), 1);
     assert_eq!(rest[0].json()["code"], "interrupted");
-    assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane");
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane");
 }
 
 /// What was acknowledged with 202 runs after the restart, in order, unasked.
-#[test]
-fn turns_that_waited_run_after_a_kill() {
-    let api = api("");
+fn turns_that_waited_run_after_a_kill(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    api.gated(&id);
-    let waiting = [api.background(&id, "first"), api.background(&id, "second")];
-    let api = api.after(|server| server.kill());
+    api.start_gated_turn(&id);
+    let waiting = [api.start_turn(&id, "first"), api.start_turn(&id, "second")];
+    let api = api.restart_after(|server| server.kill());
     for (turn, text) in waiting.iter().zip(["echo: first", "echo: second"]) {
-        assert_eq!(api.wait_for(&id, *turn, "finished")["text"], text);
+        assert_eq!(api.wait_for_turn(&id, *turn, "finished")["text"], text);
     }
-    assert_eq!(api.at(&id, 1)["state"], "interrupted");
+    assert_eq!(api.get_turn(&id, 1)["state"], "interrupted");
     let log = api.log(&id);
     assert_gapless(&log);
     let ended: Vec<u64> = log
@@ -187,30 +195,28 @@ fn turns_that_waited_run_after_a_kill() {
 }
 
 /// So it is after an orderly stop.
-#[test]
-fn turns_that_waited_run_after_a_stop() {
-    let api = api("shutdown_grace_secs = 0\n");
+fn turns_that_waited_run_after_a_stop(backend: Backend) {
+    let api = backend.api("shutdown_grace_secs = 0\n");
     let id = api.session();
-    api.gated(&id);
-    let waiting = api.background(&id, "later");
-    let api = api.after(stopped);
-    assert_eq!(api.wait_for(&id, waiting, "finished")["text"], "echo: later");
-    assert_eq!(api.at(&id, 1)["state"], "interrupted");
+    api.start_gated_turn(&id);
+    let waiting = api.start_turn(&id, "later");
+    let api = api.restart_after(stopped);
+    assert_eq!(api.wait_for_turn(&id, waiting, "finished")["text"], "echo: later");
+    assert_eq!(api.get_turn(&id, 1)["state"], "interrupted");
 }
 
 /// Open sessions are live after a restart too; closed ones stay closed, with their log.
-#[test]
-fn open_sessions_count_and_closed_ones_stay_closed() {
-    let api = api(&sessions("max_live = 2"));
+fn open_sessions_count_and_closed_ones_stay_closed(backend: Backend) {
+    let api = backend.api(&sessions("max_live = 2"));
     let closed = api.session();
     assert_eq!(api.turn(&closed, "hi").status, 200);
     assert_eq!(api.close(&closed).status, 200);
     let open = [api.session(), api.session()];
     let log = api.log(&closed);
-    let api = api.after(|server| server.kill());
+    let api = api.restart_after(|server| server.kill());
     let body = json!({"agent": "acp"});
     assert_error(&api.post("/sessions", &body), 503, "pool_full", "2");
-    assert_eq!(api.look(&closed)["state"], "closed");
+    assert_eq!(api.describe(&closed)["state"], "closed");
     assert_eq!(api.turn(&closed, "hi").status, 410);
     assert_eq!(api.close(&closed).json()["already_closed"], true);
     assert_eq!(api.log(&closed), log);
@@ -220,9 +226,8 @@ fn open_sessions_count_and_closed_ones_stay_closed() {
 }
 
 /// A repeat after the restart still runs nothing, whether the first one ended or was interrupted.
-#[test]
-fn idempotency_keys_outlive_a_restart() {
-    let api = api("");
+fn idempotency_keys_outlive_a_restart(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let key = |name: &'static str| [("idempotency-key", name)];
     let first = api.turn_with(&id, &key("done"), "hello");
@@ -230,72 +235,68 @@ fn idempotency_keys_outlive_a_restart() {
     let prompt = "[[say half]] [[hang]]";
     let taken = api.turn_with(&id, &[ASYNC, key("hangs")[0]], prompt);
     assert_eq!(taken.status, 202);
-    wait_until("it runs", || (api.at(&id, 2)["events"] != json!([])).then_some(()));
-    let api = api.after(|server| server.kill());
+    wait_until("it runs", || (api.get_turn(&id, 2)["events"] != json!([])).then_some(()));
+    let api = api.restart_after(|server| server.kill());
     let again = api.turn_with(&id, &key("done"), "hello");
     assert_eq!((again.status, again.text), (200, first.text));
     assert_eq!(api.turn_with(&id, &key("done"), "other").status, 409);
     let interrupted = api.turn_with(&id, &key("hangs"), prompt);
     assert_error(&interrupted, 503, "interrupted", "");
-    assert_eq!(api.look(&id)["turn_count"], 2);
+    assert_eq!(api.describe(&id)["turn_count"], 2);
 }
 
 /// A session that went stale while the server was down is closed by its sweeper.
-#[test]
-fn the_sweeper_works_after_a_restart() {
-    let api = api(&sessions("ttl_secs = 1\nsweep_interval_secs = 1"));
+fn the_sweeper_works_after_a_restart(backend: Backend) {
+    let api = backend.api(&sessions("ttl_secs = 1\nsweep_interval_secs = 1"));
     let id = api.session();
-    let api = api.after(|server| server.kill());
-    wait_until("it is closed", || (api.look(&id)["state"] == "closed").then_some(()));
-    assert_eq!(api.audit(&id), ["create", "sweep_close"]);
+    let api = api.restart_after(|server| server.kill());
+    wait_until("it is closed", || (api.describe(&id)["state"] == "closed").then_some(()));
+    assert_eq!(api.audit_kinds(&id), ["create", "sweep_close"]);
 }
 
 /// Killed again and again at any moment: nothing acknowledged is lost, nothing is told twice.
-#[test]
-fn killed_at_any_moment_nothing_acknowledged_is_lost() {
-    let mut api = api("");
+fn killed_at_any_moment_nothing_acknowledged_is_lost(backend: Backend) {
+    let mut api = backend.api("");
     let id = api.session();
-    let mut told: Vec<SseEvent> = Vec::new();
+    let mut told: Vec<StreamEvent> = Vec::new();
     for round in 0..4 {
         let mut stream = api.stream_turn(&id, "[[chunks 40]] [[sleep 2]] [[chunks 40]]");
         told.extend(stream.by_ref().take(5 + round * 25));
-        api = api.after(|server| server.kill());
+        api = api.restart_after(|server| server.kill());
     }
     let log = api.log(&id);
     assert_gapless(&log);
-    let stored: Vec<SseEvent> = api.follow(&id, 0).take(log.len()).collect();
+    let stored: Vec<StreamEvent> = api.follow(&id, 0).take(log.len()).collect();
     for event in &told {
         assert!(stored.contains(event), "{event:?} is gone");
     }
-    assert_eq!(api.look(&id)["turn_count"], 4);
+    assert_eq!(api.describe(&id)["turn_count"], 4);
     assert_eq!(log.iter().filter(|event| event["event"] == "turn").count(), 4);
 }
 
 /// An open session keeps an idle server alive; once it is closed, the server stops by itself.
-#[test]
-fn an_open_session_keeps_an_idle_server_alive() {
+fn an_open_session_keeps_an_idle_server_alive(backend: Backend) {
     let home = hob_testkit::TestHome::new();
-    configure(&home, &sessions("ttl_secs = 2\nsweep_interval_secs = 1"));
+    backend.configure(&home, &sessions("ttl_secs = 2\nsweep_interval_secs = 1"));
     let token = home.app("tests");
-    let server = crate::serve_with(&home, |command| {
+    let server = backend.serve_with(&home, |command| {
         command.env("HOB_IDLE_SHUTDOWN_SECS", "1");
     });
-    let api = Api { server, home, token };
+    let api = Api::new(backend, server, home, &token);
     let since = Instant::now();
     let id = api.session();
-    let api = api.after(|mut server| assert_eq!(server.wait().code(), Some(0)));
+    let api = api.restart_after(|mut server| assert_eq!(server.wait().code(), Some(0)));
     // A busy machine can only make this longer.
     assert!(since.elapsed() > Duration::from_secs(2), "stopped before the session's ttl_secs");
-    assert_eq!(api.audit(&id), ["create", "sweep_close"]);
+    assert_eq!(api.audit_kinds(&id), ["create", "sweep_close"]);
 }
 
 /// Killed while it starts an agent, it leaves no lock that is in the way of the next one.
-#[test]
-fn a_kill_while_agents_start_leaves_no_lock() {
-    let mut api = api("");
+fn a_kill_while_agents_start_leaves_no_lock(backend: Backend) {
+    let mut api = backend.api("");
     for _ in 0..8 {
         api.session();
-        api = api.after(|server| server.kill());
+        api = api.restart_after(|server| server.kill());
     }
     assert_eq!(api.get("/sessions").json()["count"], 8);
 }

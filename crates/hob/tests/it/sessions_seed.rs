@@ -3,7 +3,26 @@
 use hob_testkit::wait_until;
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
+
+backend_tests!([file, postgres, cluster]: [
+    create_session_requires_auth,
+    create_session_returns_id,
+    the_demo_agent_has_sessions_too,
+    create_session_with_meta,
+    a_wrong_create_names_the_field,
+    turn_round_trip,
+    session_isolation_404,
+    close_session_idempotent,
+    turn_after_close_returns_410,
+    list_sessions_filters_by_app_name,
+    ttl_sweep_closes_stale,
+    ttl_sweep_hard_deletes_old_closed,
+    pool_full_returns_503,
+    run_endpoint_unchanged,
+    run_endpoint_unchanged_error_shape,
+]);
 
 fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
@@ -11,9 +30,8 @@ fn keys(value: &Value) -> Vec<&str> {
     keys
 }
 
-#[test]
-fn create_session_requires_auth() {
-    let api = api("");
+fn create_session_requires_auth(backend: Backend) {
+    let api = backend.api("");
     let body = json!({"agent": "claude"});
     let text = body.to_string();
     let without = api.server.request("POST", "/sessions", None, &[], text.as_bytes());
@@ -24,16 +42,15 @@ fn create_session_requires_auth() {
     assert_eq!(api.get("/sessions").json()["count"], 0);
 }
 
-#[test]
-fn create_session_returns_id() {
-    let api = api("");
+fn create_session_returns_id(backend: Backend) {
+    let api = backend.api("");
     let answer = api.post("/sessions", &json!({"agent": "acp"}));
     assert_eq!(answer.status, 200, "{}", answer.text);
     let body = answer.json();
     assert_eq!((&body["ok"], &body["agent"]), (&json!(true), &json!("acp")));
     let id = body["session_id"].as_str().unwrap();
     assert!(id.len() >= 16, "{id}");
-    let session = api.look(id);
+    let session = api.describe(id);
     for key in ["session_id", "agent", "meta", "created_at", "closed_at", "turn_count"] {
         assert!(session.get(key).is_some(), "{key}: {session}");
     }
@@ -44,9 +61,8 @@ fn create_session_returns_id() {
 }
 
 /// The demo agent needs nothing installed.
-#[test]
-fn the_demo_agent_has_sessions_too() {
-    let api = api("");
+fn the_demo_agent_has_sessions_too(backend: Backend) {
+    let api = backend.api("");
     let id = api.create(&json!({"agent": "demo"}));
     let answer = api.turn(&id, "hello");
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -58,12 +74,11 @@ fn the_demo_agent_has_sessions_too() {
     );
 }
 
-#[test]
-fn create_session_with_meta() {
-    let api = api("");
+fn create_session_with_meta(backend: Backend) {
+    let api = backend.api("");
     let meta = json!({"purpose": "smoke", "nested": {"list": [1, null, "ü"]}});
     let id = api.create(&json!({"agent": "acp", "meta": meta}));
-    assert_eq!(api.look(&id)["meta"], meta);
+    assert_eq!(api.describe(&id)["meta"], meta);
     assert_eq!(api.get("/sessions").json()["sessions"][0]["meta"], meta);
     for wrong in [json!("text"), json!([1])] {
         let answer = api.post("/sessions", &json!({"agent": "acp", "meta": wrong}));
@@ -72,9 +87,8 @@ fn create_session_with_meta() {
 }
 
 /// What is wrong with a request is named.
-#[test]
-fn a_wrong_create_names_the_field() {
-    let api = api("");
+fn a_wrong_create_names_the_field(backend: Backend) {
+    let api = backend.api("");
     for (body, code, words) in [
         (json!({}), "bad_request", "agent"),
         (json!({"agent": 1}), "bad_request", "agent"),
@@ -92,9 +106,8 @@ fn a_wrong_create_names_the_field() {
     assert_eq!(api.get("/sessions").json()["count"], 0, "nothing is left of them");
 }
 
-#[test]
-fn turn_round_trip() {
-    let api = api("");
+fn turn_round_trip(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let answer = api.turn(&id, "[[say hello]]");
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -110,15 +123,14 @@ fn turn_round_trip() {
     assert_eq!(events[0]["method"], "session/update");
     assert_eq!(events[0]["params"]["update"]["content"]["text"], "hello");
     assert_eq!(events[1]["result"]["stopReason"], "end_turn");
-    let session = api.look(&id);
+    let session = api.describe(&id);
     assert_eq!(session["turn_count"], 1);
     assert!(session["last_turn_at"].is_string(), "{session}");
 }
 
 /// 404, never 403, and nothing of it happens.
-#[test]
-fn session_isolation_404() {
-    let api = api("");
+fn session_isolation_404(backend: Backend) {
+    let api = backend.api("");
     let other = api.home.app("other");
     let id = api.create(&json!({"agent": "acp", "permissions": "ask"}));
     assert_eq!(api.turn(&id, "hi").status, 200);
@@ -142,37 +154,28 @@ fn session_isolation_404() {
         assert_eq!(foreign.json(), none.json(), "{method} {path}: as if it did not exist");
         assert_eq!(theirs("..%2f..%2fetc").status, 404, "{method} {path}");
     }
-    let stream = Sse::open(
-        api.server.address(),
-        &other,
-        "GET",
-        &format!("/sessions/{id}/events"),
-        &[STREAM],
-        &Value::Null,
-    );
-    assert_eq!(stream.status, 404);
-    assert_eq!(api.look(&id)["state"], "idle", "nothing has happened to it");
-    assert_eq!(api.look(&id)["turn_count"], 1);
+    let stream = api.with_token(&other).follow(&id, 0);
+    assert_eq!(stream.status(), 404);
+    assert_eq!(api.describe(&id)["state"], "idle", "nothing has happened to it");
+    assert_eq!(api.describe(&id)["turn_count"], 1);
 }
 
-#[test]
-fn close_session_idempotent() {
-    let api = api("");
+fn close_session_idempotent(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let first = api.close(&id);
     assert_eq!((first.status, first.json()), (200, json!({"ok": true})));
     let second = api.close(&id);
     assert_eq!((second.status, second.json()), (200, json!({"ok": true, "already_closed": true})));
-    let session = api.look(&id);
+    let session = api.describe(&id);
     assert_eq!(session["state"], "closed");
     assert!(session["closed_at"].is_string());
-    assert_eq!(api.audit(&id), ["create", "close"]);
+    assert_eq!(api.audit_kinds(&id), ["create", "close"]);
     api.wait_for_no_process();
 }
 
-#[test]
-fn turn_after_close_returns_410() {
-    let api = api("");
+fn turn_after_close_returns_410(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.close(&id).status, 200);
     assert_error(&api.turn(&id, "hi"), 410, "session_closed", "closed");
@@ -180,12 +183,11 @@ fn turn_after_close_returns_410() {
     assert_eq!(api.turn_with(&id, &[ASYNC], "hi").status, 410);
     let cancelled = api.cancel(&id);
     assert_eq!((cancelled.status, &cancelled.json()["ok"]), (200, &json!(true)));
-    assert_eq!(api.look(&id)["turn_count"], 0);
+    assert_eq!(api.describe(&id)["turn_count"], 0);
 }
 
-#[test]
-fn list_sessions_filters_by_app_name() {
-    let api = api("");
+fn list_sessions_filters_by_app_name(backend: Backend) {
+    let api = backend.api("");
     let other = api.home.app("other");
     let mine = [api.session(), api.session()];
     let theirs = api.create_as(&other, &json!({"agent": "acp"}));
@@ -204,25 +206,25 @@ fn list_sessions_filters_by_app_name() {
     assert_eq!(list(&api.token), mine, "closed ones stay until they are deleted");
 }
 
-#[test]
-fn ttl_sweep_closes_stale() {
-    let api = api(&sessions("ttl_secs = 1\nsweep_interval_secs = 1"));
+fn ttl_sweep_closes_stale(backend: Backend) {
+    let api = backend.api(&sessions("ttl_secs = 1\nsweep_interval_secs = 1"));
     let (idle, busy) = (api.session(), api.session());
-    api.gated(&busy);
-    wait_until("the idle one is closed", || (api.look(&idle)["state"] == "closed").then_some(()));
-    assert!(api.look(&idle)["closed_at"].is_string());
-    assert_eq!(api.audit(&idle), ["create", "sweep_close"]);
+    api.start_gated_turn(&busy);
+    wait_until("the idle one is closed", || {
+        (api.describe(&idle)["state"] == "closed").then_some(())
+    });
+    assert!(api.describe(&idle)["closed_at"].is_string());
+    assert_eq!(api.audit_kinds(&idle), ["create", "sweep_close"]);
     assert_eq!(api.turn(&idle, "hi").status, 410);
-    assert_eq!(api.look(&busy)["state"], "running", "what works is not idle");
-    api.let_go(&busy);
-    wait_until("then so is the other", || (api.look(&busy)["state"] == "closed").then_some(()));
-    assert_eq!(api.audit(&busy), ["create", "turn", "sweep_close"]);
+    assert_eq!(api.describe(&busy)["state"], "running", "what works is not idle");
+    api.open_gate(&busy);
+    wait_until("then so is the other", || (api.describe(&busy)["state"] == "closed").then_some(()));
+    assert_eq!(api.audit_kinds(&busy), ["create", "turn", "sweep_close"]);
     api.wait_for_no_process();
 }
 
-#[test]
-fn ttl_sweep_hard_deletes_old_closed() {
-    let api = api(&sessions("hard_ttl_secs = 1\nsweep_interval_secs = 1"));
+fn ttl_sweep_hard_deletes_old_closed(backend: Backend) {
+    let api = backend.api(&sessions("hard_ttl_secs = 1\nsweep_interval_secs = 1"));
     let (id, open) = (api.session(), api.session());
     let folder = api.workspace(&id);
     assert_eq!(api.turn(&id, "hi").status, 200);
@@ -237,9 +239,8 @@ fn ttl_sweep_hard_deletes_old_closed() {
     assert_eq!(api.turn(&open, "hi").status, 200, "an open one is not touched");
 }
 
-#[test]
-fn pool_full_returns_503() {
-    let api = api(&sessions("max_live = 2"));
+fn pool_full_returns_503(backend: Backend) {
+    let api = backend.api(&sessions("max_live = 2"));
     let ids = [api.session(), api.session()];
     let third = api.post("/sessions", &json!({"agent": "acp"}));
     assert_error(&third, 503, "pool_full", "2");
@@ -253,9 +254,8 @@ fn pool_full_returns_503() {
 }
 
 /// The shape of `/run`, for an agent with a Claude driver and for any other.
-#[test]
-fn run_endpoint_unchanged() {
-    let api = api("");
+fn run_endpoint_unchanged(backend: Backend) {
+    let api = backend.api("");
     for agent in ["claude", "acp"] {
         let prompt = r#"Reply with JSON: [[say {"hello":"world"}]]"#;
         let answer = api.post("/run", &json!({"prompt": prompt, "agent": agent}));
@@ -274,9 +274,8 @@ fn run_endpoint_unchanged() {
     assert_eq!(left, 0);
 }
 
-#[test]
-fn run_endpoint_unchanged_error_shape() {
-    let api = api("");
+fn run_endpoint_unchanged_error_shape(backend: Backend) {
+    let api = backend.api("");
     let shape = ["code", "duration_ms", "error", "ok", "stderr", "stop_reason"];
     for agent in ["claude", "acp"] {
         let prompt = "[[stderr boom]] [[exit 1]]";

@@ -5,14 +5,28 @@ use std::fs;
 use hob_testkit::wait_until_ok;
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
+
+backend_tests!([file, cluster]: [
+    a_crashed_agent_is_502_and_its_conversation_goes_on,
+    a_crash_ends_a_stream_with_the_failure,
+    a_conversation_that_is_gone_is_resume_failed,
+    an_agent_that_ends_while_idle_is_resumed,
+    an_agents_error_is_502_and_the_session_goes_on,
+    a_missing_program_is_said_by_the_turn,
+    a_program_that_is_no_agent_is_said_to_be_none,
+    a_turn_that_takes_too_long_is_504,
+    a_turn_does_not_wait_longer_for_the_start_than_it_may_take,
+    an_agent_that_never_starts_can_be_closed,
+    a_folder_that_is_gone_is_said_by_the_turn,
+]);
 
 /// The turn counts, what was said is kept, and the next one goes on with the same conversation.
-#[test]
-fn a_crashed_agent_is_502_and_its_conversation_goes_on() {
-    let api = api("");
+fn a_crashed_agent_is_502_and_its_conversation_goes_on(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    assert_eq!(api.said(&id, "remember the crane"), "echo: remember the crane");
+    assert_eq!(api.ask(&id, "remember the crane"), "echo: remember the crane");
     for (prompt, words) in [
         ("[[say half ]] [[stderr the last words]] [[crash]]", "the last words"),
         ("[[say half ]] [[daemon]] [[exit 7]]", "7"),
@@ -21,29 +35,28 @@ fn a_crashed_agent_is_502_and_its_conversation_goes_on() {
         let answer = api.turn(&id, prompt);
         assert_error(&answer, 502, "agent_died", words);
     }
-    assert_eq!(api.look(&id)["turn_count"], 4);
-    assert_eq!(api.look(&id)["state"], "idle");
-    let died = api.at(&id, 2);
+    assert_eq!(api.describe(&id)["turn_count"], 4);
+    assert_eq!(api.describe(&id)["state"], "idle");
+    let died = api.get_turn(&id, 2);
     assert_eq!(
         (&died["state"], &died["ok"], &died["code"]),
         (&json!("died"), &json!(false), &json!("agent_died"))
     );
     assert_eq!(died["text"], "half ", "what it said is kept");
     assert_eq!(died["events"].as_array().unwrap().len(), 1);
-    let history = api.said(&id, "[[say {history}]]");
+    let history = api.ask(&id, "[[say {history}]]");
     assert!(history.starts_with("remember the crane"), "{history}");
-    let audit = api.audit(&id);
+    let audit = api.audit_kinds(&id);
     assert_eq!(audit.iter().filter(|kind| *kind == "resume").count(), 3, "{audit:?}");
     assert_gapless(&api.log(&id));
 }
 
 /// As a stream the failure is in the last event.
-#[test]
-fn a_crash_ends_a_stream_with_the_failure() {
-    let api = api("");
+fn a_crash_ends_a_stream_with_the_failure(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    let events: Vec<SseEvent> = api.stream_turn(&id, "[[say half]] [[crash]]").collect();
-    let kinds: Vec<&str> = events.iter().map(|event| event.event.as_str()).collect();
+    let events: Vec<StreamEvent> = api.stream_turn(&id, "[[say half]] [[crash]]").collect();
+    let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
     assert_eq!(kinds, ["message", "turn"]);
     let answer = events[1].json();
     assert_eq!((&answer["ok"], &answer["code"]), (&json!(false), &json!("agent_died")));
@@ -51,9 +64,8 @@ fn a_crash_ends_a_stream_with_the_failure() {
 }
 
 /// Never silently afresh: a conversation that is gone is said to be gone, every time.
-#[test]
-fn a_conversation_that_is_gone_is_resume_failed() {
-    let api = api("");
+fn a_conversation_that_is_gone_is_resume_failed(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
     assert_eq!(api.turn(&id, "[[crash]]").status, 502);
@@ -65,7 +77,7 @@ fn a_conversation_that_is_gone_is_resume_failed() {
     for n in 3..=4 {
         let answer = api.turn(&id, "do you remember?");
         assert_error(&answer, 502, "resume_failed", "conversation");
-        let turn = api.at(&id, n);
+        let turn = api.get_turn(&id, n);
         assert_eq!((&turn["state"], &turn["events"]), (&json!("resume_failed"), &json!([])));
     }
     let log = api.log(&id);
@@ -74,13 +86,12 @@ fn a_conversation_that_is_gone_is_resume_failed() {
     assert_eq!(fs::read_dir(api.conversations()).unwrap().count(), 0, "nothing was begun anew");
     // Back again, it goes on.
     fs::write(&kept[0], conversation).unwrap();
-    assert!(api.said(&id, "[[say {history}]]").starts_with("remember the crane"));
+    assert!(api.ask(&id, "[[say {history}]]").starts_with("remember the crane"));
 }
 
 /// An agent that ends between two turns is started again, on its conversation.
-#[test]
-fn an_agent_that_ends_while_idle_is_resumed() {
-    let api = api("");
+fn an_agent_that_ends_while_idle_is_resumed(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
     for pid in api.processes() {
@@ -90,7 +101,7 @@ fn an_agent_that_ends_while_idle_is_resumed() {
     // A dying process may hold its end of a pipe for a moment longer than its memory; its shim outlives it.
     let no_shim = || api.server.descendants().is_empty().then_some(());
     hob_testkit::wait_until("nothing is left of it", no_shim);
-    assert_eq!(api.said(&id, "[[say {history}]]"), "remember the crane");
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane");
     // Before the first turn nothing was said, so there is nothing to lose.
     let fresh = api.session();
     hob_testkit::wait_until("its agent runs", || (api.processes().len() == 2).then_some(()));
@@ -99,40 +110,38 @@ fn an_agent_that_ends_while_idle_is_resumed() {
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
     }
     hob_testkit::wait_until("nothing is left of it", no_shim);
-    assert_eq!(api.said(&fresh, "hi"), "echo: hi");
+    assert_eq!(api.ask(&fresh, "hi"), "echo: hi");
 }
 
-#[test]
-fn an_agents_error_is_502_and_the_session_goes_on() {
-    let api = api("");
+fn an_agents_error_is_502_and_the_session_goes_on(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let answer = api.turn(&id, "[[say half]] [[error 529 Overloaded]]");
     assert_error(&answer, 502, "agent_failed", "Overloaded");
-    let turn = api.at(&id, 1);
+    let turn = api.get_turn(&id, 1);
     assert_eq!((&turn["state"], &turn["text"]), (&json!("failed"), &json!("half")));
     let events = turn["events"].as_array().unwrap();
     assert!(events.last().unwrap()["error"].is_object(), "{turn}");
-    assert_eq!(api.said(&id, "[[say {history}]]"), "[[say half]] [[error 529 Overloaded]]");
-    assert!(!api.audit(&id).contains(&"resume".to_owned()), "the same process goes on");
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "[[say half]] [[error 529 Overloaded]]");
+    assert!(!api.audit_kinds(&id).contains(&"resume".to_owned()), "the same process goes on");
 }
 
 /// The session can be made; its turns say what to install.
-#[test]
-fn a_missing_program_is_said_by_the_turn() {
-    let api = api("[agents.missing]\ndriver = \"acp\"\ncommand = [\"agent-that-is-not-here\"]\n");
+fn a_missing_program_is_said_by_the_turn(backend: Backend) {
+    let api =
+        backend.api("[agents.missing]\ndriver = \"acp\"\ncommand = [\"agent-that-is-not-here\"]\n");
     let id = api.create(&json!({"agent": "missing"}));
     for n in 1..=2 {
         let answer = api.turn(&id, "hi");
         assert_error(&answer, 502, "agent_not_installed", "agent-that-is-not-here");
-        assert_eq!(api.at(&id, n)["state"], "not_installed");
+        assert_eq!(api.get_turn(&id, n)["state"], "not_installed");
     }
     assert_eq!(api.close(&id).status, 200);
 }
 
 /// A program that is no agent is said to have died, with its words.
-#[test]
-fn a_program_that_is_no_agent_is_said_to_be_none() {
-    let api = api(
+fn a_program_that_is_no_agent_is_said_to_be_none(backend: Backend) {
+    let api = backend.api(
         "[agents.not-one]\ndriver = \"acp\"\ncommand = [\"sh\", \"-c\", \"echo wrong key >&2; exit 3\"]\n\
          [agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
          [sessions]\nstart_timeout_secs = 1\n",
@@ -145,45 +154,46 @@ fn a_program_that_is_no_agent_is_said_to_be_none() {
 }
 
 /// 504 once the turn is over, and then the session can be used.
-#[test]
-fn a_turn_that_takes_too_long_is_504() {
-    let api = api(&sessions("turn_timeout_secs = 1"));
+fn a_turn_that_takes_too_long_is_504(backend: Backend) {
+    let api = backend.api(&sessions("turn_timeout_secs = 1"));
     let id = api.session();
     assert_eq!(api.turn(&id, "hi").status, 200);
     let answer = api.turn(&id, "[[say half]] [[hang]]");
     assert_error(&answer, 504, "timeout", "turn_timeout_secs");
-    let turn = api.at(&id, 2);
+    let turn = api.get_turn(&id, 2);
     assert_eq!((&turn["state"], &turn["text"]), (&json!("timed_out"), &json!("half")));
-    assert_eq!(api.look(&id)["state"], "idle");
-    assert_eq!(api.said(&id, "[[say {history}]]"), "hi|[[say half]] [[hang]]");
-    let events: Vec<SseEvent> = api.stream_turn(&id, "[[hang]]").collect();
+    assert_eq!(api.describe(&id)["state"], "idle");
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "hi|[[say half]] [[hang]]");
+    let events: Vec<StreamEvent> = api.stream_turn(&id, "[[hang]]").collect();
     assert_eq!(events.last().unwrap().json()["code"], "timeout");
 }
 
 /// An agent that is slow to start may take its time, but not more than a turn may.
-#[test]
-fn a_turn_does_not_wait_longer_for_the_start_than_it_may_take() {
+fn a_turn_does_not_wait_longer_for_the_start_than_it_may_take(backend: Backend) {
     // The start-up timeout is longer than any test waits: only the turn's timeout can end this turn.
-    let api = api("[agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
-         [sessions]\nturn_timeout_secs = 1\nstart_timeout_secs = 600\n");
+    let api = backend.api(
+        "[agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
+         [sessions]\nturn_timeout_secs = 1\nstart_timeout_secs = 600\n",
+    );
     let id = api.create(&json!({"agent": "mute"}));
-    let turn = api.background(&id, "hi");
+    let turn = api.start_turn(&id, "hi");
     wait_until_ok("the turn has ended", || {
-        let turn = api.at(&id, turn);
+        let turn = api.get_turn(&id, turn);
         if turn["state"] == "timed_out" || turn["state"] == "failed" { Ok(()) } else { Err(turn) }
     });
 }
 
 /// Also one that never becomes ready can be cancelled and closed.
-#[test]
-fn an_agent_that_never_starts_can_be_closed() {
+fn an_agent_that_never_starts_can_be_closed(backend: Backend) {
     // The start-up timeout is longer than any test waits: only a cancel or a close can end this agent.
-    let api = api("[agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
-         [sessions]\nstart_timeout_secs = 600\n");
+    let api = backend.api(
+        "[agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
+         [sessions]\nstart_timeout_secs = 600\n",
+    );
     let ids: Vec<String> = (0..2).map(|_| api.create(&json!({"agent": "mute"}))).collect();
-    let turn = api.background(&ids[0], "hi");
+    let turn = api.start_turn(&ids[0], "hi");
     assert_eq!(api.cancel(&ids[0]).status, 200);
-    assert_eq!(api.at(&ids[0], turn)["state"], "cancelled");
+    assert_eq!(api.get_turn(&ids[0], turn)["state"], "cancelled");
     for id in &ids {
         assert_eq!(api.close(id).status, 200);
     }
@@ -191,14 +201,13 @@ fn an_agent_that_never_starts_can_be_closed() {
 }
 
 /// A folder that has gone is said by the turn.
-#[test]
-fn a_folder_that_is_gone_is_said_by_the_turn() {
+fn a_folder_that_is_gone_is_said_by_the_turn(backend: Backend) {
     let home = hob_testkit::TestHome::new();
     let root = home.user_home().canonicalize().unwrap().join("work");
     fs::create_dir_all(root.join("project")).unwrap();
-    configure(&home, &format!("[sessions]\nroots = [{:?}]\n", root.display().to_string()));
+    backend.configure(&home, &format!("[sessions]\nroots = [{:?}]\n", root.display().to_string()));
     let token = home.app("tests");
-    let api = Api { server: crate::serve(&home), home, token };
+    let api = backend.start(home, &token);
     let id = api.create(&json!({"agent": "acp", "cwd": root.join("project")}));
     assert_eq!(api.turn(&id, "hi").status, 200);
     assert_eq!(api.turn(&id, "[[crash]]").status, 502);
@@ -208,5 +217,5 @@ fn a_folder_that_is_gone_is_said_by_the_turn() {
     let code = if answer.text.contains("resume_failed") { "resume_failed" } else { "agent_failed" };
     assert_error(&answer, 502, code, "gone");
     fs::create_dir(root.join("project")).unwrap();
-    assert_eq!(api.said(&id, "[[say {history}]]"), "hi");
+    assert_eq!(api.ask(&id, "[[say {history}]]"), "hi");
 }

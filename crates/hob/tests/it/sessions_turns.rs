@@ -3,12 +3,30 @@
 use hob_testkit::wait_until;
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::{Backend, backend_tests};
+
+backend_tests!([file, cluster]: [
+    turns_are_numbered_from_one,
+    events_are_the_agents_lines_unchanged,
+    a_stream_ends_with_the_answer,
+    a_stream_does_not_wait_for_the_end,
+    a_turn_can_be_left_to_run,
+    turns_run_one_after_another,
+    a_full_queue_is_429,
+    an_idempotency_key_runs_a_turn_once,
+    a_repeat_waits_for_the_turn_that_runs,
+    a_turn_outlives_its_client,
+    stop_reasons_and_usage_are_the_agents,
+    a_large_turn_is_whole,
+    a_wrong_turn_names_the_field,
+    files_of_a_turn_reach_the_agent,
+    sessions_work_at_the_same_time,
+]);
 
 /// Turns are counted from 1, whatever came of them.
-#[test]
-fn turns_are_numbered_from_one() {
-    let api = api("");
+fn turns_are_numbered_from_one(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     for n in 1..=3 {
         let answer = api.turn(&id, &format!("number {n}"));
@@ -18,7 +36,7 @@ fn turns_are_numbered_from_one() {
         assert_eq!(answer.headers["content-location"], place.as_str());
         assert_eq!(api.get(&place).json(), answer.json(), "it can be asked for again");
     }
-    assert_eq!(api.look(&id)["turn_count"], 3);
+    assert_eq!(api.describe(&id)["turn_count"], 3);
     for n in ["0", "4", "-1", "x", "99999999999999999999"] {
         assert_eq!(api.get(&format!("/sessions/{id}/turns/{n}")).status, 404, "{n}");
     }
@@ -28,9 +46,8 @@ fn turns_are_numbered_from_one() {
 
 /// The agent's lines are passed on byte for byte: spaces, the order of keys and numbers that no
 /// library keeps are theirs. Garbage is skipped.
-#[test]
-fn events_are_the_agents_lines_unchanged() {
-    let api = api("");
+fn events_are_the_agents_lines_unchanged(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let odd = [
         r#"{"method":"session/update","params":{"odd":1}}"#,
@@ -72,56 +89,53 @@ fn events_are_the_agents_lines_unchanged() {
     // They are the same in a stream and in the log.
     let again = api.get(&format!("/sessions/{id}/turns/1"));
     assert_eq!(again.text, answer.text);
-    let stream = api.follow(&id, 0).until(|event| event.event == "turn");
-    let messages = stream.iter().filter(|event| event.event == "message");
+    let stream = api.follow(&id, 0).until(|event| event.kind == "turn");
+    let messages = stream.iter().filter(|event| event.kind == "message");
     assert_eq!(messages.map(|event| event.data.as_str()).collect::<Vec<_>>(), lines);
 }
 
 /// A stream says the same as the answer: messages with growing numbers, and last the answer itself.
-#[test]
-fn a_stream_ends_with_the_answer() {
-    let api = api("");
+fn a_stream_ends_with_the_answer(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     for round in 1..=2 {
         let mut stream = api.stream_turn(&id, "[[say one ]] [[think hm]] [[say two]]");
-        assert_eq!(stream.status, 200);
-        assert!(stream.head.contains("content-type: text/event-stream"), "{}", stream.head);
-        let events = stream.until(|event| event.event == "turn");
+        assert_eq!(stream.status(), 200);
+        assert_eq!(stream.head.header("content-type"), Some("text/event-stream"));
+        let events = stream.until(|event| event.kind == "turn");
         assert_eq!(stream.next(), None, "nothing comes after it");
         assert!(events.windows(2).all(|pair| pair[0].id < pair[1].id), "{events:?}");
         let (last, messages) = events.split_last().unwrap();
-        assert!(messages.iter().all(|event| event.event == "message"), "{events:?}");
+        assert!(messages.iter().all(|event| event.kind == "message"), "{events:?}");
         let answer = last.json();
-        let data: Vec<Value> = messages.iter().map(SseEvent::json).collect();
+        let data: Vec<Value> = messages.iter().map(StreamEvent::json).collect();
         assert_eq!(answer["events"], json!(data));
         assert_eq!((&answer["ok"], &answer["turn_index"]), (&json!(true), &json!(round)));
         assert_eq!(
             (&answer["text"], &answer["stop_reason"]),
             (&json!("one two"), &json!("end_turn"))
         );
-        assert_eq!(api.at(&id, round), answer);
+        assert_eq!(api.get_turn(&id, round), answer);
         assert_eq!(messages.len(), 4);
     }
 }
 
 /// A message is streamed when it comes, not at the end.
-#[test]
-fn a_stream_does_not_wait_for_the_end() {
-    let api = api("");
+fn a_stream_does_not_wait_for_the_end(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let mut stream = api.stream_turn(&id, "[[say early]] [[until go]] [[say late]]");
     let first = stream.next().unwrap();
     assert!(first.data.contains("early"));
-    assert_eq!(api.at(&id, 1)["state"], "running");
-    api.let_go(&id);
-    let rest = stream.until(|event| event.event == "turn");
+    assert_eq!(api.get_turn(&id, 1)["state"], "running");
+    api.open_gate(&id);
+    let rest = stream.until(|event| event.kind == "turn");
     assert!(rest[0].data.contains("late"));
 }
 
 /// 202 at once; the turn can be looked at while it runs and afterwards.
-#[test]
-fn a_turn_can_be_left_to_run() {
-    let api = api("");
+fn a_turn_can_be_left_to_run(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let answer = api.turn_with(&id, &[ASYNC], "[[say begun]] [[until go]] [[say done]]");
     assert_eq!(answer.status, 202, "{}", answer.text);
@@ -134,70 +148,67 @@ fn a_turn_can_be_left_to_run() {
     });
     assert_eq!((&running["ok"], &running["state"]), (&json!(true), &json!("running")));
     assert_eq!(running["stop_reason"], Value::Null);
-    assert_eq!(api.look(&id)["state"], "running");
-    api.let_go(&id);
-    let done = api.wait_for(&id, 1, "finished");
+    assert_eq!(api.describe(&id)["state"], "running");
+    api.open_gate(&id);
+    let done = api.wait_for_turn(&id, 1, "finished");
     assert_eq!((&done["text"], &done["stop_reason"]), (&json!("begundone"), &json!("end_turn")));
-    assert_eq!(api.look(&id)["state"], "idle");
+    assert_eq!(api.describe(&id)["state"], "idle");
 }
 
 /// Turns wait for each other in the order in which they came.
-#[test]
-fn turns_run_one_after_another() {
-    let api = api("");
+fn turns_run_one_after_another(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
-    let first = api.gated(&id);
-    let rest: Vec<u64> = (0..4).map(|n| api.background(&id, &format!("waiting {n}"))).collect();
+    let first = api.start_gated_turn(&id);
+    let rest: Vec<u64> = (0..4).map(|n| api.start_turn(&id, &format!("waiting {n}"))).collect();
     assert_eq!(rest, [2, 3, 4, 5]);
     for turn in &rest {
-        assert_eq!(api.at(&id, *turn)["state"], "queued");
+        assert_eq!(api.get_turn(&id, *turn)["state"], "queued");
     }
-    api.let_go(&id);
-    api.wait_for(&id, first, "finished");
+    api.open_gate(&id);
+    api.wait_for_turn(&id, first, "finished");
     for (n, turn) in rest.iter().enumerate() {
-        let done = api.wait_for(&id, *turn, "finished");
+        let done = api.wait_for_turn(&id, *turn, "finished");
         assert_eq!(done["text"], format!("echo: waiting {n}"));
     }
     let log = api.log(&id);
     assert_gapless(&log);
     let turns: Vec<u64> = log.iter().filter_map(|event| event["turn_index"].as_u64()).collect();
     assert!(turns.is_sorted(), "{turns:?}");
-    let history = api.said(&id, "[[say {history}]]");
+    let history = api.ask(&id, "[[say {history}]]");
     assert!(history.ends_with("waiting 0|waiting 1|waiting 2|waiting 3"), "{history}");
 }
 
 /// So many may wait; one more is 429, and is not there later.
-#[test]
-fn a_full_queue_is_429() {
-    let api = api(&sessions("queue = 2"));
+fn a_full_queue_is_429(backend: Backend) {
+    let api = backend.api(&sessions("queue = 2"));
     let id = api.session();
-    let first = api.gated(&id);
-    let waiting = [api.background(&id, "a"), api.background(&id, "b")];
+    let first = api.start_gated_turn(&id);
+    let waiting = [api.start_turn(&id, "a"), api.start_turn(&id, "b")];
     let over = api.turn(&id, "c");
     assert_error(&over, 429, "queue_full", "2");
     assert!(over.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() >= 1);
     assert_eq!(api.turn_with(&id, &[STREAM], "c").status, 429);
-    assert_eq!(api.look(&id)["turn_count"], 3, "what was refused does not count");
+    assert_eq!(api.describe(&id)["turn_count"], 3, "what was refused does not count");
     let other = api.session();
     assert_eq!(api.turn(&other, "hi").status, 200, "other sessions do not wait");
-    api.let_go(&id);
+    api.open_gate(&id);
     for turn in [first, waiting[0], waiting[1]] {
-        api.wait_for(&id, turn, "finished");
+        api.wait_for_turn(&id, turn, "finished");
     }
     assert_eq!(api.turn(&id, "c").json()["turn_index"], 4);
 }
 
 /// A repeat gets the first one's answer and runs nothing.
-#[test]
-fn an_idempotency_key_runs_a_turn_once() {
-    let api = api("");
+fn an_idempotency_key_runs_a_turn_once(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let key = ("idempotency-key", "order-1");
     let first = api.turn_with(&id, &[key], "hello");
     assert_eq!((first.status, &first.json()["turn_index"]), (200, &json!(1)));
     let again = api.turn_with(&id, &[key], "hello");
     assert_eq!((again.status, again.text), (200, first.text.clone()));
-    let streamed: Vec<SseEvent> = {
+    let streamed: Vec<StreamEvent> = {
         let body = json!({"prompt": "hello"});
         let path = format!("/sessions/{id}/turn");
         api.stream("POST", &path, &[STREAM, key], &body).collect()
@@ -211,7 +222,7 @@ fn an_idempotency_key_runs_a_turn_once() {
     let body = json!({"prompt": "hello", "files": []});
     let files = api.call("POST", &format!("/sessions/{id}/turn"), &[key], &body);
     assert!(files.status == 200 || files.status == 409, "{}", files.text);
-    assert_eq!(api.look(&id)["turn_count"], 1);
+    assert_eq!(api.describe(&id)["turn_count"], 1);
     let unlike = api.turn_with(&id, &[("idempotency-key", "order-2")], "hello");
     assert_eq!(unlike.json()["turn_index"], 2);
     let elsewhere = api.session();
@@ -228,16 +239,15 @@ fn an_idempotency_key_runs_a_turn_once() {
 }
 
 /// A repeat while the first one is under way waits for it.
-#[test]
-fn a_repeat_waits_for_the_turn_that_runs() {
-    let api = api("");
+fn a_repeat_waits_for_the_turn_that_runs(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let key = ("idempotency-key", "k");
     let prompt = "[[say begun]] [[until go]] [[say done]]";
     std::thread::scope(|scope| {
         let asked: Vec<_> =
             (0..3).map(|_| scope.spawn(|| api.turn_with(&id, &[key], prompt))).collect();
-        wait_until("it runs", || (api.look(&id)["state"] == "running").then_some(()));
+        wait_until("it runs", || (api.describe(&id)["state"] == "running").then_some(()));
         let mut stream = api.stream(
             "POST",
             &format!("/sessions/{id}/turn"),
@@ -245,26 +255,25 @@ fn a_repeat_waits_for_the_turn_that_runs() {
             &json!({"prompt": prompt}),
         );
         assert!(stream.next().unwrap().data.contains("begun"));
-        api.let_go(&id);
+        api.open_gate(&id);
         let answers: Vec<Value> = asked.into_iter().map(|one| one.join().unwrap().json()).collect();
         assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
         assert_eq!(answers[0]["text"], "begundone");
-        assert_eq!(stream.until(|event| event.event == "turn").last().unwrap().json(), answers[0]);
+        assert_eq!(stream.until(|event| event.kind == "turn").last().unwrap().json(), answers[0]);
     });
-    assert_eq!(api.look(&id)["turn_count"], 1);
+    assert_eq!(api.describe(&id)["turn_count"], 1);
     // A failure is an answer as well.
     let key = ("idempotency-key", "fails");
     let first = api.turn_with(&id, &[key], "[[error 500 broken]]");
     let again = api.turn_with(&id, &[key], "[[error 500 broken]]");
     assert_eq!((first.status, again.status), (502, 502));
     assert_eq!(first.json(), again.json());
-    assert_eq!(api.look(&id)["turn_count"], 2);
+    assert_eq!(api.describe(&id)["turn_count"], 2);
 }
 
 /// A client that goes away ends nothing.
-#[test]
-fn a_turn_outlives_its_client() {
-    let api = api("");
+fn a_turn_outlives_its_client(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let mut stream = api.stream_turn(&id, "[[say begun]] [[until go]] [[say done]]");
     stream.next().unwrap();
@@ -280,18 +289,17 @@ fn a_turn_outlives_its_client() {
         body.len()
     )
     .unwrap();
-    wait_until("the second waits", || (api.look(&id)["turn_count"] == 2).then_some(()));
+    wait_until("the second waits", || (api.describe(&id)["turn_count"] == 2).then_some(()));
     drop(plain);
-    assert_eq!(api.at(&id, 1)["state"], "running");
-    api.let_go(&id);
-    assert_eq!(api.wait_for(&id, 1, "finished")["text"], "begundone");
-    assert_eq!(api.wait_for(&id, 2, "finished")["text"], "echo: second");
+    assert_eq!(api.get_turn(&id, 1)["state"], "running");
+    api.open_gate(&id);
+    assert_eq!(api.wait_for_turn(&id, 1, "finished")["text"], "begundone");
+    assert_eq!(api.wait_for_turn(&id, 2, "finished")["text"], "echo: second");
 }
 
 /// What the agent says about why it stopped and what it used is passed on.
-#[test]
-fn stop_reasons_and_usage_are_the_agents() {
-    let api = api("");
+fn stop_reasons_and_usage_are_the_agents(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     for reason in ["max_tokens", "max_turn_requests", "refusal", "from_the_future"] {
         let answer = api.turn(&id, &format!("[[say x]] [[stop {reason}]]"));
@@ -299,24 +307,22 @@ fn stop_reasons_and_usage_are_the_agents() {
         let usage = &answer.json()["usage"];
         assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(10), &json!(5)));
     }
-    let usage = api.look(&id)["usage"].clone();
+    let usage = api.describe(&id)["usage"].clone();
     assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(40), &json!(20)));
 }
 
 /// A long answer arrives whole.
-#[test]
-fn a_large_turn_is_whole() {
-    let api = api("");
+fn a_large_turn_is_whole(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let answer = api.turn(&id, "[[big 3000000]]").json();
     assert_eq!(answer["text"].as_str().unwrap().len(), 3_000_000);
     let prompt = format!("{} end", "x ".repeat(1_000_000));
-    assert!(api.said(&id, &prompt).ends_with("x  end"));
+    assert!(api.ask(&id, &prompt).ends_with("x  end"));
 }
 
-#[test]
-fn a_wrong_turn_names_the_field() {
-    let api = api("max_body_bytes = 20000\n");
+fn a_wrong_turn_names_the_field(backend: Backend) {
+    let api = backend.api("max_body_bytes = 20000\n");
     let id = api.session();
     let path = format!("/sessions/{id}/turn");
     let send = |body: &str| {
@@ -341,14 +347,13 @@ fn a_wrong_turn_names_the_field() {
         let huge = json!({"prompt": "x".repeat(length)}).to_string();
         assert_error(&send(&huge), 413, "too_large", "20000");
     }
-    assert_eq!(api.look(&id)["turn_count"], 0, "none of them was a turn");
+    assert_eq!(api.describe(&id)["turn_count"], 0, "none of them was a turn");
     assert_eq!(api.turn(&id, "hi").status, 200);
 }
 
 /// The prompt tells where the files are and ends with the user's text; the agent can read them.
-#[test]
-fn files_of_a_turn_reach_the_agent() {
-    let api = api("");
+fn files_of_a_turn_reach_the_agent(backend: Backend) {
+    let api = backend.api("");
     let id = api.session();
     let upload = |token: &str, name: &str| {
         let body = api.server.upload(Some(token), name, b"the contents").json();
@@ -374,19 +379,18 @@ fn files_of_a_turn_reach_the_agent() {
     let other = api.home.app("other");
     let (foreign, _) = upload(&other, "c.txt");
     assert_error(&turn(json!([foreign]), "x"), 400, "unknown_file", "files");
-    assert_eq!(api.look(&id)["turn_count"], 3);
+    assert_eq!(api.describe(&id)["turn_count"], 3);
 }
 
 /// Many sessions work side by side and never hear each other.
-#[test]
-fn sessions_work_at_the_same_time() {
-    let api = api("");
+fn sessions_work_at_the_same_time(backend: Backend) {
+    let api = backend.api("");
     let ids: Vec<String> = (0..8).map(|_| api.session()).collect();
     // All turns have begun before any of them may end.
-    let turns: Vec<u64> = ids.iter().map(|id| api.gated(id)).collect();
+    let turns: Vec<u64> = ids.iter().map(|id| api.start_gated_turn(id)).collect();
     for (id, turn) in ids.iter().zip(turns) {
-        api.let_go(id);
-        api.wait_for(id, turn, "finished");
+        api.open_gate(id);
+        api.wait_for_turn(id, turn, "finished");
     }
     std::thread::scope(|scope| {
         for (n, id) in ids.iter().enumerate() {
@@ -394,7 +398,7 @@ fn sessions_work_at_the_same_time() {
             scope.spawn(move || {
                 for round in 0..3 {
                     let words = format!("[[sleep 100]] [[say session {n} round {round}]]");
-                    assert_eq!(api.said(id, &words), format!("session {n} round {round}"));
+                    assert_eq!(api.ask(id, &words), format!("session {n} round {round}"));
                 }
             });
         }

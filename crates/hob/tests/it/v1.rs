@@ -9,7 +9,8 @@ use hob_testkit::server::Answer;
 use hob_testkit::{TestHome, wait_until};
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::Backend;
 
 /// A conversation as a client keeps it.
 struct Talk<'a> {
@@ -125,7 +126,7 @@ fn a_restart_in_the_middle() {
         talk.ask("[[say the word is swordfish]]", Value::clone);
         talk.ask("[[say and a number is 42]]", Value::clone);
         let messages = talk.messages;
-        let api = api.after(|server| assert!(server.stop().success()));
+        let api = api.restart_after(|server| assert!(server.stop().success()));
         let mut talk = Talk { api: &api, token: &api.token, messages };
         let (said, origin) = talk.ask("what was it? [[say now {history}]]", Value::clone);
         assert_eq!(origin, "seeded");
@@ -147,7 +148,7 @@ fn an_app_chooses_how_its_conversations_run() {
     );
     configure(&home, &setup);
     let token = home.app("tests");
-    let api = Api { server: home.serve(), home, token };
+    let api = Backend::File.start(home, &token);
     let mut talk = api.talk();
     let bash = json!({"command": "pwd -P > where"});
     talk.ask(&format!("[[tool Bash {bash}]] [[say done]]"), Value::clone);
@@ -161,7 +162,7 @@ fn an_app_chooses_how_its_conversations_run() {
     assert!(pieces > 1, "token by token: {events:?}");
     // A client without a terminal is cancelled and found again like any other.
     let messages = talk.messages.clone();
-    let api = api.after(|server| assert!(server.stop().success()));
+    let api = api.restart_after(|server| assert!(server.stop().success()));
     let mut talk = Talk { api: &api, token: &api.token, messages };
     assert_eq!(talk.ask("[[say seeded]]", Value::clone).1, "seeded");
 }
@@ -515,7 +516,7 @@ fn what_is_not_installed_is_said() {
     let home = TestHome::new();
     home.configure("[agents.claude]\ncommand = [\"claude-is-not-here\"]\n");
     let token = home.app("tests");
-    let api = Api { server: home.serve(), home, token };
+    let api = Backend::File.start(home, &token);
     let answer = api.message(&asking("hi"));
     assert_eq!(answer.status, 500, "{}", answer.text);
     assert!(answer.text.contains("npm install"), "{}", answer.text);
@@ -523,7 +524,7 @@ fn what_is_not_installed_is_said() {
     let home = TestHome::new();
     home.configure("[claude]\nagent = \"demo\"\n");
     let token = home.app("tests");
-    let api = Api { server: home.serve(), home, token };
+    let api = Backend::File.start(home, &token);
     let answer = api.message(&asking("hi"));
     assert!(answer.status == 500 && answer.text.contains("claude-tui"), "{}", answer.text);
 }

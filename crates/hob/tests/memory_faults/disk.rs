@@ -114,7 +114,7 @@ fn a_full_disk() {
     let Some(disk) = Mounted::new(&home.hob_home(), "4m") else { return };
     let (watch, mut random) = (Watch::new(), Random::new(11));
     let mut sessions = ["deferring", "storing", "following"].map(|name| Session::new(&home, name));
-    let rounds = if crate::hooks::campaign() { 100 } else { 12 };
+    let rounds = if hob_testkit::is_campaign() { 100 } else { 12 };
     let mut refused = 0;
     for round in 0..rounds {
         // Half of the rounds have a server. It starts with room, and lives on without.

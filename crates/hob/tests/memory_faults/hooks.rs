@@ -212,7 +212,3 @@ pub fn assert_no_process(home: &TestHome) {
         hob_testkit::leak::processes_with(&text).is_empty().then_some(())
     });
 }
-
-pub fn campaign() -> bool {
-    std::env::var_os("HOB_CAMPAIGN").is_some()
-}

@@ -12,8 +12,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::hooks::{
-    Watch, assert_no_process, assert_whole, campaign, capture_command, finish, hook_input, serve,
-    set_aside, start, temporary, wait_drained,
+    Watch, assert_no_process, assert_whole, capture_command, finish, hook_input, serve, set_aside,
+    start, temporary, wait_drained,
 };
 use crate::transcript::{
     ASSISTANT, Said, Shape, Transcript, USER, assert_stored, exported_sessions,
@@ -155,7 +155,7 @@ fn kill_after(command: Command, input: &str, moment: Duration) {
 
 #[test]
 fn kills_at_random_moments() {
-    let rounds = if campaign() { 500 } else { 40 };
+    let rounds = if hob_testkit::is_campaign() { 500 } else { 40 };
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut random = Random::new(42);
     let mut actors: Vec<Actor> = (0..4).map(|number| Actor::new(&home, number)).collect();
@@ -258,7 +258,7 @@ fn killed_hooks_leave_nothing_in_the_server() {
     let mut random = Random::new(8);
     let server = serve(&home);
     let mut transcript = Transcript::new(&home, "killed", Shape::Claude);
-    let rounds = if campaign() { 500 } else { 60 };
+    let rounds = if hob_testkit::is_campaign() { 500 } else { 60 };
     let mut early = 0;
     for round in 0..rounds {
         transcript.talk(1);
@@ -315,7 +315,7 @@ fn a_killed_import_goes_on() {
     transcripts.iter_mut().for_each(|transcript| transcript.talk(60));
     let folder = home.user_home().join("transcripts");
     let folder = folder.to_str().unwrap();
-    let rounds = if campaign() { 100 } else { 8 };
+    let rounds = if hob_testkit::is_campaign() { 100 } else { 8 };
     for _ in 0..rounds {
         let mut command = home.command(&["import", folder, "--json"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

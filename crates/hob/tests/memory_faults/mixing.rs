@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use hob_testkit::{Random, TestHome};
 
 use crate::hooks::{
-    Watch, assert_no_process, assert_whole, campaign, deferred, deferred_folder, hook_input, serve,
+    Watch, assert_no_process, assert_whole, deferred, deferred_folder, hook_input, serve,
     set_aside, wait_drained,
 };
 use crate::transcript::{ASSISTANT, Shape, Transcript, USER, assert_stored, exported};
@@ -217,7 +217,7 @@ fn a_file_that_is_drained_late_of_codex() {
 #[test]
 fn all_ways_in_any_order() {
     let mut random = Random::new(77);
-    let rounds = if campaign() { 40 } else { 3 };
+    let rounds = if hob_testkit::is_campaign() { 40 } else { 3 };
     for round in 0..rounds {
         let (home, watch) = (TestHome::new(), Watch::new());
         let mut transcripts: Vec<Transcript> = SHAPES

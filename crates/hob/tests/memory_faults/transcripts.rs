@@ -13,7 +13,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::hooks::{
-    Watch, assert_no_process, assert_whole, campaign, deferred, hook_input, serve, wait_drained,
+    Watch, assert_no_process, assert_whole, deferred, hook_input, serve, wait_drained,
 };
 use crate::transcript::{
     ASSISTANT, Said, Shape, Transcript, USER, assert_stored, export, exported, place, text,
@@ -108,7 +108,7 @@ fn hook_input_that_is_none() {
 fn torn_and_dirty_transcripts() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut random = Random::new(5);
-    let rounds = if campaign() { 200 } else { 15 };
+    let rounds = if hob_testkit::is_campaign() { 200 } else { 15 };
     for round in 0..rounds {
         let session = format!("torn-{round}");
         let mut transcript = Transcript::new(&home, &session, Shape::Claude);

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use hob_testkit::leak::files_below;
 use hob_testkit::wire::Asked;
-use hob_testkit::{HobServer, Random, Wire};
+use hob_testkit::{HobServer, Random, Wire, is_campaign};
 use serde_json::json;
 
-use crate::setup::{call, campaign, home, memory, session, try_call, turn};
+use crate::setup::{home, memory};
 
 /// How much more memory than before any of this may take.
 const MORE: f64 = 48.0;
@@ -60,8 +60,9 @@ fn names_in_paths_lead_nowhere() {
     let home = home("");
     let server = home.serve();
     let token = home.app("abuse");
-    let id = session(&server, &token, json!({}));
-    turn(&server, &token, &id, "hello");
+    let client = server.client(&token);
+    let id = client.session();
+    client.ask(&id, "hello");
     let names = [
         "..".to_owned(),
         "../admin.token".to_owned(),
@@ -90,7 +91,7 @@ fn names_in_paths_lead_nowhere() {
                 let body = Some(json!({"prompt": "x", "option": "yes"}).to_string());
                 let token = Some(token.as_str());
                 let asked = Asked { method: &method, path: &path, token, body, ..Asked::default() };
-                let reply = call(&server, &asked);
+                let reply = Wire::connect(server.address()).unwrap().call(&asked).unwrap();
                 assert!(is_refusal(Some(reply.status())), "{method} {path:.200}: {reply:?}");
                 count += 1;
             }
@@ -217,7 +218,7 @@ fn uploads_without_measure_are_bounded() {
     let token = home.app("abuse");
     let head = form_head(&token, "");
     let megabyte = vec![b'x'; 1 << 20];
-    let many = if campaign() { 1024 } else { 128 };
+    let many = if is_campaign() { 1024 } else { 128 };
     let room = home.hob_home().join("files/abuse");
     let stored = || fs::read_dir(&room).into_iter().flatten().count();
     // Once, so that what is made at first use is there.
@@ -411,7 +412,7 @@ fn headers_and_garbage_are_refused() {
         assert!(is_refusal(status), "{request:?}: {status:?}");
     }
     // A good request, then garbage in the same breath: the first is answered, the rest is not.
-    let rounds = if campaign() { 2_000 } else { 200 };
+    let rounds = if is_campaign() { 2_000 } else { 200 };
     let mut random = Random::new(9);
     let (mut whole, mut refused) = (0, 0);
     bounded(&server, &format!("{rounds} pipelines with garbage"), || {
@@ -434,7 +435,6 @@ fn headers_and_garbage_are_refused() {
     println!(
         "abuse: of {rounds} pipelines {whole} had all good requests answered, {refused} a 400 last"
     );
-    let asked = Asked { method: "GET", path: "/sessions", token: Some(&token), ..Asked::default() };
-    assert_eq!(try_call(server.address(), &asked).unwrap().status(), 200);
+    assert_eq!(server.client(&token).get("/sessions").status, 200);
     assert!(server.stop().success());
 }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use hob_child::tree;
 use hob_testkit::leak::processes_with;
 use hob_testkit::wire::{Asked, StreamEvent, to_microseconds};
-use hob_testkit::{HobServer, Random, Stopwatch, TestHome, Wire, wait_until};
+use hob_testkit::{HobServer, Random, Stopwatch, TestHome, Wire, is_campaign, wait_until};
 use serde_json::{Value, json};
 
-use crate::setup::{call, campaign, home, log, session, try_call};
+use crate::setup::home;
 
 const SESSIONS: usize = 20;
 /// Contract, section 2: after kill -9 every agent process, grandchildren included, is gone within 3 s.
@@ -140,7 +140,7 @@ impl Talker {
             let (prompt, mark) = self.prompt();
             let path = format!("/sessions/{}/turn", self.id);
             let asked = Talker::ask(token, &path, &prompt, ("prefer", "respond-async"));
-            let reply = try_call(address, &asked)?;
+            let reply = Wire::connect(address)?.call(&asked)?;
             let turn = reply.json()["turn_index"].as_u64().unwrap_or_default() as u32;
             if reply.status() != 202 || turn == 0 {
                 self.problem(format!("a turn was not taken: {reply:?}"));
@@ -189,7 +189,7 @@ impl Talker {
 
     /// Compares the log after this number with what was told.
     fn check_log(&mut self, server: &HobServer, token: &str, after: u64) {
-        let log = log(server, token, &self.id, after);
+        let log = server.client(token).log_after(&self.id, after);
         for (expected, event) in (after + 1..).zip(&log) {
             if event["seq"] != expected {
                 self.figures.repeated += 1;
@@ -311,12 +311,12 @@ fn on_all(talkers: &mut [Talker], work: impl Fn(&mut Talker) + Sync) {
 
 fn fresh(server: &HobServer, token: &str, first: usize) -> Vec<Talker> {
     let numbers = first..first + SESSIONS;
-    numbers.map(|number| Talker::new(number, session(server, token, json!({})))).collect()
+    numbers.map(|number| Talker::new(number, server.client(token).session())).collect()
 }
 
 #[test]
 fn kills_at_random_moments_lose_nothing_that_was_told() {
-    let kills = if campaign() { 100 } else { 10 };
+    let kills = if is_campaign() { 100 } else { 10 };
     let home = home("");
     let token = home.app("kills");
     let mut random = Random::new(77);
@@ -352,14 +352,7 @@ fn kills_at_random_moments_lose_nothing_that_was_told() {
             on_all(&mut talkers, |talker| {
                 talker.check(&server, &token);
                 talker.check_log(&server, &token, 0);
-                let path = format!("/sessions/{}", talker.id);
-                let asked = Asked {
-                    method: "DELETE",
-                    path: &path,
-                    token: Some(&token),
-                    ..Asked::default()
-                };
-                assert_eq!(call(&server, &asked).status(), 200);
+                assert_eq!(server.client(&token).close(&talker.id).status, 200);
                 talker.told.clear();
             });
             let first = past.len() + talkers.len();

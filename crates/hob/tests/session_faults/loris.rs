@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hob_testkit::leak::descriptors;
-use hob_testkit::wire::Asked;
-use hob_testkit::{HobServer, Stopwatch, wait_until};
-use serde_json::json;
+use hob_testkit::{HobServer, Stopwatch, is_campaign, wait_until};
 
-use crate::setup::{call, campaign, home, memory, session, turn};
+use crate::setup::{home, memory};
 
 /// How many there are.
 const SLOW: usize = 200;
@@ -51,15 +49,15 @@ fn slow_clients_are_cut_off_and_hold_up_nobody() {
     let home = home("");
     let server = home.serve();
     let token = home.app("loris");
-    let id = session(&server, &token, json!({}));
-    turn(&server, &token, &id, "hello");
+    let client = server.client(&token);
+    let id = client.session();
+    client.ask(&id, "hello");
     let (before, open) = (memory(server.pid(), "VmRSS"), descriptors(server.pid()));
     let path = format!("/sessions/{id}");
     let mut slowest = Duration::ZERO;
     let mut look = || {
         let begin = Stopwatch::start();
-        let asked = Asked { method: "GET", path: &path, token: Some(&token), ..Asked::default() };
-        assert_eq!(call(&server, &asked).status(), 200);
+        assert_eq!(client.get(&path).status, 200);
         slowest = slowest.max(begin.elapsed());
     };
     let stop = AtomicBool::new(false);
@@ -77,13 +75,13 @@ fn slow_clients_are_cut_off_and_hold_up_nobody() {
         for _ in 0..200 {
             look();
         }
-        turn(&server, &token, &id, "hello again");
+        client.ask(&id, "hello again");
         let most = memory(server.pid(), "VmRSS");
         println!("loris: {} slow connections, RSS {before:.0} MB before, {most:.0} MB", 2 * SLOW);
         assert!(most < before + 48.0, "{before} MB grew to {most} MB");
         let cut = headers.join().expect("no panic");
         // Bodies have longer, and only the campaign waits for that.
-        stop.store(!campaign(), Ordering::Relaxed);
+        stop.store(!is_campaign(), Ordering::Relaxed);
         (cut, bodies.join().expect("no panic"))
     });
     for _ in 0..50 {
@@ -94,7 +92,7 @@ fn slow_clients_are_cut_off_and_hold_up_nobody() {
         slowest.as_millis()
     );
     assert!(cut_headers.is_some_and(|time| time < Duration::from_secs(25)), "{cut_headers:?}");
-    assert!(!campaign() || cut_bodies.is_some(), "slow bodies are cut off, too");
+    assert!(!is_campaign() || cut_bodies.is_some(), "slow bodies are cut off, too");
     assert!(slowest < IN_TIME, "somebody waited {slowest:?}");
     wait_until("nothing of them is left open", || {
         (descriptors(server.pid()) <= open + 16).then_some(())

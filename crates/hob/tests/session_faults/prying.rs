@@ -10,7 +10,7 @@ use hob_child::{landlock_version, tree};
 use hob_testkit::{HobServer, TestHome, program};
 use serde_json::{Value, json};
 
-use crate::setup::{home, session, turn};
+use crate::setup::home;
 use crate::tenants::{Estate, PLANTED};
 
 /// Words that stand in what is the owner's. No question holds them: an app's own questions are remembered, too,
@@ -146,7 +146,9 @@ except Exception as error: print(type(error).__name__)
 /// Runs a command as an agent of the app does, and returns all it printed.
 fn as_agent(server: &HobServer, token: &str, id: &str, command: &str) -> String {
     let command = json!({"command": format!("({command}) 2>&1")});
-    let answer = turn(server, token, id, &format!("[[tool Bash {command}]] [[say done]]"));
+    let answer = server.client(token).turn(id, &format!("[[tool Bash {command}]] [[say done]]"));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let answer = answer.json();
     let events = answer["events"].as_array().expect("events");
     let outputs = events.iter().filter_map(|event| {
         let update = &event["params"]["update"];
@@ -182,7 +184,7 @@ fn an_agent_that_pries_finds_nothing() {
     fs::remove_file(&transcript).unwrap();
     let second = home.app("second");
     let others = tree::descendants(server.pid());
-    let id = session(&server, &second, json!({"permissions": "allow"}));
+    let id = server.client(&second).create(&json!({"agent": "acp", "permissions": "allow"}));
     let before = estate.look(&server);
     let tries = tries(&server, &home, &estate, &others);
     let admin = fs::read_to_string(home.hob_home().join("admin.token")).unwrap();

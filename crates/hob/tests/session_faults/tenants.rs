@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use hob_testkit::wire::{Asked, Reply};
-use hob_testkit::{HobServer, Random, TestHome, Wire, wait_until};
+use hob_testkit::{HobServer, Random, TestHome, Wire, is_campaign, wait_until};
 use serde_json::{Value, json};
 
-use crate::setup::{call, campaign, home, log, session, turn, turn_left, wait_for_event};
+use crate::setup::home;
 
 /// A word that stands in everything the first app has, and nowhere else.
 pub const PLANTED: &str = "planted-violet-harbour";
@@ -25,17 +25,18 @@ pub struct Estate {
 impl Estate {
     pub fn new(server: &HobServer, home: &TestHome, name: &str) -> Estate {
         let token = home.app(name);
-        let meta = json!({"meta": {"purpose": PLANTED}, "permissions": "ask"});
+        let client = server.client(&token);
+        let body = json!({"agent": "acp", "meta": {"purpose": PLANTED}, "permissions": "ask"});
         let mut sessions = BTreeMap::new();
         for state in ["idle", "running", "asking", "closed"] {
-            let id = session(server, &token, meta.clone());
+            let id = client.create(&body);
             let command = json!({"command": format!("echo {PLANTED} | tee note.txt")});
-            turn(server, &token, &id, &format!("[[say {PLANTED}]] [[tool Bash {command}]]"));
+            client.ask(&id, &format!("[[say {PLANTED}]] [[tool Bash {command}]]"));
             sessions.insert(state, id);
         }
-        turn_left(server, &token, &sessions["running"], &format!("[[say {PLANTED}]] [[hang]]"));
-        turn_left(server, &token, &sessions["asking"], &format!("[[permission {PLANTED}]]"));
-        let asked = wait_for_event(server, &token, &sessions["asking"], "permission");
+        client.start_turn(&sessions["running"], &format!("[[say {PLANTED}]] [[hang]]"));
+        client.start_turn(&sessions["asking"], &format!("[[permission {PLANTED}]]"));
+        let asked = client.wait_for_event(&sessions["asking"], "permission");
         let request = asked["request_id"].as_str().expect("a request").to_owned();
         let path = format!("/sessions/{}", sessions["closed"]);
         assert_eq!(server.call("DELETE", &path, Some(&token), None).status, 200);
@@ -58,7 +59,7 @@ impl Estate {
         let see = |id: &String| {
             let seen = server.get(&format!("/sessions/{id}"), Some(&self.token)).json();
             assert_eq!(seen["ok"], true, "{seen}");
-            json!([seen, log(server, &self.token, id, 0)])
+            json!([seen, server.client(&self.token).log(id)])
         };
         self.sessions.values().map(see).collect()
     }
@@ -186,23 +187,17 @@ impl Trespass {
 
 #[test]
 fn another_apps_things_do_not_exist() {
-    let count = if campaign() { 10_000 } else { 300 };
+    let count = if is_campaign() { 10_000 } else { 300 };
     let home = home("");
     let server = home.serve();
     let estate = Estate::new(&server, &home, "first");
     let second = home.app("second");
-    let own_session = session(&server, &second, json!({}));
-    turn(&server, &second, &own_session, "hello");
+    let own_session = server.client(&second).session();
+    server.client(&second).ask(&own_session, "hello");
     // A key of the first app's is no key of the second's.
-    let path = format!("/sessions/{}/turn", estate.sessions["idle"]);
-    let keyed = Asked {
-        method: "POST",
-        path: &path,
-        token: Some(&estate.token),
-        headers: vec![("idempotency-key", "the-first-apps-key".to_owned())],
-        body: Some(json!({"prompt": "say hello"}).to_string()),
-    };
-    assert_eq!(call(&server, &keyed).status(), 200);
+    let key = [("idempotency-key", "the-first-apps-key")];
+    let keyed = server.client(&estate.token).turn_with(&estate.sessions["idle"], &key, "say hello");
+    assert_eq!(keyed.status, 200, "{}", keyed.text);
     let before = estate.look(&server);
     let operations = operations(&server);
     assert!(operations.len() >= 12, "{operations:#?}");
@@ -263,17 +258,12 @@ fn another_apps_memory_does_not_exist() {
     let tool = |token: &str, name: &str, arguments: Value| -> Value {
         let params = json!({"name": name, "arguments": arguments});
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        let reply = call(
-            &server,
-            &Asked {
-                method: "POST",
-                path: "/mcp",
-                token: Some(token),
-                headers: vec![("accept", "application/json, text/event-stream".to_owned())],
-                body: Some(body.to_string()),
-            },
-        );
-        assert_eq!(reply.status(), 200, "{}", reply.body);
+        let headers = [
+            ("accept", "application/json, text/event-stream"),
+            ("content-type", "application/json"),
+        ];
+        let reply = server.client(token).call("POST", "/mcp", &headers, &body);
+        assert_eq!(reply.status, 200, "{}", reply.text);
         reply.json()["result"].clone()
     };
     let cue = json!({"cue": PLANTED, "project": "*"});

@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use hob_testkit::Wire;
 use hob_testkit::wire::{Asked, Reply};
+use hob_testkit::{Wire, is_campaign};
 use serde_json::json;
 
-use crate::setup::{campaign, home, session, turn};
+use crate::setup::home;
 
 #[test]
 fn a_session_of_another_app_answers_like_one_that_never_was() {
-    let count = if campaign() { 2_000 } else { 200 };
+    let count = if is_campaign() { 2_000 } else { 200 };
     let home = home("");
     let server = home.serve();
     let (first, second) = (home.app("first"), home.app("second"));
-    let id = session(&server, &first, json!({"meta": {"purpose": "timing"}}));
-    turn(&server, &first, &id, "hello");
+    let client = server.client(&first);
+    let id = client.create(&json!({"agent": "acp", "meta": {"purpose": "timing"}}));
+    client.ask(&id, "hello");
     let existing = format!("/sessions/{id}");
     let mut wire = Wire::connect(server.address()).unwrap();
     let mut ask = |path: &str| -> (Reply, Duration) {

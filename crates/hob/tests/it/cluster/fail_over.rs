@@ -6,12 +6,12 @@ use hob_testkit::wire::StreamEvent;
 use hob_testkit::{Stopwatch, wait_until};
 use serde_json::{Value, json};
 
-use crate::setup::*;
+use super::setup::*;
 
 /// The status of a route that needs no token; `None` when there is no answer in time.
 fn status(nodes: &Nodes, node: usize, path: &str) -> Option<u16> {
-    let reply = nodes.try_call(node, "", "GET", path, &[], &Value::Null);
-    reply.ok().map(|reply| reply.status())
+    let reply = nodes.on(node).with_token("").try_call("GET", path, &[], &Value::Null);
+    reply.ok().map(|reply| reply.status)
 }
 
 /// All events until the end of this turn.
@@ -32,11 +32,11 @@ fn until_turn(events: &mut dyn Iterator<Item = StreamEvent>, turn: u64) -> Vec<S
 #[test]
 fn a_killed_nodes_sessions_are_taken() {
     let nodes = nodes(&options(3, ""));
-    let id = nodes.session(0);
-    nodes.said(1, &id, "remember the crane");
-    let running = nodes.gated(1, &id);
-    let waits = nodes.background(2, &id, "[[say {history}]]");
-    let mut follow = nodes.follow(1, &id, 0);
+    let id = nodes.on(0).session();
+    nodes.on(1).ask(&id, "remember the crane");
+    let running = nodes.on(1).start_gated_turn(&id);
+    let waits = nodes.on(2).start_turn(&id, "[[say {history}]]");
+    let mut follow = nodes.on(1).follow(&id, 0);
     nodes.cluster.kill(0);
     let killed = Stopwatch::start();
     let heard = until_turn(&mut follow, running);
@@ -48,12 +48,12 @@ fn a_killed_nodes_sessions_are_taken() {
     let rest = until_turn(&mut follow, waits);
     let numbers: Vec<u64> = heard.iter().chain(&rest).map(|event| event.id).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<u64>>());
-    let text = nodes.at(2, &id, waits)["text"].as_str().unwrap().to_owned();
+    let text = nodes.on(2).get_turn(&id, waits)["text"].as_str().unwrap().to_owned();
     assert!(text.starts_with("remember the crane"), "{text}");
     assert_ne!(nodes.holder(&id), None);
     nodes.cluster.restart(0);
-    assert!(nodes.said(0, &id, "[[say {history}]]").starts_with("remember the crane"));
-    assert_eq!(nodes.log(0, &id), nodes.log(1, &id));
+    assert!(nodes.on(0).ask(&id, "[[say {history}]]").starts_with("remember the crane"));
+    assert_eq!(nodes.on(0).log(&id), nodes.on(1).log(&id));
     assert_fences(&nodes.cluster);
 }
 
@@ -62,13 +62,13 @@ fn a_killed_nodes_sessions_are_taken() {
 #[test]
 fn a_node_that_comes_back_does_not_wait() {
     let nodes = nodes(&hob_testkit::ClusterOptions { lease_secs: 600, ..options(2, "") });
-    let id = nodes.session(0);
-    let running = nodes.gated(0, &id);
-    let waits = nodes.background(1, &id, "hello");
+    let id = nodes.on(0).session();
+    let running = nodes.on(0).start_gated_turn(&id);
+    let waits = nodes.on(1).start_turn(&id, "hello");
     nodes.cluster.kill(0);
     nodes.cluster.restart(0);
-    assert_eq!(nodes.wait_for(1, &id, running, "interrupted")["text"], "begun");
-    assert_eq!(nodes.wait_for(1, &id, waits, "finished")["text"], "echo: hello");
+    assert_eq!(nodes.on(1).wait_for_turn(&id, running, "interrupted")["text"], "begun");
+    assert_eq!(nodes.on(1).wait_for_turn(&id, waits, "finished")["text"], "echo: hello");
     assert_fences(&nodes.cluster);
 }
 
@@ -76,27 +76,29 @@ fn a_node_that_comes_back_does_not_wait() {
 #[test]
 fn a_node_that_slept_gives_way() {
     let nodes = nodes(&options(2, ""));
-    let id = nodes.session(0);
-    nodes.said(0, &id, "remember the crane");
-    let running = nodes.background(0, &id, "[[say begun]] [[until go]] [[chunks 50]] [[hang]]");
-    wait_until("it runs", || (nodes.at(0, &id, running)["events"] != json!([])).then_some(()));
-    let waits = nodes.background(1, &id, "[[say on the other]]");
+    let id = nodes.on(0).session();
+    nodes.on(0).ask(&id, "remember the crane");
+    let running = nodes.on(0).start_turn(&id, "[[say begun]] [[until go]] [[chunks 50]] [[hang]]");
+    wait_until("it runs", || {
+        (nodes.on(0).get_turn(&id, running)["events"] != json!([])).then_some(())
+    });
+    let waits = nodes.on(1).start_turn(&id, "[[say on the other]]");
     nodes.cluster.pause(0);
-    nodes.wait_for(1, &id, running, "interrupted");
-    assert_eq!(nodes.wait_for(1, &id, waits, "finished")["text"], "on the other");
+    nodes.on(1).wait_for_turn(&id, running, "interrupted");
+    assert_eq!(nodes.on(1).wait_for_turn(&id, waits, "finished")["text"], "on the other");
     // What its agent says now lies in the pipe when it wakes up.
-    nodes.let_go(1, &id);
-    let log = nodes.log(1, &id);
+    nodes.on(1).open_gate(&id);
+    let log = nodes.on(1).log(&id);
     nodes.cluster.go_on(0);
     wait_until("its agents are ended", || {
         nodes.cluster.with(0, |server| server.descendants().is_empty()).then_some(())
     });
     wait_until("it is ready again", || (status(&nodes, 0, "/readyz") == Some(200)).then_some(()));
-    assert_eq!(nodes.log(1, &id), log, "it has written nothing");
-    assert_eq!(nodes.log(0, &id), log);
-    assert!(nodes.said(0, &id, "[[say {history}]]").starts_with("remember the crane"));
-    let own = nodes.session(0);
-    assert_eq!(nodes.said(1, &own, "hi"), "echo: hi");
+    assert_eq!(nodes.on(1).log(&id), log, "it has written nothing");
+    assert_eq!(nodes.on(0).log(&id), log);
+    assert!(nodes.on(0).ask(&id, "[[say {history}]]").starts_with("remember the crane"));
+    let own = nodes.on(0).session();
+    assert_eq!(nodes.on(1).ask(&own, "hi"), "echo: hi");
     assert_fences(&nodes.cluster);
 }
 
@@ -104,28 +106,28 @@ fn a_node_that_slept_gives_way() {
 #[test]
 fn a_drained_node_loses_nothing() {
     let nodes = nodes(&options(2, ""));
-    let idle = nodes.session(0);
-    nodes.said(0, &idle, "remember the crane");
-    let busy = nodes.session(0);
-    let running = nodes.gated(1, &busy);
-    let waits = nodes.background(1, &busy, "[[say after it]]");
+    let idle = nodes.on(0).session();
+    nodes.on(0).ask(&idle, "remember the crane");
+    let busy = nodes.on(0).session();
+    let running = nodes.on(1).start_gated_turn(&busy);
+    let waits = nodes.on(1).start_turn(&busy, "[[say after it]]");
     std::thread::scope(|scope| {
         let stopped = scope.spawn(|| nodes.cluster.stop(0));
         // Long before the other session lets it go.
         let said = wait_until("it is taken by the other", || {
-            let reply = nodes.turn(1, &idle, &[], "[[say {history}]]");
-            (reply.status() == 200).then(|| reply.json()["text"].clone())
+            let reply = nodes.on(1).turn_with(&idle, &[], "[[say {history}]]");
+            (reply.status == 200).then(|| reply.json()["text"].clone())
         });
         assert_eq!(said, "remember the crane");
         assert!(!stopped.is_finished());
-        nodes.let_go(1, &busy);
+        nodes.on(1).open_gate(&busy);
         assert_eq!(stopped.join().unwrap().code(), Some(0));
     });
-    let ended = nodes.at(1, &busy, running);
+    let ended = nodes.on(1).get_turn(&busy, running);
     assert_eq!((&ended["state"], &ended["text"]), (&json!("finished"), &json!("begungone on")));
-    assert_eq!(nodes.wait_for(1, &busy, waits, "finished")["text"], "after it");
+    assert_eq!(nodes.on(1).wait_for_turn(&busy, waits, "finished")["text"], "after it");
     for id in [&idle, &busy] {
-        assert_gapless(&nodes.log(1, id));
+        assert_gapless(&nodes.on(1).log(id));
     }
     assert_fences(&nodes.cluster);
 }
@@ -135,19 +137,19 @@ fn a_drained_node_loses_nothing() {
 #[test]
 fn without_a_shared_disk_a_conversation_is_rebuilt_or_said_to_be_lost() {
     let nodes = nodes(&hob_testkit::ClusterOptions { apart: true, ..options(2, "") });
-    let claude = nodes.create(0, &json!({"agent": "claude"}));
-    let acp = nodes.session(0);
-    let fresh = nodes.session(0);
-    assert_eq!(nodes.said(1, &claude, "remember the crane"), "echo: remember the crane");
-    assert_eq!(nodes.said(1, &acp, "remember the crane"), "echo: remember the crane");
+    let claude = nodes.on(0).create(&json!({"agent": "claude"}));
+    let acp = nodes.on(0).session();
+    let fresh = nodes.on(0).session();
+    assert_eq!(nodes.on(1).ask(&claude, "remember the crane"), "echo: remember the crane");
+    assert_eq!(nodes.on(1).ask(&acp, "remember the crane"), "echo: remember the crane");
     nodes.cluster.kill(0);
-    let history = nodes.said(1, &claude, "[[say {history}]]");
+    let history = nodes.on(1).ask(&claude, "[[say {history}]]");
     assert!(history.contains("remember the crane"), "{history}");
     assert!(history.contains("echo: remember the crane"), "its own words too: {history}");
     for _ in 0..2 {
-        assert_error(&nodes.turn(1, &acp, &[], "hi"), 502, "resume_failed");
+        assert_error(&nodes.on(1).turn_with(&acp, &[], "hi"), 502, "resume_failed", "");
     }
-    assert_eq!(nodes.said(1, &fresh, "hi"), "echo: hi", "nothing was said, so nothing is lost");
+    assert_eq!(nodes.on(1).ask(&fresh, "hi"), "echo: hi", "nothing was said, so nothing is lost");
     assert_fences(&nodes.cluster);
 }
 
@@ -177,23 +179,25 @@ fn a_node_says_whether_it_is_ready() {
 #[test]
 fn a_node_that_was_cut_off_gives_way() {
     let nodes = nodes(&hob_testkit::ClusterOptions { proxied: true, ..options(2, "") });
-    let id = nodes.session(0);
-    nodes.said(0, &id, "remember the crane");
-    let running = nodes.background(0, &id, "[[stamps 2000 20]]");
-    wait_until("it runs", || (nodes.at(1, &id, running)["events"] != json!([])).then_some(()));
+    let id = nodes.on(0).session();
+    nodes.on(0).ask(&id, "remember the crane");
+    let running = nodes.on(0).start_turn(&id, "[[stamps 2000 20]]");
+    wait_until("it runs", || {
+        (nodes.on(1).get_turn(&id, running)["events"] != json!([])).then_some(())
+    });
     nodes.cluster.proxy(0).swallow();
-    nodes.wait_for(1, &id, running, "interrupted");
+    nodes.on(1).wait_for_turn(&id, running, "interrupted");
     let said = wait_until("the other one has it", || {
-        let reply = nodes.turn(1, &id, &[], "[[say on the other]]");
-        (reply.status() == 200).then(|| reply.json()["text"].clone())
+        let reply = nodes.on(1).turn_with(&id, &[], "[[say on the other]]");
+        (reply.status == 200).then(|| reply.json()["text"].clone())
     });
     assert_eq!(said, "on the other");
-    let log = nodes.log(1, &id);
+    let log = nodes.on(1).log(&id);
     nodes.cluster.proxy(0).pass();
     wait_until("it is ready again", || (status(&nodes, 0, "/readyz") == Some(200)).then_some(()));
     wait_until("its agents are ended", || {
         nodes.cluster.with(0, |server| server.descendants().is_empty()).then_some(())
     });
-    assert_eq!(nodes.log(1, &id), log, "nothing came late");
+    assert_eq!(nodes.on(1).log(&id), log, "nothing came late");
     assert_fences(&nodes.cluster);
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use hob_testkit::{TestHome, wait_until, wait_until_ok};
 use serde_json::{Value, json};
 
-use crate::sessions_setup::*;
+use crate::api::*;
+use crate::backend::Backend;
 
 impl Api {
     /// Whether a shell command succeeds in the agent.
@@ -22,7 +23,7 @@ impl Api {
 
     /// What an agent gets when it asks for something itself.
     fn request(&self, id: &str, method: &str, params: &Value) -> Value {
-        let said = self.said(id, &format!("[[request {method} {params}]]"));
+        let said = self.ask(id, &format!("[[request {method} {params}]]"));
         serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"))
     }
 }
@@ -40,7 +41,7 @@ fn a_callers_folder_lies_in_a_root() {
     symlink(root.join("project"), root.join("in")).unwrap();
     configure(&home, &format!("[sessions]\nroots = [{:?}]\n", root.display().to_string()));
     let token = home.app("tests");
-    let api = Api { server: home.serve(), home, token };
+    let api = Backend::File.start(home, &token);
     let create = |cwd: &Path| api.post("/sessions", &json!({"agent": "acp", "cwd": cwd}));
     for good in
         [root.clone(), root.join("project"), root.join("in"), root.join("project/../project")]
@@ -87,7 +88,7 @@ fn a_root_above_the_home_does_not_open_it() {
     let above = home.user_home().canonicalize().unwrap().parent().unwrap().to_owned();
     configure(&home, &format!("[sessions]\nroots = [{:?}]\n", above.display().to_string()));
     let token = home.app("tests");
-    let api = Api { server: home.serve(), home, token };
+    let api = Backend::File.start(home, &token);
     let other = api.home.app("other");
     let upload = api.server.upload(Some(&other), "x.txt", b"the others words").json();
     let (key, config) = (api.home.hob_home().join("key"), api.home.hob_home().join("config.toml"));
@@ -307,7 +308,7 @@ fn a_trusted_agent_has_no_walls() {
     let agent = TestHome::scripted_agent("acp", "acp", &["acp"]);
     home.configure(&format!("{agent}sandbox = \"off\"\n"));
     let token = home.app("tests");
-    let api = Api { server: home.serve(), home, token };
+    let api = Backend::File.start(home, &token);
     let id = api.session();
     assert!(api.can(&id, "echo x > $HOME/x"));
     assert!(api.can(&id, &format!("ls {}", api.home.hob_home().display())));
@@ -325,7 +326,7 @@ fn an_agents_environment_is_cleaned() {
         command.env("HOB_ADMIN_TOKEN", "secret-admin").env("HOB_PASSPHRASE", "secret-phrase");
         command.env("PASSED_ON", "p").env("OTHER", "o").env("AWS_SECRET_ACCESS_KEY", "secret-key");
     });
-    let api = Api { server, home, token };
+    let api = Api::new(Backend::File, server, home, &token);
     let environment = api.shell(&api.session(), "env");
     for there in ["GIVEN=yes", "PASSED_ON=p", "PATH=", "HOME=", "TMPDIR="] {
         assert!(environment.lines().any(|line| line.starts_with(there)), "{there}: {environment}");
@@ -366,8 +367,8 @@ fn an_agents_request_for_a_missing_file_is_answered() {
     let id = api.session();
     let folder = api.workspace(&id);
     let read = format!("[[request fs/read_text_file {}]]", json!({"path": folder.join("none")}));
-    let turn = api.background(&id, &read);
-    let ended = api.wait_for(&id, turn, "finished");
+    let turn = api.start_turn(&id, &read);
+    let ended = api.wait_for_turn(&id, turn, "finished");
     assert!(ended["text"].as_str().unwrap().contains("code"), "{ended}");
 }
 
@@ -380,12 +381,12 @@ fn requests_are_answered(file: &str, answer: &str) {
     let path = json!({"path": folder.join(file)});
     let prompt = format!("[[request fs/read_text_file {path}]]").repeat(400);
     for _ in 0..3 {
-        let turn = api.background(&id, &prompt);
+        let turn = api.start_turn(&id, &prompt);
         wait_until_ok("every request is answered", || {
-            let answered = api.at(&id, turn)["events"].as_array().unwrap().len() / 2;
-            if api.look(&id)["state"] == "running" { Err(answered) } else { Ok(()) }
+            let answered = api.get_turn(&id, turn)["events"].as_array().unwrap().len() / 2;
+            if api.describe(&id)["state"] == "running" { Err(answered) } else { Ok(()) }
         });
-        assert_eq!(api.at(&id, turn)["text"].as_str().unwrap().matches(answer).count(), 400);
+        assert_eq!(api.get_turn(&id, turn)["text"].as_str().unwrap().matches(answer).count(), 400);
     }
 }
 
@@ -419,9 +420,9 @@ fn an_agent_that_swaps_files_does_not_reach_the_home() {
     let prompt = read.repeat(400);
     let mut seen = 0;
     for _ in 0..5 {
-        let turn = api.background(&id, &prompt);
+        let turn = api.start_turn(&id, &prompt);
         wait_until("every request is answered", || {
-            (api.look(&id)["state"] != "running").then_some(())
+            (api.describe(&id)["state"] != "running").then_some(())
         });
         let text = api.get(&format!("/sessions/{id}/turns/{turn}")).text;
         assert!(!text.contains(&secret), "the key was read");

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 use hob_testkit::{Cluster, Postgres};
 use serde_json::{Value, json};
 
-use crate::setup::*;
+use super::setup::*;
 
 /// Words that would do something if they came into a statement, a notification or a path.
 const HOSTILE: [&str; 9] = [
@@ -38,15 +38,15 @@ fn no_word_of_a_caller_reaches_the_database_unbound() {
     let cluster = Cluster::on(&server, &options(2, ""));
     let token = cluster.app("tests");
     let nodes = Nodes { cluster, token };
-    let id = nodes.create(0, &json!({"agent": "acp", "meta": {"a": HOSTILE[0], HOSTILE[1]: 1}}));
+    let id = nodes.on(0).create(&json!({"agent": "acp", "meta": {"a": HOSTILE[0], HOSTILE[1]: 1}}));
     for (n, words) in HOSTILE.iter().enumerate() {
         let node = n % 2;
-        let reply = nodes.turn(node, &id, &[], words);
-        assert_eq!(reply.status(), 200, "{}", reply.body);
+        let reply = nodes.on(node).turn_with(&id, &[], words);
+        assert_eq!(reply.status, 200, "{}", reply.text);
         assert_eq!(reply.json()["text"], format!("echo: {words}"), "as it was said");
         let key: String = words.chars().filter(|c| c.is_ascii() && !c.is_ascii_control()).collect();
-        let reply = nodes.turn(1 - node, &id, &[("idempotency-key", &key)], "hi");
-        assert!(matches!(reply.status(), 200 | 400), "{}", reply.body);
+        let reply = nodes.on(1 - node).turn_with(&id, &[("idempotency-key", &key)], "hi");
+        assert!(matches!(reply.status, 200 | 400), "{}", reply.text);
         let name = escaped(words);
         for (method, path) in [
             ("GET", format!("/sessions/{name}")),
@@ -59,21 +59,27 @@ fn no_word_of_a_caller_reaches_the_database_unbound() {
         ] {
             let body =
                 if path.contains("permissions") { json!({"option": words}) } else { Value::Null };
-            let reply = nodes.call(1 - node, method, &path, &[], &body);
-            assert!(matches!(reply.status(), 400 | 404), "{method} {path}: {}", reply.body);
+            let reply = nodes.on(1 - node).call(method, &path, &[], &body);
+            assert!(matches!(reply.status, 400 | 404), "{method} {path}: {}", reply.text);
         }
         let admin = hob_testkit::cluster::ADMIN;
         let body = json!({"name": words});
-        let made = nodes.try_call(node, admin, "POST", "/admin/apps", &[], &body).unwrap();
-        assert!((400..500).contains(&made.status()), "{}", made.body);
+        let made =
+            nodes.on(node).with_token(admin).try_call("POST", "/admin/apps", &[], &body).unwrap();
+        assert!((400..500).contains(&made.status), "{}", made.text);
         let gone = format!("/admin/apps/{name}");
-        let gone = nodes.try_call(node, admin, "DELETE", &gone, &[], &Value::Null).unwrap();
-        assert!((400..500).contains(&gone.status()), "{}", gone.body);
+        let gone =
+            nodes.on(node).with_token(admin).try_call("DELETE", &gone, &[], &Value::Null).unwrap();
+        assert!((400..500).contains(&gone.status), "{}", gone.text);
         let bad = escaped(words).replace('%', "");
-        let refused = nodes.try_call(node, &bad, "GET", "/sessions", &[], &Value::Null).unwrap();
-        assert_eq!(refused.status(), 401);
+        let refused = nodes
+            .on(node)
+            .with_token(&bad)
+            .try_call("GET", "/sessions", &[], &Value::Null)
+            .unwrap();
+        assert_eq!(refused.status, 401);
     }
-    let log = nodes.log(1, &id);
+    let log = nodes.on(1).log(&id);
     assert_gapless(&log);
     let statements = nodes.cluster.database_log();
     assert!(statements.contains("hob.events"), "statements are in the log");
@@ -90,15 +96,23 @@ fn apps_with_names_alike_see_nothing_of_each_other() {
     let body = json!({"agent": "acp"});
     let ids: Vec<String> = (0..names.len())
         .map(|n| {
-            let made = nodes.try_call(n % 2, &tokens[n], "POST", "/sessions", &[], &body).unwrap();
-            assert_eq!(made.status(), 200, "{}", made.body);
+            let made = nodes
+                .on(n % 2)
+                .with_token(&tokens[n])
+                .try_call("POST", "/sessions", &[], &body)
+                .unwrap();
+            assert_eq!(made.status, 200, "{}", made.text);
             made.json()["session_id"].as_str().unwrap().to_owned()
         })
         .collect();
     for (n, token) in tokens.iter().enumerate() {
         for node in 0..2 {
-            let list = nodes.try_call(node, token, "GET", "/sessions", &[], &Value::Null).unwrap();
-            assert_eq!(list.json()["count"], 1, "{}: {}", names[n], list.body);
+            let list = nodes
+                .on(node)
+                .with_token(token)
+                .try_call("GET", "/sessions", &[], &Value::Null)
+                .unwrap();
+            assert_eq!(list.json()["count"], 1, "{}: {}", names[n], list.text);
             assert_eq!(list.json()["sessions"][0]["session_id"], ids[n]);
             let other = &ids[(n + 1) % ids.len()];
             for (method, path, body) in [
@@ -108,8 +122,9 @@ fn apps_with_names_alike_see_nothing_of_each_other() {
                 ("POST", format!("/sessions/{other}/cancel"), Value::Null),
                 ("DELETE", format!("/sessions/{other}"), Value::Null),
             ] {
-                let reply = nodes.try_call(node, token, method, &path, &[], &body).unwrap();
-                assert_eq!(reply.status(), 404, "{method} {path} as {}: {}", names[n], reply.body);
+                let reply =
+                    nodes.on(node).with_token(token).try_call(method, &path, &[], &body).unwrap();
+                assert_eq!(reply.status, 404, "{method} {path} as {}: {}", names[n], reply.text);
             }
         }
     }
@@ -126,11 +141,15 @@ fn a_role_of_one_app_sees_nothing_of_others_nor_of_the_nodes() {
     for token in [&nodes.token, &other] {
         nodes.cluster.with(0, |server| server.upload(Some(token), "a.txt", b"secret")).json();
         let body = json!({"agent": "acp"});
-        let made = nodes.try_call(0, token, "POST", "/sessions", &[], &body).unwrap().json();
+        let made =
+            nodes.on(0).with_token(token).try_call("POST", "/sessions", &[], &body).unwrap().json();
         let id = made["session_id"].as_str().expect("a name").to_owned();
         let turn = json!({"prompt": "hello"});
         let path = format!("/sessions/{id}/turn");
-        assert_eq!(nodes.try_call(1, token, "POST", &path, &[], &turn).unwrap().status(), 200);
+        assert_eq!(
+            nodes.on(1).with_token(token).try_call("POST", &path, &[], &turn).unwrap().status,
+            200
+        );
     }
     // As if another node had not answered yet.
     nodes.cluster.sql(

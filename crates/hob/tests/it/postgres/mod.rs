@@ -1,49 +1,14 @@
-//! Hob from outside with its state in PostgreSQL: what is said of sessions elsewhere, and what is particular to it.
-#![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
+//! State in PostgreSQL: what is particular to it. Tests that run on every backend are next to their subjects.
 
-#[path = "on_postgres/memory.rs"]
 mod memory;
-#[allow(dead_code, reason = "the other tests of the memory use more of it")]
-#[path = "it/memory_setup.rs"]
-mod memory_setup;
-#[path = "on_postgres/moving.rs"]
-mod moving;
-#[path = "it/sessions_restart.rs"]
-mod sessions_restart;
-#[path = "it/sessions_seed.rs"]
-mod sessions_seed;
-#[allow(dead_code, reason = "the other tests of sessions use more of it")]
-#[path = "it/sessions_setup.rs"]
-mod sessions_setup;
-
-use std::process::Command;
-use std::sync::OnceLock;
+mod migrate;
 
 use hob_testkit::server::folder_holds;
-use hob_testkit::{HobServer, Postgres, TestHome, wait_until};
+use hob_testkit::{TestHome, wait_until};
 use serde_json::{Value, json};
 
-use sessions_setup::*;
-
-/// One server for all tests; it ends with this process.
-fn server() -> &'static Postgres {
-    static SERVER: OnceLock<Postgres> = OnceLock::new();
-    SERVER.get_or_init(Postgres::start)
-}
-
-/// The settings of where the ledger is kept: a database of its own for every home.
-fn store() -> String {
-    format!("[store]\nurl = {:?}\n", server().database())
-}
-
-/// A server on a home, with a last word on its command.
-fn serve_with(home: &TestHome, adjust: impl Fn(&mut Command)) -> HobServer {
-    home.serve_with(adjust)
-}
-
-fn serve(home: &TestHome) -> HobServer {
-    home.serve()
-}
+use crate::api::*;
+use crate::backend::{Backend, postgres as server};
 
 fn doctor(home: &TestHome) -> Value {
     serde_json::from_slice(&home.run(&["doctor", "--json"]).stdout).expect("JSON")
@@ -66,10 +31,10 @@ fn address(home: &TestHome) -> String {
 /// A turn, a restart, a kill: what was told is what is told, and neither ledger nor memory is in the home.
 #[test]
 fn everything_is_in_the_database() {
-    let api = api("");
+    let api = Backend::Postgres.api("");
     let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}}));
-    assert_eq!(api.said(&id, "remember the crane"), "echo: remember the crane");
-    api.said(&id, "[[chunks 20]] [[say \u{0} 🦀]]");
+    assert_eq!(api.ask(&id, "remember the crane"), "echo: remember the crane");
+    api.ask(&id, "[[chunks 20]] [[say \u{0} 🦀]]");
     let url = address(&api.home);
     let count = |table: &str| server().sql(&url, &format!("SELECT count(*) FROM hob.{table}"));
     assert_eq!(
@@ -80,13 +45,13 @@ fn everything_is_in_the_database() {
     for file in ["hob.db", "memory.db"] {
         assert!(!api.home.hob_home().join(file).exists(), "there is no {file}");
     }
-    let (before, log) = (api.look(&id), api.log(&id));
+    let (before, log) = (api.describe(&id), api.log(&id));
     assert_gapless(&log);
-    let api = api.after(|server| assert_eq!(server.stop().code(), Some(0)));
-    assert_eq!((api.look(&id), api.log(&id)), (before.clone(), log.clone()));
-    let api = api.after(|server| server.kill());
-    assert_eq!((api.look(&id), api.log(&id)), (before, log));
-    assert_eq!(api.said(&id, "[[say {history}]]").split('|').next(), Some("remember the crane"));
+    let api = api.restart_after(|server| assert_eq!(server.stop().code(), Some(0)));
+    assert_eq!((api.describe(&id), api.log(&id)), (before.clone(), log.clone()));
+    let api = api.restart_after(|server| server.kill());
+    assert_eq!((api.describe(&id), api.log(&id)), (before, log));
+    assert_eq!(api.ask(&id, "[[say {history}]]").split('|').next(), Some("remember the crane"));
     assert_eq!(ledger(&api.home)["verdict"], "ok");
     // Made under the first fence, given back by the first run and taken by the last: in turns, never mixed.
     let fences = "SELECT min(fence), max(fence), bool_and(grows) FROM (
@@ -97,7 +62,7 @@ fn everything_is_in_the_database() {
 /// Apps are made, listed and revoked there, with the server running and without.
 #[test]
 fn apps_are_in_the_database() {
-    let api = api("");
+    let api = Backend::Postgres.api("");
     let id = api.session();
     let token = api.home.app("other");
     assert_eq!(api.server.get("/sessions", Some(&token)).status, 200);

@@ -1,11 +1,15 @@
 //! What an app may have and use is counted over all nodes.
 
-use hob_testkit::wire::Reply;
+use hob_testkit::http::Answer;
 use serde_json::json;
 
-use crate::setup::*;
+use super::setup::*;
 
-fn at_once(nodes: &Nodes, count: usize, ask: impl Fn(&Nodes, usize) -> Reply + Sync) -> Vec<Reply> {
+fn at_once(
+    nodes: &Nodes,
+    count: usize,
+    ask: impl Fn(&Nodes, usize) -> Answer + Sync,
+) -> Vec<Answer> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = (0..count)
             .map(|n| {
@@ -17,8 +21,8 @@ fn at_once(nodes: &Nodes, count: usize, ask: impl Fn(&Nodes, usize) -> Reply + S
     })
 }
 
-fn count(replies: &[Reply], status: u16) -> usize {
-    replies.iter().filter(|reply| reply.status() == status).count()
+fn count(replies: &[Answer], status: u16) -> usize {
+    replies.iter().filter(|reply| reply.status == status).count()
 }
 
 /// However many nodes are asked at once.
@@ -26,56 +30,57 @@ fn count(replies: &[Reply], status: u16) -> usize {
 fn an_app_has_no_more_sessions_by_asking_all_nodes() {
     let nodes = nodes(&options(3, "[limits]\napp_sessions = 4\n"));
     let body = json!({"agent": "acp"});
-    let replies = at_once(&nodes, 12, |nodes, node| nodes.post(node, "/sessions", &body));
+    let replies = at_once(&nodes, 12, |nodes, node| nodes.on(node).post("/sessions", &body));
     assert_eq!((count(&replies, 200), count(&replies, 429)), (4, 8), "{replies:?}");
     for node in 0..3 {
-        assert_error(&nodes.post(node, "/sessions", &body), 429, "app_sessions");
+        assert_error(&nodes.on(node).post("/sessions", &body), 429, "app_sessions", "");
     }
-    let made = replies.iter().find(|reply| reply.status() == 200).unwrap().json();
+    let made = replies.iter().find(|reply| reply.status == 200).unwrap().json();
     let path = format!("/sessions/{}", made["session_id"].as_str().unwrap());
-    let first = nodes.call(0, "DELETE", &path, &[], &serde_json::Value::Null);
-    assert_eq!(first.status(), 200, "{}", first.body);
-    nodes.session(1);
-    assert_error(&nodes.post(2, "/sessions", &body), 429, "app_sessions");
+    let first = nodes.on(0).call("DELETE", &path, &[], &serde_json::Value::Null);
+    assert_eq!(first.status, 200, "{}", first.text);
+    nodes.on(1).session();
+    assert_error(&nodes.on(2).post("/sessions", &body), 429, "app_sessions", "");
 }
 
 #[test]
 fn an_app_asks_no_more_often_by_asking_all_nodes() {
     let nodes = nodes(&options(3, "[limits]\napp_turns_per_minute = 5\n"));
-    let ids: Vec<String> = (0..3).map(|node| nodes.session(node)).collect();
-    let replies =
-        at_once(&nodes, 12, |nodes, node| nodes.turn((node + 1) % 3, &ids[node], &[], "hi"));
+    let ids: Vec<String> = (0..3).map(|node| nodes.on(node).session()).collect();
+    let replies = at_once(&nodes, 12, |nodes, node| {
+        nodes.on((node + 1) % 3).turn_with(&ids[node], &[], "hi")
+    });
     assert_eq!((count(&replies, 200), count(&replies, 429)), (5, 7), "{replies:?}");
     for node in 0..3 {
-        assert_error(&nodes.turn(node, &ids[0], &[], "hi"), 429, "app_pace");
+        assert_error(&nodes.on(node).turn_with(&ids[0], &[], "hi"), 429, "app_pace", "");
     }
 }
 
 #[test]
 fn so_many_turns_of_a_session_may_wait_wherever_they_are_asked() {
     let nodes = nodes(&options(3, "[sessions]\nqueue = 4\n"));
-    let id = nodes.session(0);
-    nodes.gated(0, &id);
-    let replies = at_once(&nodes, 9, |nodes, node| nodes.turn(node, &id, &[ASYNC], "hi"));
+    let id = nodes.on(0).session();
+    nodes.on(0).start_gated_turn(&id);
+    let replies = at_once(&nodes, 9, |nodes, node| nodes.on(node).turn_with(&id, &[ASYNC], "hi"));
     assert_eq!((count(&replies, 202), count(&replies, 429)), (4, 5), "{replies:?}");
-    nodes.let_go(1, &id);
-    nodes.wait_for(2, &id, 5, "finished");
-    assert_eq!(nodes.look(1, &id)["turn_count"], 5);
+    nodes.on(1).open_gate(&id);
+    nodes.on(2).wait_for_turn(&id, 5, "finished");
+    assert_eq!(nodes.on(1).describe(&id)["turn_count"], 5);
 }
 
 #[test]
 fn a_budget_is_one_for_all_nodes() {
     let nodes = nodes(&options(2, "[limits]\nsession_tokens = 20\napp_tokens_per_day = 40\n"));
-    let id = nodes.session(0);
-    nodes.said(0, &id, "15 tokens");
-    nodes.said(1, &id, "30 tokens");
+    let id = nodes.on(0).session();
+    nodes.on(0).ask(&id, "15 tokens");
+    nodes.on(1).ask(&id, "30 tokens");
     for node in 0..2 {
-        assert_error(&nodes.turn(node, &id, &[], "hi"), 429, "session_budget");
+        assert_error(&nodes.on(node).turn_with(&id, &[], "hi"), 429, "session_budget", "");
     }
-    let other = nodes.session(1);
-    nodes.said(0, &other, "45 tokens");
+    let other = nodes.on(1).session();
+    nodes.on(0).ask(&other, "45 tokens");
     for node in 0..2 {
-        assert_error(&nodes.turn(node, &other, &[], "hi"), 429, "app_budget");
+        assert_error(&nodes.on(node).turn_with(&other, &[], "hi"), 429, "app_budget", "");
     }
 }
 
@@ -87,10 +92,10 @@ fn there_are_no_more_sessions_than_all_nodes_may_have() {
     let body = json!({"agent": "acp"});
     let replies = at_once(&nodes, 12, |nodes, node| {
         let token = if node == 1 { &other } else { &nodes.token };
-        nodes.try_call(node, token, "POST", "/sessions", &[], &body).unwrap()
+        nodes.on(node).with_token(token).try_call("POST", "/sessions", &[], &body).unwrap()
     });
     assert_eq!((count(&replies, 200), count(&replies, 503)), (4, 8), "{replies:?}");
     for node in 0..3 {
-        assert_error(&nodes.post(node, "/sessions", &body), 503, "pool_full");
+        assert_error(&nodes.on(node).post("/sessions", &body), 503, "pool_full", "");
     }
 }

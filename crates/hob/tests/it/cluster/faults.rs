@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use hob_testkit::{Cluster, ClusterOptions, Random, cluster};
+use hob_testkit::{Cluster, ClusterOptions, Random, cluster, is_campaign};
 use serde_json::json;
 
-use crate::setup::{alone, assert_fences, campaign, options};
-use crate::talker::{Figures, Place, Talker};
+use super::setup::{alone, assert_fences, options};
+use super::talker::{Figures, Place, Talker};
 
 /// What a run is to be like.
 struct Run {
@@ -22,9 +22,9 @@ struct Run {
 }
 
 fn run(name: &'static str, sessions: usize, short_secs: u64, long_secs: u64) -> Run {
-    let lasts = Duration::from_secs(if campaign() { long_secs } else { short_secs });
+    let lasts = Duration::from_secs(if is_campaign() { long_secs } else { short_secs });
     let options = options(3, "[sessions]\nmax_live = 400\n");
-    let sessions = if campaign() { 100 } else { sessions };
+    let sessions = if is_campaign() { 100 } else { sessions };
     Run { name, sessions, lasts, database_goes: false, options }
 }
 
@@ -177,7 +177,7 @@ fn the_database_is_restarted() {
 /// A node sleeps for longer than its lease, and wakes up with its agents and what it was about to write.
 #[test]
 fn a_node_is_paused() {
-    let pause = Duration::from_secs(if campaign() { 30 } else { 7 });
+    let pause = Duration::from_secs(if is_campaign() { 30 } else { 7 });
     under(&run("pauses", 30, 12, 100), |cluster, random| {
         let node = cluster.any();
         sleep_ms(random, 1500, 2500);

@@ -7,8 +7,9 @@ use std::time::Duration;
 use hob_testkit::{Postgres, Stopwatch, TestHome, wait_until};
 use serde_json::json;
 
+use super::address;
+use crate::backend::{Backend, postgres as server};
 use crate::memory_setup::*;
-use crate::{address, server};
 
 fn home_on(url: &str, more: &str) -> TestHome {
     let home = TestHome::new();
@@ -162,9 +163,9 @@ fn what_cant_be_stored_in_time_waits() {
 /// What an app's sessions did is that app's alone, for whoever asks by the token and for a role in the database.
 #[test]
 fn an_apps_memory_is_its_own() {
-    let api = crate::sessions_setup::api("");
+    let api = Backend::Postgres.api("");
     let id = api.create(&json!({"agent": "acp"}));
-    api.said(&id, "the tests know the lighthouse");
+    api.ask(&id, "the tests know the lighthouse");
     let url = address(&api.home);
     let of = |speaker: &str| {
         let sql = format!("SELECT count(*) FROM hob.memory_turns WHERE speaker = '{speaker}'");

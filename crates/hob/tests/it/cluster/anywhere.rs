@@ -6,16 +6,16 @@ use hob_testkit::wire::StreamEvent;
 use hob_testkit::{Stopwatch, wait_until};
 use serde_json::{Value, json};
 
-use crate::setup::*;
+use super::setup::*;
 
 /// A node that does not hold the session takes the turn, streams it while it runs, and tells the same as the holder.
 #[test]
 fn a_turn_is_asked_anywhere_and_heard_everywhere() {
     let nodes = nodes(&options(3, ""));
-    let id = nodes.session(0);
-    assert_eq!(nodes.said(1, &id, "remember the crane"), "echo: remember the crane");
-    let mut turn = nodes.stream_turn(2, &id, "[[say begun]] [[until go]] [[say gone on]]");
-    let mut follow = nodes.follow(1, &id, 0);
+    let id = nodes.on(0).session();
+    assert_eq!(nodes.on(1).ask(&id, "remember the crane"), "echo: remember the crane");
+    let mut turn = nodes.on(2).stream_turn(&id, "[[say begun]] [[until go]] [[say gone on]]");
+    let mut follow = nodes.on(1).follow(&id, 0);
     assert!(turn.next().expect("an event").data.contains("begun"), "as it comes");
     let heard = |events: &mut dyn Iterator<Item = StreamEvent>, what: &str| {
         let mut heard = Vec::new();
@@ -25,22 +25,23 @@ fn a_turn_is_asked_anywhere_and_heard_everywhere() {
         heard
     };
     let before = heard(&mut follow, "begun");
-    nodes.let_go(1, &id);
+    nodes.on(1).open_gate(&id);
     let rest: Vec<StreamEvent> = turn.collect();
     assert_eq!(rest.last().map(|event| event.kind.as_str()), Some("turn"));
     let after = heard(&mut follow, "\"turn_index\":2");
     let numbers: Vec<u64> = before.iter().chain(&after).map(|event| event.id).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<u64>>());
-    let logs: Vec<Vec<Value>> = (0..3).map(|node| nodes.log(node, &id)).collect();
+    let logs: Vec<Vec<Value>> = (0..3).map(|node| nodes.on(node).log(&id)).collect();
     assert_gapless(&logs[0]);
     assert!(logs[0] == logs[1] && logs[1] == logs[2], "{logs:#?}");
     for node in 1..3 {
-        assert_eq!(nodes.look(node, &id), nodes.look(0, &id));
-        assert_eq!(nodes.at(node, &id, 2), nodes.at(0, &id, 2));
-        assert_eq!(nodes.get(node, "/sessions").body, nodes.get(0, "/sessions").body);
+        assert_eq!(nodes.on(node).describe(&id), nodes.on(0).describe(&id));
+        assert_eq!(nodes.on(node).get_turn(&id, 2), nodes.on(0).get_turn(&id, 2));
+        assert_eq!(nodes.on(node).get("/sessions").text, nodes.on(0).get("/sessions").text);
         // A stream that was cut goes on where it was, on any node.
         let last = numbers.last().copied().unwrap();
-        let again: Vec<StreamEvent> = nodes.follow(node, &id, 1).take(last as usize - 1).collect();
+        let again: Vec<StreamEvent> =
+            nodes.on(node).follow(&id, 1).take(last as usize - 1).collect();
         assert_eq!(again.iter().map(|event| event.id).collect::<Vec<_>>(), numbers[1..]);
     }
     assert_fences(&nodes.cluster);
@@ -50,63 +51,63 @@ fn a_turn_is_asked_anywhere_and_heard_everywhere() {
 #[test]
 fn a_turn_is_cancelled_from_anywhere() {
     let nodes = nodes(&options(2, ""));
-    let id = nodes.session(0);
-    nodes.said(0, &id, "remember the crane");
+    let id = nodes.on(0).session();
+    nodes.on(0).ask(&id, "remember the crane");
     for node in [1, 0, 1] {
-        let turn = nodes.gated(node, &id);
-        let cancelled = nodes.post(1 - node, &format!("/sessions/{id}/cancel"), &Value::Null);
-        assert_eq!(cancelled.status(), 200, "{}", cancelled.body);
+        let turn = nodes.on(node).start_gated_turn(&id);
+        let cancelled = nodes.on(1 - node).post(&format!("/sessions/{id}/cancel"), &Value::Null);
+        assert_eq!(cancelled.status, 200, "{}", cancelled.text);
         let said = cancelled.json();
         assert_eq!((&said["cancelled"], &said["turn_index"]), (&json!(true), &json!(turn)));
         assert_eq!(
-            nodes.at(1 - node, &id, turn)["state"],
+            nodes.on(1 - node).get_turn(&id, turn)["state"],
             "cancelled",
             "when it is told, it is so"
         );
     }
-    let idle = nodes.post(1, &format!("/sessions/{id}/cancel"), &Value::Null);
-    assert_eq!((idle.status(), &idle.json()["cancelled"]), (200, &json!(false)));
-    assert!(nodes.said(1, &id, "[[say {history}]]").starts_with("remember the crane"));
+    let idle = nodes.on(1).post(&format!("/sessions/{id}/cancel"), &Value::Null);
+    assert_eq!((idle.status, &idle.json()["cancelled"]), (200, &json!(false)));
+    assert!(nodes.on(1).ask(&id, "[[say {history}]]").starts_with("remember the crane"));
 }
 
 #[test]
 fn a_question_is_answered_from_anywhere() {
     let nodes = nodes(&options(2, ""));
-    let id = nodes.create(0, &json!({"agent": "acp", "permissions": "ask"}));
-    let turn = nodes.background(1, &id, "[[permission rm]] [[say  done]]");
+    let id = nodes.on(0).create(&json!({"agent": "acp", "permissions": "ask"}));
+    let turn = nodes.on(1).start_turn(&id, "[[permission rm]] [[say  done]]");
     let asked = wait_until("the agent asks", || {
-        nodes.log(1, &id).into_iter().find(|event| event["event"] == "permission")
+        nodes.on(1).log(&id).into_iter().find(|event| event["event"] == "permission")
     });
     let path = match &asked["request_id"] {
         Value::String(request) => format!("/sessions/{id}/permissions/{request}"),
         request => format!("/sessions/{id}/permissions/{request}"),
     };
-    assert_eq!(nodes.post(1, &path, &json!({"option": "no such"})).status(), 400);
-    let answered = nodes.post(1, &path, &json!({"option": "allow_once"}));
-    assert_eq!(answered.status(), 200, "{}", answered.body);
-    assert_eq!(nodes.wait_for(1, &id, turn, "finished")["text"], "permission rm: yes done");
-    let again = nodes.post(1, &path, &json!({"option": "allow_once"}));
-    let there = nodes.post(0, &path, &json!({"option": "allow_once"}));
-    assert_eq!((again.status(), again.json()), (there.status(), there.json()), "the same answer");
-    assert!(again.status() >= 400, "{}", again.body);
+    assert_eq!(nodes.on(1).post(&path, &json!({"option": "no such"})).status, 400);
+    let answered = nodes.on(1).post(&path, &json!({"option": "allow_once"}));
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    assert_eq!(nodes.on(1).wait_for_turn(&id, turn, "finished")["text"], "permission rm: yes done");
+    let again = nodes.on(1).post(&path, &json!({"option": "allow_once"}));
+    let there = nodes.on(0).post(&path, &json!({"option": "allow_once"}));
+    assert_eq!((again.status, again.json()), (there.status, there.json()), "the same answer");
+    assert!(again.status >= 400, "{}", again.text);
 }
 
 #[test]
 fn a_session_is_closed_from_anywhere() {
     let nodes = nodes(&options(2, ""));
-    let id = nodes.session(0);
-    let turn = nodes.gated(0, &id);
-    let waits = nodes.background(1, &id, "waits");
+    let id = nodes.on(0).session();
+    let turn = nodes.on(0).start_gated_turn(&id);
+    let waits = nodes.on(1).start_turn(&id, "waits");
     let path = format!("/sessions/{id}");
-    let closed = nodes.call(1, "DELETE", &path, &[], &Value::Null);
-    assert_eq!((closed.status(), closed.json()), (200, json!({"ok": true})));
+    let closed = nodes.on(1).call("DELETE", &path, &[], &Value::Null);
+    assert_eq!((closed.status, closed.json()), (200, json!({"ok": true})));
     for node in 0..2 {
-        assert_eq!(nodes.look(node, &id)["state"], "closed");
-        assert_ne!(nodes.at(node, &id, turn)["state"], "running");
-        assert_ne!(nodes.at(node, &id, waits)["state"], "queued");
-        let again = nodes.call(node, "DELETE", &path, &[], &Value::Null);
-        assert_eq!(again.json()["already_closed"], true, "{}", again.body);
-        assert_eq!(nodes.turn(node, &id, &[], "hi").status(), 410);
+        assert_eq!(nodes.on(node).describe(&id)["state"], "closed");
+        assert_ne!(nodes.on(node).get_turn(&id, turn)["state"], "running");
+        assert_ne!(nodes.on(node).get_turn(&id, waits)["state"], "queued");
+        let again = nodes.on(node).call("DELETE", &path, &[], &Value::Null);
+        assert_eq!(again.json()["already_closed"], true, "{}", again.text);
+        assert_eq!(nodes.on(node).turn_with(&id, &[], "hi").status, 410);
     }
     let pids = nodes.cluster.with(0, |server| server.descendants());
     assert_eq!(pids, [0; 0], "its agent is gone when that is told");
@@ -116,27 +117,27 @@ fn a_session_is_closed_from_anywhere() {
 #[test]
 fn a_key_is_good_for_all_nodes() {
     let nodes = nodes(&options(3, ""));
-    let id = nodes.session(0);
+    let id = nodes.on(0).session();
     for round in 0..5_u64 {
         let key = format!("key-{round}");
         let headers = [("idempotency-key", key.as_str())];
         let prompt = format!("[[note {key}]] [[sleep 50]] [[say {key}]]");
         let replies: Vec<_> = std::thread::scope(|scope| {
             let (nodes, id, prompt) = (&nodes, &id, &prompt);
-            let ask = move |n: usize| nodes.turn(n % 3, id, &headers, prompt);
+            let ask = move |n: usize| nodes.on(n % 3).turn_with(id, &headers, prompt);
             let asked: Vec<_> = (0..6).map(|n| scope.spawn(move || ask(n))).collect();
             asked.into_iter().map(|asked| asked.join().unwrap()).collect()
         });
         for reply in &replies {
-            assert_eq!(reply.status(), 200, "{}", reply.body);
+            assert_eq!(reply.status, 200, "{}", reply.text);
             assert_eq!(reply.json(), replies[0].json(), "one answer for all");
         }
         assert_eq!(replies[0].json()["turn_index"], round + 1);
         for node in 0..3 {
-            assert_eq!(nodes.turn(node, &id, &headers, "another").status(), 409);
+            assert_eq!(nodes.on(node).turn_with(&id, &headers, "another").status, 409);
         }
     }
-    let folder = nodes.look(1, &id)["cwd"].as_str().unwrap().to_owned();
+    let folder = nodes.on(1).describe(&id)["cwd"].as_str().unwrap().to_owned();
     let notes = std::fs::read_to_string(format!("{folder}/notes")).unwrap();
     assert_eq!(notes.lines().collect::<Vec<_>>(), ["key-0", "key-1", "key-2", "key-3", "key-4"]);
 }
@@ -145,24 +146,24 @@ fn a_key_is_good_for_all_nodes() {
 #[test]
 fn turns_of_one_session_run_in_order_wherever_they_are_asked() {
     let nodes = nodes(&options(3, "[sessions]\nqueue = 30\n"));
-    let id = nodes.session(0);
+    let id = nodes.on(0).session();
     std::thread::scope(|scope| {
         for node in 0..3 {
             let (nodes, id) = (&nodes, &id);
             scope.spawn(move || {
                 for n in 0..6 {
-                    nodes.background(node, id, &format!("[[note {node}-{n}]] [[sleep 10]]"));
+                    nodes.on(node).start_turn(id, &format!("[[note {node}-{n}]] [[sleep 10]]"));
                 }
             });
         }
     });
-    nodes.wait_for(2, &id, 18, "finished");
-    let log = nodes.log(1, &id);
+    nodes.on(2).wait_for_turn(&id, 18, "finished");
+    let log = nodes.on(1).log(&id);
     assert_gapless(&log);
     let ended = log.iter().filter(|event| event["event"] == "turn");
     let ended: Vec<u64> = ended.map(|event| event["turn_index"].as_u64().unwrap()).collect();
     assert_eq!(ended, (1..=18).collect::<Vec<u64>>());
-    let folder = nodes.look(1, &id)["cwd"].as_str().unwrap().to_owned();
+    let folder = nodes.on(1).describe(&id)["cwd"].as_str().unwrap().to_owned();
     let notes = std::fs::read_to_string(format!("{folder}/notes")).unwrap();
     for node in 0..3 {
         let prefix = format!("{node}-");
@@ -184,38 +185,40 @@ fn a_file_is_there_on_all_nodes() {
         answer.json()["file_id"].as_str().expect("a name").to_owned()
     });
     for node in [1, 0] {
-        let id = nodes.session(node);
+        let id = nodes.on(node).session();
         let path = format!("/sessions/{id}/turn");
         let body = json!({"prompt": "hello", "files": [upload]});
-        let reply = nodes.post(node, &path, &body);
-        assert_eq!(reply.status(), 200, "{}", reply.body);
+        let reply = nodes.on(node).post(&path, &body);
+        assert_eq!(reply.status, 200, "{}", reply.text);
         let text = reply.json()["text"].as_str().unwrap().to_owned();
         let file = text.split_whitespace().find(|word| word.ends_with("notes.txt"));
         let file = file.unwrap_or_else(|| panic!("no file in {text}"));
         let file = file.trim_start_matches(|c: char| c != '/');
         let shell = json!({"command": format!("wc -c < {file}")});
-        let reply = nodes.turn(1 - node, &id, &[], &format!("[[tool Bash {shell}]] [[say done]]"));
-        assert!(reply.body.contains(&contents.len().to_string()), "{}", reply.body);
+        let reply =
+            nodes.on(1 - node).turn_with(&id, &[], &format!("[[tool Bash {shell}]] [[say done]]"));
+        assert!(reply.text.contains(&contents.len().to_string()), "{}", reply.text);
     }
     let other = nodes.cluster.app("other");
     let body = json!({"agent": "acp"});
-    let theirs = nodes.try_call(1, &other, "POST", "/sessions", &[], &body).unwrap().json();
+    let theirs =
+        nodes.on(1).with_token(&other).try_call("POST", "/sessions", &[], &body).unwrap().json();
     let path = format!("/sessions/{}/turn", theirs["session_id"].as_str().unwrap());
     let body = json!({"prompt": "hello", "files": [upload]});
-    let refused = nodes.try_call(1, &other, "POST", &path, &[], &body).unwrap();
-    assert_error(&refused, 400, "unknown_file");
+    let refused = nodes.on(1).with_token(&other).try_call("POST", &path, &[], &body).unwrap();
+    assert_error(&refused, 400, "unknown_file", "");
 }
 
 /// A prompt that begins as a list of files does, without being one, is asked as it is, and its session lives on.
 #[test]
 fn a_prompt_that_looks_like_files_is_a_prompt() {
     let nodes = nodes(&options(2, ""));
-    let id = nodes.session(0);
+    let id = nodes.on(0).session();
     for (turn, rest) in
         ["- x", "- x\né", "- /etc/passwd\n\nhello", "", "- x\r\n"].iter().enumerate()
     {
         let prompt = format!("Files for this request:\n{rest}");
-        let said = nodes.said(turn % 2, &id, &prompt);
+        let said = nodes.on(turn % 2).ask(&id, &prompt);
         assert_eq!(said.trim_end(), format!("echo: {prompt}").trim_end());
     }
 }
@@ -224,15 +227,19 @@ fn a_prompt_that_looks_like_files_is_a_prompt() {
 #[test]
 fn an_app_is_revoked_everywhere() {
     let nodes = nodes(&options(2, "[sessions]\nsweep_interval_secs = 1\n"));
-    let ids = [nodes.session(0), nodes.session(1)];
+    let ids = [nodes.on(0).session(), nodes.on(1).session()];
     for (node, id) in ids.iter().enumerate() {
-        nodes.gated(node, id);
+        nodes.on(node).start_gated_turn(id);
     }
     let admin = hob_testkit::cluster::ADMIN;
-    let gone = nodes.try_call(1, admin, "DELETE", "/admin/apps/tests", &[], &Value::Null).unwrap();
-    assert_eq!(gone.status(), 200, "{}", gone.body);
+    let gone = nodes
+        .on(1)
+        .with_token(admin)
+        .try_call("DELETE", "/admin/apps/tests", &[], &Value::Null)
+        .unwrap();
+    assert_eq!(gone.status, 200, "{}", gone.text);
     for (node, id) in ids.iter().enumerate() {
-        assert_eq!(nodes.get(1 - node, &format!("/sessions/{id}")).status(), 401);
+        assert_eq!(nodes.on(1 - node).get(&format!("/sessions/{id}")).status, 401);
         wait_until("its agents are gone", || {
             nodes.cluster.with(node, |server| server.descendants().is_empty()).then_some(())
         });
@@ -243,11 +250,11 @@ fn an_app_is_revoked_everywhere() {
 #[test]
 fn a_turn_on_another_node_does_not_wait_for_a_poll() {
     let nodes = nodes(&options(2, ""));
-    let id = nodes.session(0);
-    nodes.said(0, &id, "warm");
+    let id = nodes.on(0).session();
+    nodes.on(0).ask(&id, "warm");
     let stopwatch = Stopwatch::start();
     for n in 0..10 {
-        assert_eq!(nodes.said(1, &id, &format!("{n}")), format!("echo: {n}"));
+        assert_eq!(nodes.on(1).ask(&id, &format!("{n}")), format!("echo: {n}"));
     }
     // Nodes poll the ledger every 500 ms. Ten turns that each waited for a poll would take longer.
     stopwatch
@@ -258,12 +265,12 @@ fn a_turn_on_another_node_does_not_wait_for_a_poll() {
 #[test]
 fn a_turn_that_was_just_taken_in_is_cancelled_elsewhere() {
     let nodes = nodes(&options(3, ""));
-    let id = nodes.session(0);
-    nodes.said(0, &id, "warm");
+    let id = nodes.on(0).session();
+    nodes.on(0).ask(&id, "warm");
     for n in 0..15 {
-        let turn = nodes.background(1 + n % 2, &id, "[[hang]]");
-        let cancelled = nodes.post(n % 2, &format!("/sessions/{id}/cancel"), &Value::Null);
-        assert_eq!(cancelled.json()["turn_index"], turn, "{}", cancelled.body);
-        assert_eq!(nodes.at(2, &id, turn)["state"], "cancelled");
+        let turn = nodes.on(1 + n % 2).start_turn(&id, "[[hang]]");
+        let cancelled = nodes.on(n % 2).post(&format!("/sessions/{id}/cancel"), &Value::Null);
+        assert_eq!(cancelled.json()["turn_index"], turn, "{}", cancelled.text);
+        assert_eq!(nodes.on(2).get_turn(&id, turn)["state"], "cancelled");
     }
 }

@@ -7,8 +7,8 @@ use std::process::{Output, Stdio};
 use hob_testkit::{TestHome, wait_until};
 use serde_json::{Value, json};
 
+use crate::backend::postgres as server;
 use crate::memory_setup::*;
-use crate::server;
 
 const THINGS: [&str; 12] = [
     "lighthouse",
