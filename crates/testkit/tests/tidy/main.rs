@@ -1,5 +1,10 @@
-//! The house rules of ARCHITECTURE.md, checked.
+//! The project rules: the invariants of ARCHITECTURE.md and the rules of CONTRIBUTING.md, checked.
 #![allow(clippy::disallowed_methods, reason = "asks cargo about the dependencies")]
+
+mod circles;
+mod shape;
+mod source;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,9 +15,7 @@ use hob_testkit::leak::files_below;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
+use source::root;
 
 fn name(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
@@ -46,7 +49,7 @@ fn is_ours(package: &Value) -> bool {
 }
 
 #[test]
-fn dependencies_point_one_way() {
+fn crates_depend_only_on_the_layers_below() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("hob-domain", &[][..]),
         ("hob-child", &[]),
@@ -93,9 +96,9 @@ fn dependencies_point_one_way() {
     }
 }
 
-/// Who may name what: databases, HTTP, processes.
+/// Only these crates may use a database, a protocol or the kernel's interfaces.
 #[test]
-fn only_one_crate_knows_each_thing() {
+fn libraries_are_used_by_their_owners_only() {
     let owners = [
         ("rusqlite", vec!["hob-store"]),
         ("tokio-postgres", vec!["hob-store"]),
@@ -157,7 +160,7 @@ fn pure_crates_do_no_io() {
     }
 }
 
-/// State is handed down, never found. (The scripted agent is a program of its own.)
+/// State is passed as an argument. (The scripted agent is a program of its own.)
 #[test]
 fn libraries_have_no_globals() {
     for (file, text) in sources("rs") {
@@ -177,7 +180,7 @@ fn libraries_have_no_globals() {
 #[test]
 fn unsafe_is_rare_and_explained() {
     for (file, text) in sources("rs") {
-        if file.ends_with("tests/tidy.rs") {
+        if file.contains("tests/tidy/") {
             continue;
         }
         let lines: Vec<&str> = text.lines().collect();
@@ -289,12 +292,17 @@ fn migrations_are_frozen() {
     assert_eq!(found, frozen);
 }
 
+/// A file has at most 500 lines, or 800 if most of it is one implementation of a trait. Tests may be longer.
 #[test]
 fn files_are_short_and_finished() {
     for (file, text) in sources("rs") {
         let lines = text.lines().count();
-        assert!(lines <= 500 || file.contains("/tests/"), "{file} has {lines} lines");
-        if file.ends_with("tests/tidy.rs") {
+        let most = if longest_implementation(&text) * 2 > lines { 800 } else { 500 };
+        assert!(
+            lines <= most || file.contains("/tests/"),
+            "{file} has {lines} lines, at most {most}"
+        );
+        if file.contains("tests/tidy/") {
             continue;
         }
         for word in ["todo!(", "unimplemented!(", "FIXME", "dbg!("] {
@@ -303,15 +311,28 @@ fn files_are_short_and_finished() {
     }
 }
 
-/// Nothing in the repository speaks of the machine it was written on.
+/// Returns the lines of the longest `impl Trait for Type`.
+fn longest_implementation(text: &str) -> usize {
+    let (mut longest, mut start) = (0, None);
+    for (number, line) in text.lines().enumerate() {
+        if line.starts_with("impl") && line.contains(" for ") {
+            start = Some(number);
+        } else if line == "}" {
+            longest = longest.max(start.take().map_or(0, |start| number - start));
+        }
+    }
+    longest
+}
+
+/// Nothing in the repository names the machine it was written on.
 #[test]
-fn the_project_speaks_of_itself_alone() {
+fn files_name_no_machine_and_no_registry() {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
     assert!(output.status.success(), "git lists the files");
     let files = String::from_utf8(output.stdout).unwrap();
     for file in files.split('\0').filter(|file| !file.is_empty()) {
         let Ok(text) = fs::read_to_string(root().join(file)) else { continue };
-        if file.ends_with("tests/tidy.rs") {
+        if file.contains("tests/tidy/") {
             continue;
         }
         for word in ["/work/main", "/root/", "registry.npmjs.org", "pypi.org", "\"resolved\":"] {
@@ -350,10 +371,74 @@ fn licences_are_on_the_list() {
     }
 }
 
+/// A test binary that `scripts/test` does not run is never run.
 #[test]
-fn ci_runs_exactly_the_test_command() {
+fn every_test_binary_is_run_by_scripts_test() {
+    let script = fs::read_to_string(root().join("scripts/test")).unwrap();
+    let metadata = metadata();
+    for package in packages(&metadata).iter().filter(|package| is_ours(package)) {
+        for target in package["targets"].as_array().unwrap() {
+            let name = target["name"].as_str().unwrap();
+            if target["kind"][0] == "test" {
+                let is_run = script.contains(&format!("--test {name}"));
+                assert!(is_run, "scripts/test does not run the test {name} of {}", package["name"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn ci_runs_exactly_scripts_test() {
     let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
     let lines: Vec<&str> = ci.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(lines, ["exec scripts/test"]);
     assert!(fs::read_to_string(root().join("README.md")).unwrap().contains("\nscripts/test\n"));
+}
+
+/// Fails with one line for each violation.
+#[track_caller]
+fn assert_none(rule: &str, violations: &[String]) {
+    assert!(violations.is_empty(), "{rule}:\n{}", violations.join("\n"));
+}
+
+#[test]
+#[ignore = "until the clean-up is done"]
+fn files_form_no_circles() {
+    assert_none("files that need each other", &circles::circles_of_files());
+}
+
+#[test]
+#[ignore = "until the clean-up is done"]
+fn folders_form_no_circles() {
+    assert_none("folders that need each other", &circles::circles_of_folders());
+}
+
+#[test]
+#[ignore = "until the clean-up is done"]
+fn type_names_are_defined_at_most_three_times() {
+    assert_none("type names defined more than three times", &shape::overused_type_names());
+}
+
+#[test]
+#[ignore = "until the clean-up is done"]
+fn storage_ports_have_fewer_than_60_methods() {
+    assert_none("too many methods of storage ports", &shape::too_many_port_methods());
+}
+
+#[test]
+#[ignore = "until the clean-up is done"]
+fn public_texts_have_no_retired_words() {
+    assert_none("retired words (see CONTRIBUTING.md)", &words::retired_words());
+}
+
+#[test]
+#[ignore = "until the clean-up is done"]
+fn architecture_document_is_short() {
+    assert_none("ARCHITECTURE.md is too long", &shape::long_architecture());
+}
+
+#[test]
+#[ignore = "until the clean-up is done"]
+fn doc_comments_stand_alone() {
+    assert_none("doc comments that need the one before them", &words::leaning_comments());
 }
