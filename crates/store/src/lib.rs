@@ -4,7 +4,6 @@
 //! Callers see the storage ports of `hob-domain`; only the composition root and tests see this crate.
 #![allow(clippy::disallowed_types, reason = "this is the crate that names a database")]
 
-mod index;
 mod ledger;
 mod memory;
 mod migrate;

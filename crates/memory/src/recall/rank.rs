@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Candidate, Count, ProbeTerm, Proposal, Spread};
+use hob_index::bm25::{Bm25, idf};
 
 use crate::embed::embedder::cosines;
 use crate::recall::period::Period;
@@ -16,8 +17,8 @@ use crate::text::writing_systems::is_ideograph;
 
 /// BM25 of a turn and of a session: how soon more of the same term says nothing new, and how much
 /// longer texts pay for their length.
-const TURN: Saturation = Saturation { k1: 0.7, b: 0.25 };
-const SESSION: Saturation = Saturation { k1: 1.2, b: 0.75 };
+const TURN: Bm25<f64> = Bm25::<f64>::TURN;
+const SESSION: Bm25<f64> = Bm25 { k1: 1.2, b: 0.75 };
 /// What the two turns before and behind count, the nearest first, and the whole session.
 const BEFORE: [f64; 2] = [0.5, 0.2];
 const BEHIND: [f64; 2] = [0.1, 0.05];
@@ -69,19 +70,6 @@ impl Weight {
         self.always
             + self.without_terms * (1.0 - open.coverage)
             + DENSE_OTHER_WORDS * open.other_words
-    }
-}
-
-struct Saturation {
-    k1: f64,
-    b: f64,
-}
-
-impl Saturation {
-    /// What so many times count in a text of this length, the usual one being 1.
-    fn of(&self, times: u32, length: f64) -> f64 {
-        let times = f64::from(times);
-        times * (self.k1 + 1.0) / (times + self.k1 * (1.0 - self.b + self.b * length))
     }
 }
 
@@ -198,12 +186,7 @@ pub(crate) fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
 
 /// How rare each term is among turns: its weight in BM25.
 pub(crate) fn rarity(proposal: &Proposal) -> Vec<f64> {
-    proposal.spread.iter().map(|spread| rare(proposal.turns, spread.turns)).collect()
-}
-
-fn rare(all: u64, having: u64) -> f64 {
-    let (all, having) = (all.max(having) as f64, having as f64);
-    (1.0 + (all - having + 0.5) / (having + 0.5)).ln()
+    proposal.spread.iter().map(|spread| idf(proposal.turns, spread.turns)).collect()
 }
 
 /// What each term counts. One that only means the same must not be worth more for being rare than
@@ -318,29 +301,29 @@ impl Around {
 fn lexical(proposal: &Proposal, around: &Around, worth: &[f64]) -> Vec<f64> {
     let rarity = rarity(proposal);
     let usual = usual_length(proposal);
-    let sum = |counts: &[Count], saturation: &Saturation, rarity: &[f64], length: f64| -> f64 {
+    let sum = |counts: &[Count], bm25: Bm25<f64>, rarity: &[f64], length: f64| -> f64 {
         let one = |count: &Count| {
             let weight = worth.get(count.term)? * rarity.get(count.term)?;
-            Some(weight * saturation.of(count.times, length))
+            Some(weight * bm25.saturation(f64::from(count.times), length))
         };
         counts.iter().filter_map(one).sum()
     };
     let own: Vec<f64> = proposal
         .candidates
         .iter()
-        .map(|one| sum(&one.counts, &TURN, &rarity, f64::from(one.length) / usual))
+        .map(|one| sum(&one.counts, TURN, &rarity, f64::from(one.length) / usual))
         .collect();
     let session_rarity: Vec<f64> = proposal
         .spread
         .iter()
-        .map(|spread| rare(proposal.sessions, spread.sessions.min(proposal.sessions)))
+        .map(|spread| idf(proposal.sessions, spread.sessions.min(proposal.sessions)))
         .collect();
     let usual = (proposal.length as f64 / (proposal.sessions as f64).max(1.0)).max(1.0);
     let of_session: HashMap<i64, f64> = proposal
         .contexts
         .iter()
         .map(|one| {
-            (one.session, sum(&one.counts, &SESSION, &session_rarity, one.length as f64 / usual))
+            (one.session, sum(&one.counts, SESSION, &session_rarity, one.length as f64 / usual))
         })
         .collect();
     let mixed = |(place, candidate): (usize, &Candidate)| {

@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hob_index::sign_codes::{SignCode, TABLE_BYTES, code_words, hamming_distances};
+use hob_index::top_k::TopK;
 use tokio_postgres::Error;
 
 use super::cipher::Bits;
 use super::rows::ask;
 use super::sign_codes::{ENTRY, number};
-use crate::index::{First, TABLE_BYTES, differences, words};
 use crate::postgres::connections::{Client, Values};
 
 const WORDS: usize = TABLE_BYTES / 8;
@@ -19,7 +20,7 @@ const ROWS: usize = 64;
 /// So many codes are held at most, in bytes; those of a scope with more are read every time.
 const MOST_HELD: usize = 512 << 20;
 
-type Code = [u64; WORDS];
+type Code = SignCode<WORDS>;
 /// A project, and the first turn of a row of its codes.
 type Place = (i64, i64);
 type Rows = HashMap<Place, Arc<Codes>>;
@@ -36,7 +37,7 @@ impl Codes {
     fn unpacked(stamp: i64, packed: &[u8]) -> Codes {
         let mut codes = Codes { stamp, ..Codes::default() };
         for entry in packed.chunks_exact(ENTRY) {
-            codes.add(number(entry), words(&entry[8..]));
+            codes.add(number(entry), code_words(&entry[8..]));
         }
         codes
     }
@@ -99,7 +100,7 @@ impl Held {
         if !waiting.is_empty() {
             let mut codes = Codes::default();
             for row in &waiting {
-                codes.add(row.get(0), words(row.get::<_, Bits>(1).bytes()));
+                codes.add(row.get(0), code_words(row.get::<_, Bits>(1).bytes()));
             }
             all.push(Arc::new(codes));
         }
@@ -141,17 +142,17 @@ pub(super) fn nearest(
     allowed: Option<&[i64]>,
     most: usize,
 ) -> Vec<Near> {
-    let code: Code = words(code.bytes());
-    let mut nearest = First::new(most);
+    let code: Code = code_words(code.bytes());
+    let mut nearest = TopK::new(most);
     for (number, codes) in all.iter().enumerate() {
         let mut offer = |place: usize, differs: u16| {
-            if nearest.wants(differs) {
+            if nearest.accepts(differs) {
                 nearest.offer(differs, (codes.seqs[place], number, place));
             }
         };
         match allowed {
             None => {
-                differences(&code, &codes.codes, offer);
+                hamming_distances(&code, &codes.codes, offer);
             }
             Some(allowed) => {
                 let (Some(first), Some(last)) = (codes.seqs.first(), codes.seqs.last()) else {
@@ -161,7 +162,7 @@ pub(super) fn nearest(
                 for seq in allowed[from..].iter().take_while(|seq| *seq <= last) {
                     if let Ok(place) = codes.seqs.binary_search(seq) {
                         let one = &codes.codes[place..=place];
-                        differences(&code, one, |_, differs| offer(place, differs));
+                        hamming_distances(&code, one, |_, differs| offer(place, differs));
                     }
                 }
             }
@@ -171,7 +172,7 @@ pub(super) fn nearest(
         let code: &Code = &all[number].codes[place];
         Near { seq, code: Bits::of(code) }
     };
-    nearest.found().map(near).collect()
+    nearest.into_ids().map(near).collect()
 }
 
 #[cfg(test)]

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hob_domain::StoreError;
 use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
+use hob_index::postings::{Posting, TermHeader, decode_block};
+use hob_index::selection::{Collection, MAX_RARE_POSTINGS};
 use tokio_postgres::{Error, Row};
 
 use super::cache::Held;
 use super::cipher::{Body, Cipher, Name};
 use super::nearest;
 use super::rows::{ask, session_id};
-use crate::index::{
-    self, BESIDE, FEW, Header, Posting, bounds, count_terms, promising, spread_of, unpack,
-    worth_reading,
+use crate::memory::candidate_plan::{
+    self, BESIDE, best_turns, bounds, common_terms_to_read, count_terms, spread_of,
 };
 use crate::postgres::connections::{Client, Values};
 use crate::values::time;
@@ -65,7 +66,8 @@ pub(super) async fn propose(
     let ((index, spread), near) = (words?, near?);
     let has = |seq| range.has(seq);
     let most = if range.is_open() { usize::MAX } else { probe.limit };
-    let mut best = promising(&index, &spread, probe, (sums.turns, sums.length), has, most);
+    let collection = Collection { turns: sums.turns, length: sums.length };
+    let mut best = best_turns(&index, &spread, probe, collection, has, most);
     if range.is_open() {
         best = allowed(client, &range, best, probe.limit).await?;
     }
@@ -112,7 +114,7 @@ pub(super) async fn propose(
     count_terms(&mut candidates, &index);
     let lengths: BTreeMap<i64, u64> =
         lengths.iter().map(|row| (row.get(0), row.get::<_, i64>(1).max(0) as u64)).collect();
-    let contexts = index::contexts(lengths, &index);
+    let contexts = candidate_plan::contexts(lengths, &index);
     let Sums { turns, length, sessions } = sums;
     Ok(Ok(Proposal { turns, length, sessions, spread, candidates, contexts, partial: false }))
 }
@@ -252,7 +254,7 @@ impl Question<'_> {
         )?;
         let of = |row: &Row| places.get(&row.get::<_, i64>(0)).into_iter().flatten();
         for row in &headers {
-            let header = Header::unpacked(row.get::<_, &[u8]>(1));
+            let header = TermHeader::decode(row.get::<_, &[u8]>(1));
             for place in of(row) {
                 spread[*place].turns += header.turns;
                 spread[*place].sessions += header.sessions;
@@ -262,17 +264,19 @@ impl Question<'_> {
         for row in &recent {
             for place in of(row) {
                 let before = index[*place].len();
-                unpack(row.get(1), row.get(2), |posting| index[*place].push(posting));
+                decode_block(row.get(1), row.get(2), |posting| index[*place].push(posting));
                 let more = spread_of(&index[*place][before..]);
                 spread[*place].turns += more.turns;
                 spread[*place].sessions += more.sessions;
             }
         }
-        let common: Vec<usize> = (0..codes.len()).filter(|place| merged[*place] > FEW).collect();
-        let few: Vec<usize> = (0..codes.len()).filter(|place| merged[*place] <= FEW).collect();
+        let common: Vec<usize> =
+            (0..codes.len()).filter(|place| merged[*place] > MAX_RARE_POSTINGS).collect();
+        let few: Vec<usize> =
+            (0..codes.len()).filter(|place| merged[*place] <= MAX_RARE_POSTINGS).collect();
         let read = few.iter().map(|place| spread[*place].turns).sum();
         let left_out: HashSet<usize> = common.iter().copied().collect();
-        let mut chosen = worth_reading(self.probe, turns, &spread, common, read);
+        let mut chosen = common_terms_to_read(self.probe, turns, &spread, common, read);
         for place in left_out.iter().filter(|place| !chosen.contains(place)) {
             index[*place].clear();
         }
@@ -286,7 +290,7 @@ impl Question<'_> {
              WHERE project = ANY($1) AND term = ANY($2) AND first > 0";
         for row in ask(self.client, sql, &[&range.projects, &wanted]).await? {
             for place in of(&row) {
-                unpack(row.get(1), row.get(2), |posting| index[*place].push(posting));
+                decode_block(row.get(1), row.get(2), |posting| index[*place].push(posting));
             }
         }
         for place in chosen {

@@ -6,9 +6,9 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};
 use hob_domain::memory::{RecordId, TurnKey};
 use hob_domain::{DataKey, StoreError};
+use hob_index::sign_codes::{MODEL_BYTES, TABLE_BYTES, sign_code};
 use sha2::Sha256;
 
-use crate::index::{MODEL_BYTES, TABLE_BYTES, code};
 use crate::values::damaged;
 
 const NONCE: usize = 24;
@@ -159,11 +159,11 @@ impl Cipher {
 
     /// The signs of a vector as they are stored; `None` of one that points nowhere.
     pub(super) fn table_code(&self, vector: &[i8]) -> Option<Bits> {
-        code(vector, TABLE_BYTES).map(|code| self.table.stored(&code))
+        sign_code(vector, TABLE_BYTES).map(|code| self.table.stored(&code))
     }
 
     pub(super) fn model_code(&self, vector: &[i8]) -> Option<Bits> {
-        code(vector, MODEL_BYTES).map(|code| self.model.stored(&code))
+        sign_code(vector, MODEL_BYTES).map(|code| self.model.stored(&code))
     }
 
     /// The signs as they were.
@@ -237,7 +237,7 @@ impl Bits {
         &self.0
     }
 
-    /// Those of words as [`crate::index::words`] makes them of bytes.
+    /// Those of words as [`hob_index::sign_codes::code_words`] makes them of bytes.
     pub(super) fn of(words: &[u64]) -> Bits {
         Bits(words.iter().flat_map(|word| word.to_le_bytes()).collect())
     }
@@ -309,7 +309,7 @@ fn short(digest: [u8; 32]) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::words;
+    use hob_index::sign_codes::code_words;
 
     fn cipher(byte: u8, encrypts: bool) -> Cipher {
         Cipher::new(&DataKey::from_bytes([byte; 32]), encrypts)
@@ -364,14 +364,14 @@ mod tests {
         };
         let (a, b) = (vector(1), vector(2));
         let (stored_a, stored_b) = (one.table_code(&a).unwrap(), one.table_code(&b).unwrap());
-        let plain = |vector: &[i8]| code(vector, TABLE_BYTES).unwrap();
+        let plain = |vector: &[i8]| sign_code(vector, TABLE_BYTES).unwrap();
         let apart = |a: &[u8], b: &[u8]| -> u32 {
             a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
         };
         assert_eq!(apart(&stored_a.0, &stored_b.0), apart(&plain(&a), &plain(&b)));
         assert_ne!(stored_a.0, plain(&a));
         assert_eq!(one.table_signs(&stored_a), plain(&a));
-        assert_eq!(words::<4>(&one.table_signs(&stored_b)), words::<4>(&plain(&b)));
+        assert_eq!(code_words::<4>(&one.table_signs(&stored_b)), code_words::<4>(&plain(&b)));
         assert_eq!(one.table_code(&[0; 256]), None);
     }
 }

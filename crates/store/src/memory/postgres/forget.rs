@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Forget, Remask};
+use hob_index::terms;
 use tokio_postgres::Error;
 
 use super::cipher::{Bits, Body, Cipher, Name};
@@ -12,7 +13,6 @@ use super::rows::{Opened, ask, body, session_id};
 use super::sign_codes;
 use super::store_turns::lock;
 use super::write_turns::add_sums;
-use crate::index::{counted, total};
 use crate::postgres::connections::{Client, Values};
 
 /// So many turns are taken out of the index in one go.
@@ -191,8 +191,8 @@ pub(super) async fn remask(
         let (seq, project, session): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
         let speaker: &str = row.get(3);
         let change = changes[&seq];
-        let counts = counted(&change.terms);
-        let length = total(&counts) as i32;
+        let counts = terms::frequencies(&change.terms);
+        let length = terms::length(&counts) as i32;
         let longer = i64::from(length) - i64::from(row.get::<_, i32>(4));
         sums.entry(project).or_default()[1] += longer;
         // Where a body does not open any more, what it said is replaced all the same.

@@ -3,27 +3,28 @@
 
 use std::collections::BTreeMap;
 
+use hob_index::merge_policy::{MergeBacklog, MergePolicy};
+use hob_index::postings::{HEADER_SEQ, Posting, PostingBlock, TermHeader, decode_block};
 use tokio_postgres::Error;
 
 use super::postings::{Places, Runs, headers};
 use super::rows::ask;
 use super::sign_codes;
-use crate::index::{Header, Posting, pack, room, unpack};
+use crate::memory::block_limit::BLOCK_LIMIT;
 use crate::postgres::connections::{Client, Values};
 
-/// So many turns wait at least before they are merged, and at most; between them a share of all turns. In this crate's own
-/// tests it is always time for it.
-const FEWEST: i64 = if cfg!(test) { 12 } else { 4096 };
-const MOST: i64 = 16_384;
-const SHARE: i64 = 16;
-/// About so many rows a step moves at least, and so many for every turn that was stored before it: more than a turn
-/// makes, so that a merge ends while turns come.
-const STEP: i64 = if cfg!(test) { 20 } else { 4000 };
-const PER_TURN: i64 = 160;
-/// Who stores fewer turns than this leaves the merging to others, unless so many wait: turns that come one by one make a row
-/// of each posting, and a question reads them all.
-const WORTHWHILE: usize = if cfg!(test) { 2 } else { 16 };
-const OVERDUE: i64 = 2 * FEWEST;
+/// In this crate's own tests a merge is always due.
+const POLICY: MergePolicy = MergePolicy {
+    share: 16,
+    min_turns: if cfg!(test) { 12 } else { 4096 },
+    max_turns: 16_384,
+    min_stored: if cfg!(test) { 2 } else { 16 },
+};
+/// A step moves at least about this many rows.
+const MIN_STEP_ROWS: i64 = if cfg!(test) { 20 } else { 4000 };
+/// A step moves this many rows for every turn that was stored before it: more than a turn makes, so that a merge ends while
+/// turns come.
+const ROWS_PER_TURN: i64 = 160;
 
 /// Merges some, where it is time for it and nobody else is at it. `stored` turns have just been stored, and the newest
 /// turn there is has this number.
@@ -42,21 +43,19 @@ pub(super) async fn step(client: &Client, stored: usize, newest: i64) -> Result<
     let mut done: (i64, i64) = (state.get(2), state.get(3));
     let mut changed: i64 = state.get(4);
     let waiting = newest - merged + changed;
-    let is_under_way = done != (0, 0);
-    let is_many = stored >= WORTHWHILE;
-    let enough = if is_many { (newest / SHARE).clamp(FEWEST, MOST) } else { OVERDUE };
-    if waiting <= enough && !(is_under_way && is_many) {
+    let backlog = MergeBacklog { newest, waiting, is_merging: done != (0, 0), stored };
+    if !POLICY.is_due_for_batch(backlog) {
         return Ok(());
     }
-    if !is_under_way {
+    if !backlog.is_merging {
         (next, changed) = (newest, 0);
         done = (i64::MIN, i64::MIN);
     }
-    let many = STEP.max(PER_TURN * stored as i64);
+    let rows = MIN_STEP_ROWS.max(ROWS_PER_TURN * stored as i64);
     // A term of a project is merged whole.
     let sql = "SELECT project, term FROM hob.memory_recent WHERE (project, term) > ($1, $2)
          ORDER BY project, term OFFSET $3 LIMIT 1";
-    let end = ask(client, sql, &[&done.0, &done.1, &many]).await?;
+    let end = ask(client, sql, &[&done.0, &done.1, &rows]).await?;
     let end: Option<(i64, i64)> = end.first().map(|row| (row.get(0), row.get(1)));
     let to = end.unwrap_or((i64::MAX, i64::MAX));
     let sql = "DELETE FROM hob.memory_recent
@@ -67,7 +66,7 @@ pub(super) async fn step(client: &Client, stored: usize, newest: i64) -> Result<
     let mut moved: BTreeMap<(i64, i64), Vec<Posting>> = BTreeMap::new();
     for row in &rows {
         let postings = moved.entry((row.get(0), row.get(1))).or_default();
-        unpack(row.get(2), row.get(3), |posting| postings.push(posting));
+        decode_block(row.get(2), row.get(3), |posting| postings.push(posting));
     }
     append(client, moved).await?;
     let (merged, next, done) = match end {
@@ -96,36 +95,32 @@ async fn append(client: &Client, moved: BTreeMap<(i64, i64), Vec<Posting>>) -> R
         let place = (project, term);
         let header = headers.remove(&place);
         let run = last.remove(&place);
-        let mut old = Vec::new();
-        if let Some((first, run)) = &run {
-            unpack(*first, run, |posting| old.push(posting));
-        }
+        let mut old = run.as_ref().map(PostingBlock::decode).unwrap_or_default();
         let before = old.last().copied();
         let is_between = before.is_some_and(|last| last.seq >= postings[0].seq);
         let here = match &run {
-            Some((_, run)) if !is_between => room(run.len()).min(postings.len()),
+            Some(block) if !is_between => {
+                BLOCK_LIMIT.capacity_after(block.bytes.len()).min(postings.len())
+            }
             _ => 0,
         };
         let is_one_run = match is_between {
-            true => old.len() + postings.len() <= room(0),
+            true => old.len() + postings.len() <= BLOCK_LIMIT.capacity(),
             false if run.is_some() => here == postings.len(),
-            false => postings.len() <= room(0),
+            false => postings.len() <= BLOCK_LIMIT.capacity(),
         };
         match header {
             Some(header) => {
-                let more = header_of(before.map(|last| last.session), &postings);
-                let sum = Header {
-                    turns: header.turns + more.turns,
-                    sessions: header.sessions + more.sessions,
-                };
-                runs.add(project, term, 0, sum.packed());
+                let mut sum = header;
+                sum += TermHeader::of(before.map(|last| last.session), &postings);
+                runs.add(project, term, HEADER_SEQ, sum.encode());
             }
             // How common a term of one run is, is told by the run.
             None if is_one_run => {}
             None => {
                 old.extend(&postings);
                 old.sort_unstable_by_key(|posting| posting.seq);
-                runs.add(project, term, 0, header_of(None, &old).packed());
+                runs.add(project, term, HEADER_SEQ, TermHeader::of(None, &old).encode());
             }
         }
         if is_between {
@@ -134,9 +129,9 @@ async fn append(client: &Client, moved: BTreeMap<(i64, i64), Vec<Posting>>) -> R
             continue;
         }
         let (here, rest) = postings.split_at(here);
-        if let (Some((first, mut run)), Some(last), false) = (run, before, here.is_empty()) {
-            pack((last.seq, last.session), here, &mut run);
-            runs.add(project, term, first, run);
+        if let (Some(mut block), Some(last), false) = (run, before, here.is_empty()) {
+            block.append(Some(last), here);
+            runs.add(project, term, block.first_seq, block.bytes);
         }
         runs.add_all(project, term, rest);
     }
@@ -144,27 +139,22 @@ async fn append(client: &Client, moved: BTreeMap<(i64, i64), Vec<Posting>>) -> R
     runs.put(client).await
 }
 
-/// How many turns these are, and how often one is of another session than the one before it.
-fn header_of(mut before: Option<u32>, postings: &[Posting]) -> Header {
-    let mut header = Header { turns: postings.len() as u64, sessions: 0 };
-    for posting in postings {
-        header.sessions += u64::from(before.replace(posting.session) != Some(posting.session));
-    }
-    header
-}
-
 /// The last run of each term of each project.
 async fn last_runs(
     client: &Client,
     of: impl Iterator<Item = &(i64, i64)>,
-) -> Result<BTreeMap<(i64, i64), (i64, Vec<u8>)>, Error> {
+) -> Result<BTreeMap<(i64, i64), PostingBlock>, Error> {
     let (projects, terms): (Vec<i64>, Vec<i64>) = of.copied().unzip();
     let sql = "SELECT u.project, u.term, r.first, r.run
          FROM unnest($1::bigint[], $2::bigint[]) u (project, term),
          LATERAL (SELECT first, run FROM hob.memory_runs r WHERE r.project = u.project
              AND r.term = u.term AND r.first > 0 ORDER BY r.first DESC LIMIT 1) r";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&projects, &terms]).await?;
-    Ok(rows.iter().map(|row| ((row.get(0), row.get(1)), (row.get(2), row.get(3)))).collect())
+    let block = |row: &tokio_postgres::Row| {
+        let block = PostingBlock { first_seq: row.get(2), bytes: row.get(3) };
+        ((row.get(0), row.get(1)), block)
+    };
+    Ok(rows.iter().map(block).collect())
 }
 
 /// Puts postings into the runs that they belong to, between others.
@@ -193,7 +183,7 @@ async fn put_between(
         let first: i64 = row.get(0);
         gone.add(project, term, first);
         let part = parts.entry(first).or_default();
-        unpack(first, row.get(1), |posting| part.push(posting));
+        decode_block(first, row.get(1), |posting| part.push(posting));
     }
     for part in parts.values_mut() {
         part.sort_unstable_by_key(|posting| posting.seq);

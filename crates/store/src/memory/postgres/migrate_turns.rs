@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hob_domain::StoreError;
 use hob_domain::memory::{Identity, NewTurn, ProjectLocation, RecordId, Tier, TurnRole};
+use hob_index::terms;
 use tokio_postgres::Error;
 
 use super::cipher::Cipher;
@@ -12,7 +13,6 @@ use super::names::{Known, Names, Rows};
 use super::postings::counts;
 use super::rows::ask;
 use super::store_turns::{Batch, Inserted, Numbers, Session, lock};
-use crate::index::total;
 use crate::migrate::{Analysed, MovedTurn};
 use crate::postgres::connections::{Client, Values};
 use crate::values::{damaged, time};
@@ -103,7 +103,7 @@ async fn sessions(client: &Client, turns: &[&Arrived]) -> Result<HashMap<Vec<u8>
 
 fn add<'a>(batch: &mut Batch<'a>, arrived: &'a Arrived, names: &'a Names) {
     let MovedTurn { seq, session, project, ts, at, nth, .. } = arrived.moved;
-    let length = i64::from(total(&counts(&arrived.turn)));
+    let length = i64::from(terms::length(&counts(&arrived.turn)));
     if let Some(session) = batch.sessions.get_mut(&session.to_be_bytes()[..]) {
         session.turns += 1;
         session.length += length;

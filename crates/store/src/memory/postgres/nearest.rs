@@ -3,13 +3,15 @@
 //! server: one by one in a scope of few turns, in a larger one pgvector's graph says which may be near.
 
 use hob_domain::memory::VectorKind;
+use hob_index::sign_codes::{
+    DotProductTable, MODEL_BYTES, OVERSAMPLING, TABLE_BYTES, code_words, nearest_by_dot_product,
+};
 use tokio_postgres::Error;
 
 use super::cache::{self, Held};
 use super::candidates::{Range, allowed};
 use super::cipher::{Bits, Cipher};
 use super::rows::ask;
-use crate::index::{Agreement, CLOSER, MODEL_BYTES, TABLE_BYTES, words};
 use crate::postgres::connections::Client;
 
 /// Of no more turns than these the codes are simply read.
@@ -32,10 +34,10 @@ pub(super) async fn of_table(
     limit: usize,
 ) -> Result<Vec<i64>, Error> {
     let Some(code) = cipher.table_code(vector) else { return Ok(Vec::new()) };
-    let most = limit.saturating_mul(CLOSER).max(1);
-    let agreement = Agreement::new(vector, TABLE_BYTES / 8);
+    let most = limit.saturating_mul(OVERSAMPLING).max(1);
+    let products = DotProductTable::new(vector, TABLE_BYTES / 8);
     let closer = |code: &Bits, seq: i64| {
-        (agreement.with(&words::<{ TABLE_BYTES / 8 }>(&cipher.table_signs(code))), seq)
+        (products.dot(&code_words::<{ TABLE_BYTES / 8 }>(&cipher.table_signs(code))), seq)
     };
     let found: Vec<(i32, i64)> = match &range.allowed {
         Some(allowed) if allowed.len() <= HANDFUL => {
@@ -60,7 +62,7 @@ pub(super) async fn of_table(
             }
         }
     };
-    Ok(closest(found, limit))
+    Ok(nearest_by_dot_product(found, limit))
 }
 
 /// The same by the vectors of a model.
@@ -73,7 +75,7 @@ pub(super) async fn of_model(
     limit: usize,
 ) -> Result<Vec<i64>, Error> {
     let Some(code) = cipher.model_code(vector) else { return Ok(Vec::new()) };
-    let most = limit.saturating_mul(CLOSER).max(1);
+    let most = limit.saturating_mul(OVERSAMPLING).max(1);
     let (count, number) = (most as i64, kind.0);
     let what = "SELECT seq, code FROM hob.memory_model_vectors
          WHERE code IS NOT NULL AND kind = $2";
@@ -115,15 +117,10 @@ pub(super) async fn of_model(
             rows
         }
     };
-    let agreement = Agreement::new(vector, MODEL_BYTES / 8);
+    let products = DotProductTable::new(vector, MODEL_BYTES / 8);
     let closer = |row: &tokio_postgres::Row| {
         let signs = cipher.model_signs(&row.get(1));
-        (agreement.with(&words::<{ MODEL_BYTES / 8 }>(&signs)), row.get::<_, i64>(0))
+        (products.dot(&code_words::<{ MODEL_BYTES / 8 }>(&signs)), row.get::<_, i64>(0))
     };
-    Ok(closest(rows.iter().map(closer).collect(), limit))
-}
-
-fn closest(mut found: Vec<(i32, i64)>, limit: usize) -> Vec<i64> {
-    found.sort_unstable_by(|a, b| b.cmp(a));
-    found.into_iter().take(limit).map(|(_, seq)| seq).collect()
+    Ok(nearest_by_dot_product(rows.iter().map(closer).collect(), limit))
 }

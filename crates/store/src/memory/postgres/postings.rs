@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hob_domain::memory::NewTurn;
+use hob_index::postings::{HEADER_SEQ, Posting, PostingBlock, TermHeader, decode_block};
+use hob_index::terms;
 use tokio_postgres::Error;
 
 use super::cipher::Cipher;
-use crate::index::{Header, Posting, counted, pack, posting, room, total, unpack};
+use crate::memory::block_limit::BLOCK_LIMIT;
 use crate::postgres::connections::{Client, Values};
 
 /// How often each term of a turn occurs.
 pub(super) fn counts(turn: &NewTurn) -> Vec<(&str, u32)> {
-    counted(&turn.terms)
+    terms::frequencies(&turn.terms)
 }
 
 fn unpacked_terms(packed: &[u8]) -> impl Iterator<Item = i64> {
@@ -34,14 +36,14 @@ impl Recent {
         seq: i64,
         counts: &[(&str, u32)],
     ) -> Vec<u8> {
-        let length = total(counts);
+        let length = terms::length(counts);
         // Terms of one code, should there ever be two, are one term.
         let mut all: BTreeMap<i64, u32> = BTreeMap::new();
         for (term, times) in counts {
             *all.entry(cipher.term(term)).or_default() += times;
         }
         for (term, times) in &all {
-            let posting = posting(seq, session, *times, length);
+            let posting = Posting::new(seq, session, *times, length);
             self.postings.entry((project, *term)).or_default().push(posting);
         }
         all.keys().flat_map(|term| term.to_be_bytes()).collect()
@@ -84,7 +86,7 @@ pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Re
         let (place, seq) = ((row.get(0), row.get(1), row.get(3)), row.get::<_, i64>(2));
         let (postings, gone) = runs.entry(place).or_insert_with(|| {
             let mut postings = Vec::new();
-            unpack(row.get(3), row.get(4), |posting| postings.push(posting));
+            decode_block(row.get(3), row.get(4), |posting| postings.push(posting));
             (postings, 0)
         });
         let before = postings.len();
@@ -104,15 +106,14 @@ pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Re
             empty.add(*project, *term, *first);
             continue;
         }
-        let mut run = Vec::new();
-        pack((*first, 0), postings, &mut run);
-        written.add(*project, *term, *first, run);
+        let block = PostingBlock::encode_from(*first, postings);
+        written.add(*project, *term, *first, block.bytes);
     }
     for ((project, term), mut header) in headers(client, fewer.keys()).await? {
         header.turns = header.turns.saturating_sub(fewer[&(project, term)]);
         match header.turns {
-            0 => empty.add(project, term, 0),
-            _ => written.add(project, term, 0, header.packed()),
+            0 => empty.add(project, term, HEADER_SEQ),
+            _ => written.add(project, term, HEADER_SEQ, header.encode()),
         }
     }
     written.replace(client).await?;
@@ -140,7 +141,7 @@ async fn remove_recent(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result
         let (project, term, first): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
         let seqs = &gone[&(project, term)];
         let (mut left, mut is_changed) = (Vec::new(), false);
-        unpack(first, row.get(3), |posting| match seqs.contains(&posting.seq) {
+        decode_block(first, row.get(3), |posting| match seqs.contains(&posting.seq) {
             true => is_changed = true,
             false => left.push(posting),
         });
@@ -158,14 +159,14 @@ async fn remove_recent(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result
 pub(super) async fn headers(
     client: &Client,
     of: impl Iterator<Item = &(i64, i64)>,
-) -> Result<BTreeMap<(i64, i64), Header>, Error> {
+) -> Result<BTreeMap<(i64, i64), TermHeader>, Error> {
     let (projects, terms): (Vec<i64>, Vec<i64>) = of.copied().unzip();
     let sql = "SELECT r.project, r.term, r.run
          FROM unnest($1::bigint[], $2::bigint[]) u (project, term)
          JOIN hob.memory_runs r ON r.project = u.project AND r.term = u.term AND r.first = 0";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&projects, &terms]).await?;
     let header = |row: &tokio_postgres::Row| {
-        ((row.get(0), row.get(1)), Header::unpacked(row.get::<_, &[u8]>(2)))
+        ((row.get(0), row.get(1)), TermHeader::decode(row.get::<_, &[u8]>(2)))
     };
     Ok(rows.iter().map(header).collect())
 }
@@ -185,10 +186,8 @@ impl Runs {
 
     /// Adds postings, in as many runs as they need.
     pub(super) fn add_all(&mut self, project: i64, term: i64, postings: &[Posting]) {
-        for part in postings.chunks(room(0)) {
-            let mut run = Vec::new();
-            pack((part[0].seq, 0), part, &mut run);
-            self.add(project, term, part[0].seq, run);
+        for block in BLOCK_LIMIT.blocks(postings) {
+            self.add(project, term, block.first_seq, block.bytes);
         }
     }
 

@@ -8,7 +8,7 @@ use tokio_postgres::{Error, Row};
 
 use super::cipher::{Body, Cipher, Name};
 use super::names::record_id;
-use crate::index::bounds;
+use crate::memory::candidate_plan::bounds;
 use crate::postgres::connections::{Client, Values};
 use crate::postgres::text::take;
 use crate::values::{damaged, time};

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use hob_index::merge_policy::absorbs_group;
+use hob_index::sign_codes::TABLE_BYTES;
 use tokio_postgres::Error;
 
 use super::cipher::Bits;
 use super::rows::ask;
-use crate::index::TABLE_BYTES;
 use crate::postgres::connections::{Client, Values};
 
 /// So many codes are in a row at most.
@@ -69,7 +70,7 @@ async fn taken_in(
         let (project, first): (i64, i64) = (row.get(0), row.get(1));
         let before = row.get::<_, i32>(2).max(0) as usize;
         let Some(known) = sizes.get_mut(&project) else { continue };
-        *known = known.filter(|size| before <= 2 * size && before + size <= FULL * ENTRY);
+        *known = known.filter(|size| absorbs_group(*size, before, FULL * ENTRY));
         if let Some(size) = known {
             *size += before;
             of.push(project);

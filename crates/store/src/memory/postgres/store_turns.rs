@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hob_domain::memory::{ImportMark, NewTurn};
+use hob_index::terms;
 use tokio_postgres::Error;
 
 use super::cipher::{Cipher, Name};
 use super::names::{Known, Names, Outcome, Rows};
 use super::postings::counts;
 use super::write_turns::save_marks;
-use crate::index::total;
 use crate::postgres::connections::{Client, Values};
 use crate::postgres::text::take;
 
@@ -222,7 +222,7 @@ impl<'a> Batch<'a> {
     }
 
     fn insert(&mut self, turn: &'a NewTurn, names: &'a Names) {
-        let length = i64::from(total(&counts(turn)));
+        let length = i64::from(terms::length(&counts(turn)));
         let project = match self.projects.get(&turn.place.project) {
             Some(project) => project.id,
             None => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hob_domain::memory::ImportMark;
+use hob_index::terms;
 use tokio_postgres::Error;
 
 use super::cipher::{Bits, Body, Cipher, Name};
@@ -10,7 +11,6 @@ use super::names::Known;
 use super::postings::{Recent, counts};
 use super::rows::body;
 use super::store_turns::{Batch, Inserted, Numbers, Session};
-use crate::index::total;
 use crate::postgres::connections::{Client, Values};
 use crate::postgres::text::put;
 
@@ -151,7 +151,7 @@ impl Batch<'_> {
         let sources: Vec<_> = all.iter().map(|one| put(&one.turn.source)).collect();
         let sealed: Vec<Option<&[u8]>> = all.iter().map(|one| one.turn.sealed.as_deref()).collect();
         let counted: Vec<_> = all.iter().map(|one| counts(one.turn)).collect();
-        let lengths: Vec<i32> = counted.iter().map(|counts| total(counts) as i32).collect();
+        let lengths: Vec<i32> = counted.iter().map(|counts| terms::length(counts) as i32).collect();
         let terms: Vec<Vec<u8>> = all
             .iter()
             .zip(&counted)

@@ -5,11 +5,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use hob_domain::memory::Candidate;
+use hob_index::postings::Posting;
+use hob_index::terms;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::postings::{State, has_missed, newest, revision};
 use super::vector_cache::Vectors;
-use crate::index::{Posting, each, posting};
 
 /// Where a turn stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,8 +249,8 @@ impl Read {
     fn note(&mut self, standing: &Standing, terms: &str) {
         let Standing { seq, project, session, length, .. } = *standing;
         let recent = self.recent.entry(project).or_default();
-        let once = posting(seq, i64::from(session), 1, length);
-        for term in each(terms) {
+        let once = Posting::new(seq, i64::from(session), 1, length);
+        for term in terms::occurrences(terms) {
             let Some(postings) = recent.get_mut(term) else {
                 recent.insert(term.into(), vec![once]);
                 continue;
@@ -261,7 +262,9 @@ impl Read {
                 false => postings.partition_point(|other| other.seq < seq),
             };
             match postings.get_mut(place) {
-                Some(again) if again.seq == seq => again.times = again.times.saturating_add(1),
+                Some(again) if again.seq == seq => {
+                    again.frequency = again.frequency.saturating_add(1)
+                }
                 _ => postings.insert(place, once),
             }
         }

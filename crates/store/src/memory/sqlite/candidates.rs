@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
+use hob_index::postings::{HEADER_SEQ, Posting, TermHeader, decode_block};
+use hob_index::selection::{Collection, MAX_RARE_POSTINGS};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::cache::{Held, Read, Standing};
@@ -11,9 +13,8 @@ use super::postings::State;
 use super::rows::time;
 use super::sign_codes::{ModelCodes, Source, TableCodes};
 use super::{earlier_index, store_turns, vectors};
-use crate::index::{
-    self, BESIDE, FEW, Header, Posting, bounds, count_terms, promising, spread_of, unpack,
-    worth_reading,
+use crate::memory::candidate_plan::{
+    self, BESIDE, best_turns, bounds, common_terms_to_read, count_terms, spread_of,
 };
 
 /// Room is made for so many postings at most before they are read.
@@ -87,8 +88,8 @@ impl Index<'_> {
         let (turns, length, sessions) = sums(connection, &range.projects)?;
         let (index, spread) = self.postings(probe, &range, turns)?;
         let has = |seq| range.has(seq);
-        let sums = (turns, length);
-        let mut best = promising(&index, &spread, probe, sums, has, probe.limit);
+        let collection = Collection { turns, length };
+        let mut best = best_turns(&index, &spread, probe, collection, has, probe.limit);
         let (table, vector) = (&Source::TABLE, &probe.vector);
         best.extend(codes.table.nearest(connection, table, &range, vector, probe.limit)?);
         if let Some(KindVector { kind, vector }) = &probe.finer {
@@ -100,7 +101,7 @@ impl Index<'_> {
             vectors::fill(connection, finer.kind, &mut candidates)?;
         }
         count_terms(&mut candidates, &index);
-        let contexts = index::contexts(in_sessions, &index);
+        let contexts = candidate_plan::contexts(in_sessions, &index);
         let earlier = earlier_index::candidates(connection, speaker, scope, &range, probe)?;
         let partial = earlier.is_some();
         for candidate in earlier.unwrap_or_default() {
@@ -159,7 +160,7 @@ impl Index<'_> {
             .connection
             .prepare_cached("SELECT first, run FROM postings WHERE term = ?1 AND project = ?2")?;
         for (term, probed) in probe.terms.iter().enumerate() {
-            match self.of_term(&mut runs, &probed.term, range, &projects, FEW)? {
+            match self.of_term(&mut runs, &probed.term, range, &projects, MAX_RARE_POSTINGS)? {
                 Ok(all) => {
                     spread[term] = spread_of(&all);
                     index[term] = all;
@@ -171,7 +172,7 @@ impl Index<'_> {
             }
         }
         let read: u64 = index.iter().map(|all| all.len() as u64).sum();
-        for term in worth_reading(probe, turns, &spread, common, read) {
+        for term in common_terms_to_read(probe, turns, &spread, common, read) {
             let term_itself = &probe.terms[term].term;
             let all = self.of_term(&mut runs, term_itself, range, &projects, u64::MAX)?;
             index[term] = all.unwrap_or_default();
@@ -196,11 +197,11 @@ impl Index<'_> {
             let mut rows = runs.query(params![term, project])?;
             while let Some(row) = rows.next()? {
                 let (first, run) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
-                if first > 0 {
-                    unpack(first, run, |posting| all.push(posting));
+                if first > HEADER_SEQ {
+                    decode_block(first, run, |posting| all.push(posting));
                     continue;
                 }
-                let header = Header::unpacked(run);
+                let header = TermHeader::decode(run);
                 spread.turns += header.turns;
                 spread.sessions += header.sessions;
                 if spread.turns > most {

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use hob_domain::memory::{Candidate, Count, Probe, Scope};
+use hob_index::terms;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::candidates::Range;
 use super::rows::time;
 use super::store_turns;
-use crate::index::{bounds, counted, total};
+use crate::memory::candidate_plan::bounds;
 
 /// The most promising of them. `None` when there are none left.
 pub(super) fn candidates(
@@ -50,7 +51,7 @@ pub(super) fn candidates(
             .query_row(params![seq, speaker], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let Some((session, ts)) = row else { continue };
-        let counts = counted(&terms);
+        let counts = terms::frequencies(&terms);
         let count = |(term, probed): (usize, &hob_domain::memory::ProbeTerm)| {
             let place =
                 counts.binary_search_by_key(&probed.term.as_str(), |(term, _)| term).ok()?;
@@ -61,7 +62,7 @@ pub(super) fn candidates(
             session,
             previous: None,
             ts: time(ts),
-            length: total(&counts),
+            length: terms::length(&counts),
             counts: probe.terms.iter().enumerate().filter_map(count).collect(),
             vector: Arc::default(),
             finer: Vec::new(),

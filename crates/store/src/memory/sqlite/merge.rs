@@ -10,21 +10,24 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use hob_index::merge_policy::{MergeBacklog, MergePolicy};
+use hob_index::postings::Posting;
+use hob_index::terms;
 use rusqlite::{Connection, Transaction};
 
 use super::postings::{State, append, has_missed, newest, revision};
-use crate::index::{Posting, counted, posting, total};
 
-/// So many turns are merged together at least, and at most; between them a share of all turns. In this
-/// crate's own tests it is always time for it.
-const FEWEST: i64 = if cfg!(test) { 12 } else { 2048 };
-const MOST: i64 = 16_384;
-const SHARE: i64 = 10;
-/// A merge is done when this part as many turns have come on top.
+/// In this crate's own tests a merge is always due.
+const POLICY: MergePolicy = MergePolicy {
+    share: 10,
+    min_turns: if cfg!(test) { 12 } else { 2048 },
+    max_turns: 16_384,
+    min_stored: if cfg!(test) { 2 } else { 100 },
+};
+/// A merge of n turns ends when n / `PACE` more have come.
 const PACE: usize = 2;
-/// A process that has stored fewer turns than this leaves the merging to others, unless it is long overdue: to
-/// begin costs more than all else it does.
-const WORTHWHILE: usize = if cfg!(test) { 2 } else { 100 };
+/// A step merges at least this many posting lists.
+const MIN_STEP_LISTS: usize = if cfg!(test) { 2 } else { 100 };
 
 /// The terms of the turns that are being merged, held for as long as it goes on.
 #[derive(Default)]
@@ -83,28 +86,30 @@ impl Steps {
         self.stored += inserted;
         let mut state = State::read(transaction)?;
         let newest = newest(transaction)?;
-        let enough = (newest / SHARE).clamp(FEWEST, MOST);
-        let under_way = state.next > state.merged;
-        let waiting = committed - state.merged;
-        let due = under_way || waiting >= enough;
-        let mine = self.stored >= WORTHWHILE || waiting >= 2 * enough;
-        if inserted == 0 || !due || !mine {
+        let backlog = MergeBacklog {
+            newest,
+            waiting: committed - state.merged,
+            is_merging: state.next > state.merged,
+            stored: self.stored,
+        };
+        if inserted == 0 || !POLICY.is_due_for_process(backlog) {
             return Ok(newest);
         }
-        if !under_way {
+        if !backlog.is_merging {
             // What is not surely committed may be another turn tomorrow.
-            state.next = committed.min(state.merged + MOST);
+            state.next = committed.min(state.merged + POLICY.max_turns);
             state.done.clear();
         }
         let work = self.work(transaction, &state)?;
-        let terms = work.postings.len() * PACE * inserted / enough as usize;
+        let share = work.postings.len() * PACE * inserted / POLICY.merge_size(newest) as usize;
+        let least = share.max(MIN_STEP_LISTS);
         let begin = work.postings.partition_point(|(term, ..)| **term <= *state.done);
         let mut left = work.postings[begin..].iter().enumerate().peekable();
         while let Some((merged, (term, project, postings))) = left.next() {
             append(transaction, term, *project, postings)?;
             // A term is merged for all projects or for none.
             let last = left.peek().is_none_or(|(_, (next, ..))| next != term);
-            if last && merged >= terms.max(WORTHWHILE) {
+            if last && merged >= least {
                 state.done = term.to_string();
                 break;
             }
@@ -168,11 +173,11 @@ fn waiting(connection: &Connection, behind: i64, to: i64) -> rusqlite::Result<Wa
     let mut rows = statement.query([behind, to])?;
     while let Some(row) = rows.next()? {
         let (seq, project, session) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let counts = counted(row.get_ref(3)?.as_str()?);
-        let length = total(&counts);
+        let counts = terms::frequencies(row.get_ref(3)?.as_str()?);
+        let length = terms::length(&counts);
         let all = projects.entry(project).or_default();
         for (term, times) in counts {
-            let posting = posting(seq, session, times, length);
+            let posting = Posting::new(seq, session, times, length);
             match all.get_mut(term) {
                 Some(postings) => postings.push(posting),
                 None => drop(all.insert(term.into(), vec![posting])),

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use hob_index::postings::{HEADER_SEQ, Posting, PostingBlock, TermHeader, decode_block};
+use hob_index::terms;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use crate::index::{Header, Posting, counted, pack, posting, room, total, unpack};
+use crate::memory::block_limit::BLOCK_LIMIT;
 
 /// So many changes are kept for those who hold turns in memory; one that has missed more reads all anew.
 const CHANGES: i64 = 50_000;
@@ -75,11 +77,11 @@ impl Gathered {
         entry: &Entry<'_>,
     ) -> rusqlite::Result<()> {
         let Entry { seq, project, session, ts, at, terms } = *entry;
-        let counts = counted(terms);
-        let length = total(&counts);
+        let counts = terms::frequencies(terms);
+        let length = terms::length(&counts);
         // Those behind it are merged when their time comes.
         for (term, times) in counts.iter().filter(|(term, _)| seq <= self.state.covers(term)) {
-            merge(transaction, term, project, posting(seq, session, *times, length))?;
+            merge(transaction, term, project, Posting::new(seq, session, *times, length))?;
         }
         self.count(project, session, 1, i64::from(length));
         transaction
@@ -111,7 +113,7 @@ impl Gathered {
             .prepare_cached("DELETE FROM terms WHERE seq = ?1 RETURNING terms")?
             .query_row([seq], |row| row.get(0))
             .optional()?;
-        for (term, _) in counted(&terms.unwrap_or_default()) {
+        for (term, _) in terms::frequencies(&terms.unwrap_or_default()) {
             if seq <= self.state.covers(term) {
                 without(transaction, term, project, seq)?;
             }
@@ -185,9 +187,6 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
-/// A run as it is stored, and its first turn.
-type Run = (i64, Vec<u8>);
-
 /// Adds postings that are newer than all before, in order, to the runs of a term.
 pub(super) fn append(
     transaction: &Transaction<'_>,
@@ -200,28 +199,26 @@ pub(super) fn append(
     let mut before = None;
     let mut rest = postings;
     if header.turns > 0
-        && let Some((first, mut run)) = last
+        && let Some(mut block) = last
     {
-        let mut last = (first, 0);
-        unpack(first, &run, |posting| last = (posting.seq, posting.session));
+        let mut last = None;
+        decode_block(block.first_seq, &block.bytes, |posting| last = Some(posting));
         let here;
-        (here, rest) = postings.split_at((room(run.len())).min(postings.len()));
+        let capacity = BLOCK_LIMIT.capacity_after(block.bytes.len());
+        (here, rest) = postings.split_at(capacity.min(postings.len()));
         if !here.is_empty() {
-            pack(last, here, &mut run);
-            replace(transaction, term, project, first, &run)?;
+            block.append(last, here);
+            replace(transaction, term, project, block.first_seq, &block.bytes)?;
         }
-        before = Some(last.1);
+        before = Some(last.map_or(0, |last| last.session));
     }
     save(transaction, term, project, rest)?;
     let is_new = header.turns == 0;
-    header.turns += postings.len() as u64;
-    for posting in postings {
-        header.sessions += u64::from(before.replace(posting.session) != Some(posting.session));
-    }
-    if !is_new && replace(transaction, term, project, 0, &header.packed())? {
+    header += TermHeader::of(before, postings);
+    if !is_new && replace(transaction, term, project, HEADER_SEQ, &header.encode())? {
         return Ok(());
     }
-    put(transaction, term, project, 0, &header.packed())
+    put(transaction, term, project, HEADER_SEQ, &header.encode())
 }
 
 /// How common a term is, where it is written, and its last run. Most terms have but one, right behind their header.
@@ -229,7 +226,7 @@ fn ends(
     transaction: &Transaction<'_>,
     term: &str,
     project: i64,
-) -> rusqlite::Result<(Option<Header>, Option<Run>)> {
+) -> rusqlite::Result<(Option<TermHeader>, Option<PostingBlock>)> {
     let mut statement = transaction.prepare_cached(
         "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2
          ORDER BY first DESC LIMIT 2",
@@ -237,10 +234,10 @@ fn ends(
     let mut rows = statement.query(params![term, project])?;
     let mut last = None;
     while let Some(row) = rows.next()? {
-        let (first, run) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
+        let (first_seq, bytes) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
         match last {
-            _ if first == 0 => return Ok((Some(Header::unpacked(run)), last)),
-            None => last = Some((first, run.to_vec())),
+            _ if first_seq == HEADER_SEQ => return Ok((Some(TermHeader::decode(bytes)), last)),
+            None => last = Some(PostingBlock { first_seq, bytes: bytes.to_vec() }),
             Some(_) => return Ok((written_header(transaction, term, project)?, last)),
         }
     }
@@ -251,15 +248,15 @@ fn written_header(
     transaction: &Transaction<'_>,
     term: &str,
     project: i64,
-) -> rusqlite::Result<Option<Header>> {
+) -> rusqlite::Result<Option<TermHeader>> {
     transaction
         .prepare_cached("SELECT run FROM postings WHERE term = ?1 AND project = ?2 AND first = 0")?
-        .query_row(params![term, project], |row| Ok(Header::unpacked(row.get_ref(0)?.as_blob()?)))
+        .query_row(params![term, project], |row| Ok(TermHeader::decode(row.get_ref(0)?.as_blob()?)))
         .optional()
 }
 
 /// How common a term is. Runs from before there were headers are counted once.
-fn header(transaction: &Transaction<'_>, term: &str, project: i64) -> rusqlite::Result<Header> {
+fn header(transaction: &Transaction<'_>, term: &str, project: i64) -> rusqlite::Result<TermHeader> {
     let written = written_header(transaction, term, project)?;
     written.map_or_else(|| counted_header(transaction, term, project), Ok)
 }
@@ -268,20 +265,16 @@ fn counted_header(
     transaction: &Transaction<'_>,
     term: &str,
     project: i64,
-) -> rusqlite::Result<Header> {
-    let mut header = Header::default();
-    let mut before = None;
+) -> rusqlite::Result<TermHeader> {
+    let mut postings = Vec::new();
     let mut statement = transaction.prepare_cached(
         "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2 ORDER BY first",
     )?;
     let mut rows = statement.query(params![term, project])?;
     while let Some(row) = rows.next()? {
-        unpack(row.get(0)?, row.get_ref(1)?.as_blob()?, |posting| {
-            header.turns += 1;
-            header.sessions += u64::from(before.replace(posting.session) != Some(posting.session));
-        });
+        decode_block(row.get(0)?, row.get_ref(1)?.as_blob()?, |posting| postings.push(posting));
     }
-    Ok(header)
+    Ok(TermHeader::of(None, &postings))
 }
 
 /// The run that a turn belongs to: the last one that does not begin behind it.
@@ -290,14 +283,16 @@ fn run_of(
     term: &str,
     project: i64,
     seq: i64,
-) -> rusqlite::Result<Option<Run>> {
+) -> rusqlite::Result<Option<PostingBlock>> {
     transaction
         .prepare_cached(
             "SELECT first, run FROM postings
              WHERE term = ?1 AND project = ?2 AND first > 0 AND first <= ?3
              ORDER BY first DESC LIMIT 1",
         )?
-        .query_row(params![term, project, seq], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![term, project, seq], |row| {
+            Ok(PostingBlock { first_seq: row.get(0)?, bytes: row.get(1)? })
+        })
         .optional()
 }
 
@@ -311,15 +306,15 @@ fn merge(
     let mut header = header(transaction, term, project)?;
     let found = run_of(transaction, term, project, posting.seq)?;
     let mut all = Vec::new();
-    if let Some((first, run)) = found {
-        unpack(first, &run, |other| all.push(other));
-        delete(transaction, term, project, first)?;
+    if let Some(block) = found {
+        all = block.decode();
+        delete(transaction, term, project, block.first_seq)?;
     }
     let place = all.partition_point(|other| other.seq < posting.seq);
     all.insert(place, posting);
     save(transaction, term, project, &all)?;
     header.turns += 1;
-    put(transaction, term, project, 0, &header.packed())
+    put(transaction, term, project, HEADER_SEQ, &header.encode())
 }
 
 /// Takes a turn out of the runs of a term.
@@ -330,17 +325,16 @@ fn without(
     seq: i64,
 ) -> rusqlite::Result<()> {
     let mut header = header(transaction, term, project)?;
-    let Some((first, run)) = run_of(transaction, term, project, seq)? else { return Ok(()) };
-    let mut rest = Vec::new();
-    unpack(first, &run, |posting| rest.push(posting));
+    let Some(block) = run_of(transaction, term, project, seq)? else { return Ok(()) };
+    let mut rest = block.decode();
     let before = rest.len();
     rest.retain(|posting| posting.seq != seq);
     header.turns = header.turns.saturating_sub((before - rest.len()) as u64);
-    delete(transaction, term, project, first)?;
+    delete(transaction, term, project, block.first_seq)?;
     save(transaction, term, project, &rest)?;
     match header.turns {
-        0 => delete(transaction, term, project, 0),
-        _ => put(transaction, term, project, 0, &header.packed()),
+        0 => delete(transaction, term, project, HEADER_SEQ),
+        _ => put(transaction, term, project, HEADER_SEQ, &header.encode()),
     }
 }
 
@@ -351,11 +345,8 @@ fn save(
     project: i64,
     postings: &[Posting],
 ) -> rusqlite::Result<()> {
-    for part in postings.chunks(room(0)) {
-        let first = part[0].seq;
-        let mut run = Vec::new();
-        pack((first, 0), part, &mut run);
-        put(transaction, term, project, first, &run)?;
+    for block in BLOCK_LIMIT.blocks(postings) {
+        put(transaction, term, project, block.first_seq, &block.bytes)?;
     }
     Ok(())
 }

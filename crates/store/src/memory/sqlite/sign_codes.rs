@@ -4,12 +4,14 @@
 use std::sync::{PoisonError, RwLock};
 
 use hob_domain::memory::VectorKind;
+use hob_index::sign_codes::{
+    DotProductTable, MODEL_BYTES, OVERSAMPLING, SignCode, TABLE_BYTES, code_words,
+    hamming_distances, nearest_by_dot_product, sign_code,
+};
+use hob_index::top_k::TopK;
 use rusqlite::Connection;
 
 use super::candidates::Range;
-use crate::index::{Agreement, CLOSER, First, MODEL_BYTES, TABLE_BYTES, code, differences, words};
-
-type Code<const WORDS: usize> = [u64; WORDS];
 
 pub(super) type TableCodes = Codes<{ TABLE_BYTES / 8 }>;
 pub(super) type ModelCodes = Codes<{ MODEL_BYTES / 8 }>;
@@ -26,7 +28,7 @@ struct Read<const WORDS: usize> {
     last: i64,
     seqs: Vec<i64>,
     projects: Vec<u32>,
-    codes: Vec<Code<WORDS>>,
+    codes: Vec<SignCode<WORDS>>,
 }
 
 impl<const WORDS: usize> Default for Read<WORDS> {
@@ -75,18 +77,17 @@ impl<const WORDS: usize> Codes<WORDS> {
         vector: &[i8],
         limit: usize,
     ) -> rusqlite::Result<Vec<i64>> {
-        let code = code(vector, WORDS * 8).map(|bytes| words(&bytes));
+        let code = sign_code(vector, WORDS * 8).map(|bytes| code_words(&bytes));
         let Some(code) = code else { return Ok(Vec::new()) };
         self.catch_up(connection, source)?;
         let read = self.read.read().unwrap_or_else(PoisonError::into_inner);
-        let few = read.near(&code, range, limit * CLOSER);
-        let agreement = Agreement::new(vector, WORDS);
-        let mut closer: Vec<(i32, i64)> = few
+        let few = read.near(&code, range, limit * OVERSAMPLING);
+        let products = DotProductTable::new(vector, WORDS);
+        let scored = few
             .iter()
-            .map(|place| (agreement.with(&read.codes[*place]), read.seqs[*place]))
+            .map(|place| (products.dot(&read.codes[*place]), read.seqs[*place]))
             .collect();
-        closer.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(closer.into_iter().take(limit).map(|(_, seq)| seq).collect())
+        Ok(nearest_by_dot_product(scored, limit))
     }
 
     fn catch_up(&self, connection: &Connection, source: &Source) -> rusqlite::Result<()> {
@@ -111,7 +112,7 @@ impl<const WORDS: usize> Codes<WORDS> {
             let (seq, project): (i64, i64) = (row.get(1)?, row.get(2)?);
             read.seqs.push(seq);
             read.projects.push(project as u32);
-            read.codes.push(words(row.get_ref(3)?.as_blob()?));
+            read.codes.push(code_words(row.get_ref(3)?.as_blob()?));
         }
         // What lies behind the last one is of other kinds.
         read.last = read.last.max(newest.unwrap_or_default());
@@ -121,19 +122,19 @@ impl<const WORDS: usize> Codes<WORDS> {
 
 impl<const WORDS: usize> Read<WORDS> {
     /// Where the nearest stand, by the number of bits that differ.
-    fn near(&self, code: &Code<WORDS>, range: &Range, most: usize) -> Vec<usize> {
+    fn near(&self, code: &SignCode<WORDS>, range: &Range, most: usize) -> Vec<usize> {
         let mut projects: Vec<u32> = range.projects.iter().map(|project| *project as u32).collect();
         projects.sort_unstable();
         let inside = |place: usize| match projects[..] {
             [one] => self.projects[place] == one,
             _ => projects.binary_search(&self.projects[place]).is_ok(),
         };
-        let mut nearest = First::new(most);
-        differences(code, &self.codes, |place, differ| {
-            if nearest.wants(differ) && inside(place) && range.has(self.seqs[place]) {
-                nearest.offer(differ, place as u32);
+        let mut nearest = TopK::new(most);
+        hamming_distances(code, &self.codes, |place, distance| {
+            if nearest.accepts(distance) && inside(place) && range.has(self.seqs[place]) {
+                nearest.offer(distance, place as u32);
             }
         });
-        nearest.found().map(|place| place as usize).collect()
+        nearest.into_ids().map(|place| place as usize).collect()
     }
 }

@@ -4,12 +4,12 @@ use hob_domain::StoreError;
 use hob_domain::memory::{
     Identity, ImportMark, NewTurn, RecordId, Remask, Stored, Superseded, TurnKey,
 };
+use hob_index::sign_codes::{TABLE_BYTES, sign_code};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::merge::Merging;
 use super::postings::{Entry, Gathered, note_change};
 use super::{earlier_index, vectors};
-use crate::index::{TABLE_BYTES, code};
 use crate::sqlite::failed;
 
 /// What became of one turn.
@@ -394,7 +394,7 @@ pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusql
             .prepare_cached("DELETE FROM codes WHERE seq = ?1 RETURNING code")?
             .query_row([seq], |row| row.get(0))
             .optional()?;
-        turned |= signs != code(&change.vector, TABLE_BYTES);
+        turned |= signs != sign_code(&change.vector, TABLE_BYTES);
         save_vector(transaction, project, *seq, &change.vector)?;
         // It may say something else now.
         vectors::remove(transaction, *seq)?;
@@ -415,7 +415,7 @@ pub(super) fn save_vector(
             "INSERT OR REPLACE INTO vectors (project, seq, vector) VALUES (?1, ?2, ?3)",
         )?
         .execute(params![project, seq, bytes])?;
-    if let Some(code) = code(vector, TABLE_BYTES) {
+    if let Some(code) = sign_code(vector, TABLE_BYTES) {
         transaction
             .prepare_cached(
                 "INSERT OR REPLACE INTO codes (seq, project, code) VALUES (?1, ?2, ?3)",

@@ -5,10 +5,10 @@ use hob_domain::StoreError;
 use hob_domain::memory::{
     Candidate, Embedded, Unembedded, UnembeddedPage, VectorKind, VectorStore,
 };
+use hob_index::sign_codes::{MODEL_BYTES, sign_code};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::Memory;
-use crate::index::{MODEL_BYTES, code};
 use crate::sqlite::failed;
 
 /// How many turns one step looks at.
@@ -135,7 +135,7 @@ pub(super) fn save(
     // One that was forgotten meanwhile stays so.
     let Some(project) = project else { return Ok(()) };
     remove_of(transaction, seq, Some(kind))?;
-    let code = code(vector, MODEL_BYTES).unwrap_or_default();
+    let code = sign_code(vector, MODEL_BYTES).unwrap_or_default();
     transaction
         .prepare_cached(
             "INSERT INTO model_codes (kind, seq, project, code) VALUES (?1, ?2, ?3, ?4)",
