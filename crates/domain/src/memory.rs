@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::identity::{Identity, RecordId, TurnKey, answer_key, record_key, words_key};
 pub use crate::message::Role as TurnRole;
-pub use crate::recall::{Candidate, Context, Count, Probe, ProbeTerm, Proposal, Spread};
+pub use crate::recall::{
+    Candidate, CandidateQuery, CandidateSet, DocumentFrequency, QueryTerm, SessionStatistics,
+    TermCount,
+};
 use crate::store_error::StoreError;
 pub use crate::vectors::{
     Embedded, KindVector, Unembedded, UnembeddedPage, VectorKind, VectorStore,
@@ -273,12 +276,12 @@ pub trait MemoryStore: VectorStore {
     ) -> Result<Option<Record>, StoreError>;
 
     /// The most promising turns in scope, with those beside them and what there is to weigh them by.
-    async fn propose(
+    async fn candidates(
         &self,
         principal: &Principal,
         scope: &Scope,
-        probe: Probe,
-    ) -> Result<Proposal, StoreError>;
+        probe: CandidateQuery,
+    ) -> Result<CandidateSet, StoreError>;
 
     /// The turns with these numbers, in their order; those that are gone by now are left out.
     async fn records(

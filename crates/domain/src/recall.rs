@@ -9,12 +9,12 @@ use crate::vectors::KindVector;
 
 /// What to look for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Probe {
-    pub terms: Vec<ProbeTerm>,
+pub struct CandidateQuery {
+    pub terms: Vec<QueryTerm>,
     /// Turns whose vectors point about the same way are proposed as well; all zero asks for none.
     pub vector: Vec<i8>,
     /// The same by the vectors of a model, as far as turns have them.
-    pub finer: Option<KindVector>,
+    pub model_vector: Option<KindVector>,
     /// How many turns are proposed at most for their terms, and how many for their vectors; those
     /// beside them come on top.
     pub limit: usize,
@@ -22,31 +22,29 @@ pub struct Probe {
 
 /// A term in the index's own spelling, and what it counts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ProbeTerm {
+pub struct QueryTerm {
     pub term: String,
     pub weight: f32,
 }
 
 /// What the store has for a probe: enough to rank by, nothing yet to read.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Proposal {
+pub struct CandidateSet {
     /// How many turns the projects in scope have, with how many terms, in how many sessions.
     pub turns: u64,
     pub length: u64,
     pub sessions: u64,
     /// In the order of the probe's terms.
-    pub spread: Vec<Spread>,
+    pub document_frequencies: Vec<DocumentFrequency>,
     /// In order of `seq`, each once.
     pub candidates: Vec<Candidate>,
     /// The sessions of the candidates.
-    pub contexts: Vec<Context>,
-    /// Whether something could not be searched in full yet.
-    pub partial: bool,
+    pub session_statistics: Vec<SessionStatistics>,
 }
 
 /// How common a term is in the projects in scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spread {
+pub struct DocumentFrequency {
     pub turns: u64,
     /// About how many sessions have it.
     pub sessions: u64,
@@ -54,7 +52,7 @@ pub struct Spread {
 
 /// How often a term of the probe, by its number, occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Count {
+pub struct TermCount {
     pub term: usize,
     pub times: u32,
 }
@@ -64,26 +62,26 @@ pub struct Count {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     pub seq: i64,
-    /// The session, as [`Context`] names it.
+    /// The session, as [`SessionStatistics`] names it.
     pub session: i64,
     /// The turn before it in its session, where that is a candidate too.
     pub previous: Option<i64>,
     pub ts: Timestamp,
     /// How many terms it has.
     pub length: u32,
-    pub counts: Vec<Count>,
+    pub counts: Vec<TermCount>,
     pub vector: Arc<[i8]>,
     /// That of the probe's model; empty where there is none yet.
-    pub finer: Vec<i8>,
+    pub model_vector: Vec<i8>,
     /// Whether it may be an answer, and not only stands beside one.
     pub in_scope: bool,
 }
 
 /// A session of candidates as a whole.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Context {
+pub struct SessionStatistics {
     pub session: i64,
     /// How many terms all its turns have.
     pub length: u64,
-    pub counts: Vec<Count>,
+    pub counts: Vec<TermCount>,
 }

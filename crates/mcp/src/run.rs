@@ -112,7 +112,7 @@ impl Tools {
             hits: recall.hits.into_iter().map(Into::into).collect(),
             budget_used: recall.budget_used,
             omitted: recall.omitted,
-            partial: recall.partial || waiting,
+            partial: waiting,
         })
     }
 

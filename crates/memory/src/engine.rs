@@ -63,8 +63,6 @@ pub struct Recall {
     pub budget_used: usize,
     /// Matches that are not shown: they did not fit, or say the same as a hit.
     pub omitted: usize,
-    /// Whether something could not be searched yet.
-    pub partial: bool,
 }
 
 /// Turns that are ready to be stored.
@@ -265,12 +263,10 @@ impl Engine {
         }
         let mut scored = Vec::new();
         let mut known = HashSet::new();
-        let mut partial = false;
         // Some of them say the same, or are passed over: a few more than asked for are read.
         let shown = question.limit.saturating_mul(2).saturating_add(SPARE);
         for scope in &scopes {
-            let proposal = store.propose(principal, scope, search.probe()).await?;
-            partial |= proposal.partial;
+            let proposal = store.candidates(principal, scope, search.probe()).await?;
             let without_names = || search.without_common_names(preparer, &proposal);
             let finer = upgrade.question(without_names).await;
             let ranked = search.rank(preparer, &proposal, finer.as_ref(), shown);
@@ -301,7 +297,6 @@ impl Engine {
             hits: hits.collect(),
             budget_used: packed.budget_used,
             omitted: packed.omitted + unread,
-            partial,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use hob_domain::memory::{ProbeTerm, Record};
+use hob_domain::memory::{QueryTerm, Record};
 
 use crate::recall::rank::Why;
 use crate::text::analyse::readable;
@@ -27,7 +27,7 @@ pub(crate) struct Ranked {
 }
 
 /// Why a record was found, in words.
-pub(crate) fn reason(hit: &Ranked, terms: &[ProbeTerm], own: usize) -> String {
+pub(crate) fn reason(hit: &Ranked, terms: &[QueryTerm], own: usize) -> String {
     let named = |wanted: bool| -> Vec<String> {
         let kind = hit.why.terms.iter().filter(|term| (**term < own) == wanted);
         kind.filter_map(|term| terms.get(*term)).take(NAMED).map(|t| readable(&t.term)).collect()
@@ -201,8 +201,8 @@ pub(crate) mod tests {
 
     #[test]
     fn reasons_say_what_matched() {
-        let terms: Vec<ProbeTerm> =
-            ["port", "socket"].map(|term| ProbeTerm { term: term.to_owned(), weight: 1.0 }).into();
+        let terms: Vec<QueryTerm> =
+            ["port", "socket"].map(|term| QueryTerm { term: term.to_owned(), weight: 1.0 }).into();
         let mut hit = ranked(1, "the port");
         assert_eq!(reason(&hit, &terms, 1), "said beside what matches");
         hit.why.terms = vec![1];

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hob_domain::Timestamp;
-use hob_domain::memory::{Candidate, Count, ProbeTerm, Proposal, Spread};
+use hob_domain::memory::{Candidate, CandidateSet, DocumentFrequency, QueryTerm, TermCount};
 use hob_index::bm25::{Bm25, idf};
 
 use crate::embed::embedder::cosines;
@@ -77,7 +77,7 @@ impl Weight {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     /// As the store was asked for them: the question's own terms, then others that mean the same.
-    pub(crate) terms: &'a [ProbeTerm],
+    pub(crate) terms: &'a [QueryTerm],
     /// For each of those others the place of the one it stands for, if it stands for one.
     pub(crate) stands_for: &'a [Option<usize>],
     /// Which of the question's own terms the vector knows.
@@ -123,7 +123,7 @@ pub(crate) struct Why {
 }
 
 /// Puts candidates in order, the best first, and of equals the newest.
-pub(crate) fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
+pub(crate) fn rank(proposal: &CandidateSet, asked: &Asked<'_>) -> Vec<Scored> {
     let candidates = &proposal.candidates;
     let rarity = rarity(proposal);
     let worth = worth(asked, &rarity);
@@ -131,7 +131,7 @@ pub(crate) fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
     let around = Around::of(candidates);
     let lexical = lexical(proposal, &around, &worth);
     let near = cosines(asked.vector, candidates.iter().map(|one| &*one.vector));
-    let finer = cosines(asked.finer, candidates.iter().map(|one| &*one.finer));
+    let finer = cosines(asked.finer, candidates.iter().map(|one| &*one.model_vector));
     let open = Open {
         coverage: coverage(candidates, &own),
         other_words: other_words(proposal, asked, &own),
@@ -185,15 +185,15 @@ pub(crate) fn rank(proposal: &Proposal, asked: &Asked<'_>) -> Vec<Scored> {
 }
 
 /// How rare each term is among turns: its weight in BM25.
-pub(crate) fn rarity(proposal: &Proposal) -> Vec<f64> {
-    proposal.spread.iter().map(|spread| idf(proposal.turns, spread.turns)).collect()
+pub(crate) fn rarity(proposal: &CandidateSet) -> Vec<f64> {
+    proposal.document_frequencies.iter().map(|spread| idf(proposal.turns, spread.turns)).collect()
 }
 
 /// What each term counts. One that only means the same must not be worth more for being rare than
 /// the one that was asked for.
 fn worth(asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
     let own = asked.terms.len() - asked.stands_for.len();
-    let one = |(place, (term, rare)): (usize, (&ProbeTerm, &f64))| {
+    let one = |(place, (term, rare)): (usize, (&QueryTerm, &f64))| {
         let most = place.checked_sub(own).and_then(|other| asked.stands_for[other]);
         let most = most.and_then(|place| rarity.get(place));
         let share = most.map_or(1.0, |most| (most / rare.max(1e-9)).min(1.0));
@@ -204,12 +204,13 @@ fn worth(asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
 
 /// What each of the question's own terms tells, rare ones more. A pair of ideographs that neither a turn has
 /// nor the vector knows is no word but the end of one and the beginning of the next.
-fn own_worth(proposal: &Proposal, asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
-    let own = asked.terms.iter().zip(rarity).zip(&proposal.spread).zip(asked.known);
-    let one = |(((term, rarity), spread), known): (((&ProbeTerm, &f64), &Spread), &bool)| {
-        let word = *known || spread.turns > 0 || !term.term.starts_with(is_ideograph);
-        if word { f64::from(term.weight) * rarity } else { 0.0 }
-    };
+fn own_worth(proposal: &CandidateSet, asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
+    let own = asked.terms.iter().zip(rarity).zip(&proposal.document_frequencies).zip(asked.known);
+    let one =
+        |(((term, rarity), spread), known): (((&QueryTerm, &f64), &DocumentFrequency), &bool)| {
+            let word = *known || spread.turns > 0 || !term.term.starts_with(is_ideograph);
+            if word { f64::from(term.weight) * rarity } else { 0.0 }
+        };
     own.map(one).collect()
 }
 
@@ -228,9 +229,10 @@ fn coverage(candidates: &[Candidate], own: &[f64]) -> f64 {
 
 /// How much of the question was said in other words, if it was said: its terms that are in no turn
 /// and that the vector knows. From 0 to 1, rare terms counting more.
-fn other_words(proposal: &Proposal, asked: &Asked<'_>, own: &[f64]) -> f64 {
+fn other_words(proposal: &CandidateSet, asked: &Asked<'_>, own: &[f64]) -> f64 {
     let (mut all, mut nowhere) = (0.0, 0.0);
-    for ((worth, spread), known) in own.iter().zip(&proposal.spread).zip(asked.known) {
+    for ((worth, spread), known) in own.iter().zip(&proposal.document_frequencies).zip(asked.known)
+    {
         all += worth;
         if spread.turns == 0 && *known {
             nowhere += worth;
@@ -241,7 +243,7 @@ fn other_words(proposal: &Proposal, asked: &Asked<'_>, own: &[f64]) -> f64 {
 }
 
 /// How many terms a turn has on the average.
-fn usual_length(proposal: &Proposal) -> f64 {
+fn usual_length(proposal: &CandidateSet) -> f64 {
     (proposal.length as f64 / (proposal.turns as f64).max(1.0)).max(1.0)
 }
 
@@ -298,11 +300,11 @@ impl Around {
     }
 }
 
-fn lexical(proposal: &Proposal, around: &Around, worth: &[f64]) -> Vec<f64> {
+fn lexical(proposal: &CandidateSet, around: &Around, worth: &[f64]) -> Vec<f64> {
     let rarity = rarity(proposal);
     let usual = usual_length(proposal);
-    let sum = |counts: &[Count], bm25: Bm25<f64>, rarity: &[f64], length: f64| -> f64 {
-        let one = |count: &Count| {
+    let sum = |counts: &[TermCount], bm25: Bm25<f64>, rarity: &[f64], length: f64| -> f64 {
+        let one = |count: &TermCount| {
             let weight = worth.get(count.term)? * rarity.get(count.term)?;
             Some(weight * bm25.saturation(f64::from(count.times), length))
         };
@@ -314,13 +316,13 @@ fn lexical(proposal: &Proposal, around: &Around, worth: &[f64]) -> Vec<f64> {
         .map(|one| sum(&one.counts, TURN, &rarity, f64::from(one.length) / usual))
         .collect();
     let session_rarity: Vec<f64> = proposal
-        .spread
+        .document_frequencies
         .iter()
         .map(|spread| idf(proposal.sessions, spread.sessions.min(proposal.sessions)))
         .collect();
     let usual = (proposal.length as f64 / (proposal.sessions as f64).max(1.0)).max(1.0);
     let of_session: HashMap<i64, f64> = proposal
-        .contexts
+        .session_statistics
         .iter()
         .map(|one| {
             (one.session, sum(&one.counts, SESSION, &session_rarity, one.length as f64 / usual))

@@ -1,7 +1,7 @@
 //! A question on its way to the store and back.
 
 use hob_domain::Timestamp;
-use hob_domain::memory::{KindVector, Probe, ProbeTerm, Proposal};
+use hob_domain::memory::{CandidateQuery, CandidateSet, KindVector, QueryTerm};
 
 use crate::capture::batch::Preparer;
 use crate::recall::answers::answers;
@@ -36,7 +36,7 @@ fn weight(term: &str, own: &[String]) -> f32 {
 /// What is looked for.
 pub(crate) struct Search {
     cue: String,
-    terms: Vec<ProbeTerm>,
+    terms: Vec<QueryTerm>,
     stands_for: Vec<Option<usize>>,
     vector: Vec<i8>,
     finer: Option<KindVector>,
@@ -62,23 +62,23 @@ impl Search {
         now: Timestamp,
     ) -> Search {
         let own = preparer.analyser.question(cue);
-        let mut terms: Vec<ProbeTerm> = own
+        let mut terms: Vec<QueryTerm> = own
             .iter()
-            .map(|term| ProbeTerm { term: term.clone(), weight: weight(term, &own) })
+            .map(|term| QueryTerm { term: term.clone(), weight: weight(term, &own) })
             .collect();
         let mut stands_for = Vec::new();
         for (place, term) in own.iter().enumerate().filter(|(_, term)| !is_name(term)) {
             for (other, near) in preparer.embedder.like(term) {
                 if stands_for.len() < MOST_RELATED && !terms.iter().any(|known| known.term == other)
                 {
-                    terms.push(ProbeTerm { term: other.to_owned(), weight: RELATED * near * near });
+                    terms.push(QueryTerm { term: other.to_owned(), weight: RELATED * near * near });
                     stands_for.push(Some(place));
                 }
             }
         }
         for (other, weight) in answers(cue) {
             if !terms.iter().any(|known| known.term == other) {
-                terms.push(ProbeTerm { term: other.to_owned(), weight });
+                terms.push(QueryTerm { term: other.to_owned(), weight });
                 stands_for.push(None);
             }
         }
@@ -94,11 +94,11 @@ impl Search {
         }
     }
 
-    pub(crate) fn probe(&self) -> Probe {
-        Probe {
+    pub(crate) fn probe(&self) -> CandidateQuery {
+        CandidateQuery {
             terms: self.terms.clone(),
             vector: self.vector.clone(),
-            finer: self.finer.clone(),
+            model_vector: self.finer.clone(),
             limit: self.limit,
         }
     }
@@ -109,10 +109,17 @@ impl Search {
     }
 
     /// The cue without the names that say nothing among these turns: what a model is asked for.
-    pub(crate) fn without_common_names(&self, preparer: &Preparer, proposal: &Proposal) -> String {
+    pub(crate) fn without_common_names(
+        &self,
+        preparer: &Preparer,
+        proposal: &CandidateSet,
+    ) -> String {
         let share = |term: &String| {
             let place = self.terms.iter().position(|known| known.term == *term)?;
-            Some(proposal.spread.get(place)?.turns as f64 / (proposal.turns as f64).max(1.0))
+            Some(
+                proposal.document_frequencies.get(place)?.turns as f64
+                    / (proposal.turns as f64).max(1.0),
+            )
         };
         without_names(&self.cue, |name| {
             let mut terms = preparer.analyser.question(name).into_iter();
@@ -124,7 +131,7 @@ impl Search {
     pub(crate) fn rank(
         &self,
         preparer: &Preparer,
-        proposal: &Proposal,
+        proposal: &CandidateSet,
         finer: Option<&KindVector>,
         shown: usize,
     ) -> Vec<Scored> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::memory::{
-    Forget, Identity, MemoryStore, NewTurn, Principal, Probe, ProbeTerm, ProjectLocation, RecordId,
-    Remask, Scope, Tier, TurnRole, record_key, words_key,
+    CandidateQuery, Forget, Identity, MemoryStore, NewTurn, Principal, ProjectLocation, QueryTerm,
+    RecordId, Remask, Scope, Tier, TurnRole, record_key, words_key,
 };
 use hob_domain::{DataKey, Timestamp};
 use hob_testkit::Postgres;
@@ -95,12 +95,14 @@ fn times(terms: &str, word: &str) -> u32 {
 
 /// Where no word is asked for, what points the same way is found all the same: each turn once.
 async fn check_vectors(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>) {
-    let probe = Probe { terms: Vec::new(), vector: vec![1; 4], finer: None, limit: 1000 };
-    let found = memory.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap();
+    let probe =
+        CandidateQuery { terms: Vec::new(), vector: vec![1; 4], model_vector: None, limit: 1000 };
+    let found = memory.candidates(&Principal::Owner, &Scope::default(), probe).await.unwrap();
     assert!(found.candidates.iter().map(|one| &one.seq).eq(known.keys()), "all have a vector");
     // Of few asked for the nearest come, and those beside them.
-    let probe = Probe { terms: Vec::new(), vector: vec![1; 4], finer: None, limit: 1 };
-    let found = memory.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap();
+    let probe =
+        CandidateQuery { terms: Vec::new(), vector: vec![1; 4], model_vector: None, limit: 1 };
+    let found = memory.candidates(&Principal::Owner, &Scope::default(), probe).await.unwrap();
     let nearest = known.iter().filter(|(_, turn)| turn.points == 4).map(|(seq, _)| *seq).max();
     if let Some(nearest) = nearest.filter(|_| known.len() <= 8) {
         assert!(found.candidates.iter().any(|one| one.seq == nearest), "{nearest} is the nearest");
@@ -114,10 +116,10 @@ fn vector(points: usize) -> Vec<i8> {
 
 async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: Option<&str>) {
     let terms =
-        WORDS.iter().map(|word| ProbeTerm { term: (*word).to_owned(), weight: 1.0 }).collect();
-    let probe = Probe { terms, vector: Vec::new(), finer: None, limit: 1000 };
+        WORDS.iter().map(|word| QueryTerm { term: (*word).to_owned(), weight: 1.0 }).collect();
+    let probe = CandidateQuery { terms, vector: Vec::new(), model_vector: None, limit: 1000 };
     let scope = Scope { project: project.map(str::to_owned), ..Scope::default() };
-    let found = memory.propose(&Principal::Owner, &scope, probe).await.unwrap();
+    let found = memory.candidates(&Principal::Owner, &scope, probe).await.unwrap();
     let inside: BTreeMap<i64, &Known> = known
         .iter()
         .filter(|(_, turn)| project.is_none_or(|project| project == turn.project))
@@ -129,7 +131,10 @@ async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: 
     }
     for (number, word) in WORDS.iter().enumerate() {
         let having = inside.values().filter(|turn| times(&turn.terms, word) > 0).count();
-        assert_eq!(found.spread[number].turns, having as u64, "{word} in {project:?}");
+        assert_eq!(
+            found.document_frequencies[number].turns, having as u64,
+            "{word} in {project:?}"
+        );
     }
     let candidates: BTreeMap<i64, _> = found
         .candidates

@@ -5,8 +5,6 @@ mod error;
 pub(crate) mod migrations;
 mod writer;
 
-#[cfg(test)]
-pub(crate) use database::connect;
 pub(crate) use database::{BUSY_TIMEOUT, CACHE, Database, Reading, keep_share};
 pub use database::{opens_with, rekey};
 pub use error::OpenError;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    Forget, Identity, MemoryStore, NewTurn, Principal, Probe, ProbeTerm, ProjectLocation, Scope,
-    Tier, TurnRole, record_key, words_key,
+    CandidateQuery, Forget, Identity, MemoryStore, NewTurn, Principal, ProjectLocation, QueryTerm,
+    Scope, Tier, TurnRole, record_key, words_key,
 };
 use hob_store::{ConnectError, PostgresMemory};
 use tokio::task::JoinSet;
@@ -49,9 +49,14 @@ fn turn(session: &str, number: usize, text: &str) -> NewTurn {
     }
 }
 
-fn probe(terms: &[&str]) -> Probe {
-    let one = |term: &&str| ProbeTerm { term: (*term).to_owned(), weight: 1.0 };
-    Probe { terms: terms.iter().map(one).collect(), vector: vec![1; 256], finer: None, limit: 40 }
+fn probe(terms: &[&str]) -> CandidateQuery {
+    let one = |term: &&str| QueryTerm { term: (*term).to_owned(), weight: 1.0 };
+    CandidateQuery {
+        terms: terms.iter().map(one).collect(),
+        vector: vec![1; 256],
+        model_vector: None,
+        limit: 40,
+    }
 }
 
 const TABLES: [&str; 10] = [
@@ -214,10 +219,10 @@ async fn a_merge_under_questions_counts_each_posting_once() {
             while !done.load(Ordering::Relaxed) {
                 let scope = Scope::default();
                 let terms = probe(&["all", "odd", "none"]);
-                let found = memory.propose(&Principal::Owner, &scope, terms).await.unwrap();
+                let found = memory.candidates(&Principal::Owner, &scope, terms).await.unwrap();
                 if found.turns > 0 {
-                    assert_eq!(found.spread[0].turns, found.turns);
-                    assert_eq!(found.spread[1].turns, found.turns / 2);
+                    assert_eq!(found.document_frequencies[0].turns, found.turns);
+                    assert_eq!(found.document_frequencies[1].turns, found.turns / 2);
                 }
                 asked += 1;
             }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    Forget, Identity, MaintenanceEvent, MemoryStore, NewTurn, Principal, Probe, ProbeTerm,
-    ProjectLocation, Scope, Tier, TurnRole, VectorStore, answer_key, record_key, words_key,
+    CandidateQuery, Forget, Identity, MaintenanceEvent, MemoryStore, NewTurn, Principal,
+    ProjectLocation, QueryTerm, Scope, Tier, TurnRole, VectorStore, answer_key, record_key,
+    words_key,
 };
 use hob_store::{
     Analyse, Analysed, ConnectError, Memory, MoveError, MoveProgress, MovedTable, PostgresMemory,
@@ -171,11 +172,11 @@ async fn fill(store: &dyn MemoryStore, from: usize, to: usize) {
 }
 
 async fn spread(store: &dyn MemoryStore) -> (u64, Vec<u64>) {
-    let term = |term: &str| ProbeTerm { term: term.to_owned(), weight: 1.0 };
+    let term = |term: &str| QueryTerm { term: term.to_owned(), weight: 1.0 };
     let terms = vec![term("all"), term("odd"), term("n17")];
-    let probe = Probe { terms, vector: vec![1; 8], finer: None, limit: 40 };
-    let found = store.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap();
-    (found.turns, found.spread.iter().map(|spread| spread.turns).collect())
+    let probe = CandidateQuery { terms, vector: vec![1; 8], model_vector: None, limit: 40 };
+    let found = store.candidates(&Principal::Owner, &Scope::default(), probe).await.unwrap();
+    (found.turns, found.document_frequencies.iter().map(|spread| spread.turns).collect())
 }
 
 /// Moves until so many turns have arrived, and is gone then.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Identity, MemoryStore, NewTurn, Principal, Probe, ProbeTerm, ProjectLocation, Proposal, Scope,
-    Tier, TurnRole, record_key, words_key,
+    CandidateQuery, CandidateSet, Identity, MemoryStore, NewTurn, Principal, ProjectLocation,
+    QueryTerm, Scope, Tier, TurnRole, record_key, words_key,
 };
 
 /// Where a memory is kept.
@@ -89,13 +89,17 @@ async fn add_of(
     (stored.inserted, stored.duplicates, stored.forgotten)
 }
 
-fn probe(term: &str) -> Probe {
-    let terms = term.split(' ').map(|term| ProbeTerm { term: term.to_owned(), weight: 1.0 });
-    Probe { terms: terms.collect(), vector: vec![0; 4], finer: None, limit: 50 }
+fn probe(term: &str) -> CandidateQuery {
+    let terms = term.split(' ').map(|term| QueryTerm { term: term.to_owned(), weight: 1.0 });
+    CandidateQuery { terms: terms.collect(), vector: vec![0; 4], model_vector: None, limit: 50 }
 }
 
 /// The texts of what is proposed for its own sake, in order.
-async fn texts(store: &dyn MemoryStore, speaker: &Principal, proposal: &Proposal) -> Vec<String> {
+async fn texts(
+    store: &dyn MemoryStore,
+    speaker: &Principal,
+    proposal: &CandidateSet,
+) -> Vec<String> {
     let own = |c: &&hob_domain::memory::Candidate| c.in_scope && !c.counts.is_empty();
     let seqs = proposal.candidates.iter().filter(own).map(|candidate| candidate.seq).collect();
     let records = store.records(speaker, seqs).await.unwrap();
@@ -108,6 +112,6 @@ async fn found(
     scope: &Scope,
     term: &str,
 ) -> Vec<String> {
-    let proposal = store.propose(speaker, scope, probe(term)).await.unwrap();
+    let proposal = store.candidates(speaker, scope, probe(term)).await.unwrap();
     texts(store, speaker, &proposal).await
 }

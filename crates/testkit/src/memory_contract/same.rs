@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hob_domain::memory::{
-    Candidate, Forget, KindVector, MemoryStore, NewTurn, Principal, Probe, ProbeTerm,
-    ProjectLocation, Proposal, RecordId, Remask, Scope, TurnRole, Window,
+    Candidate, CandidateQuery, CandidateSet, Forget, KindVector, MemoryStore, NewTurn, Principal,
+    ProjectLocation, QueryTerm, RecordId, Remask, Scope, TurnRole, Window,
 };
 
 use super::{at, nth, with_id};
@@ -129,9 +129,9 @@ async fn look(
     let mut words: Vec<&str> = words.collect();
     words.sort_unstable();
     words.dedup();
-    let terms: Vec<ProbeTerm> = words
+    let terms: Vec<QueryTerm> = words
         .into_iter()
-        .map(|word| ProbeTerm { term: word.to_owned(), weight: 0.5 + random.below(3) as f32 })
+        .map(|word| QueryTerm { term: word.to_owned(), weight: 0.5 + random.below(3) as f32 })
         .collect();
     let asked = vector(random);
     let limit = 1 + random.below(12) as usize;
@@ -141,8 +141,13 @@ async fn look(
     for store in [one, two] {
         let kind = store.vector_kind(&name, 8).await.unwrap();
         let finer = finer.then(|| KindVector { kind, vector: asked.clone() });
-        let probe = Probe { terms: terms.clone(), vector: asked.clone(), finer, limit };
-        proposals.push(plain(store.propose(speaker, &scope, probe).await.unwrap()));
+        let probe = CandidateQuery {
+            terms: terms.clone(),
+            vector: asked.clone(),
+            model_vector: finer,
+            limit,
+        };
+        proposals.push(plain(store.candidates(speaker, &scope, probe).await.unwrap()));
     }
     assert_eq!(proposals[0], proposals[1], "{what}: {scope:?}");
     let window = Window { scope: scope.clone(), around: None, limit: 7 };
@@ -166,7 +171,7 @@ async fn look(
 }
 
 /// A proposal without the stores' own numbers for sessions.
-fn plain(mut proposal: Proposal) -> Proposal {
+fn plain(mut proposal: CandidateSet) -> CandidateSet {
     let mut sessions: BTreeMap<i64, i64> = BTreeMap::new();
     for Candidate { session, .. } in &proposal.candidates {
         let next = sessions.len() as i64;
@@ -174,10 +179,10 @@ fn plain(mut proposal: Proposal) -> Proposal {
     }
     let number = |session: &mut i64| *session = sessions.get(session).copied().unwrap_or(-1);
     proposal.candidates.iter_mut().for_each(|candidate| number(&mut candidate.session));
-    proposal.contexts.iter_mut().for_each(|context| number(&mut context.session));
-    proposal.contexts.sort_by_key(|context| context.session);
+    proposal.session_statistics.iter_mut().for_each(|context| number(&mut context.session));
+    proposal.session_statistics.sort_by_key(|context| context.session);
     // About how many sessions have a term depends on where its postings are split.
-    proposal.spread.iter_mut().for_each(|spread| spread.sessions = 0);
+    proposal.document_frequencies.iter_mut().for_each(|spread| spread.sessions = 0);
     proposal
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, Counts, Forget, Identity, ImportMark, MaintenanceEvent, Principal, Proposal, RecordId,
-    Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
+    Around, CandidateSet, Counts, Forget, Identity, ImportMark, MaintenanceEvent, Principal,
+    RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
 };
 
 use super::{Place, add, add_of, found, nth, probe, turn, with_id};
@@ -138,7 +138,7 @@ pub async fn speakers_and_projects_are_apart(place: &dyn Place) {
     assert!(store.record(&Principal::App("x".to_owned()), &id).await.unwrap().is_none());
     // Nothing in a term is a query.
     for term in ["\" OR \"port", "port*", "scope : p1", "port NEAR", "a\"b", "\u{0}", ""] {
-        let _ = store.propose(&app, &all, probe(term)).await.unwrap();
+        let _ = store.candidates(&app, &all, probe(term)).await.unwrap();
     }
 }
 
@@ -189,13 +189,15 @@ pub async fn the_index_counts_what_is_there(place: &dyn Place) {
         add(&*store, (0..100).map(one).collect()).await;
     }
     let all = Scope::default();
-    let proposal = store.propose(&Principal::Owner, &all, probe("port rare none")).await.unwrap();
-    assert_eq!((proposal.turns, proposal.sessions, proposal.partial), (600, 3, false));
+    let proposal =
+        store.candidates(&Principal::Owner, &all, probe("port rare none")).await.unwrap();
+    assert_eq!((proposal.turns, proposal.sessions), (600, 3));
     assert_eq!(proposal.length, 86 * 3 + 514 * 2);
-    let spread: Vec<u64> = proposal.spread.iter().map(|spread| spread.turns).collect();
+    let spread: Vec<u64> =
+        proposal.document_frequencies.iter().map(|spread| spread.turns).collect();
     assert_eq!(spread, [600, 86, 0]);
     let total: u32 = proposal
-        .contexts
+        .session_statistics
         .iter()
         .flat_map(|c| &c.counts)
         .filter(|c| c.term == 0)
@@ -225,14 +227,15 @@ pub async fn the_index_counts_what_is_there(place: &dyn Place) {
     };
     store.remask(vec![changed]).await.unwrap();
     let proposal =
-        store.propose(&Principal::Owner, &all, probe("port rare common another")).await.unwrap();
-    let spread: Vec<u64> = proposal.spread.iter().map(|spread| spread.turns).collect();
+        store.candidates(&Principal::Owner, &all, probe("port rare common another")).await.unwrap();
+    let spread: Vec<u64> =
+        proposal.document_frequencies.iter().map(|spread| spread.turns).collect();
     assert_eq!(spread, [559, 45, 515, 1]);
     assert_eq!((proposal.turns, proposal.length), (560, 45 * 3 + 515 * 2));
     assert_eq!(found(&*store, &Principal::Owner, &all, "another").await, ["another"]);
     store.forget_principal(&Principal::Owner).await.unwrap();
-    let proposal = store.propose(&Principal::Owner, &all, probe("port")).await.unwrap();
-    assert_eq!(proposal, Proposal::default());
+    let proposal = store.candidates(&Principal::Owner, &all, probe("port")).await.unwrap();
+    assert_eq!(proposal, CandidateSet::default());
 }
 
 pub async fn scopes_keep_to_their_sessions_and_times(place: &dyn Place) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Forget, KindVector, MemoryStore, NewTurn, Principal, Probe, Proposal, Record, Remask, Scope,
-    VectorKind,
+    CandidateQuery, CandidateSet, Forget, KindVector, MemoryStore, NewTurn, Principal, Record,
+    Remask, Scope, VectorKind,
 };
 
 use super::{Place, with_id};
@@ -30,13 +30,14 @@ fn along(way: i64) -> Vec<i8> {
     (0..8).map(|place| if place / 2 == way.rem_euclid(4) { 100 } else { -30 }).collect()
 }
 
-async fn near(store: &dyn MemoryStore, kind: VectorKind, way: i64, limit: usize) -> Proposal {
+async fn near(store: &dyn MemoryStore, kind: VectorKind, way: i64, limit: usize) -> CandidateSet {
     let finer = Some(KindVector { kind, vector: along(way) });
-    let probe = Probe { terms: Vec::new(), vector: vec![0; 4], finer, limit };
-    store.propose(&Principal::Owner, &Scope::default(), probe).await.unwrap()
+    let probe =
+        CandidateQuery { terms: Vec::new(), vector: vec![0; 4], model_vector: finer, limit };
+    store.candidates(&Principal::Owner, &Scope::default(), probe).await.unwrap()
 }
 
-fn seqs(proposal: &Proposal) -> Vec<i64> {
+fn seqs(proposal: &CandidateSet) -> Vec<i64> {
     proposal.candidates.iter().map(|candidate| candidate.seq).collect()
 }
 
@@ -71,9 +72,9 @@ pub async fn turns_are_proposed_by_their_own_kind_only(place: &dyn Place) {
     store.save_vectors(one, vec![(2, along(3)), (1, along(2))]).await.unwrap();
     store.save_vectors(two, vec![(3, along(2))]).await.unwrap();
     let found = near(&*store, one, 2, 1).await;
-    assert_eq!((seqs(&found), found.candidates[0].finer.clone()), (vec![1], along(2)));
+    assert_eq!((seqs(&found), found.candidates[0].model_vector.clone()), (vec![1], along(2)));
     let found = near(&*store, two, 2, 5).await;
-    assert_eq!((seqs(&found), found.candidates[0].finer.clone()), (vec![3], along(2)));
+    assert_eq!((seqs(&found), found.candidates[0].model_vector.clone()), (vec![3], along(2)));
     assert_eq!(seqs(&near(&*store, one, 2, 50).await), [1, 2, 7, 8]);
     // Opened anew it is the same.
     drop(store);
@@ -86,7 +87,7 @@ pub async fn turns_are_proposed_by_their_own_kind_only(place: &dyn Place) {
     }
     assert_eq!(steps, 2);
     let found = near(&*store, one, 2, 50).await;
-    assert!(found.candidates.iter().all(|candidate| candidate.finer.is_empty()));
+    assert!(found.candidates.iter().all(|candidate| candidate.model_vector.is_empty()));
     assert_eq!(seqs(&near(&*store, two, 2, 50).await), [3]);
     let again = store.vector_kind("one", 8).await.unwrap();
     assert_eq!(store.embedded(again).await.unwrap().done, 0);

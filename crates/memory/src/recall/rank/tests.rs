@@ -1,4 +1,4 @@
-use hob_domain::memory::{Context, Spread};
+use hob_domain::memory::{DocumentFrequency, SessionStatistics};
 use proptest::prelude::*;
 
 use super::*;
@@ -11,41 +11,47 @@ fn candidate(seq: i64, session: i64, counts: &[(usize, u32)]) -> Candidate {
         previous: None,
         ts: Timestamp::from_second(seq * 86_400).unwrap(),
         length: 10,
-        counts: counts.iter().map(|(term, times)| Count { term: *term, times: *times }).collect(),
+        counts: counts
+            .iter()
+            .map(|(term, times)| TermCount { term: *term, times: *times })
+            .collect(),
         vector: [0, 0].into(),
-        finer: Vec::new(),
+        model_vector: Vec::new(),
         in_scope: true,
     }
 }
 
 /// A hundred turns in ten sessions; the first term is common, the second rare, the third related to
 /// the second.
-fn proposal(candidates: Vec<Candidate>) -> Proposal {
+fn proposal(candidates: Vec<Candidate>) -> CandidateSet {
     let mut sessions: Vec<i64> = candidates.iter().map(|candidate| candidate.session).collect();
     sessions.dedup();
     let context = |session: i64| {
         let of = candidates.iter().filter(|candidate| candidate.session == session);
-        Context { session, length: 100, counts: of.flat_map(|one| one.counts.clone()).collect() }
+        SessionStatistics {
+            session,
+            length: 100,
+            counts: of.flat_map(|one| one.counts.clone()).collect(),
+        }
     };
-    Proposal {
+    CandidateSet {
         turns: 100,
         length: 1000,
         sessions: 10,
-        spread: [(50, 8), (2, 2), (1, 1)]
-            .map(|(turns, sessions)| Spread { turns, sessions })
+        document_frequencies: [(50, 8), (2, 2), (1, 1)]
+            .map(|(turns, sessions)| DocumentFrequency { turns, sessions })
             .into(),
-        contexts: sessions.into_iter().map(context).collect(),
+        session_statistics: sessions.into_iter().map(context).collect(),
         candidates,
-        partial: false,
     }
 }
 
-fn terms() -> Vec<ProbeTerm> {
-    let term = |(term, weight): (&str, f32)| ProbeTerm { term: term.to_owned(), weight };
+fn terms() -> Vec<QueryTerm> {
+    let term = |(term, weight): (&str, f32)| QueryTerm { term: term.to_owned(), weight };
     [("common", 1.0), ("rare", 1.0), ("related", 0.3)].map(term).into()
 }
 
-fn order(proposal: &Proposal, vector: &[i8], periods: &[Period]) -> Vec<i64> {
+fn order(proposal: &CandidateSet, vector: &[i8], periods: &[Period]) -> Vec<i64> {
     let terms = terms();
     let asked = Asked {
         terms: &terms,
@@ -97,7 +103,7 @@ fn vectors_times_and_newness_decide_between_equals() {
     let mut outside = all;
     outside[3].in_scope = false;
     assert_eq!(order(&proposal(outside), &[0, 0], &[]), [3, 2, 1]);
-    assert!(order(&Proposal::default(), &[0, 0], &[]).is_empty());
+    assert!(order(&CandidateSet::default(), &[0, 0], &[]).is_empty());
 }
 
 #[test]
@@ -114,12 +120,12 @@ fn vectors_count_more_where_words_of_the_question_are_nowhere() {
     all[1].vector = vec![9, 1].into();
     let mut proposal = proposal(all);
     assert_eq!(order(&proposal, &[1, 0], &[])[0], 1);
-    proposal.spread[1] = Spread::default();
+    proposal.document_frequencies[1] = DocumentFrequency::default();
     assert_eq!(order(&proposal, &[1, 0], &[])[0], 2);
 }
 
 /// The order by the table's vectors and a model's.
-fn order_by_both(proposal: &Proposal, vector: &[i8], finer: &[i8]) -> Vec<i64> {
+fn order_by_both(proposal: &CandidateSet, vector: &[i8], finer: &[i8]) -> Vec<i64> {
     let terms = terms();
     let asked = Asked {
         terms: &terms,
@@ -139,7 +145,7 @@ fn vectors_of_a_model_count_for_those_that_have_them() {
     let make = |seq: i64| {
         let mut one = candidate(seq, seq, &[(1, 1)]);
         one.vector = vec![60, seq as i8].into();
-        one.finer = vec![60, 30 - seq as i8, 0];
+        one.model_vector = vec![60, 30 - seq as i8, 0];
         one
     };
     let all: Vec<Candidate> = (1..=20).map(make).collect();
@@ -157,7 +163,7 @@ fn a_turn_that_has_no_vector_of_the_model_yet_is_judged_by_the_table() {
     let make = |seq: i64| {
         let mut one = candidate(seq, seq, &[(1, 1)]);
         one.vector = if seq == 7 { [90, 1].into() } else { [seq as i8, 90].into() };
-        one.finer = match seq {
+        one.model_vector = match seq {
             3 => vec![90, 1, 0],
             seq if seq % 2 == 0 || seq > 30 => vec![seq as i8, 90, 0],
             _ => Vec::new(),
@@ -172,7 +178,7 @@ fn a_turn_that_has_no_vector_of_the_model_yet_is_judged_by_the_table() {
     // To have no vector at all is neither good nor bad.
     let mut without = all;
     without[19].vector = Vec::new().into();
-    without[19].finer = Vec::new();
+    without[19].model_vector = Vec::new();
     let mixed = order_by_both(&proposal(without), &[1, 0], &[1, 0, 0]);
     let place = mixed.iter().position(|seq| *seq == 20).unwrap();
     assert!((3..37).contains(&place), "{place}");
@@ -180,7 +186,7 @@ fn a_turn_that_has_no_vector_of_the_model_yet_is_judged_by_the_table() {
     let few: Vec<Candidate> = (1..=40)
         .map(|seq| {
             let mut one = make(seq);
-            one.finer.truncate(if seq < 5 { 3 } else { 0 });
+            one.model_vector.truncate(if seq < 5 { 3 } else { 0 });
             one
         })
         .collect();
@@ -199,7 +205,7 @@ proptest! {
             one.previous = (place > 0).then(|| place as i64 - 1);
             one.in_scope = *in_scope;
             one.vector = vec![*value, 3].into();
-            one.finer = if *in_scope { vec![3, *value, 1] } else { Vec::new() };
+            one.model_vector = if *in_scope { vec![3, *value, 1] } else { Vec::new() };
             one
         };
         let all: Vec<Candidate> = drawn.iter().enumerate().map(make).collect();

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hob_domain::StoreError;
-use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
+use hob_domain::memory::{
+    Candidate, CandidateQuery, CandidateSet, DocumentFrequency, KindVector, Scope,
+};
 use hob_index::postings::{Posting, TermHeader, decode_block};
 use hob_index::selection::{Collection, MAX_RARE_POSTINGS};
 use tokio_postgres::{Error, Row};
@@ -14,7 +16,8 @@ use super::cipher::{Body, Cipher, Name};
 use super::nearest;
 use super::rows::{ask, session_id};
 use crate::memory::candidate_plan::{
-    self, BESIDE, best_turns, bounds, common_terms_to_read, count_terms, spread_of,
+    BESIDE, best_turns, bounds, common_terms_to_read, count_terms, document_frequency,
+    session_statistics,
 };
 use crate::postgres::connections::{Client, Values};
 use crate::values::time;
@@ -47,39 +50,39 @@ impl Range {
     }
 }
 
-pub(super) async fn propose(
+pub(super) async fn candidates(
     client: &Client,
     (cipher, held): (&Cipher, &Held),
     speaker: &str,
     scope: &Scope,
-    probe: &Probe,
-) -> Result<Result<Proposal, StoreError>, Error> {
+    probe: &CandidateQuery,
+) -> Result<Result<CandidateSet, StoreError>, Error> {
     let question = Question { client, cipher, speaker, probe };
     let Some((range, sums)) = question.range(scope).await? else {
-        return Ok(Ok(Proposal::default()));
+        return Ok(Ok(CandidateSet::default()));
     };
     // While the server reads words, what is near is looked for here.
     let (words, near) = tokio::join!(
         question.postings(&range, sums.turns),
         nearest::of_table(client, (cipher, held), &range, &probe.vector, probe.limit)
     );
-    let ((index, spread), near) = (words?, near?);
+    let ((index, frequencies), near) = (words?, near?);
     let has = |seq| range.has(seq);
     let most = if range.is_open() { usize::MAX } else { probe.limit };
     let collection = Collection { turns: sums.turns, length: sums.length };
-    let mut best = best_turns(&index, &spread, probe, collection, has, most);
+    let mut best = best_turns(&index, &frequencies, probe, collection, has, most);
     if range.is_open() {
         best = allowed(client, &range, best, probe.limit).await?;
     }
     best.extend(near);
-    if let Some(KindVector { kind, vector }) = &probe.finer {
+    if let Some(KindVector { kind, vector }) = &probe.model_vector {
         best.extend(nearest::of_model(client, cipher, *kind, &range, vector, probe.limit).await?);
     }
     let found = question.surroundings(&best).await?;
     let seqs: Vec<i64> = found.keys().copied().collect();
     let sessions: Vec<i64> =
         found.values().map(|(turn, _)| turn.session).collect::<HashSet<_>>().into_iter().collect();
-    let kind = probe.finer.as_ref().map_or(-1, |finer| finer.kind.0);
+    let kind = probe.model_vector.as_ref().map_or(-1, |finer| finer.kind.0);
     let (of_seqs, of_kind, of_sessions): (Values<'_>, Values<'_>, Values<'_>) =
         (&[&seqs], &[&kind, &seqs], &[&sessions]);
     let (vectors, finer, lengths) = tokio::try_join!(
@@ -106,7 +109,7 @@ pub(super) async fn propose(
         length: turn.length,
         counts: Vec::new(),
         vector: table.remove(&seq).unwrap_or_default().into(),
-        finer: finer.remove(&seq).unwrap_or_default(),
+        model_vector: finer.remove(&seq).unwrap_or_default(),
         in_scope: projects.contains(&turn.project)
             && range.times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts)),
     };
@@ -114,9 +117,16 @@ pub(super) async fn propose(
     count_terms(&mut candidates, &index);
     let lengths: BTreeMap<i64, u64> =
         lengths.iter().map(|row| (row.get(0), row.get::<_, i64>(1).max(0) as u64)).collect();
-    let contexts = candidate_plan::contexts(lengths, &index);
+    let session_statistics = session_statistics(lengths, &index);
     let Sums { turns, length, sessions } = sums;
-    Ok(Ok(Proposal { turns, length, sessions, spread, candidates, contexts, partial: false }))
+    Ok(Ok(CandidateSet {
+        turns,
+        length,
+        sessions,
+        document_frequencies: frequencies,
+        candidates,
+        session_statistics,
+    }))
 }
 
 /// What all turns of a scope's projects come to.
@@ -163,7 +173,7 @@ struct Question<'a> {
     client: &'a Client,
     cipher: &'a Cipher,
     speaker: &'a str,
-    probe: &'a Probe,
+    probe: &'a CandidateQuery,
 }
 
 impl Question<'_> {
@@ -228,7 +238,7 @@ impl Question<'_> {
         &self,
         range: &Range,
         turns: u64,
-    ) -> Result<(Vec<Vec<Posting>>, Vec<Spread>), Error> {
+    ) -> Result<(Vec<Vec<Posting>>, Vec<DocumentFrequency>), Error> {
         let codes: Vec<i64> =
             self.probe.terms.iter().map(|probed| self.cipher.term(&probed.term)).collect();
         let mut places: HashMap<i64, Vec<usize>> = HashMap::new();
@@ -236,7 +246,7 @@ impl Question<'_> {
             places.entry(*code).or_default().push(place);
         }
         let mut index = vec![Vec::new(); codes.len()];
-        let mut spread = vec![Spread::default(); codes.len()];
+        let mut frequencies = vec![DocumentFrequency::default(); codes.len()];
         let values: Values<'_> = &[&range.projects, &codes];
         let (headers, recent) = tokio::try_join!(
             ask(
@@ -256,27 +266,27 @@ impl Question<'_> {
         for row in &headers {
             let header = TermHeader::decode(row.get::<_, &[u8]>(1));
             for place in of(row) {
-                spread[*place].turns += header.turns;
-                spread[*place].sessions += header.sessions;
+                frequencies[*place].turns += header.turns;
+                frequencies[*place].sessions += header.sessions;
             }
         }
-        let merged: Vec<u64> = spread.iter().map(|spread| spread.turns).collect();
+        let merged: Vec<u64> = frequencies.iter().map(|frequencies| frequencies.turns).collect();
         for row in &recent {
             for place in of(row) {
                 let before = index[*place].len();
                 decode_block(row.get(1), row.get(2), |posting| index[*place].push(posting));
-                let more = spread_of(&index[*place][before..]);
-                spread[*place].turns += more.turns;
-                spread[*place].sessions += more.sessions;
+                let more = document_frequency(&index[*place][before..]);
+                frequencies[*place].turns += more.turns;
+                frequencies[*place].sessions += more.sessions;
             }
         }
         let common: Vec<usize> =
             (0..codes.len()).filter(|place| merged[*place] > MAX_RARE_POSTINGS).collect();
         let few: Vec<usize> =
             (0..codes.len()).filter(|place| merged[*place] <= MAX_RARE_POSTINGS).collect();
-        let read = few.iter().map(|place| spread[*place].turns).sum();
+        let read = few.iter().map(|place| frequencies[*place].turns).sum();
         let left_out: HashSet<usize> = common.iter().copied().collect();
-        let mut chosen = common_terms_to_read(self.probe, turns, &spread, common, read);
+        let mut chosen = common_terms_to_read(self.probe, turns, &frequencies, common, read);
         for place in left_out.iter().filter(|place| !chosen.contains(place)) {
             index[*place].clear();
         }
@@ -296,9 +306,9 @@ impl Question<'_> {
         for place in chosen {
             // Most are in order by now, and this one notices.
             index[place].sort_by_key(|posting| posting.seq);
-            spread[place] = spread_of(&index[place]);
+            frequencies[place] = document_frequency(&index[place]);
         }
-        Ok((index, spread))
+        Ok((index, frequencies))
     }
 
     /// The promising turns and those beside them, each with the one before it.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    Counts, Facets, Forget, ImportMark, MaintenanceEvent, MemoryStore, NewTurn, Principal, Probe,
-    ProjectFacet, Proposal, Record, RecordId, Remask, Scope, SessionOutline, Stored, Superseded,
-    Window,
+    CandidateQuery, CandidateSet, Counts, Facets, Forget, ImportMark, MaintenanceEvent,
+    MemoryStore, NewTurn, Principal, ProjectFacet, Record, RecordId, Remask, Scope, SessionOutline,
+    Stored, Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use tokio::sync::Mutex;
@@ -279,16 +279,16 @@ impl MemoryStore for PostgresMemory {
         rows.first().map(|row| record(&self.cipher, row)).transpose()
     }
 
-    async fn propose(
+    async fn candidates(
         &self,
         speaker: &Principal,
         scope: &Scope,
-        probe: Probe,
-    ) -> Result<Proposal, StoreError> {
+        probe: CandidateQuery,
+    ) -> Result<CandidateSet, StoreError> {
         let (here, speaker, probe) = ((&*self.cipher, &*self.held), speaker.as_str(), &probe);
         self.connections
             .snapshot(|client| async move {
-                candidates::propose(&client, here, speaker, scope, probe).await
+                candidates::candidates(&client, here, speaker, scope, probe).await
             })
             .await?
     }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use hob_domain::memory::{Candidate, KindVector, Probe, Proposal, Scope, Spread};
+use hob_domain::memory::{
+    Candidate, CandidateQuery, CandidateSet, DocumentFrequency, KindVector, Scope,
+};
 use hob_index::postings::{HEADER_SEQ, Posting, TermHeader, decode_block};
 use hob_index::selection::{Collection, MAX_RARE_POSTINGS};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
@@ -12,9 +14,10 @@ use super::cache::{Held, Read, Standing};
 use super::postings::State;
 use super::rows::time;
 use super::sign_codes::{ModelCodes, Source, TableCodes};
-use super::{earlier_index, store_turns, vectors};
+use super::{store_turns, vectors};
 use crate::memory::candidate_plan::{
-    self, BESIDE, best_turns, bounds, common_terms_to_read, count_terms, spread_of,
+    BESIDE, best_turns, bounds, common_terms_to_read, count_terms, document_frequency,
+    session_statistics,
 };
 
 /// Room is made for so many postings at most before they are read.
@@ -25,7 +28,6 @@ const ROUNDS: usize = 5;
 /// The part of the index that a scope allows.
 pub(super) struct Range {
     pub(super) projects: Vec<i64>,
-    pub(super) session: Option<i64>,
     /// The turns of the session and the time asked for, in order. `None` is all.
     allowed: Option<Vec<i64>>,
 }
@@ -45,14 +47,14 @@ pub(super) struct AllCodes {
 
 /// Works in one transaction, so that what is held in memory and what is read from the file are of one
 /// time.
-pub(super) fn propose(
+pub(super) fn candidates(
     connection: &Connection,
     held: &Held,
     codes: &AllCodes,
     speaker: &str,
     scope: &Scope,
-    probe: &Probe,
-) -> rusqlite::Result<Proposal> {
+    probe: &CandidateQuery,
+) -> rusqlite::Result<CandidateSet> {
     for round in 0.. {
         if round == ROUNDS {
             // The file is not the one that was read: somebody has put an older one in its place.
@@ -62,10 +64,10 @@ pub(super) fn propose(
         let state = State::read(&transaction)?;
         if let Some(read) = held.read(&transaction, &state)? {
             let index = Index { connection: &transaction, read: &read, state: &state };
-            return index.propose(codes, speaker, scope, probe);
+            return index.candidates(codes, speaker, scope, probe);
         }
     }
-    Ok(Proposal::default())
+    Ok(CandidateSet::default())
 }
 
 /// The index as one question sees it.
@@ -76,40 +78,40 @@ struct Index<'a> {
 }
 
 impl Index<'_> {
-    fn propose(
+    fn candidates(
         &self,
         codes: &AllCodes,
         speaker: &str,
         scope: &Scope,
-        probe: &Probe,
-    ) -> rusqlite::Result<Proposal> {
+        probe: &CandidateQuery,
+    ) -> rusqlite::Result<CandidateSet> {
         let connection = self.connection;
-        let Some(range) = self.range(speaker, scope)? else { return Ok(Proposal::default()) };
+        let Some(range) = self.range(speaker, scope)? else { return Ok(CandidateSet::default()) };
         let (turns, length, sessions) = sums(connection, &range.projects)?;
-        let (index, spread) = self.postings(probe, &range, turns)?;
+        let (index, frequencies) = self.postings(probe, &range, turns)?;
         let has = |seq| range.has(seq);
         let collection = Collection { turns, length };
-        let mut best = best_turns(&index, &spread, probe, collection, has, probe.limit);
+        let mut best = best_turns(&index, &frequencies, probe, collection, has, probe.limit);
         let (table, vector) = (&Source::TABLE, &probe.vector);
         best.extend(codes.table.nearest(connection, table, &range, vector, probe.limit)?);
-        if let Some(KindVector { kind, vector }) = &probe.finer {
+        if let Some(KindVector { kind, vector }) = &probe.model_vector {
             let source = Source::of(*kind);
             best.extend(codes.model.nearest(connection, &source, &range, vector, probe.limit)?);
         }
         let (mut candidates, in_sessions) = self.surroundings(&best, scope, &range)?;
-        if let Some(finer) = &probe.finer {
+        if let Some(finer) = &probe.model_vector {
             vectors::fill(connection, finer.kind, &mut candidates)?;
         }
         count_terms(&mut candidates, &index);
-        let contexts = candidate_plan::contexts(in_sessions, &index);
-        let earlier = earlier_index::candidates(connection, speaker, scope, &range, probe)?;
-        let partial = earlier.is_some();
-        for candidate in earlier.unwrap_or_default() {
-            if let Err(place) = candidates.binary_search_by_key(&candidate.seq, |other| other.seq) {
-                candidates.insert(place, candidate);
-            }
-        }
-        Ok(Proposal { turns, length, sessions, spread, candidates, contexts, partial })
+        let session_statistics = session_statistics(in_sessions, &index);
+        Ok(CandidateSet {
+            turns,
+            length,
+            sessions,
+            document_frequencies: frequencies,
+            candidates,
+            session_statistics,
+        })
     }
 
     /// `None` when nothing can match.
@@ -141,20 +143,20 @@ impl Index<'_> {
         };
         let narrow = session.is_some() || times.is_some();
         let allowed = narrow.then(|| self.read.those(wanted));
-        Ok(Some(Range { projects, session, allowed }))
+        Ok(Some(Range { projects, allowed }))
     }
 
     /// The postings of each term, and how common it is. Those that would cost more than they say are
     /// left out, and are only counted.
     fn postings(
         &self,
-        probe: &Probe,
+        probe: &CandidateQuery,
         range: &Range,
         turns: u64,
-    ) -> rusqlite::Result<(Vec<Vec<Posting>>, Vec<Spread>)> {
+    ) -> rusqlite::Result<(Vec<Vec<Posting>>, Vec<DocumentFrequency>)> {
         let projects: HashSet<u32> = range.projects.iter().map(|one| *one as u32).collect();
         let mut index = vec![Vec::new(); probe.terms.len()];
-        let mut spread = vec![Spread::default(); probe.terms.len()];
+        let mut frequencies = vec![DocumentFrequency::default(); probe.terms.len()];
         let mut common = Vec::new();
         let mut runs = self
             .connection
@@ -162,23 +164,23 @@ impl Index<'_> {
         for (term, probed) in probe.terms.iter().enumerate() {
             match self.of_term(&mut runs, &probed.term, range, &projects, MAX_RARE_POSTINGS)? {
                 Ok(all) => {
-                    spread[term] = spread_of(&all);
+                    frequencies[term] = document_frequency(&all);
                     index[term] = all;
                 }
                 Err(many) => {
-                    spread[term] = many;
+                    frequencies[term] = many;
                     common.push(term);
                 }
             }
         }
         let read: u64 = index.iter().map(|all| all.len() as u64).sum();
-        for term in common_terms_to_read(probe, turns, &spread, common, read) {
+        for term in common_terms_to_read(probe, turns, &frequencies, common, read) {
             let term_itself = &probe.terms[term].term;
             let all = self.of_term(&mut runs, term_itself, range, &projects, u64::MAX)?;
             index[term] = all.unwrap_or_default();
-            spread[term] = spread_of(&index[term]);
+            frequencies[term] = document_frequency(&index[term]);
         }
-        Ok((index, spread))
+        Ok((index, frequencies))
     }
 
     /// All postings of a term in order; where there are more than `most`, how many.
@@ -189,9 +191,9 @@ impl Index<'_> {
         range: &Range,
         projects: &HashSet<u32>,
         most: u64,
-    ) -> rusqlite::Result<Result<Vec<Posting>, Spread>> {
+    ) -> rusqlite::Result<Result<Vec<Posting>, DocumentFrequency>> {
         let recent = self.read.recent(term, self.state.covers(term), projects);
-        let mut spread = Spread::default();
+        let mut frequencies = DocumentFrequency::default();
         let mut all = Vec::new();
         for project in &range.projects {
             let mut rows = runs.query(params![term, project])?;
@@ -202,19 +204,19 @@ impl Index<'_> {
                     continue;
                 }
                 let header = TermHeader::decode(run);
-                spread.turns += header.turns;
-                spread.sessions += header.sessions;
-                if spread.turns > most {
+                frequencies.turns += header.turns;
+                frequencies.sessions += header.sessions;
+                if frequencies.turns > most {
                     break;
                 }
                 all.reserve((header.turns as usize).min(MOST_AT_ONCE));
             }
         }
-        if spread.turns > most {
+        if frequencies.turns > most {
             let recent = recent.iter().map(|some| some.len() as u64).sum::<u64>();
-            spread.turns += recent;
-            spread.sessions += recent;
-            return Ok(Err(spread));
+            frequencies.turns += recent;
+            frequencies.sessions += recent;
+            return Ok(Err(frequencies));
         }
         recent.iter().for_each(|some| all.extend_from_slice(some));
         if range.projects.len() > 1 {
@@ -253,7 +255,7 @@ impl Index<'_> {
             length: turn.length,
             counts: Vec::new(),
             vector: Arc::default(),
-            finer: Vec::new(),
+            model_vector: Vec::new(),
             in_scope: range.projects.contains(&i64::from(turn.project))
                 && times.is_none_or(|(since, until)| (since..=until).contains(&turn.ts)),
         };

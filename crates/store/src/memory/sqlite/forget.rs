@@ -7,7 +7,7 @@ use hob_domain::memory::Forget;
 use rusqlite::{Transaction, params};
 
 use super::postings::{Gathered, note_change};
-use super::{earlier_index, vectors};
+use super::vectors;
 
 /// Forgets a turn or a session. Returns how many turns there were.
 pub(super) fn forget(
@@ -47,7 +47,6 @@ pub(super) fn forget(
         run("UPDATE turns SET supersedes = NULL WHERE supersedes =
                  (SELECT id FROM turns WHERE seq = ?1) AND speaker =
                  (SELECT speaker FROM turns WHERE seq = ?1)")?;
-        earlier_index::remove(transaction, *seq)?;
         index.remove(transaction, *seq)?;
         note_change(transaction, *seq)?;
         transaction
@@ -86,10 +85,6 @@ pub(super) fn forget_principal(
     transaction: &Transaction<'_>,
     speaker: &str,
 ) -> rusqlite::Result<usize> {
-    transaction.execute(
-        "DELETE FROM term_index WHERE rowid IN (SELECT seq FROM turns WHERE speaker = ?1)",
-        [speaker],
-    )?;
     transaction.execute(
         "DELETE FROM terms WHERE seq IN (SELECT seq FROM turns WHERE speaker = ?1)",
         [speaker],

@@ -2,7 +2,6 @@
 
 mod cache;
 mod candidates;
-mod earlier_index;
 mod facets;
 mod forget;
 mod merge;

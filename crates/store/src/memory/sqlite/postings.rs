@@ -195,7 +195,7 @@ pub(super) fn append(
     postings: &[Posting],
 ) -> rusqlite::Result<()> {
     let (header, last) = ends(transaction, term, project)?;
-    let mut header = header.map_or_else(|| counted_header(transaction, term, project), Ok)?;
+    let mut header = header.unwrap_or_default();
     let mut before = None;
     let mut rest = postings;
     if header.turns > 0
@@ -238,13 +238,13 @@ fn ends(
         match last {
             _ if first_seq == HEADER_SEQ => return Ok((Some(TermHeader::decode(bytes)), last)),
             None => last = Some(PostingBlock { first_seq, bytes: bytes.to_vec() }),
-            Some(_) => return Ok((written_header(transaction, term, project)?, last)),
+            Some(_) => return Ok((header(transaction, term, project)?, last)),
         }
     }
     Ok((None, last))
 }
 
-fn written_header(
+fn header(
     transaction: &Transaction<'_>,
     term: &str,
     project: i64,
@@ -253,28 +253,6 @@ fn written_header(
         .prepare_cached("SELECT run FROM postings WHERE term = ?1 AND project = ?2 AND first = 0")?
         .query_row(params![term, project], |row| Ok(TermHeader::decode(row.get_ref(0)?.as_blob()?)))
         .optional()
-}
-
-/// How common a term is. Runs from before there were headers are counted once.
-fn header(transaction: &Transaction<'_>, term: &str, project: i64) -> rusqlite::Result<TermHeader> {
-    let written = written_header(transaction, term, project)?;
-    written.map_or_else(|| counted_header(transaction, term, project), Ok)
-}
-
-fn counted_header(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-) -> rusqlite::Result<TermHeader> {
-    let mut postings = Vec::new();
-    let mut statement = transaction.prepare_cached(
-        "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2 ORDER BY first",
-    )?;
-    let mut rows = statement.query(params![term, project])?;
-    while let Some(row) = rows.next()? {
-        decode_block(row.get(0)?, row.get_ref(1)?.as_blob()?, |posting| postings.push(posting));
-    }
-    Ok(TermHeader::of(None, &postings))
 }
 
 /// The run that a turn belongs to: the last one that does not begin behind it.
@@ -303,7 +281,7 @@ fn merge(
     project: i64,
     posting: Posting,
 ) -> rusqlite::Result<()> {
-    let mut header = header(transaction, term, project)?;
+    let mut header = header(transaction, term, project)?.unwrap_or_default();
     let found = run_of(transaction, term, project, posting.seq)?;
     let mut all = Vec::new();
     if let Some(block) = found {
@@ -324,7 +302,7 @@ fn without(
     project: i64,
     seq: i64,
 ) -> rusqlite::Result<()> {
-    let mut header = header(transaction, term, project)?;
+    let mut header = header(transaction, term, project)?.unwrap_or_default();
     let Some(block) = run_of(transaction, term, project, seq)? else { return Ok(()) };
     let mut rest = block.decode();
     let before = rest.len();

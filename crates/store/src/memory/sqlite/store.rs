@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    Counts, Facets, Forget, ImportMark, MaintenanceEvent, MemoryStore, NewTurn, Principal, Probe,
-    Proposal, Record, RecordId, Remask, Scope, SessionOutline, Stored, Superseded, Window,
+    CandidateQuery, CandidateSet, Counts, Facets, Forget, ImportMark, MaintenanceEvent,
+    MemoryStore, NewTurn, Principal, Record, RecordId, Remask, Scope, SessionOutline, Stored,
+    Superseded, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
 
 use super::cache::Held;
-use super::candidates::{AllCodes, propose};
+use super::candidates::{AllCodes, candidates};
 use super::facets::facets;
 use super::merge::Merging;
 use super::rows::{COLUMNS, TABLES, latest_sessions, numbered, record, rows, time, timeline};
@@ -138,17 +139,18 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn propose(
+    async fn candidates(
         &self,
         speaker: &Principal,
         scope: &Scope,
-        probe: Probe,
-    ) -> Result<Proposal, StoreError> {
+        probe: CandidateQuery,
+    ) -> Result<CandidateSet, StoreError> {
         let (speaker, scope) = (speaker.clone(), scope.clone());
         let (held, codes) = (self.held.clone(), self.codes.clone());
         self.database
             .read(move |connection| {
-                propose(connection, &held, &codes, speaker.as_str(), &scope, &probe).map_err(failed)
+                candidates(connection, &held, &codes, speaker.as_str(), &scope, &probe)
+                    .map_err(failed)
             })
             .await
     }

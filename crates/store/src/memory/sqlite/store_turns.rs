@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::merge::Merging;
 use super::postings::{Entry, Gathered, note_change};
-use super::{earlier_index, vectors};
+use super::vectors;
 use crate::sqlite::failed;
 
 /// What became of one turn.
@@ -330,11 +330,6 @@ pub(super) fn session_of(
         .optional()
 }
 
-/// The term by which the earlier index keeps speakers apart.
-pub(super) fn speaker_term(speaker: &str) -> String {
-    format!("o{}", hob_domain::secret::hex(speaker.as_bytes()))
-}
-
 pub(super) fn supersede(
     transaction: &Transaction<'_>,
     speaker: &str,
@@ -385,7 +380,6 @@ pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusql
             .optional()?;
         // One that was forgotten meanwhile stays so.
         let Some([project, session, ts, at]) = row else { continue };
-        earlier_index::remove(transaction, *seq)?;
         index.remove(transaction, *seq)?;
         let terms = &change.terms;
         index.add(transaction, &Entry { seq: *seq, project, session, ts, at, terms })?;

@@ -232,7 +232,7 @@ pub(super) fn fill(
         let mut rows = statement.query([candidate.seq, kind.0])?;
         if let Some(row) = rows.next()? {
             let bytes = row.get_ref(0)?.as_blob()?;
-            candidate.finer = bytes.iter().map(|byte| byte.cast_signed()).collect();
+            candidate.model_vector = bytes.iter().map(|byte| byte.cast_signed()).collect();
         }
     }
     Ok(())
