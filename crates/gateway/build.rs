@@ -1,7 +1,8 @@
-//! Builds the console (`console/`, TypeScript) and makes a table of its files, which `console.rs` embeds.
+//! Builds the console (`console/`, TypeScript) and generates a table of its files, which `console.rs`
+//! embeds.
 //!
-//! A build without Node works: a plain page is embedded that says how to get the console. What is decided
-//! by `HOB_CONSOLE`: unset, it is built where that can be done; `skip`, it is not; `build`, it must be.
+//! A build without Node embeds a plain page that says how to get the console. `HOB_CONSOLE` decides: unset,
+//! the console is built if possible; `skip` never builds it; `build` fails if it cannot be built.
 #![allow(clippy::disallowed_methods, reason = "a build runs the tools it needs")]
 
 use std::collections::hash_map::DefaultHasher;
@@ -12,7 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the console is made from. Only these are watched: a tool may leave files of its own beside them.
+/// The sources of the console. Only these are watched, because tools may leave other files next to them.
 const SOURCES: [&str; 7] = [
     "index.html",
     "package.json",
@@ -22,7 +23,7 @@ const SOURCES: [&str; 7] = [
     "tsconfig.json",
     "vite.config.ts",
 ];
-/// Compresses every file below the folder that gains by it, beside it.
+/// Compresses every file below the folder that gets smaller, next to the original.
 const COMPRESS: &str = "
 const fs = require('fs'), path = require('path'), zlib = require('zlib');
 const walk = (folder) => {
@@ -45,8 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=console-missing.html");
     for source in SOURCES {
-        // A file that is not there counts as changed every time: right for the one without which there is
-        // no console, so that it is noticed when it comes.
+        // Cargo treats a missing file as changed every time. That is right for the manifest: the build
+        // notices when it appears.
         let source = console.join(source);
         if source.exists() || source.ends_with("package.json") {
             println!("cargo::rerun-if-changed={}", source.display());
@@ -77,9 +78,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Installs what the build needs, where that has changed, and builds.
+/// Installs the npm packages if the lock file changed, and builds.
 fn build(console: &Path, built: &Path) -> Result<(), Box<dyn Error>> {
-    // Several builds may run at once, with target folders of their own; the installed packages are shared.
+    // Several builds may run at once with their own target folders; they share the installed packages.
     let lock_file = console.join("package-lock.json");
     let lock = File::open(&lock_file)?;
     lock.lock()?;
@@ -97,7 +98,7 @@ fn build(console: &Path, built: &Path) -> Result<(), Box<dyn Error>> {
     run(Command::new("node").arg("-e").arg(COMPRESS).arg(built))
 }
 
-/// Whether the packages are those of the lock file: we, or a person, have installed them since it changed.
+/// Returns whether the packages were installed after the lock file changed.
 fn is_installed(console: &Path) -> bool {
     let (lock, packages) = (console.join("package-lock.json"), console.join("node_modules"));
     let ours = fs::read(packages.join(".hob-lock.json"));
@@ -122,12 +123,12 @@ fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
     Err(format!("{name} failed: {last}").into())
 }
 
-/// The source of the table: path, bytes, compressed bytes, and a digest for `ETag`.
+/// Generates the table: path, bytes, compressed bytes, and a digest for `ETag`.
 fn table(built: &Path) -> Result<String, Box<dyn Error>> {
     let mut files = Vec::new();
     walk(built, &mut files)?;
     files.sort();
-    let mut source = "pub(super) const FILES: &[File] = &[\n".to_owned();
+    let mut source = "const FILES: &[File] = &[\n".to_owned();
     for file in files.iter().filter(|file| file.extension().is_none_or(|ending| ending != "gz")) {
         let bytes = fs::read(file)?;
         let mut hasher = DefaultHasher::new();
