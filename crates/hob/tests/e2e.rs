@@ -104,7 +104,7 @@ fn tools_run_in_the_runs_own_folder() {
 }
 
 #[test]
-fn the_real_failures_are_502_with_the_agents_words() {
+fn real_agent_failures_answer_502_with_the_agents_message() {
     let setup = Setup::new(&[("CLAUDE_CODE_MAX_RETRIES", "0")]);
     for (prompt, words) in [("[[error 400 bad input]]", "400"), ("[[error 529 Overloaded]]", "529")]
     {
@@ -119,7 +119,7 @@ fn the_real_failures_are_502_with_the_agents_words() {
 
 /// Retries stay silent, so only the time limit ends them; a tool's children go with the tree.
 #[test]
-fn too_long_is_504_and_the_real_tree_is_gone() {
+fn real_run_over_its_timeout_answers_504_and_ends_its_processes() {
     let setup = Setup::new(&[]);
     let command = r#"[[tool Bash {"command":"setsid sleep 4711 & sleep 4712"}]]"#;
     for prompt in [command, "[[error 529 always]]", "[[hang]]"] {

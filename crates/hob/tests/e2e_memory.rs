@@ -355,17 +355,17 @@ fn sdk_client(interpreter: PathBuf, client: &str) {
 }
 
 #[test]
-fn the_python_sdk_speaks_to_every_tool() {
+fn python_mcp_sdk_calls_every_tool() {
     sdk_client(installed(".venv/bin/python"), "mcp_client.py");
 }
 
 #[test]
-fn the_typescript_sdk_speaks_to_every_tool() {
+fn typescript_mcp_sdk_calls_every_tool() {
     sdk_client(PathBuf::from("node"), "mcp_client.mjs");
 }
 
 #[test]
-fn the_inspector_lists_and_calls_every_tool() {
+fn mcp_inspector_lists_and_calls_every_tool() {
     let mut setup = Setup::new();
     let token = setup.home.app("inspector");
     let url = format!("{}/mcp", setup.serve().url());
@@ -446,7 +446,7 @@ fn sessions_of_the_real_claude_are_remembered_once() {
 
 /// Without a server the agent is unharmed, and what it did is remembered when one comes.
 #[test]
-fn a_server_that_is_down_costs_nothing_but_time() {
+fn captures_without_a_server_are_stored_later() {
     let mut setup = Setup::new();
     setup.serve();
     setup.kill_server();
@@ -473,7 +473,7 @@ fn a_server_that_is_down_costs_nothing_but_time() {
 
 /// The model asks the memory, and one bridge lives through a restart of the server.
 #[test]
-fn the_model_recalls_and_the_server_may_restart() {
+fn model_recalls_across_a_server_restart() {
     let mut setup = Setup::new();
     setup.serve();
     setup.inspect("memory_capture", &[&format!("text={FACT}")]);
@@ -525,7 +525,7 @@ fn the_model_recalls_and_the_server_may_restart() {
 /// On a terminal the hook hears of an answer before the transcript has it. Told once by the hook and
 /// once by the record, live or deferred, it is still one turn.
 #[test]
-fn a_session_on_a_terminal_is_remembered_once() {
+fn terminal_session_is_captured_once() {
     let mut setup = Setup::new();
     setup.serve();
     let answered = |setup: &Setup, count: usize| {
@@ -565,7 +565,7 @@ fn a_session_on_a_terminal_is_remembered_once() {
 /// What Claude Code adds by itself was said by nobody: the body of a command, the summary after a
 /// compaction, its own copies of requests.
 #[test]
-fn only_what_was_said_is_remembered() {
+fn memory_holds_only_what_was_said() {
     let mut setup = Setup::new();
     setup.serve();
     let commands = setup.folder().join(".claude/commands");

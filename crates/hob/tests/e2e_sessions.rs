@@ -389,7 +389,7 @@ fn a_conversation_goes_on_over_turns_a_restart_and_a_kill() {
 
 /// An agent that takes its conversation up again goes on counting where it was.
 #[test]
-fn what_was_paid_before_a_restart_is_not_paid_again() {
+fn usage_before_a_restart_is_not_counted_again() {
     let mut setup = Setup::claude();
     let session = setup.session(json!({}));
     setup.turn(&session, "one");
@@ -403,7 +403,7 @@ fn what_was_paid_before_a_restart_is_not_paid_again() {
 /// A conversation that the agent had not yet written down when all was killed is lost. That may be said
 /// once, but the session must not be lost with it: there is nothing to take up.
 #[test]
-fn a_kill_at_the_very_first_words_does_not_cost_the_session() {
+fn session_survives_a_kill_during_its_first_words() {
     let mut setup = Setup::claude();
     let session = setup.session(json!({}));
     setup.leave(&session, "[[hang]]");
@@ -420,7 +420,7 @@ fn a_kill_at_the_very_first_words_does_not_cost_the_session() {
 
 /// An agent that dies costs its turn, which counts, and nothing more.
 #[test]
-fn an_agent_that_dies_is_started_again_where_it_was() {
+fn dead_agent_is_restarted_with_its_conversation() {
     let setup = Setup::claude();
     let session = setup.session(json!({}));
     setup.turn(&session, "one");
@@ -495,7 +495,7 @@ fn a_turn_is_streamed_and_cancelled_and_the_session_goes_on() {
 }
 
 #[test]
-fn what_an_agent_may_do_is_the_sessions_choice() {
+fn session_permissions_decide_what_an_agent_may_do() {
     let setup = Setup::claude();
     // All three start at once.
     let deny = setup.session(json!({}));
@@ -558,7 +558,7 @@ fn what_an_agent_may_do_is_the_sessions_choice() {
 
 /// A caller's own server and Hob's memory, side by side.
 #[test]
-fn the_tools_of_mcp_servers_are_callable() {
+fn agent_calls_the_tools_of_its_mcp_servers() {
     let setup = Setup::claude();
     let adder = json!({"command": "python3", "args": [installed("mcp_adder.py")]});
     let servers = json!({"adder": adder, "hob": "memory"});
@@ -577,7 +577,7 @@ fn the_tools_of_mcp_servers_are_callable() {
 
 /// A model that the agent does not have, and a run in place of a session.
 #[test]
-fn a_wrong_model_is_told_and_a_run_is_a_session_of_one_turn() {
+fn wrong_model_is_an_error_and_a_run_is_a_session_of_one_turn() {
     let setup = Setup::claude();
     let session = setup.session(json!({"model": "marble"}));
     let (status, run) = setup.post("/run", &json!({"prompt": "hi", "agent": setup.agent}));

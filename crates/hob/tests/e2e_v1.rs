@@ -283,7 +283,7 @@ fn the_typescript_sdks_on_the_real_claude() {
 
 /// One place for an agent, and six turns of an app in a minute.
 #[test]
-fn what_an_app_may_not_have_is_said_in_each_sdks_own_exceptions() {
+fn refusals_raise_each_sdks_own_exceptions() {
     let sdks = ["sdk_anthropic.py", "sdk_openai.py", "sdk_anthropic.mjs", "sdk_openai.mjs"];
     let narrow = "sessions.max_live = 1\nlimits.app_turns_per_minute = 6";
     let mut setup = Setup::new(Agent::Scripted, &sdks, narrow);
@@ -295,7 +295,7 @@ fn what_an_app_may_not_have_is_said_in_each_sdks_own_exceptions() {
 
 /// What `docs/v1.md` shows works as it stands there, but for the address.
 #[test]
-fn the_snippets_of_the_docs_run() {
+fn snippets_of_the_docs_run() {
     let sdk = "docs";
     let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
     let docs = fs::read_to_string(installed("../docs/v1.md")).unwrap();

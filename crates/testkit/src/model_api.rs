@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_prompt_behind_tool_results_and_reminders() {
+    fn model_api_finds_the_prompt_before_tool_results_and_reminders() {
         let request = json!({"messages": [
             {"role": "user", "content": "first"},
             {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
@@ -329,7 +329,7 @@ mod tests {
 
     /// Agents send what was said since the model's last word as one message.
     #[test]
-    fn a_turn_that_was_broken_off_is_over() {
+    fn model_api_ends_an_interrupted_turn() {
         let text = |text: &str| json!({"type": "text", "text": text});
         let result = json!({"type": "tool_result", "tool_use_id": "x"});
         for blocks in [

@@ -148,7 +148,7 @@ mod tests {
 
     /// An echo behind it: what is swallowed comes late and whole, what is cut ends, who is refused hears nothing.
     #[test]
-    fn passes_swallows_cuts_and_refuses() {
+    fn proxy_passes_swallows_cuts_and_refuses() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("echo");
         let listener = UnixListener::bind(&path).unwrap();

@@ -227,7 +227,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn reads_words_and_leaves_the_rest_alone() {
+    fn script_reads_its_words_and_keeps_other_text() {
         let steps =
             parse("do [[sleep 5]] this [[say hi there]] [[nonsense]] [[1, 2]] [[exit x]] [[");
         assert_eq!(steps, [Step::Sleep(5), Step::Say("hi there".into())]);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_an_echo_unless_scripted() {
+    fn script_without_words_echoes_the_prompt() {
         let echo = |prompt: &str| with_answer(parse(prompt), prompt);
         assert_eq!(echo("hi"), [Step::Say("echo: hi".into())]);
         assert_eq!(echo("[[say x]]"), [Step::Say("x".into())]);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_split_a_turn_into_messages() {
+    fn script_tools_split_a_turn_into_messages() {
         let steps = parse(r#"[[say a]] [[tool Bash {"command":"x"}]] [[also Read {}]] [[say b]]"#);
         let messages = messages(&steps);
         assert_eq!(messages.len(), 2);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_have_their_length() {
+    fn long_text_has_the_asked_length() {
         assert_eq!(long_text(60_000).len(), 60_000);
     }
 }

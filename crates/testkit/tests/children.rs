@@ -80,7 +80,7 @@ const FAMILY: &str = "setsid sleep 1000 & (setsid sh -c 'trap \"\" TERM HUP INT;
     sleep 1000' &) ; echo ready; ";
 
 #[test]
-fn pipes_carry_input_output_errors_and_the_code() {
+fn child_on_pipes_has_input_output_errors_and_a_code() {
     let _alone = alone();
     let nest = nest("pipes");
     runtime().block_on(async {
@@ -96,7 +96,7 @@ fn pipes_carry_input_output_errors_and_the_code() {
 }
 
 #[test]
-fn the_environment_is_exactly_what_was_given() {
+fn child_has_exactly_the_given_environment() {
     let _alone = alone();
     let nest = nest("environment");
     runtime().block_on(async {
@@ -118,7 +118,7 @@ fn the_environment_is_exactly_what_was_given() {
 }
 
 #[test]
-fn a_terminal_is_a_terminal() {
+fn child_on_a_terminal_has_a_terminal() {
     let _alone = alone();
     let nest = nest("terminal");
     runtime().block_on(async {
@@ -144,7 +144,7 @@ fn a_terminal_is_a_terminal() {
 }
 
 #[test]
-fn an_undrained_terminal_never_blocks_its_child() {
+fn undrained_terminal_never_blocks_its_child() {
     let _alone = alone();
     let nest = nest("flood");
     runtime().block_on(async {
@@ -159,7 +159,7 @@ fn an_undrained_terminal_never_blocks_its_child() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn spawn_error_names_its_cause() {
     let _alone = alone();
     let check = LeakCheck::new();
     let nest = nest("failures");
@@ -186,7 +186,7 @@ fn what_cannot_start_says_why() {
 }
 
 #[test]
-fn a_tree_ends_with_its_agent() {
+fn process_tree_ends_with_its_agent() {
     let _alone = alone();
     let nest = nest("ends");
     runtime().block_on(async {
@@ -198,7 +198,7 @@ fn a_tree_ends_with_its_agent() {
 }
 
 #[test]
-fn a_killed_agent_reports_its_signal() {
+fn killed_child_reports_its_signal() {
     let _alone = alone();
     let nest = nest("killed");
     runtime().block_on(async {
@@ -211,7 +211,7 @@ fn a_killed_agent_reports_its_signal() {
 }
 
 #[test]
-fn stopping_is_polite_first() {
+fn stop_closes_input_then_terminates_then_kills() {
     let _alone = alone();
     let nest = nest("polite");
     runtime().block_on(async {
@@ -238,7 +238,7 @@ fn stopping_is_polite_first() {
 /// Start, then cancel, drop or kill at a random moment, on pipes and terminals, with grandchildren in
 /// sessions of their own: nothing is left.
 #[test]
-fn random_lives_leave_nothing() {
+fn random_lives_leave_no_process() {
     let _alone = alone();
     let rounds = if std::env::var_os("HOB_CAMPAIGN").is_some() { 200 } else { 20 };
     let mut random = Random::new(0x5eed);
@@ -290,7 +290,7 @@ async fn one_life(nest: &Nest, random: &mut Random) {
 }
 
 #[test]
-fn a_dropped_runtime_leaves_nothing() {
+fn dropped_runtime_leaves_no_process() {
     let _alone = alone();
     let check = LeakCheck::new();
     let nest = nest("runtime");
@@ -306,7 +306,7 @@ fn a_dropped_runtime_leaves_nothing() {
 }
 
 #[test]
-fn a_panicking_owner_leaves_nothing() {
+fn panicking_owner_leaves_no_process() {
     let _alone = alone();
     let check = LeakCheck::new();
     let folder = std::thread::spawn(|| -> PathBuf {
@@ -325,7 +325,7 @@ fn a_panicking_owner_leaves_nothing() {
 }
 
 #[test]
-fn closing_ends_all_and_refuses_more() {
+fn closed_children_are_ended_and_no_more_start() {
     let _alone = alone();
     let check = LeakCheck::new();
     let nest = nest("close");
@@ -343,7 +343,7 @@ fn closing_ends_all_and_refuses_more() {
 
 /// What a killed shim could not end is found by the next run through the marker, and only that.
 #[test]
-fn leftovers_of_an_earlier_run_are_swept() {
+fn leftovers_of_an_earlier_run_are_ended() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let start = |marker: &str| {

@@ -135,7 +135,7 @@ impl Place {
 }
 
 #[test]
-fn what_is_hidden_is_neither_read_nor_written() {
+fn hidden_files_are_neither_read_nor_written() {
     let Some(place) = place() else { return };
     for script in [
         "cat $H/key",
@@ -160,7 +160,7 @@ fn what_is_hidden_is_neither_read_nor_written() {
 }
 
 #[test]
-fn what_is_not_writable_is_only_read() {
+fn other_files_are_read_but_not_written() {
     let Some(place) = place() else { return };
     for script in [
         "echo x >> $U/file",
@@ -182,7 +182,7 @@ fn what_is_not_writable_is_only_read() {
 }
 
 #[test]
-fn what_is_writable_is_written() {
+fn writable_folders_are_written() {
     let Some(place) = place() else { return };
     for script in [
         "echo x > a && mv a b && cat b && rm b",
@@ -200,7 +200,7 @@ fn what_is_writable_is_written() {
 }
 
 #[test]
-fn programs_devices_and_processes_are_there() {
+fn confined_child_runs_programs_and_sees_devices_and_its_processes() {
     let Some(place) = place() else { return };
     for script in [
         "ls /usr/bin /etc",
@@ -216,7 +216,7 @@ fn programs_devices_and_processes_are_there() {
 }
 
 #[test]
-fn a_confined_terminal_is_a_terminal() {
+fn confined_child_on_a_terminal_has_a_terminal() {
     let Some(place) = place() else { return };
     let size = Size { rows: 31, cols: 91 };
     let script = "stty size < /dev/tty && stty -echo && echo fine > $(tty)";
@@ -229,7 +229,7 @@ fn a_confined_terminal_is_a_terminal() {
 }
 
 #[test]
-fn only_its_own_tree_is_signalled() {
+fn confined_child_signals_only_its_own_tree() {
     let Some(place) = place() else { return };
     if landlock_version() < Some(6) {
         println!("skipped: this kernel's Landlock does not rule signals");
@@ -257,7 +257,7 @@ fn only_its_own_tree_is_signalled() {
 }
 
 #[test]
-fn sockets_with_a_path_are_reached_and_nameless_ones_not() {
+fn confined_child_reaches_path_sockets_but_no_abstract_ones() {
     let Some(place) = place() else { return };
     let _with_path = UnixListener::bind(place.path("hidden/socket")).unwrap();
     let connect = |name: &str| {
@@ -273,7 +273,7 @@ fn sockets_with_a_path_are_reached_and_nameless_ones_not() {
 }
 
 #[test]
-fn no_link_leads_inside() {
+fn links_do_not_lead_into_the_hidden_folder() {
     let Some(place) = place() else { return };
     symlink(place.path("hidden/key"), place.path("user/link")).unwrap();
     symlink(place.path("hidden"), place.path("door")).unwrap();
@@ -301,7 +301,7 @@ fn no_link_leads_inside() {
 }
 
 #[test]
-fn what_would_open_the_hidden_folder_is_not_writable() {
+fn folders_above_the_hidden_one_are_not_writable() {
     let Some(place) = place() else { return };
     symlink(&place.base, place.path("user/up")).unwrap();
     let hidden = place.path("hidden");
@@ -324,7 +324,7 @@ fn what_would_open_the_hidden_folder_is_not_writable() {
 }
 
 #[test]
-fn descendants_are_confined_wherever_they_go() {
+fn descendants_of_a_confined_child_are_confined() {
     let Some(place) = place() else { return };
     let script = "(setsid sh -c 'sleep 0.1; cat $H/key > stolen || echo refused > done' &)
         while ! test -e done; do test -s stolen && exit 1; sleep 0.02; done; cat done";
@@ -338,7 +338,7 @@ const GRANDCHILD: &str =
     "(setsid sh -c 'trap \"\" TERM HUP INT; echo x > ready; sleep 1000 & sleep 1000' &); ";
 
 #[test]
-fn a_confined_tree_ends_like_any_other() {
+fn confined_process_tree_ends_like_any_other() {
     let Some(place) = place() else { return };
     let ready = place.path("hidden/ws/ready");
     // `first` runs before the grandchild exists: once the grandchild is ready, so are the shell's traps.
@@ -372,7 +372,7 @@ fn a_confined_tree_ends_like_any_other() {
 }
 
 #[test]
-fn what_cannot_start_confined_does_not_start() {
+fn child_that_cannot_be_confined_does_not_start() {
     let Some(place) = place() else { return };
     fs::copy("/bin/sh", place.path("hidden/program")).unwrap();
     let inside = ChildSpec { program: place.path("hidden/program").into(), ..place.confined(":") };
@@ -389,7 +389,7 @@ fn what_cannot_start_confined_does_not_start() {
 }
 
 #[test]
-fn a_free_child_is_as_it_was() {
+fn free_child_is_not_confined() {
     let Some(place) = place() else { return };
     let script = "grep -q 'NoNewPrivs:.*0' /proc/self/status && cat $H/key && ls / $H/.. \
         && echo x >> $U/file && kill -0 $PPID";
@@ -399,7 +399,7 @@ fn a_free_child_is_as_it_was() {
 
 /// What the rules cost at the start of a child, with many neighbours to name. Figures, no judgement.
 #[test]
-fn the_cost_of_confinement() {
+fn confinement_cost_is_printed() {
     let Some(place) = place() else { return };
     for number in 0..400 {
         fs::write(place.path(&format!("neighbour{number}")), "").unwrap();

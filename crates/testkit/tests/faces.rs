@@ -28,7 +28,7 @@ fn print(prompt: &str) -> Output {
 }
 
 #[test]
-fn print_mode() {
+fn print_mode_answers_like_claude_p() {
     let result = |output: &Output| serde_json::from_slice::<Value>(&output.stdout).unwrap();
     let good = print("hi");
     assert!(good.status.success());
@@ -107,7 +107,7 @@ fn prompt(session: &Value, text: &str) -> Value {
 }
 
 #[test]
-fn acp() {
+fn acp_agent_initializes_prompts_and_cancels() {
     let home = tempfile::tempdir().unwrap();
     let mut talk = Talk::start(agent(home.path(), &["acp"]));
     let init = talk.call(1, "initialize", json!({"protocolVersion": 1}));
@@ -164,7 +164,7 @@ fn acp() {
 }
 
 #[test]
-fn acp_that_ignores_end_of_file() {
+fn acp_agent_can_ignore_end_of_file() {
     let home = tempfile::tempdir().unwrap();
     let mut talk = Talk::start(agent(home.path(), &["acp"]));
     let new = talk.call(1, "session/new", json!({}));
@@ -193,7 +193,7 @@ impl TryCloneOwned for ChildStdout {
 }
 
 #[test]
-fn stream_json() {
+fn stream_json_agent_answers_like_claude() {
     let home = tempfile::tempdir().unwrap();
     let arguments = [
         "-p",
@@ -332,7 +332,7 @@ fn kinds(records: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn terminal_turns_and_their_records() {
+fn terminal_agent_writes_transcript_records() {
     let terminal = Terminal::start(&["--session-id", "5b9d3b1e-0000-4000-8000-000000000001"], &[]);
     terminal.sees(READY);
     assert!(terminal.records().is_empty(), "nothing is written before the first prompt");
@@ -379,7 +379,7 @@ fn terminal_turns_and_their_records() {
 }
 
 #[test]
-fn terminal_swallows_enter_behind_a_paste() {
+fn terminal_agent_swallows_enter_right_after_a_paste() {
     let terminal = Terminal::start(&[], &[]);
     terminal.sees(READY);
     terminal.write("\x1b[200~first\x1b[201~\r");
@@ -399,7 +399,7 @@ fn terminal_swallows_enter_behind_a_paste() {
 }
 
 #[test]
-fn terminal_interrupts() {
+fn terminal_agent_is_interrupted_by_escape() {
     let terminal = Terminal::start(&[], &[]);
     terminal.sees(READY);
     let users = |record: &Value| record["type"] == "user";
@@ -444,7 +444,7 @@ fn terminal_interrupts() {
 }
 
 #[test]
-fn terminal_permission_dialogs() {
+fn terminal_agent_shows_permission_dialogs() {
     let terminal = Terminal::start(&[], &[]);
     terminal.sees(READY);
     terminal.ask("[[permission rm x]] [[say went on]]");
@@ -462,7 +462,7 @@ fn terminal_permission_dialogs() {
 }
 
 #[test]
-fn terminal_oddities() {
+fn terminal_agent_shows_the_real_ones_oddities() {
     // A dialog at the start.
     let terminal = Terminal::start(&[], &[("HOB_SCRIPT_DIALOG", "trust")]);
     terminal.sees("Yes, I trust this folder");
@@ -480,7 +480,7 @@ fn terminal_oddities() {
 }
 
 #[test]
-fn terminal_resumes_and_refuses() {
+fn terminal_agent_resumes_known_conversations_only() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let id = "5b9d3b1e-0000-4000-8000-000000000002";
     let terminal = Terminal::start_in(folder.clone(), &["--session-id", id], &[]);
@@ -505,7 +505,7 @@ fn terminal_resumes_and_refuses() {
 }
 
 #[test]
-fn the_model_api_streams_and_fails_as_told() {
+fn model_api_streams_and_fails_as_scripted() {
     let api = ModelApi::start();
     let call = |body: Value| {
         let agent: ureq::Agent =

@@ -1,4 +1,4 @@
-//! What the owner's console looks at and does.
+//! The console's pages of sessions, usage and health.
 
 use hob_testkit::server::Answer;
 use hob_testkit::{TestHome, wait_until};
@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, configure};
 use crate::backend::Backend;
-use crate::console::{ADMIN, serve, sign_in};
-use crate::memory_setup::*;
+use crate::console::{ADMIN, serve};
 
 fn api(extra: &str) -> Api {
     let home = TestHome::new();
@@ -37,7 +36,7 @@ fn actions(api: &Api) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_session_of_the_owners_own() {
+fn console_runs_a_session_of_the_owner() {
     let api = api("");
     let body = json!({"agent": "acp", "permissions": "ask", "meta": {"from": "console"}});
     let made = post(&api, "/admin/sessions", body);
@@ -99,7 +98,7 @@ fn a_session_of_the_owners_own() {
 
 /// The log of an app's session, read from its end in pages.
 #[test]
-fn a_long_log_in_pages() {
+fn console_reads_a_long_log_in_pages() {
     let api = api("");
     let id = api.session();
     for word in ["one", "two", "three"] {
@@ -134,7 +133,7 @@ fn a_long_log_in_pages() {
 }
 
 #[test]
-fn what_apps_used() {
+fn console_shows_usage_by_app() {
     let api = api("[limits]\napp_sessions = 7\n");
     let id = api.session();
     api.ask(&id, "[[usage 10 5]] [[say one]]");
@@ -169,7 +168,7 @@ fn what_apps_used() {
 }
 
 #[test]
-fn the_doctors_checks() {
+fn console_shows_the_doctors_checks() {
     let api = api(
         "colour = 1\n[agents.gone]\ndriver = \"acp\"\ncommand = [\"no-such-program\", \"--api-key=sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ\"]\ninstall = \"get it\"\nenv = { TOKEN = \"very-secret-value\" }\n",
     );
@@ -197,182 +196,4 @@ fn the_doctors_checks() {
     let me = get(&api, "/admin/me");
     let gone = me["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == "gone");
     assert_eq!(gone.unwrap()["installed"], false);
-}
-
-#[test]
-fn the_memory_is_looked_through_and_mended() {
-    let home = TestHome::new();
-    let (shop, farm) = (folder(&home, "shop"), folder(&home, "farm"));
-    let server = serve(&home);
-    let secret = format!("ghp_{}", "Zx9Kq2Lm7Rt4Vb8Nw3Pf6Hs1Jd5Gc0Ya2Xe7");
-    let shop_talk = [
-        said("s1", 0, "user", "which database shall the shop have?"),
-        said("s1", 1, "assistant", "the shop gets a marmalade database"),
-        said("s1", 2, "user", &format!("deploy with {secret} please")),
-        said("s1", 3, "assistant", "deployed the shop"),
-    ];
-    let path = transcript(&home, "s1.jsonl", &shop_talk);
-    capture(&home, &["--cwd", shop.to_str().unwrap()], &path);
-    let farm_talk = [
-        ("user", "how many marmalade cows has the farm?".to_owned()),
-        ("assistant", "forty cows".to_owned()),
-    ];
-    let path = transcript(&home, "s2.jsonl", &codex("s2", farm.to_str().unwrap(), &farm_talk));
-    capture(&home, &["--cwd", farm.to_str().unwrap()], &path);
-    let cookie = sign_in(&server);
-    let get = |path: &str| {
-        let answer = server.request("GET", path, None, &[("cookie", cookie.as_str())], b"");
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
-        answer.json()
-    };
-    let post = |path: &str, body: Value| {
-        let headers = [("cookie", cookie.as_str()), ("origin", server.url())];
-        server.request("POST", path, None, &headers, body.to_string().as_bytes())
-    };
-    let texts = |value: &Value| -> Vec<String> {
-        value
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|hit| hit["text"].as_str().unwrap().to_owned())
-            .collect()
-    };
-
-    let found = get("/admin/memory/search?q=marmalade");
-    assert!(found["hits"].as_array().unwrap().len() >= 2, "{found}");
-    let hit =
-        found["hits"].as_array().unwrap().iter().find(|hit| hit["session_id"] == "s1").unwrap();
-    let keys: Vec<&String> = hit.as_object().unwrap().keys().collect();
-    let expect = [
-        "record_id",
-        "text",
-        "role",
-        "session_id",
-        "project",
-        "client",
-        "ts",
-        "score",
-        "reason",
-        "superseded",
-        "masked",
-    ];
-    assert_eq!(keys, expect);
-    assert_eq!((&hit["client"], &hit["masked"]), (&json!("claude"), &json!(false)));
-    assert!(found["took_ms"].is_u64() && found["partial"] == false && found["omitted"].is_u64());
-    let only = get(&format!("/admin/memory/search?q=marmalade&project={}", farm.display()));
-    assert_eq!(texts(&only["hits"])[0], "how many marmalade cows has the farm?");
-    assert!(only["hits"].as_array().unwrap().iter().all(|hit| hit["session_id"] == "s2"));
-    let only = get("/admin/memory/search?q=marmalade&client=codex");
-    assert!(only["hits"].as_array().unwrap().iter().all(|hit| hit["client"] == "codex"));
-    assert_eq!(texts(&only["hits"])[0], "how many marmalade cows has the farm?");
-    let only = get("/admin/memory/search?q=marmalade&session_id=s1");
-    assert_eq!(texts(&only["hits"])[0], "the shop gets a marmalade database");
-    let only = get("/admin/memory/search?q=marmalade&until=2026-01-31");
-    assert_eq!(texts(&only["hits"])[0], "the shop gets a marmalade database");
-    let newest = get("/admin/memory/search?limit=3");
-    assert_eq!(
-        texts(&newest["hits"])[..2],
-        ["forty cows", "how many marmalade cows has the farm?"]
-    );
-    assert!(newest["hits"][0].get("score").is_none());
-    assert_eq!(
-        texts(&get("/admin/memory/search?q=&client=claude&limit=1")["hits"]),
-        ["deployed the shop"]
-    );
-    for wrong in ["since=yesterday", "limit=x", "colour=1"] {
-        let path = format!("/admin/memory/search?q=x&{wrong}");
-        assert_eq!(server.get(&path, Some(ADMIN)).status, 400, "{wrong}");
-    }
-
-    let facets = get("/admin/memory/facets");
-    let (farm_name, shop_name) = (farm.to_str().unwrap(), shop.to_str().unwrap());
-    assert_eq!(facets["projects"][0]["name"], farm_name, "the latest first");
-    assert_eq!(
-        (&facets["projects"][1]["name"], &facets["projects"][1]["turns"]),
-        (&json!(shop_name), &json!(4))
-    );
-    assert_eq!(
-        facets["clients"],
-        json!([{"name": "claude", "turns": 4}, {"name": "codex", "turns": 2}])
-    );
-    let stats = get("/admin/memory/stats");
-    assert_eq!(
-        (&stats["ok"], &stats["turns"], &stats["sealed"]),
-        (&json!(true), &json!(6), &json!(1))
-    );
-    assert_eq!(
-        get("/admin/overview")["memory"],
-        json!({"turns": 6, "backlog_files": 0, "backlog_events": 0})
-    );
-
-    let id = |text: &str| {
-        let all = get("/admin/memory/search?limit=200");
-        let hit = all["hits"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|hit| hit["text"].as_str().unwrap().contains(text));
-        hit.unwrap_or_else(|| panic!("{text}"))["record_id"].as_str().unwrap().to_owned()
-    };
-    let middle = id("marmalade database");
-    let line = get(&format!("/admin/memory/timeline?around={middle}&limit=2"));
-    assert_eq!(
-        texts(&line["turns"]),
-        ["which database shall the shop have?", "the shop gets a marmalade database"]
-    );
-    let line = get("/admin/memory/timeline?session_id=s2");
-    assert_eq!(texts(&line["turns"]), ["how many marmalade cows has the farm?", "forty cows"]);
-    assert_eq!(server.get("/admin/memory/timeline?around=nothing", Some(ADMIN)).status, 404);
-
-    // A secret is masked until its owner looks under the mask, which is written down.
-    let sealed = id("deploy with");
-    let all = get("/admin/memory/search?q=deploy");
-    assert!(!all.to_string().contains(&secret));
-    assert!(all["hits"].as_array().unwrap().iter().any(|hit| hit["masked"] == true));
-    let clear = post("/admin/memory/unseal", json!({"record_id": sealed}));
-    assert_eq!(clear.json()["text"], format!("deploy with {secret} please"), "{}", clear.text);
-    assert_eq!(clear.headers["cache-control"], "no-store");
-    assert_eq!(post("/admin/memory/unseal", json!({"record_id": "nothing"})).status, 404);
-
-    let corrected = post(
-        "/admin/memory/correct",
-        json!({"record_id": middle, "text": "the shop gets PostgreSQL"}),
-    );
-    assert_eq!(corrected.status, 200, "{}", corrected.text);
-    let found = get("/admin/memory/search?q=marmalade%20database&session_id=s1");
-    let old =
-        found["hits"].as_array().unwrap().iter().find(|hit| hit["record_id"] == middle.as_str());
-    assert_eq!(old.unwrap()["superseded"], true, "{found}");
-    assert_eq!(
-        post("/admin/memory/correct", json!({"record_id": middle, "text": " "})).status,
-        400
-    );
-    assert_eq!(
-        post("/admin/memory/correct", json!({"record_id": "nothing", "text": "x"})).status,
-        404
-    );
-
-    let gone = post("/admin/memory/forget", json!({"record_id": sealed}));
-    assert_eq!(gone.json(), json!({"ok": true, "forgotten": 1}));
-    assert_eq!(post("/admin/memory/unseal", json!({"record_id": sealed})).status, 404);
-    let gone = post("/admin/memory/forget", json!({"session_id": "s2"}));
-    assert_eq!(gone.json()["forgotten"], 2);
-    assert!(
-        texts(&get("/admin/memory/search?q=cows")["hits"])
-            .iter()
-            .all(|text| !text.contains("cows"))
-    );
-    for wrong in [json!({}), json!({"record_id": "a", "session_id": "b"}), json!({"id": 1})] {
-        assert_eq!(post("/admin/memory/forget", wrong).status, 400);
-    }
-    let audit = get("/admin/audit");
-    let noted: Vec<&str> = audit["entries"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .rev()
-        .map(|entry| entry["action"].as_str().unwrap())
-        .collect();
-    assert_eq!(noted, ["login", "unseal", "correct", "forget", "forget"]);
-    assert!(!audit.to_string().contains("PostgreSQL") && !audit.to_string().contains(&secret));
 }

@@ -28,7 +28,7 @@ fn usage_errors_are_2_and_help_is_0() {
 }
 
 #[test]
-fn apps_with_and_without_a_server() {
+fn app_commands_work_with_and_without_a_server() {
     let home = TestHome::new();
     let made = home.run(&["app", "create", "one"]);
     assert!(made.status.success());
@@ -53,7 +53,7 @@ fn apps_with_and_without_a_server() {
 }
 
 #[test]
-fn status_says_whether_it_runs() {
+fn status_tells_whether_a_server_runs() {
     let home = TestHome::new();
     let down = home.run(&["status", "--json"]);
     assert_eq!((down.status.code(), &json_of(&down)["running"]), (Some(3), &json!(false)));
@@ -109,7 +109,7 @@ fn wrong_settings_are_refused_by_name() {
 }
 
 #[test]
-fn completions_for_the_usual_shells() {
+fn completions_exist_for_common_shells() {
     let home = TestHome::new();
     for shell in ["bash", "zsh", "fish"] {
         let output = home.run(&["completions", shell]);

@@ -62,7 +62,7 @@ fn raw(server: &HobServer, head: &str, body: &str) -> (u16, String) {
 }
 
 #[test]
-fn the_page_keeps_to_itself() {
+fn console_page_loads_nothing_from_elsewhere() {
     let home = TestHome::new();
     let server = home.serve();
     let (one, two) = (server.get("/", None), server.get("/", None));
@@ -121,7 +121,7 @@ fn the_page_keeps_to_itself() {
 
 /// Walks the document, so that no route can be forgotten.
 #[test]
-fn without_cookie_or_token_there_is_nothing_below_admin() {
+fn admin_routes_need_a_cookie_or_the_token() {
     let home = TestHome::new();
     let server = serve(&home);
     let document = server.get("/openapi.json", None).json();
@@ -165,7 +165,7 @@ fn without_cookie_or_token_there_is_nothing_below_admin() {
 }
 
 #[test]
-fn a_cookie_opens_what_the_token_opens() {
+fn cookie_opens_what_the_admin_token_opens() {
     let home = TestHome::new();
     let server = serve(&home);
     for wrong in ["", "x", "the-admin-token-of-this-tes", "the-admin-token-of-this-test2"] {
@@ -222,7 +222,7 @@ fn a_cookie_opens_what_the_token_opens() {
 }
 
 #[test]
-fn a_restart_keeps_one_signed_in_and_a_new_token_does_not() {
+fn sign_in_survives_a_restart_but_not_a_new_token() {
     let home = TestHome::new();
     let server = serve(&home);
     let cookie = sign_in(&server);
@@ -240,7 +240,7 @@ fn a_restart_keeps_one_signed_in_and_a_new_token_does_not() {
 }
 
 #[test]
-fn a_cookie_has_its_time() {
+fn cookie_expires() {
     let home = TestHome::new();
     home.configure("[console]\nsession_secs = 1\n");
     let server = serve(&home);
@@ -251,7 +251,7 @@ fn a_cookie_has_its_time() {
 }
 
 #[test]
-fn other_pages_can_do_nothing() {
+fn requests_of_other_origins_are_refused() {
     let home = TestHome::new();
     let server = serve(&home);
     let cookie = sign_in(&server);
@@ -303,7 +303,7 @@ fn other_pages_can_do_nothing() {
 }
 
 #[test]
-fn strange_names_are_not_answered() {
+fn unknown_host_names_are_refused() {
     let home = TestHome::new();
     home.configure("hosts = [\"hob.example.org\"]\n");
     let server = serve(&home);
@@ -359,7 +359,7 @@ fn strange_names_are_not_answered() {
 }
 
 #[test]
-fn guessing_is_slowed_down() {
+fn wrong_sign_ins_are_rate_limited() {
     let home = TestHome::new();
     let server = serve(&home);
     for attempt in 0..10 {
@@ -379,7 +379,7 @@ fn guessing_is_slowed_down() {
 }
 
 #[test]
-fn no_token_is_written_down() {
+fn logs_hold_no_token() {
     let home = TestHome::new();
     let server = serve(&home);
     let cookie = sign_in(&server);

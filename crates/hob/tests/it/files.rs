@@ -28,7 +28,7 @@ impl Setup {
 }
 
 #[test]
-fn the_agent_is_told_where_its_files_are() {
+fn prompt_names_the_paths_of_its_files() {
     let setup = setup("");
     let (first, first_path) = setup.upload("notes.txt", b"some notes");
     let (second, second_path) = setup.upload("../../e vil.sh", &[0, 255, 10, 13]);
@@ -50,7 +50,7 @@ fn the_agent_is_told_where_its_files_are() {
 }
 
 #[test]
-fn a_file_is_its_apps_alone() {
+fn file_of_another_app_is_unknown() {
     let setup = setup("");
     let other = setup.home.app("other");
     let (id, path) = setup.upload("secret.txt", b"x");
@@ -67,7 +67,7 @@ fn a_file_is_its_apps_alone() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_and_leaves_nothing() {
+fn bad_upload_is_refused_and_leaves_nothing() {
     let setup = setup("max_file_bytes = 1000\n");
     let token = Some(setup.token.as_str());
     assert_eq!(setup.server.upload(None, "x", b"x").status, 401);

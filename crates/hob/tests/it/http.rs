@@ -17,7 +17,7 @@ fn assert_error(answer: &hob_testkit::server::Answer, status: u16, code: &str, w
 }
 
 #[test]
-fn without_the_right_token_there_is_nothing() {
+fn wrong_token_answers_401() {
     let home = TestHome::new();
     let token = home.app("tests");
     let admin = "the-admin-token";
@@ -50,7 +50,7 @@ fn without_the_right_token_there_is_nothing() {
 }
 
 #[test]
-fn an_api_key_header_is_a_token_too() {
+fn x_api_key_header_is_accepted() {
     let home = TestHome::new();
     let token = home.app("tests");
     let server = home.serve();
@@ -97,7 +97,7 @@ fn bad_requests_name_the_field() {
 }
 
 #[test]
-fn a_body_over_the_limit_is_413() {
+fn body_over_the_limit_answers_413() {
     let home = TestHome::new();
     home.configure("max_body_bytes = 20000\n");
     let token = home.app("tests");
@@ -112,7 +112,7 @@ fn a_body_over_the_limit_is_413() {
 }
 
 #[test]
-fn unknown_paths_and_methods_have_the_same_shape() {
+fn unknown_paths_and_methods_answer_in_the_error_shape() {
     let home = TestHome::new();
     let server = home.serve();
     assert_error(&server.get("/nowhere", None), 404, "not_found", "path");
@@ -123,7 +123,7 @@ fn unknown_paths_and_methods_have_the_same_shape() {
 }
 
 #[test]
-fn apps_over_http() {
+fn apps_are_created_listed_and_deleted_over_http() {
     let home = TestHome::new();
     let admin = "the-admin-token";
     let server = home.serve_with(|command| {
@@ -149,7 +149,7 @@ fn apps_over_http() {
 }
 
 #[test]
-fn the_document_names_every_route_and_its_answers() {
+fn openapi_names_every_route_and_its_answers() {
     let home = TestHome::new();
     let server = home.serve();
     let document = server.get("/openapi.json", None).json();
@@ -164,7 +164,7 @@ fn the_document_names_every_route_and_its_answers() {
 }
 
 #[test]
-fn a_slow_or_broken_client_does_not_disturb_others() {
+fn slow_or_broken_client_does_not_delay_others() {
     let home = TestHome::new();
     let server = home.serve();
     let mut slow: Vec<TcpStream> =

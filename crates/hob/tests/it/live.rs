@@ -121,7 +121,7 @@ impl Watching {
 }
 
 #[test]
-fn what_is_alive_is_listed_and_shown() {
+fn live_list_shows_sessions_and_their_screens() {
     let api = api();
     let (id, acp) = (terminal(&api), api.session());
     api.ask(&id, "[[say hello <world> & all]]");
@@ -182,7 +182,7 @@ fn what_is_alive_is_listed_and_shown() {
 }
 
 #[test]
-fn only_the_admin_comes_in_and_only_from_here() {
+fn live_routes_need_the_admin_and_the_own_origin() {
     let api = api();
     let id = terminal(&api);
     let path = format!("/admin/live/{id}/attach");
@@ -213,7 +213,7 @@ fn only_the_admin_comes_in_and_only_from_here() {
 }
 
 #[test]
-fn two_see_the_same_and_one_types() {
+fn two_viewers_see_one_screen_and_one_types() {
     let api = api();
     let id = terminal(&api);
     let mut first = watch(&api, &id);
@@ -289,7 +289,7 @@ fn two_see_the_same_and_one_types() {
 }
 
 #[test]
-fn who_is_slow_is_not_waited_for() {
+fn slow_viewer_gets_a_redraw_and_delays_nobody() {
     let api = api();
     let id = terminal(&api);
     let mut slow = watch(&api, &id);
@@ -307,7 +307,7 @@ fn who_is_slow_is_not_waited_for() {
 }
 
 #[test]
-fn a_session_without_a_terminal_shows_its_events() {
+fn session_without_a_terminal_shows_its_events() {
     let api = api();
     let id = api.session();
     api.ask(&id, "[[say first answer]]");
@@ -330,7 +330,7 @@ fn a_session_without_a_terminal_shows_its_events() {
 }
 
 #[test]
-fn the_end_of_the_server_is_told() {
+fn viewers_hear_that_the_server_stops() {
     let api = api();
     let id = terminal(&api);
     let mut watching = watch(&api, &id);
@@ -342,7 +342,7 @@ fn the_end_of_the_server_is_told() {
 }
 
 #[test]
-fn the_list_and_the_screens_come_as_they_change() {
+fn live_stream_sends_the_list_and_screens_as_they_change() {
     let api = api();
     let admin = api.with_token(ADMIN);
     let mut stream = admin.stream("GET", "/admin/live/stream", &[STREAM], &Value::Null);

@@ -80,7 +80,7 @@ fn find(api: &Api, id: &str) -> Value {
 }
 
 #[test]
-fn watching_typing_and_leaving() {
+fn attach_watches_types_and_detaches() {
     let api = api();
     let id = terminal(&api);
     let short = &id[..13];
@@ -120,7 +120,7 @@ fn watching_typing_and_leaving() {
 }
 
 #[test]
-fn watching_only_and_its_end() {
+fn attach_read_only_ends_with_the_agent() {
     let api = api();
     let id = terminal(&api);
     let script =
@@ -142,7 +142,7 @@ fn watching_only_and_its_end() {
 }
 
 #[test]
-fn the_terminal_comes_back_when_the_server_does_not() {
+fn attach_restores_the_terminal_when_the_server_dies() {
     let api = api();
     let id = terminal(&api);
     let desk = desk(&api.home, &format!("$HOB attach {id}; echo left with $?; stty -a; read x"));
@@ -157,7 +157,7 @@ fn the_terminal_comes_back_when_the_server_does_not() {
 }
 
 #[test]
-fn signals_give_the_terminal_back() {
+fn attach_restores_the_terminal_on_signals() {
     let api = api();
     let id = api.session();
     api.ask(&id, "[[say an event]]");
@@ -174,7 +174,7 @@ fn signals_give_the_terminal_back() {
 }
 
 #[test]
-fn without_a_terminal() {
+fn attach_without_a_terminal_prints_the_screen_or_fails() {
     let api = api();
     let id = terminal(&api);
     let run = |arguments: &[&str]| {

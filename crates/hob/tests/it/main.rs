@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
 mod admin;
+mod admin_memory;
 mod api;
 mod backend;
 mod cli;

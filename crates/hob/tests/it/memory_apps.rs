@@ -12,7 +12,7 @@ use crate::memory_setup::*;
 
 /// Over HTTP an app speaks for itself; the owner's memory and another app's are not there.
 #[test]
-fn over_http_an_app_sees_its_own_alone() {
+fn mcp_over_http_shows_an_app_only_its_memory() {
     let (server, home, alpha, _) = two_projects();
     let tokens = [home.app("one"), home.app("two")];
     let post = |token: Option<&str>, method: &str, params: Value| {
@@ -85,7 +85,7 @@ fn over_http_an_app_sees_its_own_alone() {
 /// An agent that an app runs can reach the socket like anybody else of this user; through it, too, it
 /// speaks for its app.
 #[test]
-fn an_agent_of_an_app_is_not_the_owner_on_the_socket() {
+fn agent_of_an_app_is_not_the_owner_on_the_socket() {
     let home = TestHome::new();
     home.configure(&TestHome::scripted_agent("claude", "claude-tui", &[]));
     let token = home.app("tests");

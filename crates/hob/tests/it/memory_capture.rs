@@ -113,7 +113,7 @@ fn no_spawn_defers_in_time_and_starts_nothing() {
 
 /// Seed 000, test F: a missing transcript leaves a header, and the folder is the current one.
 #[test]
-fn a_missing_transcript_defers_a_header_alone() {
+fn missing_transcript_defers_only_a_header() {
     for way in WAYS {
         let home = TestHome::new();
         let missing = home.user_home().join("does-not-exist.jsonl");
@@ -129,7 +129,7 @@ fn a_missing_transcript_defers_a_header_alone() {
 
 /// Seed 000, test D.
 #[test]
-fn the_default_writes_into_the_store_and_defers_nothing() {
+fn capture_without_a_server_writes_into_the_store() {
     for way in WAYS {
         let home = TestHome::new();
         let (mut help, _) = in_way(&home, way, &["capture-transcript", "--help"]);
@@ -152,7 +152,7 @@ fn the_default_writes_into_the_store_and_defers_nothing() {
 }
 
 #[test]
-fn every_answer_has_the_shape_of_the_contract() {
+fn capture_answers_have_the_contracts_shape() {
     let home = TestHome::new();
     let server = home.serve();
     let path = seed(&home);
@@ -177,7 +177,7 @@ fn every_answer_has_the_shape_of_the_contract() {
 }
 
 #[test]
-fn the_session_is_the_flag_else_the_transcripts_own() {
+fn session_id_is_the_flag_or_the_transcripts() {
     for (arguments, expected) in [(&[][..], "own-session"), (&["--session-id", "given"], "given")] {
         let home = TestHome::new();
         let path = transcript(&home, "a.jsonl", &[said("own-session", 0, "user", "who am I")]);
@@ -210,7 +210,7 @@ fn turns_are_ordered_by_their_parent_links() {
 
 /// The same turns come live, deferred, by the hook and imported; each way may be the first.
 #[test]
-fn a_turn_that_comes_by_every_way_is_stored_once() {
+fn turn_captured_in_every_way_is_stored_once() {
     let without_ids = |session: &str| {
         let turns = [("user", "go"), ("assistant", "gone"), ("user", "go"), ("assistant", "gone")];
         turns.map(|(role, text)| {
@@ -290,7 +290,7 @@ fn folders_of_one_repository_are_one_project() {
 }
 
 #[test]
-fn a_folder_need_not_exist() {
+fn project_folder_need_not_exist() {
     let home = TestHome::new();
     let path = seed(&home);
     let answer = capture(&home, &["--cwd", "/gone/with/the wind"], &path);
@@ -304,7 +304,7 @@ fn a_folder_need_not_exist() {
 
 /// A hook that fails would disturb the agent, whatever it was told.
 #[test]
-fn hook_commands_exit_0_whatever_they_are_told() {
+fn hooks_exit_0_on_any_input() {
     let home = TestHome::new();
     let arguments: [&[&str]; 9] = [
         &["capture-transcript"],
@@ -349,7 +349,7 @@ fn hook_commands_exit_0_whatever_they_are_told() {
 
 /// Standard input that never ends, or an output nobody reads, must not hold an agent up.
 #[test]
-fn hook_commands_do_not_wait_for_anybody() {
+fn hooks_do_not_wait_for_open_pipes() {
     let home = TestHome::new();
     for arguments in [
         &["capture-turn"][..],
@@ -369,7 +369,7 @@ fn hook_commands_do_not_wait_for_anybody() {
 
 /// Three sessions that close within a second are the seed's story; here they are forty.
 #[test]
-fn hooks_at_the_same_moment_get_a_file_each() {
+fn concurrent_hooks_write_a_deferral_file_each() {
     let home = TestHome::new();
     let path = seed(&home);
     let children: Vec<_> = (0..40)
@@ -393,7 +393,7 @@ fn hooks_at_the_same_moment_get_a_file_each() {
 
 /// A server that hangs counts as none.
 #[test]
-fn a_server_that_does_not_answer_holds_nobody_up() {
+fn hooks_do_not_wait_for_a_hanging_server() {
     let home = TestHome::new();
     let server = home.serve();
     server.signal(Signal::SIGSTOP);

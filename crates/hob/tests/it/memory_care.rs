@@ -33,7 +33,7 @@ fn state(output: &Output) -> String {
 }
 
 #[test]
-fn hooks_come_and_go_and_leave_the_rest_byte_for_byte() {
+fn hooks_install_and_uninstall_keep_other_settings_byte_for_byte() {
     let settings = [
         None,
         Some("{}"),
@@ -78,7 +78,7 @@ fn hooks_come_and_go_and_leave_the_rest_byte_for_byte() {
 }
 
 #[test]
-fn broken_settings_are_refused_and_kept() {
+fn hooks_install_refuses_broken_settings_and_keeps_them() {
     for (client, file) in CLIENTS {
         for broken in
             ["{", "[]", "{\"hooks\": 7}", "{\"hooks\": {\"Stop\": \"x\"}}", "// no\n{}", "{,}"]
@@ -98,7 +98,7 @@ fn broken_settings_are_refused_and_kept() {
 }
 
 #[test]
-fn the_clients_own_variables_say_where_their_settings_are() {
+fn hooks_install_follows_the_clients_own_variables() {
     let home = TestHome::new();
     let (claude, codex) = (folder(&home, "c 1"), folder(&home, "c 2"));
     let mut install = home.command(&["hooks", "install"]);
@@ -140,7 +140,7 @@ fn sorted_texts(home: &TestHome) -> Vec<String> {
 }
 
 #[test]
-fn an_import_takes_everything_once() {
+fn import_stores_everything_once() {
     let home = TestHome::new();
     let (_, expected) = history(&home, 4);
     let first = home.run(&["import", "--json"]);
@@ -162,7 +162,7 @@ fn an_import_takes_everything_once() {
 }
 
 #[test]
-fn a_terminal_shows_the_progress() {
+fn import_shows_progress_on_a_terminal() {
     let home = TestHome::new();
     history(&home, 2);
     let terminal = nix::pty::openpty(None, None).unwrap();
@@ -189,7 +189,7 @@ fn importing(home: &TestHome) -> Child {
 }
 
 #[test]
-fn an_import_that_is_broken_off_goes_on() {
+fn interrupted_import_resumes() {
     let home = TestHome::new();
     let (_, expected) = history(&home, 24);
     let child = importing(&home);
@@ -210,7 +210,7 @@ fn an_import_that_is_broken_off_goes_on() {
 }
 
 #[test]
-fn an_import_beside_live_captures_stores_each_turn_once() {
+fn import_during_live_captures_stores_each_turn_once() {
     let home = TestHome::new();
     let (paths, expected) = history(&home, 12);
     let server = home.serve();
@@ -227,7 +227,7 @@ fn an_import_beside_live_captures_stores_each_turn_once() {
 }
 
 #[test]
-fn an_export_is_json_lines_of_whole_records() {
+fn export_prints_json_lines_of_whole_records() {
     let home = TestHome::new();
     let odd = "line one\nline two\r\n\u{2028} \"quoted\" \\ \u{0} \u{1f980} end";
     capture(&home, &["--cwd", "/w"], &transcript(&home, "t.jsonl", &[said("s", 0, "user", odd)]));
@@ -249,7 +249,7 @@ fn an_export_is_json_lines_of_whole_records() {
 }
 
 #[test]
-fn everything_is_the_users_alone() {
+fn files_of_the_memory_are_private() {
     let home = TestHome::new();
     let path = transcript(&home, "t.jsonl", &[said("s", 0, "user", "private words")]);
     let event = json!({"session_id": "s", "transcript_path": path, "hook_event_name": "Stop"});
@@ -284,7 +284,7 @@ fn everything_is_the_users_alone() {
 }
 
 #[test]
-fn a_session_starts_with_what_is_known() {
+fn session_start_prints_what_is_known() {
     let home = TestHome::new();
     let project = folder(&home, "project");
     let cwd = project.to_str().unwrap();
@@ -346,7 +346,7 @@ fn a_session_starts_with_what_is_known() {
 /// A file of the earlier program holds the contract's fields alone; a bad line costs itself only, and
 /// a bad file is set aside after its retries, until when the server does not stop for want of work.
 #[test]
-fn an_idle_stop_waits_for_the_backlog() {
+fn idle_stop_waits_for_the_backlog() {
     let home = TestHome::new();
     let deferred = home.hob_home().join("deferred-captures");
     fs::create_dir_all(&deferred).unwrap();
@@ -380,7 +380,7 @@ fn an_idle_stop_waits_for_the_backlog() {
 
 /// A hook that is killed while it writes leaves a file that nobody will ever finish.
 #[test]
-fn what_was_half_written_is_swept() {
+fn half_written_files_are_removed_at_start() {
     let home = TestHome::new();
     assert!(home.serve().stop().success());
     let name = "6ba7b810-9dad-41d1-80b4-00c04fd430c8.tmp";
@@ -402,7 +402,7 @@ fn what_was_half_written_is_swept() {
 }
 
 #[test]
-fn a_socket_that_was_handed_over_answers_memory_calls() {
+fn activated_socket_answers_memory_calls() {
     let home = TestHome::new();
     fs::create_dir_all(home.hob_home()).unwrap();
     let path = home.hob_home().join("handed.sock");

@@ -55,7 +55,7 @@ fn assert_all_there(home: &TestHome, expected: &[String], why: &str) {
 }
 
 #[test]
-fn a_new_key_opens_everything_and_the_old_one_nothing() {
+fn rotated_key_opens_everything_and_the_old_one_nothing() {
     let home = TestHome::new();
     let mut expected = sealed_home(120, &home);
     let server = home.serve();
@@ -85,7 +85,7 @@ fn a_new_key_opens_everything_and_the_old_one_nothing() {
 
 /// Hooks may have run before there ever was a store.
 #[test]
-fn secrets_deferred_before_the_first_store_outlive_a_rotation() {
+fn secrets_deferred_before_the_first_store_survive_a_rotation() {
     let home = TestHome::new();
     let mut expected = Vec::new();
     defer(&home, 0, &mut expected);
@@ -97,7 +97,7 @@ fn secrets_deferred_before_the_first_store_outlive_a_rotation() {
 /// A rotation that was killed has published the next key; hooks seal to it from then on. That state
 /// is made here from the keys of another home.
 #[test]
-fn secrets_deferred_after_a_broken_off_rotation_are_not_lost() {
+fn secrets_deferred_after_an_interrupted_rotation_are_kept() {
     let (home, other) = (TestHome::new(), TestHome::new());
     let mut expected = sealed_home(5, &home);
     defer(&home, 0, &mut expected);
@@ -109,7 +109,7 @@ fn secrets_deferred_after_a_broken_off_rotation_are_not_lost() {
 }
 
 #[test]
-fn a_rotation_that_is_killed_loses_nothing() {
+fn killed_rotation_loses_nothing() {
     let home = TestHome::new();
     let mut expected = sealed_home(400, &home);
     let started = Instant::now();
@@ -136,7 +136,7 @@ fn a_rotation_that_is_killed_loses_nothing() {
 
 /// With a passphrase hooks seal without it, and only the owner reads.
 #[test]
-fn a_passphrase_is_needed_to_read_and_not_to_write() {
+fn passphrase_is_needed_to_read_but_not_to_capture() {
     let home = TestHome::new();
     let text = format!("sealed behind a passphrase: {}", secrets()[2].0);
     let open = |command: &mut std::process::Command| {
@@ -163,7 +163,7 @@ fn a_passphrase_is_needed_to_read_and_not_to_write() {
 
 /// Hooks go on while a key takes the place of another.
 #[test]
-fn secrets_deferred_during_rotations_are_not_lost() {
+fn secrets_deferred_during_rotations_are_kept() {
     let home = TestHome::new();
     let known = Mutex::new(sealed_home(5, &home));
     let done = AtomicBool::new(false);
@@ -192,7 +192,7 @@ fn secrets_deferred_during_rotations_are_not_lost() {
 
 /// Captures into the store hold it for a moment only, for which a rotation can wait.
 #[test]
-fn a_rotation_beside_captures_succeeds_or_changes_nothing() {
+fn rotation_during_captures_succeeds_or_changes_nothing() {
     let home = TestHome::new();
     let known = Mutex::new(sealed_home(5, &home));
     let done = AtomicBool::new(false);

@@ -29,7 +29,7 @@ pub fn two_projects() -> (HobServer, TestHome, PathBuf, PathBuf) {
 
 /// Seed 001: agents that come and go join the one server, by whatever names the home is called.
 #[test]
-fn bridges_add_no_process_but_themselves() {
+fn mcp_bridges_start_no_other_process() {
     for earlier in [false, true] {
         let home = TestHome::new();
         let (socket, store) = (home.user_home().join("d.sock"), home.user_home().join("store"));
@@ -79,7 +79,7 @@ fn bridges_add_no_process_but_themselves() {
 }
 
 #[test]
-fn a_bridge_works_before_between_and_after_servers() {
+fn mcp_bridge_survives_server_restarts() {
     let home = TestHome::new();
     // The servers' own check for processes left behind goes by this variable.
     let mut command = home.command(&["mcp"]);
@@ -107,7 +107,7 @@ fn a_bridge_works_before_between_and_after_servers() {
 /// A pasted log is full of words that are all different. It must neither end the connection nor keep
 /// others waiting.
 #[test]
-fn huge_arguments_do_not_drop_the_connection() {
+fn huge_mcp_arguments_keep_the_connection() {
     let home = TestHome::new();
     let _server = home.serve();
     let mut bridge = Bridge::new(&home, Path::new("/"));
@@ -127,7 +127,7 @@ fn huge_arguments_do_not_drop_the_connection() {
 
 /// Walks a declared schema: every field has a type and a description, required ones are there.
 #[test]
-fn the_declared_schemas_are_kept() {
+fn mcp_results_match_their_declared_schemas() {
     let (_server, home, alpha, _) = two_projects();
     let mut bridge = Bridge::new(&home, &alpha);
     let list = bridge.request("tools/list", json!({}))["result"]["tools"].clone();
@@ -178,7 +178,7 @@ fn the_declared_schemas_are_kept() {
 }
 
 #[test]
-fn wrong_arguments_are_refused_by_name() {
+fn wrong_mcp_arguments_are_refused_by_name() {
     let home = TestHome::new();
     let _server = home.serve();
     let mut bridge = Bridge::new(&home, Path::new("/"));
@@ -215,7 +215,7 @@ fn wrong_arguments_are_refused_by_name() {
 }
 
 #[test]
-fn a_recall_keeps_to_its_budget_and_its_limit() {
+fn recall_keeps_to_its_budget_and_limit() {
     let home = TestHome::new();
     let _server = home.serve();
     let mut bridge = Bridge::new(&home, Path::new("/"));
@@ -259,7 +259,7 @@ fn a_recall_keeps_to_its_budget_and_its_limit() {
 }
 
 #[test]
-fn projects_are_kept_apart_unless_asked_for() {
+fn recall_covers_its_own_project_unless_asked() {
     let (_server, home, alpha, beta) = two_projects();
     let mut bridge = Bridge::new(&home, &alpha);
     let of = |name: &str, found: &[String]| found.iter().filter(|text| text.contains(name)).count();
@@ -285,7 +285,7 @@ fn projects_are_kept_apart_unless_asked_for() {
 }
 
 #[test]
-fn what_was_captured_is_recalled_at_once() {
+fn captured_note_is_recalled_at_once() {
     let (_server, home, alpha, beta) = two_projects();
     let mut bridge = Bridge::new(&home, &alpha);
     for n in 0..20 {
@@ -309,7 +309,7 @@ fn what_was_captured_is_recalled_at_once() {
 
 /// A question changes no byte of the home, and the same question has the same answer.
 #[test]
-fn a_recall_only_reads() {
+fn recall_changes_nothing() {
     let (_server, home, alpha, _) = two_projects();
     let mut bridge = Bridge::new(&home, &alpha);
     let ask = json!({"cue": "where is the crane of the harbour?", "project": "*"});
@@ -345,7 +345,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_correction_stands_before_what_it_corrects() {
+fn correction_ranks_before_what_it_corrects() {
     let (_server, home, alpha, _) = two_projects();
     let mut bridge = Bridge::new(&home, &alpha);
     let old = bridge.call("memory_recall", json!({"cue": "lighthouse"}))["hits"][0].clone();
@@ -364,7 +364,7 @@ fn a_correction_stands_before_what_it_corrects() {
 }
 
 #[test]
-fn what_is_forgotten_is_gone_and_does_not_come_back() {
+fn forgotten_turn_is_gone_and_is_not_imported_again() {
     let (server, home, alpha, _) = two_projects();
     let path = home.user_home().join("alpha.jsonl");
     let again = || {
@@ -401,7 +401,7 @@ fn what_is_forgotten_is_gone_and_does_not_come_back() {
 }
 
 #[test]
-fn a_timeline_is_in_order_and_around_a_point() {
+fn timeline_is_ordered_around_a_record() {
     let home = TestHome::new();
     let _server = home.serve();
     let mut bridge = Bridge::new(&home, Path::new("/"));
@@ -429,7 +429,7 @@ fn a_timeline_is_in_order_and_around_a_point() {
 }
 
 #[test]
-fn stats_count_what_is_there() {
+fn memory_stats_count_turns_and_backlog() {
     let (server, home, alpha, _) = two_projects();
     let mut bridge = Bridge::new(&home, &alpha);
     let stats = bridge.call("memory_stats", json!({}));

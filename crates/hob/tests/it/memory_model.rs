@@ -144,7 +144,7 @@ fn switching_models_under_load_loses_nothing() {
 }
 
 #[test]
-fn what_is_no_model_is_said_and_does_no_harm() {
+fn folder_without_a_model_is_reported_and_ignored() {
     let home = TestHome::new();
     let project = folder(&home, "project");
     let broken = folder(&home, "broken");
@@ -169,7 +169,7 @@ fn what_is_no_model_is_said_and_does_no_harm() {
 }
 
 #[test]
-fn how_far_the_model_is_is_shown() {
+fn progress_of_a_model_upgrade_is_shown() {
     let home = TestHome::new();
     let project = folder(&home, "project");
     let model = tiny_model();

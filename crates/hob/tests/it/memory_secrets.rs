@@ -309,7 +309,7 @@ fn no_secret_of_an_import_or_a_tool_is_in_any_file() {
 
 /// Two sessions whose names differ in a secret alone are two sessions.
 #[test]
-fn masking_a_name_merges_nothing() {
+fn session_names_that_differ_in_a_secret_are_not_merged() {
     let home = TestHome::new();
     for seed in 0..2 {
         let session = format!("ghp_{}", body(MIXED, 36, seed));
@@ -323,7 +323,7 @@ fn masking_a_name_merges_nothing() {
 }
 
 #[test]
-fn what_is_no_secret_is_not_masked() {
+fn ordinary_words_are_not_masked() {
     let home = TestHome::new();
     let hex = |length| body(HEX, length, 0);
     let texts = [

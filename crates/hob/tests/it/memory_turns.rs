@@ -17,7 +17,7 @@ fn append(path: &Path, records: &[Value]) {
 }
 
 #[test]
-fn capture_turn_takes_what_is_new() {
+fn capture_turn_captures_only_what_is_new() {
     let home = TestHome::new();
     let path = transcript(&home, "t.jsonl", &[said("s", 0, "user", "first prompt")]);
     let event = |name: &str| json!({"session_id": "s", "transcript_path": path, "cwd": "/w", "hook_event_name": name});
@@ -53,7 +53,7 @@ fn capture_turn_takes_what_is_new() {
 
 /// The transcript has no times here, so that its turns are as new as the hook.
 #[test]
-fn the_last_assistant_message_is_taken_before_the_transcript_has_it() {
+fn last_assistant_message_is_captured_before_the_transcript_has_it() {
     let record = |n: usize, role: &str, text: &str| {
         let mut record = said("s", n, role, text);
         record.as_object_mut().unwrap().remove("timestamp");
@@ -91,7 +91,7 @@ fn the_last_assistant_message_is_taken_before_the_transcript_has_it() {
 /// Hob may be installed in the middle of a long session: its hooks get through it in time, at worst
 /// a part of it each time.
 #[test]
-fn a_long_transcript_is_not_given_up() {
+fn long_transcript_is_captured_over_several_hooks() {
     let home = TestHome::new();
     let words = "lorem ipsum dolor sit amet ".repeat(40);
     let records: Vec<Value> =
@@ -108,7 +108,7 @@ fn a_long_transcript_is_not_given_up() {
 
 /// Whatever the answer was, the turn is there afterwards: from the server, from the store, from a file.
 #[test]
-fn what_was_acknowledged_outlives_a_kill() {
+fn acknowledged_turns_survive_kill_9() {
     let home = TestHome::new();
     let server = home.serve();
     let acknowledged = Mutex::new(BTreeSet::new());

@@ -65,7 +65,7 @@ fn run_endpoint_unchanged_error_shape() {
 }
 
 #[test]
-fn a_reply_is_text_unless_it_is_an_object_or_an_array() {
+fn run_result_is_json_if_the_reply_is_an_object_or_array() {
     let setup = setup("");
     let result = |prompt: &str| setup.ask(prompt).json()["result"].clone();
     assert_eq!(result("hello there"), "echo: hello there");
@@ -77,7 +77,7 @@ fn a_reply_is_text_unless_it_is_an_object_or_an_array() {
 }
 
 #[test]
-fn an_api_error_is_said_in_the_agents_words() {
+fn run_reports_an_api_error_in_the_agents_words() {
     let setup = setup("");
     let answer = setup.ask("[[error 529 Overloaded]]");
     assert_eq!(answer.status, 502);
@@ -85,7 +85,7 @@ fn an_api_error_is_said_in_the_agents_words() {
 }
 
 #[test]
-fn a_crashed_agent_is_502() {
+fn run_with_a_crashed_agent_answers_502() {
     let setup = setup("");
     let answer = setup.ask("[[crash]]");
     assert_eq!(
@@ -97,7 +97,7 @@ fn a_crashed_agent_is_502() {
 }
 
 #[test]
-fn any_prompt_reaches_the_agent_as_text() {
+fn run_passes_any_prompt_as_text() {
     let setup = setup("");
     let long = "x".repeat(300 << 10);
     for prompt in ["--help", "-p", "ünïcödé 日本 🎉", "a\nb\tc", "\"quoted\" $HOME `x`", &long]
@@ -109,7 +109,7 @@ fn any_prompt_reaches_the_agent_as_text() {
 }
 
 #[test]
-fn a_missing_agent_says_what_to_install() {
+fn run_without_its_agent_names_what_to_install() {
     let home = TestHome::new();
     home.configure("[agents.claude]\ncommand = [\"claude-is-not-here\"]\n");
     let token = home.app("tests");
@@ -127,7 +127,7 @@ fn a_missing_agent_says_what_to_install() {
 }
 
 #[test]
-fn too_long_is_504_and_the_tree_is_gone() {
+fn run_over_its_timeout_answers_504_and_ends_its_processes() {
     let setup = setup("");
     let body = json!({"prompt": "[[daemon]] [[stubborn]] [[hang]]", "timeout_secs": 1});
     let answer = setup.run(&body);
@@ -139,7 +139,7 @@ fn too_long_is_504_and_the_tree_is_gone() {
 }
 
 #[test]
-fn a_client_that_goes_away_ends_its_run() {
+fn run_ends_when_its_client_goes_away() {
     let setup = setup("");
     let body = json!({"prompt": "[[daemon]] [[hang]]"}).to_string();
     let mut stream = TcpStream::connect(setup.server.address()).unwrap();
@@ -161,7 +161,7 @@ fn a_client_that_goes_away_ends_its_run() {
 }
 
 #[test]
-fn a_tree_does_not_outlive_its_answer() {
+fn run_leaves_no_process() {
     let setup = setup("");
     let answer = setup.ask("[[daemon]] [[daemon]] [[say done]]");
     assert_eq!(answer.json()["result"], "done");
@@ -169,7 +169,7 @@ fn a_tree_does_not_outlive_its_answer() {
 }
 
 #[test]
-fn a_full_pool_is_503_with_retry_after() {
+fn run_in_a_full_pool_answers_503_with_retry_after() {
     let setup = setup("[sessions]\nmax_live = 1\n");
     std::thread::scope(|scope| {
         let first = scope.spawn(|| setup.run(&json!({"prompt": "[[hang]]", "timeout_secs": 3})));
@@ -184,7 +184,7 @@ fn a_full_pool_is_503_with_retry_after() {
 }
 
 #[test]
-fn agents_get_a_cleaned_environment() {
+fn run_gives_its_agent_a_cleaned_environment() {
     let home = TestHome::new();
     let agent = TestHome::scripted_agent("claude", "claude-tui", &[]);
     home.configure(&format!("{agent}env = {{ GIVEN = \"yes\" }}\nenv_pass = [\"PASSED_*\"]\n"));
@@ -208,7 +208,7 @@ fn agents_get_a_cleaned_environment() {
 }
 
 #[test]
-fn agents_get_the_users_umask_and_a_folder_of_their_own() {
+fn run_gives_its_agent_the_users_umask_and_a_folder() {
     let setup = setup("");
     let prompt = concat!(
         r#"[[tool Bash {"command":"cd $HOME/.hob-scripted && umask > umask && cd $OLDPWD && "#,

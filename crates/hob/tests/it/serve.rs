@@ -47,7 +47,7 @@ fn agents(home: &TestHome) -> Vec<i32> {
 }
 
 #[test]
-fn a_second_one_exits_3_and_names_the_first() {
+fn second_server_exits_3_and_names_the_first() {
     let home = TestHome::new();
     let server = home.serve();
     let second = home.run(&["serve", "--listen", "127.0.0.1:0"]);
@@ -59,7 +59,7 @@ fn a_second_one_exits_3_and_names_the_first() {
 }
 
 #[test]
-fn a_port_in_use_is_a_clear_failure() {
+fn port_in_use_exits_1_and_names_the_port() {
     let home = TestHome::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -71,7 +71,7 @@ fn a_port_in_use_is_a_clear_failure() {
 }
 
 #[test]
-fn after_kill_9_no_agent_is_left_and_the_next_start_is_clean() {
+fn kill_9_leaves_no_agent_and_a_clean_next_start() {
     let home = scripted();
     let token = home.app("tests");
     let server = home.serve();
@@ -92,7 +92,7 @@ fn after_kill_9_no_agent_is_left_and_the_next_start_is_clean() {
 
 /// Even when the shims are killed together with the server, the next start ends what is left.
 #[test]
-fn the_next_start_sweeps_what_a_killed_shim_left() {
+fn next_start_ends_what_a_killed_shim_left() {
     let home = scripted();
     let token = home.app("tests");
     let server = home.serve();
@@ -136,7 +136,7 @@ fn sigterm_lets_running_work_finish() {
 }
 
 #[test]
-fn after_the_grace_every_agent_is_ended() {
+fn sigterm_ends_every_agent_after_the_grace() {
     let home = scripted();
     let token = home.app("tests");
     let server = home.serve_with(|command| {
@@ -149,7 +149,7 @@ fn after_the_grace_every_agent_is_ended() {
 }
 
 #[test]
-fn it_stops_by_itself_when_idle() {
+fn idle_server_stops_by_itself() {
     let home = TestHome::new();
     let mut server = home.serve_with(|command| {
         command.env("HOB_IDLE_SHUTDOWN_SECS", "1");
@@ -165,7 +165,7 @@ fn it_stops_by_itself_when_idle() {
 }
 
 #[test]
-fn the_socket_answers_a_hello() {
+fn socket_answers_a_hello() {
     let home = TestHome::new();
     let server = home.serve();
     let mut stream = UnixStream::connect(home.hob_home().join("hob.sock")).unwrap();
@@ -192,7 +192,7 @@ fn the_socket_answers_a_hello() {
 }
 
 #[test]
-fn no_http_serves_the_socket_alone() {
+fn no_http_serves_only_the_socket() {
     let home = TestHome::new();
     let server = home.serve_with(|command| {
         command.arg("--no-http");
@@ -204,7 +204,7 @@ fn no_http_serves_the_socket_alone() {
 }
 
 #[test]
-fn it_takes_sockets_that_were_handed_over() {
+fn server_accepts_activated_sockets() {
     let home = TestHome::new();
     std::fs::create_dir_all(home.hob_home()).unwrap();
     let path = home.hob_home().join("handed.sock");
@@ -241,7 +241,7 @@ fn it_takes_sockets_that_were_handed_over() {
 }
 
 #[test]
-fn everything_it_writes_is_the_users_alone_and_holds_no_secret() {
+fn files_of_a_server_are_private_and_hold_no_secret() {
     let home = scripted();
     let token = home.app("tests");
     let server = home.serve();
@@ -268,7 +268,7 @@ fn everything_it_writes_is_the_users_alone_and_holds_no_secret() {
 }
 
 #[test]
-fn a_passphrase_locks_the_home() {
+fn home_with_a_passphrase_needs_it_to_start() {
     let home = TestHome::new();
     let serve = |passphrase: &str| {
         let mut command = home.command(&["serve", "--no-http"]);
@@ -295,7 +295,7 @@ fn a_passphrase_locks_the_home() {
 }
 
 #[test]
-fn a_database_of_another_key_is_refused_and_kept() {
+fn database_of_another_key_is_refused_and_kept() {
     let home = TestHome::new();
     home.app("tests");
     let before = std::fs::read(home.hob_home().join("hob.db")).unwrap();

@@ -9,16 +9,16 @@ use crate::api::*;
 use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, cluster]: [
-    a_cancelled_turn_is_answered_and_the_session_goes_on,
-    a_cancel_of_nothing_is_200,
+    cancelled_turn_answers_200_and_the_session_continues,
+    cancel_without_a_turn_answers_200,
     a_cancelled_stream_ends_with_its_answer,
-    a_cancel_ends_one_turn,
-    cancels_may_come_together,
+    cancel_ends_only_the_running_turn,
+    concurrent_cancels_all_answer_200,
     cancels_at_any_moment_leave_a_usable_session,
-    an_agent_that_ignores_a_cancel_is_ended,
-    closing_ends_what_runs_and_what_waits,
-    closing_ends_a_stubborn_agent,
-    closing_at_once_closes_once,
+    agent_that_ignores_a_cancel_is_ended,
+    close_cancels_running_and_queued_turns,
+    close_ends_a_stubborn_agent,
+    concurrent_closes_close_once,
     revoking_an_app_ends_its_sessions,
     revoking_an_app_over_http_ends_its_sessions,
 ]);
@@ -31,7 +31,7 @@ fn begun(api: &Api, id: &str, turn: u64) {
 }
 
 /// The turn's own answer is 200 and says so; the session and its process go on.
-fn a_cancelled_turn_is_answered_and_the_session_goes_on(backend: Backend) {
+fn cancelled_turn_answers_200_and_the_session_continues(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     std::thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn a_cancelled_turn_is_answered_and_the_session_goes_on(backend: Backend) {
     assert_eq!(api.audit_kinds(&id), ["create", "cancel", "turn", "turn"], "nothing was resumed");
 }
 
-fn a_cancel_of_nothing_is_200(backend: Backend) {
+fn cancel_without_a_turn_answers_200(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     for _ in 0..2 {
@@ -77,7 +77,7 @@ fn a_cancelled_stream_ends_with_its_answer(backend: Backend) {
 }
 
 /// Only what runs is ended; what waits comes next.
-fn a_cancel_ends_one_turn(backend: Backend) {
+fn cancel_ends_only_the_running_turn(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let first = api.start_gated_turn(&id);
@@ -88,7 +88,7 @@ fn a_cancel_ends_one_turn(backend: Backend) {
 }
 
 /// Several at once, and all of them are answered.
-fn cancels_may_come_together(backend: Backend) {
+fn concurrent_cancels_all_answer_200(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     api.start_gated_turn(&id);
@@ -116,7 +116,7 @@ fn cancels_at_any_moment_leave_a_usable_session(backend: Backend) {
 }
 
 /// An agent that does not break off is ended, with all it started; its conversation is not.
-fn an_agent_that_ignores_a_cancel_is_ended(backend: Backend) {
+fn agent_that_ignores_a_cancel_is_ended(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
@@ -138,7 +138,7 @@ fn an_agent_that_ignores_a_cancel_is_ended(backend: Backend) {
 }
 
 /// A session that is closed while it works ends its turn and its processes.
-fn closing_ends_what_runs_and_what_waits(backend: Backend) {
+fn close_cancels_running_and_queued_turns(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     std::thread::scope(|scope| {
@@ -167,7 +167,7 @@ fn closing_ends_what_runs_and_what_waits(backend: Backend) {
 }
 
 /// Also where the agent does not want to end.
-fn closing_ends_a_stubborn_agent(backend: Backend) {
+fn close_ends_a_stubborn_agent(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let turn = api.start_turn(&id, "[[stubborn]] [[deaf]] [[daemon]] [[say half]] [[hang]]");
@@ -178,7 +178,7 @@ fn closing_ends_a_stubborn_agent(backend: Backend) {
 }
 
 /// Closing from many sides at once closes once.
-fn closing_at_once_closes_once(backend: Backend) {
+fn concurrent_closes_close_once(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     api.start_gated_turn(&id);

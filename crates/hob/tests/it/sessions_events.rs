@@ -9,23 +9,23 @@ use crate::api::*;
 use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, cluster]: [
-    the_log_holds_all_that_happened,
-    the_log_holds_an_agents_lines_unchanged,
-    after_a_number_come_the_greater_ones,
-    a_stream_cut_anywhere_is_resumed_without_loss,
-    a_stream_with_a_permission_cut_anywhere_is_resumed_without_loss,
-    a_stream_is_resumed_by_its_key,
-    a_stream_that_was_seen_whole_ends_at_once,
-    a_running_stream_cut_anywhere_is_resumed_without_loss,
-    a_followed_session_ends_with_its_close,
-    following_from_the_future_waits,
-    a_slow_reader_gets_everything,
-    a_long_log_comes_in_pages,
-    the_owner_sees_all_sessions,
+    event_log_holds_every_event,
+    event_log_holds_the_agents_lines_unchanged,
+    events_after_a_number_are_the_later_ones,
+    cut_stream_resumes_without_loss,
+    cut_stream_with_a_permission_resumes_without_loss,
+    stream_resumes_by_its_idempotency_key,
+    stream_after_its_last_event_ends_at_once,
+    cut_stream_of_a_running_turn_resumes_without_loss,
+    followed_stream_ends_with_the_close,
+    following_after_a_future_number_waits,
+    slow_reader_gets_every_event,
+    long_log_is_paged,
+    admin_sees_the_sessions_of_all_apps,
 ]);
 
 /// Everything that happened is in the log, numbered without a gap, each with its time.
-fn the_log_holds_all_that_happened(backend: Backend) {
+fn event_log_holds_every_event(backend: Backend) {
     let api = backend.api("");
     let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}}));
     assert_eq!(api.turn(&id, "[[say one]] [[say two]]").status, 200);
@@ -55,7 +55,7 @@ fn the_log_holds_all_that_happened(backend: Backend) {
 }
 
 /// Messages of an agent are not changed in the log either.
-fn the_log_holds_an_agents_lines_unchanged(backend: Backend) {
+fn event_log_holds_the_agents_lines_unchanged(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let lines = [
@@ -70,7 +70,7 @@ fn the_log_holds_an_agents_lines_unchanged(backend: Backend) {
     }
 }
 
-fn after_a_number_come_the_greater_ones(backend: Backend) {
+fn events_after_a_number_are_the_later_ones(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "[[chunks 5]]").status, 200);
@@ -113,17 +113,17 @@ fn cut_anywhere(backend: Backend, prompt: &str) {
     }
 }
 
-fn a_stream_cut_anywhere_is_resumed_without_loss(backend: Backend) {
+fn cut_stream_resumes_without_loss(backend: Backend) {
     cut_anywhere(backend, "[[chunks 12]] [[think hm]] [[tool Read {}]] [[chunks 8]]");
 }
 
 /// What Hob itself says in a turn is the same in every stream, too.
-fn a_stream_with_a_permission_cut_anywhere_is_resumed_without_loss(backend: Backend) {
+fn cut_stream_with_a_permission_resumes_without_loss(backend: Backend) {
     cut_anywhere(backend, "[[chunks 9]] [[permission x]] [[chunks 9]]");
 }
 
 /// The other way to resume: the same turn by its key.
-fn a_stream_is_resumed_by_its_key(backend: Backend) {
+fn stream_resumes_by_its_idempotency_key(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let key = ("idempotency-key", "k");
@@ -139,7 +139,7 @@ fn a_stream_is_resumed_by_its_key(backend: Backend) {
 }
 
 /// One that has seen all of a turn that is over is not left waiting.
-fn a_stream_that_was_seen_whole_ends_at_once(backend: Backend) {
+fn stream_after_its_last_event_ends_at_once(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let key = ("idempotency-key", "k");
@@ -152,7 +152,7 @@ fn a_stream_that_was_seen_whole_ends_at_once(backend: Backend) {
 }
 
 /// The same while the turn runs: every reader is cut and comes back in the middle of it.
-fn a_running_stream_cut_anywhere_is_resumed_without_loss(backend: Backend) {
+fn cut_stream_of_a_running_turn_resumes_without_loss(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let prompt: String = (0..24).map(|n| format!("[[say {n} ]] [[sleep 10]]")).collect();
@@ -177,7 +177,7 @@ fn a_running_stream_cut_anywhere_is_resumed_without_loss(backend: Backend) {
 }
 
 /// A stream of the log goes on as long as the session is open.
-fn a_followed_session_ends_with_its_close(backend: Backend) {
+fn followed_stream_ends_with_the_close(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let mut streams = [api.follow(&id, 0), api.follow(&id, 0)];
@@ -200,7 +200,7 @@ fn a_followed_session_ends_with_its_close(backend: Backend) {
 }
 
 /// A number that is not there yet is waited for.
-fn following_from_the_future_waits(backend: Backend) {
+fn following_after_a_future_number_waits(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let mut stream = api.follow(&id, 3);
@@ -209,7 +209,7 @@ fn following_from_the_future_waits(backend: Backend) {
 }
 
 /// One that does not read for a while loses nothing and holds nobody up.
-fn a_slow_reader_gets_everything(backend: Backend) {
+fn slow_reader_gets_every_event(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let mut slow = api.follow(&id, 0);
@@ -231,7 +231,7 @@ fn a_slow_reader_gets_everything(backend: Backend) {
 }
 
 /// A log longer than one answer says that there is more.
-fn a_long_log_comes_in_pages(backend: Backend) {
+fn long_log_is_paged(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn_with(&id, &[ASYNC], "[[chunks 11000]]").status, 202);
@@ -254,7 +254,7 @@ fn a_long_log_comes_in_pages(backend: Backend) {
 }
 
 /// The owner sees every session and may end it; an app may not.
-fn the_owner_sees_all_sessions(backend: Backend) {
+fn admin_sees_the_sessions_of_all_apps(backend: Backend) {
     let api = backend.api("");
     let admin = std::fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
     let admin = admin.trim();

@@ -6,13 +6,13 @@ use crate::api::*;
 use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, cluster]: [
-    an_app_may_have_so_many_sessions,
-    an_app_has_no_more_sessions_by_asking_at_once,
-    an_app_may_ask_so_often,
-    an_idempotency_key_is_no_way_around_the_limits,
-    a_session_may_use_so_many_tokens,
-    an_idempotency_key_is_no_way_around_a_budget,
-    an_app_may_use_so_many_tokens_a_day,
+    app_sessions_limits_open_sessions,
+    app_sessions_holds_for_concurrent_creates,
+    app_turns_per_minute_limits_turns,
+    idempotency_key_does_not_bypass_the_turn_rate,
+    session_tokens_limits_a_session,
+    idempotency_key_does_not_bypass_a_budget,
+    app_tokens_per_day_limits_an_app,
 ]);
 
 fn limits(line: &str) -> String {
@@ -23,7 +23,7 @@ fn retry_after(answer: &hob_testkit::server::Answer) -> u64 {
     answer.headers["retry-after"].to_str().unwrap().parse().unwrap()
 }
 
-fn an_app_may_have_so_many_sessions(backend: Backend) {
+fn app_sessions_limits_open_sessions(backend: Backend) {
     let api = backend.api(&limits("app_sessions = 2"));
     let other = api.home.app("other");
     let ids = [api.session(), api.session()];
@@ -36,7 +36,7 @@ fn an_app_may_have_so_many_sessions(backend: Backend) {
 }
 
 /// However many ask at once.
-fn an_app_has_no_more_sessions_by_asking_at_once(backend: Backend) {
+fn app_sessions_holds_for_concurrent_creates(backend: Backend) {
     let api = backend.api(&limits("app_sessions = 1"));
     let body = json!({"agent": "acp"});
     let made = std::thread::scope(|scope| {
@@ -47,7 +47,7 @@ fn an_app_has_no_more_sessions_by_asking_at_once(backend: Backend) {
     assert_eq!(made.iter().filter(|status| **status == 200).count(), 1, "{made:?}");
 }
 
-fn an_app_may_ask_so_often(backend: Backend) {
+fn app_turns_per_minute_limits_turns(backend: Backend) {
     let api = backend.api(&limits("app_turns_per_minute = 2"));
     let other = api.home.app("other");
     let ids = [api.session(), api.session()];
@@ -65,7 +65,7 @@ fn an_app_may_ask_so_often(backend: Backend) {
 }
 
 /// A key is no way around the limits; a repeat costs nothing.
-fn an_idempotency_key_is_no_way_around_the_limits(backend: Backend) {
+fn idempotency_key_does_not_bypass_the_turn_rate(backend: Backend) {
     let api = backend.api(&limits("app_turns_per_minute = 2"));
     let id = api.session();
     let key = |n: &'static str| [("idempotency-key", n)];
@@ -78,7 +78,7 @@ fn an_idempotency_key_is_no_way_around_the_limits(backend: Backend) {
     assert_eq!(api.turn_with(&id, &key("1"), "hi").status, 200, "a repeat is no turn");
 }
 
-fn a_session_may_use_so_many_tokens(backend: Backend) {
+fn session_tokens_limits_a_session(backend: Backend) {
     let api = backend.api(&limits("session_tokens = 20"));
     let id = api.session();
     assert_eq!(api.turn(&id, "hi").status, 200, "15 tokens");
@@ -91,7 +91,7 @@ fn a_session_may_use_so_many_tokens(backend: Backend) {
     assert_eq!(api.turn(&id, "hi").status, 429, "it is kept");
 }
 
-fn an_idempotency_key_is_no_way_around_a_budget(backend: Backend) {
+fn idempotency_key_does_not_bypass_a_budget(backend: Backend) {
     let api = backend.api(&limits("session_tokens = 15"));
     let id = api.session();
     assert_eq!(api.turn_with(&id, &[("idempotency-key", "1")], "hi").status, 200);
@@ -100,7 +100,7 @@ fn an_idempotency_key_is_no_way_around_a_budget(backend: Backend) {
     assert_eq!(api.turn_with(&id, &[("idempotency-key", "1")], "hi").status, 200);
 }
 
-fn an_app_may_use_so_many_tokens_a_day(backend: Backend) {
+fn app_tokens_per_day_limits_an_app(backend: Backend) {
     let api = backend.api(&limits("app_tokens_per_day = 15"));
     let other = api.home.app("other");
     assert_eq!(api.turn(&api.session(), "hi").status, 200);

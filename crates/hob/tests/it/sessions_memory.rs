@@ -12,9 +12,9 @@ use crate::backend::{Backend, backend_tests};
 use crate::memory_setup::texts;
 
 backend_tests!([file, cluster]: [
-    a_turn_is_remembered_for_its_app_alone,
-    a_broken_turn_is_remembered_as_far_as_it_went,
-    secrets_of_a_turn_are_masked,
+    turn_is_remembered_for_its_app_only,
+    interrupted_turn_is_remembered_as_far_as_it_went,
+    secrets_of_a_turn_are_masked_in_the_memory,
     mcp_servers_reach_the_agent,
 ]);
 
@@ -54,7 +54,7 @@ impl Api {
 }
 
 /// What a session did is its app's memory, once, and nobody else's.
-fn a_turn_is_remembered_for_its_app_alone(backend: Backend) {
+fn turn_is_remembered_for_its_app_only(backend: Backend) {
     let api = backend.api("");
     let other = api.home.app("other");
     let id = api.session();
@@ -82,7 +82,7 @@ fn a_turn_is_remembered_for_its_app_alone(backend: Backend) {
 }
 
 /// What was asked is remembered also when the answer never came; what was never asked is not.
-fn a_broken_turn_is_remembered_as_far_as_it_went(backend: Backend) {
+fn interrupted_turn_is_remembered_as_far_as_it_went(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "where is the lantern? [[say half an answer]] [[crash]]").status, 502);
@@ -91,7 +91,7 @@ fn a_broken_turn_is_remembered_as_far_as_it_went(backend: Backend) {
 }
 
 /// Secrets in a conversation are masked on their way into the memory.
-fn secrets_of_a_turn_are_masked(backend: Backend) {
+fn secrets_of_a_turn_are_masked_in_the_memory(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";

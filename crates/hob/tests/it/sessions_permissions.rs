@@ -8,13 +8,13 @@ use crate::api::*;
 use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, cluster]: [
-    deny_is_the_default_and_the_turn_goes_on,
-    allow_allows_once,
-    ask_puts_the_question_to_the_caller,
-    wrong_answers_are_refused_and_the_question_stays,
-    a_question_nobody_answers_is_a_no,
-    a_cancel_withdraws_the_question,
-    closing_withdraws_the_question,
+    permissions_deny_by_default_and_the_turn_continues,
+    permissions_allow_allows_once,
+    permissions_ask_asks_the_caller,
+    wrong_permission_answers_are_refused_and_the_request_stays,
+    unanswered_permission_request_is_denied,
+    cancel_withdraws_the_permission_request,
+    close_withdraws_the_permission_request,
 ]);
 
 fn asking(api: &Api) -> String {
@@ -40,7 +40,7 @@ fn answer(api: &Api, id: &str, request: &Value, option: &str) -> Answer {
 }
 
 /// Without a word an agent is told no at once, and goes on.
-fn deny_is_the_default_and_the_turn_goes_on(backend: Backend) {
+fn permissions_deny_by_default_and_the_turn_continues(backend: Backend) {
     let api = backend.api("");
     for body in [json!({"agent": "acp"}), json!({"agent": "acp", "permissions": "deny"})] {
         let id = api.create(&body);
@@ -55,7 +55,7 @@ fn deny_is_the_default_and_the_turn_goes_on(backend: Backend) {
 }
 
 /// Allowed once, not for ever, where the agent offers both.
-fn allow_allows_once(backend: Backend) {
+fn permissions_allow_allows_once(backend: Backend) {
     let api = backend.api("");
     let id = api.create(&json!({"agent": "acp", "permissions": "allow"}));
     let answer = api.turn(&id, "[[permission one]] [[permission two]]").json();
@@ -64,7 +64,7 @@ fn allow_allows_once(backend: Backend) {
 }
 
 /// The question is an event with all that is needed to answer it, and the answer reaches the agent.
-fn ask_puts_the_question_to_the_caller(backend: Backend) {
+fn permissions_ask_asks_the_caller(backend: Backend) {
     let api = backend.api("");
     let id = asking(&api);
     for (option, chosen) in [
@@ -105,7 +105,7 @@ fn ask_puts_the_question_to_the_caller(backend: Backend) {
     assert_eq!(noted.count(), 6);
 }
 
-fn wrong_answers_are_refused_and_the_question_stays(backend: Backend) {
+fn wrong_permission_answers_are_refused_and_the_request_stays(backend: Backend) {
     let api = backend.api("");
     let id = asking(&api);
     let turn = api.start_turn(&id, "[[permission x]]");
@@ -127,7 +127,7 @@ fn wrong_answers_are_refused_and_the_question_stays(backend: Backend) {
 }
 
 /// Nobody answers: it is no, and the turn goes on.
-fn a_question_nobody_answers_is_a_no(backend: Backend) {
+fn unanswered_permission_request_is_denied(backend: Backend) {
     let api = backend.api(&sessions("permission_timeout_secs = 1"));
     let id = asking(&api);
     let said = api.ask(&id, "[[permission x]] [[say  and on]]");
@@ -139,7 +139,7 @@ fn a_question_nobody_answers_is_a_no(backend: Backend) {
 }
 
 /// A cancel answers the question as well; it can't be answered any more.
-fn a_cancel_withdraws_the_question(backend: Backend) {
+fn cancel_withdraws_the_permission_request(backend: Backend) {
     let api = backend.api("");
     let id = asking(&api);
     let turn = api.start_turn(&id, "[[permission x]] [[hang]]");
@@ -152,7 +152,7 @@ fn a_cancel_withdraws_the_question(backend: Backend) {
 }
 
 /// A session that is closed with a question open leaves nothing behind.
-fn closing_withdraws_the_question(backend: Backend) {
+fn close_withdraws_the_permission_request(backend: Backend) {
     let api = backend.api("");
     let id = asking(&api);
     let turn = api.start_turn(&id, "[[permission x]]");

@@ -11,21 +11,21 @@ use crate::api::*;
 use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, postgres, cluster]: [
-    a_session_outlives_a_restart,
-    a_restart_never_begins_afresh,
-    a_session_without_a_turn_begins_after_a_restart,
+    session_continues_after_a_restart,
+    lost_conversation_is_resume_failed_after_a_restart,
+    session_without_a_turn_starts_after_a_restart,
     sigterm_lets_a_turn_finish,
     sigterm_interrupts_a_turn_after_the_grace,
-    clients_of_an_interrupted_turn_are_told,
-    kill_9_in_the_middle_of_a_turn,
-    turns_that_waited_run_after_a_kill,
-    turns_that_waited_run_after_a_stop,
-    open_sessions_count_and_closed_ones_stay_closed,
-    idempotency_keys_outlive_a_restart,
-    the_sweeper_works_after_a_restart,
-    killed_at_any_moment_nothing_acknowledged_is_lost,
-    an_open_session_keeps_an_idle_server_alive,
-    a_kill_while_agents_start_leaves_no_lock,
+    clients_of_an_interrupted_turn_are_answered,
+    kill_9_interrupts_the_turn_and_keeps_its_events,
+    queued_turns_run_after_a_kill,
+    queued_turns_run_after_a_stop,
+    restart_keeps_open_and_closed_sessions,
+    idempotency_keys_survive_a_restart,
+    sweeper_closes_stale_sessions_after_a_restart,
+    kills_at_any_moment_lose_nothing_acknowledged,
+    open_session_keeps_an_idle_server_running,
+    kill_while_agents_start_leaves_no_lock,
 ]);
 
 fn stopped(server: HobServer) {
@@ -33,7 +33,7 @@ fn stopped(server: HobServer) {
 }
 
 /// After an orderly stop a session is as it was: its next turn goes on with the conversation.
-fn a_session_outlives_a_restart(backend: Backend) {
+fn session_continues_after_a_restart(backend: Backend) {
     let api = backend.api("");
     let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}, "permissions": "allow"}));
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
@@ -51,7 +51,7 @@ fn a_session_outlives_a_restart(backend: Backend) {
 }
 
 /// A conversation that got lost while the server was down is said to be lost.
-fn a_restart_never_begins_afresh(backend: Backend) {
+fn lost_conversation_is_resume_failed_after_a_restart(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
@@ -62,7 +62,7 @@ fn a_restart_never_begins_afresh(backend: Backend) {
 }
 
 /// Nothing was said before the first turn, so there is nothing to take up.
-fn a_session_without_a_turn_begins_after_a_restart(backend: Backend) {
+fn session_without_a_turn_starts_after_a_restart(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let api = api.restart_after(|server| server.kill());
@@ -124,7 +124,7 @@ fn sigterm_interrupts_a_turn_after_the_grace(backend: Backend) {
 }
 
 /// Those who wait for a turn are told that it was interrupted.
-fn clients_of_an_interrupted_turn_are_told(backend: Backend) {
+fn clients_of_an_interrupted_turn_are_answered(backend: Backend) {
     let mut api = backend.api("shutdown_grace_secs = 1\n");
     let id = api.session();
     let mut stream = api.stream_turn(&id, ENDLESS);
@@ -145,7 +145,7 @@ fn clients_of_an_interrupted_turn_are_told(backend: Backend) {
 
 /// Killed in the middle of a turn: what was stored is there, the turn is interrupted, the session is
 /// open, and no process is left.
-fn kill_9_in_the_middle_of_a_turn(backend: Backend) {
+fn kill_9_interrupts_the_turn_and_keeps_its_events(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
@@ -174,7 +174,7 @@ fn kill_9_in_the_middle_of_a_turn(backend: Backend) {
 }
 
 /// What was acknowledged with 202 runs after the restart, in order, unasked.
-fn turns_that_waited_run_after_a_kill(backend: Backend) {
+fn queued_turns_run_after_a_kill(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     api.start_gated_turn(&id);
@@ -195,7 +195,7 @@ fn turns_that_waited_run_after_a_kill(backend: Backend) {
 }
 
 /// So it is after an orderly stop.
-fn turns_that_waited_run_after_a_stop(backend: Backend) {
+fn queued_turns_run_after_a_stop(backend: Backend) {
     let api = backend.api("shutdown_grace_secs = 0\n");
     let id = api.session();
     api.start_gated_turn(&id);
@@ -206,7 +206,7 @@ fn turns_that_waited_run_after_a_stop(backend: Backend) {
 }
 
 /// Open sessions are live after a restart too; closed ones stay closed, with their log.
-fn open_sessions_count_and_closed_ones_stay_closed(backend: Backend) {
+fn restart_keeps_open_and_closed_sessions(backend: Backend) {
     let api = backend.api(&sessions("max_live = 2"));
     let closed = api.session();
     assert_eq!(api.turn(&closed, "hi").status, 200);
@@ -226,7 +226,7 @@ fn open_sessions_count_and_closed_ones_stay_closed(backend: Backend) {
 }
 
 /// A repeat after the restart still runs nothing, whether the first one ended or was interrupted.
-fn idempotency_keys_outlive_a_restart(backend: Backend) {
+fn idempotency_keys_survive_a_restart(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let key = |name: &'static str| [("idempotency-key", name)];
@@ -246,7 +246,7 @@ fn idempotency_keys_outlive_a_restart(backend: Backend) {
 }
 
 /// A session that went stale while the server was down is closed by its sweeper.
-fn the_sweeper_works_after_a_restart(backend: Backend) {
+fn sweeper_closes_stale_sessions_after_a_restart(backend: Backend) {
     let api = backend.api(&sessions("ttl_secs = 1\nsweep_interval_secs = 1"));
     let id = api.session();
     let api = api.restart_after(|server| server.kill());
@@ -255,7 +255,7 @@ fn the_sweeper_works_after_a_restart(backend: Backend) {
 }
 
 /// Killed again and again at any moment: nothing acknowledged is lost, nothing is told twice.
-fn killed_at_any_moment_nothing_acknowledged_is_lost(backend: Backend) {
+fn kills_at_any_moment_lose_nothing_acknowledged(backend: Backend) {
     let mut api = backend.api("");
     let id = api.session();
     let mut told: Vec<StreamEvent> = Vec::new();
@@ -275,7 +275,7 @@ fn killed_at_any_moment_nothing_acknowledged_is_lost(backend: Backend) {
 }
 
 /// An open session keeps an idle server alive; once it is closed, the server stops by itself.
-fn an_open_session_keeps_an_idle_server_alive(backend: Backend) {
+fn open_session_keeps_an_idle_server_running(backend: Backend) {
     let home = hob_testkit::TestHome::new();
     backend.configure(&home, &sessions("ttl_secs = 2\nsweep_interval_secs = 1"));
     let token = home.app("tests");
@@ -292,7 +292,7 @@ fn an_open_session_keeps_an_idle_server_alive(backend: Backend) {
 }
 
 /// Killed while it starts an agent, it leaves no lock that is in the way of the next one.
-fn a_kill_while_agents_start_leaves_no_lock(backend: Backend) {
+fn kill_while_agents_start_leaves_no_lock(backend: Backend) {
     let mut api = backend.api("");
     for _ in 0..8 {
         api.session();

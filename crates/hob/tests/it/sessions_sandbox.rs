@@ -30,7 +30,7 @@ impl Api {
 
 /// A folder of the caller's choice lies in a root, really.
 #[test]
-fn a_callers_folder_lies_in_a_root() {
+fn cwd_outside_the_roots_is_refused() {
     let home = TestHome::new();
     let user = home.user_home().canonicalize().unwrap();
     let (root, outside) = (user.join("work"), user.join("other"));
@@ -83,7 +83,7 @@ fn a_callers_folder_lies_in_a_root() {
 /// A root above Hob's home, such as the user's own folder, does not open it: neither to the agent's
 /// processes nor to what Hob does for the agent.
 #[test]
-fn a_root_above_the_home_does_not_open_it() {
+fn root_above_the_home_does_not_open_it() {
     let home = TestHome::new();
     let above = home.user_home().canonicalize().unwrap().parent().unwrap().to_owned();
     configure(&home, &format!("[sessions]\nroots = [{:?}]\n", above.display().to_string()));
@@ -131,7 +131,7 @@ fn a_root_above_the_home_does_not_open_it() {
 
 /// Every session has a folder of its own, the user's alone.
 #[test]
-fn a_workspace_is_the_sessions_own() {
+fn workspace_belongs_to_one_session() {
     let api = api("");
     let (first, second) = (api.session(), api.session());
     let folder = api.workspace(&first);
@@ -148,7 +148,7 @@ fn a_workspace_is_the_sessions_own() {
 
 /// Hob's home is closed to an agent, but for what is its own.
 #[test]
-fn an_agent_does_not_see_hobs_home() {
+fn sandboxed_agent_cannot_read_hobs_home() {
     let api = api("");
     let other = api.home.app("other");
     let id = api.session();
@@ -195,7 +195,7 @@ fn an_agent_does_not_see_hobs_home() {
 
 /// It reads what the user can and writes what it needs.
 #[test]
-fn an_agent_writes_its_own_alone() {
+fn sandboxed_agent_writes_only_its_own_folders() {
     let api = api("");
     let id = api.session();
     let user = api.home.user_home();
@@ -227,7 +227,7 @@ fn an_agent_writes_its_own_alone() {
 
 /// What an agent asks Hob to do for it is done within the same walls.
 #[test]
-fn an_agents_requests_stay_within_the_walls() {
+fn file_requests_of_an_agent_stay_within_its_sandbox() {
     let api = api("");
     let id = api.session();
     let folder = api.workspace(&id);
@@ -272,7 +272,7 @@ fn an_agents_requests_stay_within_the_walls() {
 
 /// So are the commands it lets Hob run.
 #[test]
-fn an_agents_terminals_stay_within_the_walls() {
+fn terminals_of_an_agent_stay_within_its_sandbox() {
     let api = api("");
     let id = api.session();
     let run = |command: &str| {
@@ -303,7 +303,7 @@ fn an_agents_terminals_stay_within_the_walls() {
 
 /// `sandbox = "off"` trusts an agent.
 #[test]
-fn a_trusted_agent_has_no_walls() {
+fn sandbox_off_confines_nothing() {
     let home = TestHome::new();
     let agent = TestHome::scripted_agent("acp", "acp", &["acp"]);
     home.configure(&format!("{agent}sandbox = \"off\"\n"));
@@ -317,7 +317,7 @@ fn a_trusted_agent_has_no_walls() {
 
 /// Nothing of the server's environment but what is named.
 #[test]
-fn an_agents_environment_is_cleaned() {
+fn environment_of_an_agent_is_cleaned() {
     let home = TestHome::new();
     let agent = TestHome::scripted_agent("acp", "acp", &["acp"]);
     home.configure(&format!("{agent}env = {{ GIVEN = \"yes\" }}\nenv_pass = [\"PASSED_*\"]\n"));
@@ -338,7 +338,7 @@ fn an_agents_environment_is_cleaned() {
 
 /// A one-shot run has the same walls, whatever its driver.
 #[test]
-fn runs_have_the_same_walls() {
+fn runs_have_the_sandbox_of_sessions() {
     let api = api("");
     let key = api.home.hob_home().join("key");
     let notes = api.home.user_home().join("notes");
@@ -362,7 +362,7 @@ fn runs_have_the_same_walls() {
 
 /// Every request is answered, also one for a file that is not there.
 #[test]
-fn an_agents_request_for_a_missing_file_is_answered() {
+fn file_request_for_a_missing_file_is_answered() {
     let api = api("");
     let id = api.session();
     let folder = api.workspace(&id);
@@ -391,18 +391,18 @@ fn requests_are_answered(file: &str, answer: &str) {
 }
 
 #[test]
-fn every_request_of_an_agent_is_answered() {
+fn every_file_request_of_an_agent_is_answered() {
     requests_are_answered("f", "plain");
 }
 
 #[test]
-fn every_wrong_request_of_an_agent_is_answered() {
+fn every_refused_file_request_of_an_agent_is_answered() {
     requests_are_answered("../../key", "-32602");
 }
 
 /// A file that becomes a link between Hob's look at it and its use is not followed out of the folder.
 #[test]
-fn an_agent_that_swaps_files_does_not_reach_the_home() {
+fn agent_that_swaps_files_for_links_reaches_no_secret() {
     let api = api("");
     let id = api.session();
     let folder = api.workspace(&id);

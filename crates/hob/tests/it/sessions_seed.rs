@@ -9,9 +9,9 @@ use crate::backend::{Backend, backend_tests};
 backend_tests!([file, postgres, cluster]: [
     create_session_requires_auth,
     create_session_returns_id,
-    the_demo_agent_has_sessions_too,
+    demo_agent_has_sessions,
     create_session_with_meta,
-    a_wrong_create_names_the_field,
+    create_with_a_bad_field_names_it,
     turn_round_trip,
     session_isolation_404,
     close_session_idempotent,
@@ -61,7 +61,7 @@ fn create_session_returns_id(backend: Backend) {
 }
 
 /// The demo agent needs nothing installed.
-fn the_demo_agent_has_sessions_too(backend: Backend) {
+fn demo_agent_has_sessions(backend: Backend) {
     let api = backend.api("");
     let id = api.create(&json!({"agent": "demo"}));
     let answer = api.turn(&id, "hello");
@@ -87,7 +87,7 @@ fn create_session_with_meta(backend: Backend) {
 }
 
 /// What is wrong with a request is named.
-fn a_wrong_create_names_the_field(backend: Backend) {
+fn create_with_a_bad_field_names_it(backend: Backend) {
     let api = backend.api("");
     for (body, code, words) in [
         (json!({}), "bad_request", "agent"),

@@ -9,21 +9,21 @@ use crate::api::*;
 use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, cluster]: [
-    a_crashed_agent_is_502_and_its_conversation_goes_on,
-    a_crash_ends_a_stream_with_the_failure,
-    a_conversation_that_is_gone_is_resume_failed,
-    an_agent_that_ends_while_idle_is_resumed,
-    an_agents_error_is_502_and_the_session_goes_on,
-    a_missing_program_is_said_by_the_turn,
-    a_program_that_is_no_agent_is_said_to_be_none,
-    a_turn_that_takes_too_long_is_504,
-    a_turn_does_not_wait_longer_for_the_start_than_it_may_take,
-    an_agent_that_never_starts_can_be_closed,
-    a_folder_that_is_gone_is_said_by_the_turn,
+    crashed_agent_answers_502_and_its_conversation_continues,
+    crash_ends_a_stream_with_the_failure,
+    lost_conversation_is_resume_failed,
+    agent_that_ends_while_idle_is_resumed,
+    agent_error_answers_502_and_the_session_continues,
+    turn_names_a_missing_program,
+    program_that_is_no_agent_answers_agent_died,
+    turn_over_its_timeout_answers_504,
+    turn_timeout_includes_the_agents_start,
+    agent_that_never_starts_can_be_cancelled_and_closed,
+    turn_names_a_working_folder_that_is_gone,
 ]);
 
 /// The turn counts, what was said is kept, and the next one goes on with the same conversation.
-fn a_crashed_agent_is_502_and_its_conversation_goes_on(backend: Backend) {
+fn crashed_agent_answers_502_and_its_conversation_continues(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.ask(&id, "remember the crane"), "echo: remember the crane");
@@ -52,7 +52,7 @@ fn a_crashed_agent_is_502_and_its_conversation_goes_on(backend: Backend) {
 }
 
 /// As a stream the failure is in the last event.
-fn a_crash_ends_a_stream_with_the_failure(backend: Backend) {
+fn crash_ends_a_stream_with_the_failure(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let events: Vec<StreamEvent> = api.stream_turn(&id, "[[say half]] [[crash]]").collect();
@@ -64,7 +64,7 @@ fn a_crash_ends_a_stream_with_the_failure(backend: Backend) {
 }
 
 /// Never silently afresh: a conversation that is gone is said to be gone, every time.
-fn a_conversation_that_is_gone_is_resume_failed(backend: Backend) {
+fn lost_conversation_is_resume_failed(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
@@ -90,7 +90,7 @@ fn a_conversation_that_is_gone_is_resume_failed(backend: Backend) {
 }
 
 /// An agent that ends between two turns is started again, on its conversation.
-fn an_agent_that_ends_while_idle_is_resumed(backend: Backend) {
+fn agent_that_ends_while_idle_is_resumed(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     assert_eq!(api.turn(&id, "remember the crane").status, 200);
@@ -113,7 +113,7 @@ fn an_agent_that_ends_while_idle_is_resumed(backend: Backend) {
     assert_eq!(api.ask(&fresh, "hi"), "echo: hi");
 }
 
-fn an_agents_error_is_502_and_the_session_goes_on(backend: Backend) {
+fn agent_error_answers_502_and_the_session_continues(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let answer = api.turn(&id, "[[say half]] [[error 529 Overloaded]]");
@@ -127,7 +127,7 @@ fn an_agents_error_is_502_and_the_session_goes_on(backend: Backend) {
 }
 
 /// The session can be made; its turns say what to install.
-fn a_missing_program_is_said_by_the_turn(backend: Backend) {
+fn turn_names_a_missing_program(backend: Backend) {
     let api =
         backend.api("[agents.missing]\ndriver = \"acp\"\ncommand = [\"agent-that-is-not-here\"]\n");
     let id = api.create(&json!({"agent": "missing"}));
@@ -140,7 +140,7 @@ fn a_missing_program_is_said_by_the_turn(backend: Backend) {
 }
 
 /// A program that is no agent is said to have died, with its words.
-fn a_program_that_is_no_agent_is_said_to_be_none(backend: Backend) {
+fn program_that_is_no_agent_answers_agent_died(backend: Backend) {
     let api = backend.api(
         "[agents.not-one]\ndriver = \"acp\"\ncommand = [\"sh\", \"-c\", \"echo wrong key >&2; exit 3\"]\n\
          [agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
@@ -154,7 +154,7 @@ fn a_program_that_is_no_agent_is_said_to_be_none(backend: Backend) {
 }
 
 /// 504 once the turn is over, and then the session can be used.
-fn a_turn_that_takes_too_long_is_504(backend: Backend) {
+fn turn_over_its_timeout_answers_504(backend: Backend) {
     let api = backend.api(&sessions("turn_timeout_secs = 1"));
     let id = api.session();
     assert_eq!(api.turn(&id, "hi").status, 200);
@@ -169,7 +169,7 @@ fn a_turn_that_takes_too_long_is_504(backend: Backend) {
 }
 
 /// An agent that is slow to start may take its time, but not more than a turn may.
-fn a_turn_does_not_wait_longer_for_the_start_than_it_may_take(backend: Backend) {
+fn turn_timeout_includes_the_agents_start(backend: Backend) {
     // The start-up timeout is longer than any test waits: only the turn's timeout can end this turn.
     let api = backend.api(
         "[agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
@@ -184,7 +184,7 @@ fn a_turn_does_not_wait_longer_for_the_start_than_it_may_take(backend: Backend) 
 }
 
 /// Also one that never becomes ready can be cancelled and closed.
-fn an_agent_that_never_starts_can_be_closed(backend: Backend) {
+fn agent_that_never_starts_can_be_cancelled_and_closed(backend: Backend) {
     // The start-up timeout is longer than any test waits: only a cancel or a close can end this agent.
     let api = backend.api(
         "[agents.mute]\ndriver = \"acp\"\ncommand = [\"sleep\", \"1000\"]\n\
@@ -201,7 +201,7 @@ fn an_agent_that_never_starts_can_be_closed(backend: Backend) {
 }
 
 /// A folder that has gone is said by the turn.
-fn a_folder_that_is_gone_is_said_by_the_turn(backend: Backend) {
+fn turn_names_a_working_folder_that_is_gone(backend: Backend) {
     let home = hob_testkit::TestHome::new();
     let root = home.user_home().canonicalize().unwrap().join("work");
     fs::create_dir_all(root.join("project")).unwrap();

@@ -8,20 +8,20 @@ use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, cluster]: [
     turns_are_numbered_from_one,
-    events_are_the_agents_lines_unchanged,
-    a_stream_ends_with_the_answer,
-    a_stream_does_not_wait_for_the_end,
-    a_turn_can_be_left_to_run,
-    turns_run_one_after_another,
-    a_full_queue_is_429,
-    an_idempotency_key_runs_a_turn_once,
-    a_repeat_waits_for_the_turn_that_runs,
-    a_turn_outlives_its_client,
-    stop_reasons_and_usage_are_the_agents,
-    a_large_turn_is_whole,
-    a_wrong_turn_names_the_field,
+    turn_events_are_the_agents_lines_unchanged,
+    turn_stream_ends_with_the_answer,
+    turn_stream_sends_events_while_the_turn_runs,
+    respond_async_answers_202_and_the_turn_continues,
+    turns_of_a_session_run_one_after_another,
+    full_queue_answers_429,
+    idempotency_key_runs_a_turn_once,
+    repeated_turn_waits_for_the_running_one,
+    turn_continues_after_its_client_left,
+    turn_reports_the_agents_stop_reason_and_usage,
+    large_turn_is_complete,
+    turn_with_a_bad_field_names_it,
     files_of_a_turn_reach_the_agent,
-    sessions_work_at_the_same_time,
+    sessions_run_concurrently,
 ]);
 
 /// Turns are counted from 1, whatever came of them.
@@ -46,7 +46,7 @@ fn turns_are_numbered_from_one(backend: Backend) {
 
 /// The agent's lines are passed on byte for byte: spaces, the order of keys and numbers that no
 /// library keeps are theirs. Garbage is skipped.
-fn events_are_the_agents_lines_unchanged(backend: Backend) {
+fn turn_events_are_the_agents_lines_unchanged(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let odd = [
@@ -95,7 +95,7 @@ fn events_are_the_agents_lines_unchanged(backend: Backend) {
 }
 
 /// A stream says the same as the answer: messages with growing numbers, and last the answer itself.
-fn a_stream_ends_with_the_answer(backend: Backend) {
+fn turn_stream_ends_with_the_answer(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     for round in 1..=2 {
@@ -121,7 +121,7 @@ fn a_stream_ends_with_the_answer(backend: Backend) {
 }
 
 /// A message is streamed when it comes, not at the end.
-fn a_stream_does_not_wait_for_the_end(backend: Backend) {
+fn turn_stream_sends_events_while_the_turn_runs(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let mut stream = api.stream_turn(&id, "[[say early]] [[until go]] [[say late]]");
@@ -134,7 +134,7 @@ fn a_stream_does_not_wait_for_the_end(backend: Backend) {
 }
 
 /// 202 at once; the turn can be looked at while it runs and afterwards.
-fn a_turn_can_be_left_to_run(backend: Backend) {
+fn respond_async_answers_202_and_the_turn_continues(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let answer = api.turn_with(&id, &[ASYNC], "[[say begun]] [[until go]] [[say done]]");
@@ -156,7 +156,7 @@ fn a_turn_can_be_left_to_run(backend: Backend) {
 }
 
 /// Turns wait for each other in the order in which they came.
-fn turns_run_one_after_another(backend: Backend) {
+fn turns_of_a_session_run_one_after_another(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let first = api.start_gated_turn(&id);
@@ -180,7 +180,7 @@ fn turns_run_one_after_another(backend: Backend) {
 }
 
 /// So many may wait; one more is 429, and is not there later.
-fn a_full_queue_is_429(backend: Backend) {
+fn full_queue_answers_429(backend: Backend) {
     let api = backend.api(&sessions("queue = 2"));
     let id = api.session();
     let first = api.start_gated_turn(&id);
@@ -200,7 +200,7 @@ fn a_full_queue_is_429(backend: Backend) {
 }
 
 /// A repeat gets the first one's answer and runs nothing.
-fn an_idempotency_key_runs_a_turn_once(backend: Backend) {
+fn idempotency_key_runs_a_turn_once(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let key = ("idempotency-key", "order-1");
@@ -239,7 +239,7 @@ fn an_idempotency_key_runs_a_turn_once(backend: Backend) {
 }
 
 /// A repeat while the first one is under way waits for it.
-fn a_repeat_waits_for_the_turn_that_runs(backend: Backend) {
+fn repeated_turn_waits_for_the_running_one(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let key = ("idempotency-key", "k");
@@ -272,7 +272,7 @@ fn a_repeat_waits_for_the_turn_that_runs(backend: Backend) {
 }
 
 /// A client that goes away ends nothing.
-fn a_turn_outlives_its_client(backend: Backend) {
+fn turn_continues_after_its_client_left(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let mut stream = api.stream_turn(&id, "[[say begun]] [[until go]] [[say done]]");
@@ -298,7 +298,7 @@ fn a_turn_outlives_its_client(backend: Backend) {
 }
 
 /// What the agent says about why it stopped and what it used is passed on.
-fn stop_reasons_and_usage_are_the_agents(backend: Backend) {
+fn turn_reports_the_agents_stop_reason_and_usage(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     for reason in ["max_tokens", "max_turn_requests", "refusal", "from_the_future"] {
@@ -312,7 +312,7 @@ fn stop_reasons_and_usage_are_the_agents(backend: Backend) {
 }
 
 /// A long answer arrives whole.
-fn a_large_turn_is_whole(backend: Backend) {
+fn large_turn_is_complete(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let answer = api.turn(&id, "[[big 3000000]]").json();
@@ -321,7 +321,7 @@ fn a_large_turn_is_whole(backend: Backend) {
     assert!(api.ask(&id, &prompt).ends_with("x  end"));
 }
 
-fn a_wrong_turn_names_the_field(backend: Backend) {
+fn turn_with_a_bad_field_names_it(backend: Backend) {
     let api = backend.api("max_body_bytes = 20000\n");
     let id = api.session();
     let path = format!("/sessions/{id}/turn");
@@ -383,7 +383,7 @@ fn files_of_a_turn_reach_the_agent(backend: Backend) {
 }
 
 /// Many sessions work side by side and never hear each other.
-fn sessions_work_at_the_same_time(backend: Backend) {
+fn sessions_run_concurrently(backend: Backend) {
     let api = backend.api("");
     let ids: Vec<String> = (0..8).map(|_| api.session()).collect();
     // All turns have begun before any of them may end.

@@ -81,7 +81,7 @@ fn as_string(content: &Value) -> Value {
 
 /// Ten turns are one process and nine warm hits, however the client echoes.
 #[test]
-fn ten_turns_are_one_process() {
+fn v1_conversation_of_ten_turns_uses_one_process() {
     // Idle processes don't hold up the end.
     let api = api("shutdown_grace_secs = 600\n[apps.tests]\npermissions = \"allow\"\n");
     let echoes: [(&str, Echo); 3] = [
@@ -119,7 +119,7 @@ fn ten_turns_are_one_process() {
 
 /// After a restart of Hob the next turn is given the history, and the one after finds its process.
 #[test]
-fn a_restart_in_the_middle() {
+fn v1_conversation_is_seeded_after_a_restart() {
     for history in ["native_jsonl", "concat_message"] {
         let api = api(&format!("[claude]\nhistory = \"{history}\"\n"));
         let mut talk = api.talk();
@@ -137,7 +137,7 @@ fn a_restart_in_the_middle() {
 
 /// What an app sets up: without a terminal a text comes in pieces, in a folder of its own choice.
 #[test]
-fn an_app_chooses_how_its_conversations_run() {
+fn v1_conversations_follow_the_apps_settings() {
     let home = TestHome::new();
     let folder = home.user_home().join("project");
     std::fs::create_dir_all(&folder).unwrap();
@@ -185,7 +185,7 @@ fn stream(api: &Api, path: &str, body: &Value) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_stream_in_anthropics_words() {
+fn v1_messages_stream_matches_anthropics_events() {
     let api = api("");
     let prompt = "[[think hm]] [[say first]] [[tool Bash {\"command\": \"true\"}]] [[say second]]";
     let mut body = asking(prompt);
@@ -210,7 +210,7 @@ fn a_stream_in_anthropics_words() {
 }
 
 #[test]
-fn chat_in_openais_words() {
+fn v1_chat_completions_match_openais_shapes() {
     let api = api("");
     let chat = |messages: &Value, more: Value| {
         let mut body =
@@ -253,7 +253,7 @@ fn chat_in_openais_words() {
 }
 
 #[test]
-fn errors_in_each_dialects_own_shape() {
+fn v1_errors_have_each_dialects_shape() {
     let api = api("max_body_bytes = 4096\n");
     let ask = |path: &str, token: Option<&str>, body: &str| {
         api.server.request("POST", path, token, &[], body.as_bytes())
@@ -311,7 +311,7 @@ fn errors_in_each_dialects_own_shape() {
 }
 
 #[test]
-fn models_in_both_dialects() {
+fn v1_models_are_listed_in_both_dialects() {
     let api = api("");
     let openai = api.get("/v1/models").json();
     assert_eq!((&openai["object"], &openai["data"][0]["id"]), (&json!("list"), &json!("claude")));
@@ -328,7 +328,7 @@ fn models_in_both_dialects() {
 
 /// Idle processes make way for sessions, runs and other conversations; busy ones do not.
 #[test]
-fn the_pool_is_within_the_limit() {
+fn v1_pool_keeps_within_max_live() {
     let api = api(&sessions("max_live = 1"));
     assert_eq!(api.message(&asking("one")).status, 200);
     assert_eq!(api.message(&asking("two")).status, 200);
@@ -352,7 +352,7 @@ fn the_pool_is_within_the_limit() {
 
 /// A client that goes away ends its turn, streaming or not.
 #[test]
-fn a_client_that_leaves_ends_its_turn() {
+fn v1_turn_ends_when_its_client_leaves() {
     let api = api("[apps.tests]\npermissions = \"allow\"\n");
     let sleeps = json!({"command": "setsid sleep 1000"});
     for path in ["/v1/messages", "/v1/chat/completions"] {
@@ -389,7 +389,7 @@ fn a_client_that_leaves_ends_its_turn() {
 
 /// Equal histories of two apps are two processes, and what an app leaves goes with it.
 #[test]
-fn the_pool_never_crosses_apps() {
+fn v1_pool_never_crosses_apps() {
     let api = api("");
     let other = api.home.app("other");
     let mut one = api.talk();
@@ -410,7 +410,7 @@ fn the_pool_never_crosses_apps() {
 
 /// An app that was revoked by the command is forgotten by the server that runs, too.
 #[test]
-fn a_revoked_app_leaves_nothing() {
+fn v1_processes_of_a_revoked_app_end() {
     let api = api(&sessions("sweep_interval_secs = 1"));
     let other = api.home.app("other");
     let mut talk = api.talk_as(&other);
@@ -427,7 +427,7 @@ fn a_revoked_app_leaves_nothing() {
 
 /// Nothing a caller writes is a command or names a file for the program to read by itself.
 #[test]
-fn text_is_just_text() {
+fn v1_prompt_text_is_never_a_command() {
     let api = api("");
     for prompt in ["/clear", "exit", "!ls", "see @/etc/passwd", "@~/.ssh/id_rsa"] {
         let answer = api.message(&asking(prompt));
@@ -442,7 +442,7 @@ fn text_is_just_text() {
 
 /// What agents behind `/v1` can reach is what agents of sessions can.
 #[test]
-fn walls_stand_around_conversations_too() {
+fn v1_conversations_are_sandboxed() {
     let api = api("[apps.tests]\npermissions = \"allow\"\n");
     let home = api.home.hob_home();
     let mut talk = api.talk();
@@ -462,7 +462,7 @@ fn walls_stand_around_conversations_too() {
 
 /// Turns behind `/v1` count for the app's limits, and its memory knows them.
 #[test]
-fn turns_count_and_are_remembered() {
+fn v1_turns_count_and_are_remembered() {
     let api = api("[limits]\napp_turns_per_minute = 2\n");
     assert_eq!(api.message(&asking("[[say the kettle is blue]]")).status, 200);
     let answer = api.post("/v1/chat/completions", &asking("[[say fine]]"));
@@ -483,7 +483,7 @@ fn turns_count_and_are_remembered() {
 
 /// An image becomes a file that the agent can read.
 #[test]
-fn images_become_files() {
+fn v1_images_become_files() {
     let api = api("[apps.tests]\npermissions = \"allow\"\n");
     let image = json!({"type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}});
@@ -512,7 +512,7 @@ fn images_become_files() {
 }
 
 #[test]
-fn what_is_not_installed_is_said() {
+fn v1_without_claude_names_what_to_install() {
     let home = TestHome::new();
     home.configure("[agents.claude]\ncommand = [\"claude-is-not-here\"]\n");
     let token = home.app("tests");

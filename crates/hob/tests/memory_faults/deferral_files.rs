@@ -26,7 +26,7 @@ fn lines(values: &[Value]) -> String {
 const TIME: &str = "2026-05-01T10:00:00Z";
 
 #[test]
-fn bad_files_are_set_aside_and_hold_nobody_up() {
+fn bad_deferral_files_are_set_aside_and_block_no_others() {
     let home = TestHome::new();
     assert!(serve(&home).stop().success());
     let folder = deferred_folder(&home);
@@ -77,7 +77,7 @@ fn bad_files_are_set_aside_and_hold_nobody_up() {
 }
 
 #[test]
-fn doctor_shows_what_was_set_aside() {
+fn doctor_shows_deferral_files_set_aside() {
     let home = TestHome::new();
     let server = serve(&home);
     let folder = deferred_folder(&home);
@@ -96,7 +96,7 @@ fn doctor_shows_what_was_set_aside() {
 
 /// A link that leads nowhere is as bad as any other file.
 #[test]
-fn a_link_in_a_circle_is_set_aside() {
+fn deferral_file_that_links_to_itself_is_set_aside() {
     let home = TestHome::new();
     let server = serve(&home);
     let folder = deferred_folder(&home);
@@ -107,7 +107,7 @@ fn a_link_in_a_circle_is_set_aside() {
 
 /// A pipe in the folder never ends; the others must not wait for it.
 #[test]
-fn a_pipe_in_the_folder_holds_nobody_up() {
+fn pipe_among_deferral_files_blocks_no_others() {
     let home = TestHome::new();
     assert!(serve(&home).stop().success());
     let folder = deferred_folder(&home);
@@ -124,7 +124,7 @@ fn a_pipe_in_the_folder_holds_nobody_up() {
 
 /// Clocks that jumped between the hooks and the server.
 #[test]
-fn files_out_of_time() {
+fn deferral_files_with_odd_times_are_drained() {
     let home = TestHome::new();
     assert!(serve(&home).stop().success());
     let folder = deferred_folder(&home);

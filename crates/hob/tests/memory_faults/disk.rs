@@ -109,7 +109,7 @@ impl Session {
 }
 
 #[test]
-fn a_full_disk() {
+fn full_disk_loses_no_turn() {
     let home = TestHome::new();
     let Some(disk) = Mounted::new(&home.hob_home(), "4m") else { return };
     let (watch, mut random) = (Watch::new(), Random::new(11));
@@ -151,7 +151,7 @@ fn a_full_disk() {
 
 /// A disk that stays full gets no fuller by trying.
 #[test]
-fn nothing_is_left_of_what_did_not_fit() {
+fn full_disk_leaves_no_partial_file() {
     let home = TestHome::new();
     let Some(disk) = Mounted::new(&home.hob_home(), "4m") else { return };
     let watch = Watch::new();
@@ -170,7 +170,7 @@ fn nothing_is_left_of_what_did_not_fit() {
 
 /// The other way for a file not to fit: the process may write so much and no more.
 #[test]
-fn a_limit_on_file_sizes() {
+fn file_size_limit_loses_no_turn() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut session = Session::new(&home, "limited");
     assert!(session.capture(&home, &watch, &[]));
@@ -194,7 +194,7 @@ fn a_limit_on_file_sizes() {
 }
 
 #[test]
-fn a_home_that_cannot_be_written() {
+fn unwritable_home_fails_hooks_quietly() {
     let home = TestHome::new();
     let watch = Watch::new();
     // A home below a file can't be made, whoever asks.

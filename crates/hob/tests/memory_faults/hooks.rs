@@ -91,6 +91,16 @@ impl Watch {
         self.run(capture_command(home, flags, path), "")
     }
 
+    /// Captures again, as an agent's next hooks do, until a capture is not cut off by the hook's own deadline. On
+    /// a busy machine a large transcript may need several attempts. Each of them has to exit in time.
+    #[track_caller]
+    pub fn capture_eventually(&self, home: &TestHome, flags: &[&str], path: &str) -> Done {
+        wait_until_ok("a capture ends before the hook's deadline", || {
+            let done = self.capture(home, flags, path);
+            if done.status() == "failed" { Err(done) } else { Ok(done) }
+        })
+    }
+
     /// `hob capture-turn`, which prints nothing.
     #[track_caller]
     pub fn turn(&self, home: &TestHome, input: &Value) -> Done {

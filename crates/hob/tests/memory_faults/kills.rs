@@ -154,7 +154,7 @@ fn kill_after(command: Command, input: &str, moment: Duration) {
 }
 
 #[test]
-fn kills_at_random_moments() {
+fn kills_at_random_moments_lose_no_turn() {
     let rounds = if hob_testkit::is_campaign() { 500 } else { 40 };
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut random = Random::new(42);
@@ -253,7 +253,7 @@ fn kills_at_random_moments() {
 
 /// Hooks that die in the middle of a conversation leave nothing open in the server.
 #[test]
-fn killed_hooks_leave_nothing_in_the_server() {
+fn killed_hooks_leave_no_connection_in_the_server() {
     let home = TestHome::new();
     let mut random = Random::new(8);
     let server = serve(&home);
@@ -285,7 +285,7 @@ fn killed_hooks_leave_nothing_in_the_server() {
 
 /// What killed hooks left half-written is removed some time: here it is an hour old.
 #[test]
-fn half_written_files_are_swept() {
+fn half_written_deferral_files_are_removed() {
     let home = TestHome::new();
     let server = serve(&home);
     let folders = ["deferred-captures", "capture-state"].map(|name| home.hob_home().join(name));
@@ -303,7 +303,7 @@ fn half_written_files_are_swept() {
 
 /// An import that is killed at any moment goes on where it was.
 #[test]
-fn a_killed_import_goes_on() {
+fn killed_import_resumes() {
     let home = TestHome::new();
     let mut random = Random::new(3);
     let mut transcripts: Vec<Transcript> = (0..12)

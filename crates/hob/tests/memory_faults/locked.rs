@@ -42,7 +42,7 @@ impl Lock {
 }
 
 #[test]
-fn a_store_that_is_locked_under_the_server() {
+fn store_locked_under_the_server_loses_no_turn() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let [mut storing, mut deferring, mut following] = ["storing", "deferring", "following"]
         .map(|name| Transcript::new(&home, name, Shape::Claude));
@@ -70,7 +70,7 @@ fn a_store_that_is_locked_under_the_server() {
 
 /// An import that is stopped in the middle of its transaction.
 #[test]
-fn a_store_that_a_stopped_import_holds() {
+fn store_locked_by_a_stopped_import_defers_captures() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut storing = Transcript::new(&home, "storing", Shape::Claude);
     let mut past = Transcript::new(&home, "past", Shape::Claude);
@@ -117,7 +117,7 @@ fn a_store_that_a_stopped_import_holds() {
 
 /// A good file is not set aside because the store was busy for long.
 #[test]
-fn a_long_lock_is_not_the_fault_of_the_files() {
+fn long_lock_sets_no_deferral_file_aside() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut deferring = Transcript::new(&home, "deferring", Shape::Claude);
     let server = serve(&home);

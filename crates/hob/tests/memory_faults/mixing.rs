@@ -47,7 +47,7 @@ fn many_hooks_on_one(shape: Shape, with_server: bool) {
 }
 
 #[test]
-fn twenty_hooks_on_one_transcript() {
+fn twenty_hooks_on_one_transcript_store_each_turn_once() {
     for shape in SHAPES {
         many_hooks_on_one(shape, true);
         many_hooks_on_one(shape, false);
@@ -55,7 +55,7 @@ fn twenty_hooks_on_one_transcript() {
 }
 
 #[test]
-fn twenty_hooks_on_twenty_transcripts() {
+fn twenty_hooks_on_twenty_transcripts_store_each_turn_once() {
     for with_server in [true, false] {
         let (home, watch) = (TestHome::new(), Watch::new());
         let server = with_server.then(|| serve(&home));
@@ -85,7 +85,7 @@ fn twenty_hooks_on_twenty_transcripts() {
 
 /// The hook knows the answer before its record is in the file, again and again with the same words.
 #[test]
-fn answers_that_come_before_their_records() {
+fn answers_before_their_records_are_stored_once() {
     for with_server in [true, false] {
         let (home, watch) = (TestHome::new(), Watch::new());
         let server = with_server.then(|| serve(&home));
@@ -131,7 +131,7 @@ fn answers_that_come_before_their_records() {
 
 /// The hook's words and the record's differ in blanks at the end only.
 #[test]
-fn an_answer_with_other_blanks_is_the_same() {
+fn answer_with_other_blanks_is_stored_once() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let server = serve(&home);
     let mut transcript = Transcript::new(&home, "blanks", Shape::Claude);
@@ -147,7 +147,7 @@ fn an_answer_with_other_blanks_is_the_same() {
 
 /// A prompt that waits in a file, while its answer goes to a server that has come back.
 #[test]
-fn an_answer_that_overtakes_its_prompt() {
+fn answer_that_overtakes_its_prompt_keeps_its_order() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut transcript = Transcript::new(&home, "overtaking", Shape::Claude);
     let server = serve(&home);
@@ -199,23 +199,23 @@ fn a_file_that_is_drained_late(shape: Shape) {
 }
 
 #[test]
-fn a_file_that_is_drained_late_of_claude() {
+fn late_deferral_file_of_claude_is_deduplicated() {
     a_file_that_is_drained_late(Shape::Claude);
 }
 
 #[test]
-fn a_file_that_is_drained_late_without_ids() {
+fn late_deferral_file_without_ids_is_deduplicated() {
     a_file_that_is_drained_late(Shape::Bare);
 }
 
 #[test]
-fn a_file_that_is_drained_late_of_codex() {
+fn late_deferral_file_of_codex_is_deduplicated() {
     a_file_that_is_drained_late(Shape::Codex);
 }
 
 /// All ways at once and one after the other, at random, while the server comes and goes.
 #[test]
-fn all_ways_in_any_order() {
+fn captures_in_any_way_and_order_store_each_turn_once() {
     let mut random = Random::new(77);
     let rounds = if hob_testkit::is_campaign() { 40 } else { 3 };
     for round in 0..rounds {

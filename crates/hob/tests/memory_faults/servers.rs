@@ -79,7 +79,7 @@ impl Ways {
 }
 
 #[test]
-fn a_dead_server() {
+fn dead_server_does_not_stop_captures() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut ways = Ways::new(&home, "dead");
     // Never there, then killed: the socket's file is left behind.
@@ -96,7 +96,7 @@ fn a_dead_server() {
 }
 
 #[test]
-fn a_hung_server() {
+fn hung_server_does_not_stop_captures() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut ways = Ways::new(&home, "hung");
     let server = serve(&home);
@@ -118,7 +118,7 @@ fn a_hung_server() {
 /// Connections that never send hold nobody up while the server runs. While it does not, they fill
 /// its queue, and connecting fails at once.
 #[test]
-fn a_saturated_server() {
+fn saturated_server_does_not_stop_captures() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut ways = Ways::new(&home, "saturated");
     let server = serve(&home);
@@ -268,25 +268,25 @@ fn with_a_stranger(stranger: Stranger) {
 }
 
 #[test]
-fn an_older_server() {
+fn older_server_does_not_stop_captures() {
     for stranger in [Stranger::Refuses, Stranger::Closes, Stranger::NoCapture] {
         with_a_stranger(stranger);
     }
 }
 
 #[test]
-fn something_else_on_the_socket() {
+fn stranger_on_the_socket_does_not_stop_captures() {
     for stranger in [Stranger::Garbage, Stranger::Huge, Stranger::HalfAFrame, Stranger::Silent] {
         with_a_stranger(stranger);
     }
 }
 
 #[test]
-fn a_server_that_says_hello_and_no_more() {
+fn server_silent_after_hello_does_not_stop_captures() {
     with_a_stranger(Stranger::Hello);
 }
 
 #[test]
-fn a_server_that_never_ends_its_answer() {
+fn server_with_an_endless_answer_does_not_stop_captures() {
     with_a_stranger(Stranger::Trickles);
 }

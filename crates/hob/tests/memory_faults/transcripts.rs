@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use hob_domain::Timestamp;
-use hob_testkit::{Random, TestHome};
+use hob_testkit::{Random, TestHome, wait_until_ok};
 use nix::sys::stat::Mode;
 use serde_json::json;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ use crate::transcript::{
 
 /// Whatever lies behind the path, the commands end well and in time.
 #[test]
-fn paths_that_are_no_transcripts() {
+fn paths_that_are_no_transcripts_capture_nothing() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let folder = place(&home, "a-folder.jsonl");
     fs::create_dir(&folder).unwrap();
@@ -58,7 +58,7 @@ fn paths_that_are_no_transcripts() {
 
 /// A pipe that nobody writes to: what the hook was told is kept all the same.
 #[test]
-fn a_pipe_as_a_transcript() {
+fn pipe_as_a_transcript_does_not_block_a_hook() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let pipe = place(&home, "pipe.jsonl");
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
@@ -76,7 +76,7 @@ fn a_pipe_as_a_transcript() {
 
 /// Hooks that are told nonsense.
 #[test]
-fn hook_input_that_is_none() {
+fn bad_hook_input_captures_nothing() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let long = format!("{{\"session_id\":\"{}", "x".repeat(1 << 20));
     let inputs = [
@@ -105,7 +105,7 @@ fn hook_input_that_is_none() {
 
 /// Transcripts cut and dirtied anywhere: every turn whose line is whole is captured, once.
 #[test]
-fn torn_and_dirty_transcripts() {
+fn torn_and_dirty_transcripts_lose_no_turn() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut random = Random::new(5);
     let rounds = if hob_testkit::is_campaign() { 200 } else { 15 };
@@ -167,7 +167,7 @@ fn torn_and_dirty_transcripts() {
 /// Ten megabytes in one line, with good turns around it. (The tests run a Hob that is not optimized, and takes
 /// its time for a line that it tries to mend, hence one megabyte of noise.)
 #[test]
-fn a_line_of_ten_megabytes_that_is_no_turn() {
+fn lines_of_ten_megabytes_do_not_stop_a_capture() {
     let (home, watch) = (TestHome::new(), Watch::new());
     for (name, flags) in [("stored", &[][..]), ("deferred", &["--no-spawn"])] {
         let mut transcript = Transcript::new(&home, name, Shape::Claude);
@@ -194,7 +194,7 @@ fn name_of(flags: &[&str]) -> &'static str {
 
 /// A turn of megabytes, such as a pasted file: whichever way, it and its neighbours are kept.
 #[test]
-fn a_turn_of_megabytes() {
+fn turn_of_megabytes_is_stored_whole() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut transcripts = Vec::new();
     for (name, flags) in [("stored", &[][..]), ("deferred", &["--no-spawn"])] {
@@ -202,14 +202,16 @@ fn a_turn_of_megabytes() {
         transcript.talk(1);
         transcript.say(USER, &"some words of a pasted file, ".repeat(140_000));
         transcript.say(ASSISTANT, "Done.");
-        let done = watch.capture(&home, flags, transcript.path());
-        assert_ne!(done.status(), "failed", "{name}: {done:?}");
+        watch.capture_eventually(&home, flags, transcript.path());
         transcripts.push(transcript);
     }
     let mut transcript = Transcript::new(&home, "followed", Shape::Claude);
     let server = serve(&home);
     transcript.say(USER, &"some words of a pasted file, ".repeat(140_000));
-    assert_eq!(watch.turn(&home, &hook_input(&transcript, "UserPromptSubmit", None)).stderr, "");
+    wait_until_ok("a hook captures the turn before its deadline", || {
+        let done = watch.turn(&home, &hook_input(&transcript, "UserPromptSubmit", None));
+        if done.stderr.is_empty() { Ok(()) } else { Err(done) }
+    });
     transcripts.push(transcript);
     wait_drained(&home);
     for transcript in &transcripts {
@@ -224,7 +226,7 @@ fn a_turn_of_megabytes() {
 
 /// Many turns at once: what does not go into the store in time goes into a file.
 #[test]
-fn more_turns_than_there_is_time_for() {
+fn capture_over_its_deadline_defers_the_rest() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut transcript = Transcript::new(&home, "many", Shape::Claude);
     let lines: String = (0..6000)
@@ -235,8 +237,7 @@ fn more_turns_than_there_is_time_for() {
         })
         .collect();
     transcript.append(lines.as_bytes());
-    let done = watch.capture(&home, &[], transcript.path());
-    assert_ne!(done.status(), "failed", "{done:?}");
+    watch.capture_eventually(&home, &[], transcript.path());
     let server = serve(&home);
     wait_drained(&home);
     assert_stored(&home, &[&transcript]);
@@ -246,7 +247,7 @@ fn more_turns_than_there_is_time_for() {
 
 /// Clocks that jump: records out of time or without one keep the order in which they were said.
 #[test]
-fn timestamps_that_go_backwards_or_are_missing() {
+fn turns_with_odd_timestamps_keep_their_order() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let server = serve(&home);
     let times = [
@@ -297,7 +298,7 @@ fn timestamps_that_go_backwards_or_are_missing() {
 
 /// Order is by the links between records, whatever their clocks said.
 #[test]
-fn a_timeline_follows_the_links() {
+fn timeline_follows_the_parent_links() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let server = serve(&home);
     let path = place(&home, "backwards.jsonl");

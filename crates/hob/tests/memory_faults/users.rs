@@ -45,7 +45,7 @@ fn open_house(home: &TestHome) -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn another_user_reads_nothing() {
+fn other_users_read_nothing() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let Some(hob) = open_house(&home) else { return };
     let mut transcript = Transcript::new(&home, "private", Shape::Claude);
@@ -126,7 +126,7 @@ fn another_user_reads_nothing() {
 
 /// Even where the socket lies in a folder of all, only its owner is answered: not even root.
 #[test]
-fn the_socket_answers_its_owner_alone() {
+fn socket_answers_only_its_owner() {
     let home = TestHome::new();
     let Some(hob) = open_house(&home) else { return };
     let folder = home.user_home().join("open");
@@ -159,7 +159,7 @@ fn the_socket_answers_its_owner_alone() {
 }
 
 #[test]
-fn every_file_is_the_users_alone() {
+fn every_file_is_private() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut transcript = Transcript::new(&home, "modes", Shape::Claude);
     // Whatever the umask: 0 here. All ways leave their files.

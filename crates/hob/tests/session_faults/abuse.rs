@@ -56,7 +56,7 @@ fn escaped(name: &str) -> String {
 }
 
 #[test]
-fn names_in_paths_lead_nowhere() {
+fn hostile_names_in_paths_are_refused() {
     let home = home("");
     let server = home.serve();
     let token = home.app("abuse");
@@ -128,7 +128,7 @@ fn files_of(home: &Path) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn names_of_uploads_lead_nowhere() {
+fn hostile_names_of_uploads_stay_in_their_folder() {
     let home = home("");
     let server = home.serve();
     let token = home.app("abuse");
@@ -212,7 +212,7 @@ fn has_answer(stream: &TcpStream) -> bool {
 }
 
 #[test]
-fn uploads_without_measure_are_bounded() {
+fn endless_uploads_are_bounded() {
     let home = home("max_file_bytes = 1048576\nmax_body_bytes = 1048576");
     let server = home.serve();
     let token = home.app("abuse");
@@ -268,7 +268,7 @@ fn uploads_without_measure_are_bounded() {
 /// What comes before the first boundary, and what should be a part's header, is no file: it has no limit of
 /// its own.
 #[test]
-fn forms_that_do_not_begin_are_bounded() {
+fn forms_without_a_start_are_bounded() {
     let home = home("max_file_bytes = 1048576\nmax_body_bytes = 1048576");
     let server = home.serve();
     let token = home.app("abuse");
@@ -315,7 +315,7 @@ fn zeros_deflated(blocks: usize) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_is_inflated() {
+fn compressed_bodies_are_not_inflated() {
     let home = home("");
     let server = home.serve();
     let token = home.app("abuse");
@@ -360,7 +360,7 @@ fn headers_over_64_kib_are_refused() {
 }
 
 #[test]
-fn headers_and_garbage_are_refused() {
+fn garbage_requests_are_refused() {
     let home = home("");
     let server = home.serve();
     let token = home.app("abuse");

@@ -315,7 +315,7 @@ fn fresh(server: &HobServer, token: &str, first: usize) -> Vec<Talker> {
 }
 
 #[test]
-fn kills_at_random_moments_lose_nothing_that_was_told() {
+fn kills_at_random_moments_lose_no_sent_event() {
     let kills = if is_campaign() { 100 } else { 10 };
     let home = home("");
     let token = home.app("kills");

@@ -45,7 +45,7 @@ fn trickle(clients: Vec<TcpStream>, stop: &AtomicBool) -> Option<Duration> {
 }
 
 #[test]
-fn slow_clients_are_cut_off_and_hold_up_nobody() {
+fn slow_clients_are_cut_off_and_delay_nobody() {
     let home = home("");
     let server = home.serve();
     let token = home.app("loris");

@@ -165,7 +165,7 @@ fn as_owner(home: &TestHome, command: &str) -> String {
 }
 
 #[test]
-fn an_agent_that_pries_finds_nothing() {
+fn prying_agent_finds_no_secret() {
     if landlock_version().is_none() {
         println!("skipped: this kernel has no Landlock");
         return;

@@ -186,7 +186,7 @@ impl Trespass {
 }
 
 #[test]
-fn another_apps_things_do_not_exist() {
+fn sessions_and_files_of_another_app_do_not_exist() {
     let count = if is_campaign() { 10_000 } else { 300 };
     let home = home("");
     let server = home.serve();
@@ -250,7 +250,7 @@ fn wait_for_turn(server: &HobServer, token: &str, id: &str, turn: u64) -> Value 
 
 /// What sessions said is remembered, each for its own app; the other one finds nothing of it under any name.
 #[test]
-fn another_apps_memory_does_not_exist() {
+fn memory_of_another_app_does_not_exist() {
     let home = home("");
     let server = home.serve();
     let estate = Estate::new(&server, &home, "first");

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::setup::home;
 
 #[test]
-fn a_session_of_another_app_answers_like_one_that_never_was() {
+fn session_of_another_app_answers_like_an_unknown_one() {
     let count = if is_campaign() { 2_000 } else { 200 };
     let home = home("");
     let server = home.serve();

@@ -10,7 +10,7 @@ use super::setup::*;
 
 /// A node that does not hold the session takes the turn, streams it while it runs, and tells the same as the holder.
 #[test]
-fn a_turn_is_asked_anywhere_and_heard_everywhere() {
+fn turn_runs_and_streams_on_any_node() {
     let nodes = nodes(&options(3, ""));
     let id = nodes.on(0).session();
     assert_eq!(nodes.on(1).ask(&id, "remember the crane"), "echo: remember the crane");
@@ -49,7 +49,7 @@ fn a_turn_is_asked_anywhere_and_heard_everywhere() {
 }
 
 #[test]
-fn a_turn_is_cancelled_from_anywhere() {
+fn turn_is_cancelled_on_any_node() {
     let nodes = nodes(&options(2, ""));
     let id = nodes.on(0).session();
     nodes.on(0).ask(&id, "remember the crane");
@@ -71,7 +71,7 @@ fn a_turn_is_cancelled_from_anywhere() {
 }
 
 #[test]
-fn a_question_is_answered_from_anywhere() {
+fn permission_request_is_answered_on_any_node() {
     let nodes = nodes(&options(2, ""));
     let id = nodes.on(0).create(&json!({"agent": "acp", "permissions": "ask"}));
     let turn = nodes.on(1).start_turn(&id, "[[permission rm]] [[say  done]]");
@@ -93,7 +93,7 @@ fn a_question_is_answered_from_anywhere() {
 }
 
 #[test]
-fn a_session_is_closed_from_anywhere() {
+fn session_is_closed_on_any_node() {
     let nodes = nodes(&options(2, ""));
     let id = nodes.on(0).session();
     let turn = nodes.on(0).start_gated_turn(&id);
@@ -115,7 +115,7 @@ fn a_session_is_closed_from_anywhere() {
 
 /// The same request under the same key on all nodes at once is one turn, and all get its answer.
 #[test]
-fn a_key_is_good_for_all_nodes() {
+fn idempotency_key_holds_on_all_nodes() {
     let nodes = nodes(&options(3, ""));
     let id = nodes.on(0).session();
     for round in 0..5_u64 {
@@ -144,7 +144,7 @@ fn a_key_is_good_for_all_nodes() {
 
 /// Turns asked of different nodes run one after another, in the order of their numbers.
 #[test]
-fn turns_of_one_session_run_in_order_wherever_they_are_asked() {
+fn turns_run_in_order_whichever_node_takes_them() {
     let nodes = nodes(&options(3, "[sessions]\nqueue = 30\n"));
     let id = nodes.on(0).session();
     std::thread::scope(|scope| {
@@ -175,7 +175,7 @@ fn turns_of_one_session_run_in_order_wherever_they_are_asked() {
 
 /// A file that was given to one node can be used by a turn on another, and is its app's alone there too.
 #[test]
-fn a_file_is_there_on_all_nodes() {
+fn uploaded_file_is_available_on_all_nodes() {
     let nodes = nodes(&options(2, ""));
     let contents = "the contents of a file".repeat(10_000);
     let token = nodes.token.as_str();
@@ -211,7 +211,7 @@ fn a_file_is_there_on_all_nodes() {
 
 /// A prompt that begins as a list of files does, without being one, is asked as it is, and its session lives on.
 #[test]
-fn a_prompt_that_looks_like_files_is_a_prompt() {
+fn prompt_that_looks_like_a_file_list_stays_a_prompt() {
     let nodes = nodes(&options(2, ""));
     let id = nodes.on(0).session();
     for (turn, rest) in
@@ -225,7 +225,7 @@ fn a_prompt_that_looks_like_files_is_a_prompt() {
 
 /// An app that is revoked on one node is unknown to all, and its agents end wherever they are.
 #[test]
-fn an_app_is_revoked_everywhere() {
+fn revoked_app_is_refused_by_all_nodes() {
     let nodes = nodes(&options(2, "[sessions]\nsweep_interval_secs = 1\n"));
     let ids = [nodes.on(0).session(), nodes.on(1).session()];
     for (node, id) in ids.iter().enumerate() {
@@ -263,7 +263,7 @@ fn a_turn_on_another_node_does_not_wait_for_a_poll() {
 
 /// What was acknowledged by one node can be cancelled on another at once, whether its holder has heard of it or not.
 #[test]
-fn a_turn_that_was_just_taken_in_is_cancelled_elsewhere() {
+fn accepted_turn_is_cancelled_on_another_node_at_once() {
     let nodes = nodes(&options(3, ""));
     let id = nodes.on(0).session();
     nodes.on(0).ask(&id, "warm");

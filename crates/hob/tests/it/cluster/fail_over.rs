@@ -30,7 +30,7 @@ fn until_turn(events: &mut dyn Iterator<Item = StreamEvent>, turn: u64) -> Vec<S
 
 /// The stream of another node just goes on: the turn that ran is interrupted, the one that waited runs on the taker.
 #[test]
-fn a_killed_nodes_sessions_are_taken() {
+fn sessions_of_a_killed_node_are_taken_over() {
     let nodes = nodes(&options(3, ""));
     let id = nodes.on(0).session();
     nodes.on(1).ask(&id, "remember the crane");
@@ -60,7 +60,7 @@ fn a_killed_nodes_sessions_are_taken() {
 /// A node that restarts on its home resumes its own sessions without waiting for its former lease to expire. That
 /// lease is longer than any test waits.
 #[test]
-fn a_node_that_comes_back_does_not_wait() {
+fn restarted_node_resumes_its_sessions_without_waiting_for_its_lease() {
     let nodes = nodes(&hob_testkit::ClusterOptions { lease_secs: 600, ..options(2, "") });
     let id = nodes.on(0).session();
     let running = nodes.on(0).start_gated_turn(&id);
@@ -74,7 +74,7 @@ fn a_node_that_comes_back_does_not_wait() {
 
 /// A node that slept finds that it lost: it writes nothing, ends its agents, and serves on.
 #[test]
-fn a_node_that_slept_gives_way() {
+fn paused_node_gives_up_its_sessions() {
     let nodes = nodes(&options(2, ""));
     let id = nodes.on(0).session();
     nodes.on(0).ask(&id, "remember the crane");
@@ -104,7 +104,7 @@ fn a_node_that_slept_gives_way() {
 
 /// Told to stop, a node gives its idle sessions away at once, lets turns finish, and ends; nothing is interrupted.
 #[test]
-fn a_drained_node_loses_nothing() {
+fn stopped_node_hands_over_its_sessions() {
     let nodes = nodes(&options(2, ""));
     let idle = nodes.on(0).session();
     nodes.on(0).ask(&idle, "remember the crane");
@@ -135,7 +135,7 @@ fn a_drained_node_loses_nothing() {
 /// Without anything shared but the database, Claude goes on with a transcript made from the ledger, and an agent that
 /// can't says so.
 #[test]
-fn without_a_shared_disk_a_conversation_is_rebuilt_or_said_to_be_lost() {
+fn conversation_without_a_shared_disk_is_rebuilt_or_resume_failed() {
     let nodes = nodes(&hob_testkit::ClusterOptions { apart: true, ..options(2, "") });
     let claude = nodes.on(0).create(&json!({"agent": "claude"}));
     let acp = nodes.on(0).session();
@@ -155,7 +155,7 @@ fn without_a_shared_disk_a_conversation_is_rebuilt_or_said_to_be_lost() {
 
 /// Liveness and readiness: a node without the database lives and is not ready; a stopping one too.
 #[test]
-fn a_node_says_whether_it_is_ready() {
+fn readyz_follows_the_database() {
     let nodes = nodes(&hob_testkit::ClusterOptions { proxied: true, ..options(2, "") });
     for node in 0..2 {
         assert_eq!(status(&nodes, node, "/livez"), Some(200));
@@ -177,7 +177,7 @@ fn a_node_says_whether_it_is_ready() {
 /// A node that is cut off does not go on with a turn that another one has taken, also not with what it sent before the
 /// network healed.
 #[test]
-fn a_node_that_was_cut_off_gives_way() {
+fn disconnected_node_gives_up_its_sessions() {
     let nodes = nodes(&hob_testkit::ClusterOptions { proxied: true, ..options(2, "") });
     let id = nodes.on(0).session();
     nodes.on(0).ask(&id, "remember the crane");

@@ -147,7 +147,7 @@ fn sleep_ms(random: &mut Random, from: u64, to: u64) {
 
 /// A node is killed every five seconds. Some come back at once, others after all have noticed.
 #[test]
-fn nodes_are_killed() {
+fn sessions_survive_killed_nodes() {
     under(&run("kills", 100, 30, 180), |cluster, random| {
         let (began, node) = (Instant::now(), cluster.any());
         sleep_ms(random, 500, 1500);
@@ -163,7 +163,7 @@ fn nodes_are_killed() {
 
 /// The database ends without a word and comes back.
 #[test]
-fn the_database_is_restarted() {
+fn sessions_survive_a_database_restart() {
     let mut run = run("database restarts", 30, 10, 60);
     run.database_goes = true;
     under(&run, |cluster, random| {
@@ -176,7 +176,7 @@ fn the_database_is_restarted() {
 
 /// A node sleeps for longer than its lease, and wakes up with its agents and what it was about to write.
 #[test]
-fn a_node_is_paused() {
+fn sessions_survive_a_paused_node() {
     let pause = Duration::from_secs(if is_campaign() { 30 } else { 7 });
     under(&run("pauses", 30, 12, 100), |cluster, random| {
         let node = cluster.any();
@@ -192,7 +192,7 @@ fn a_node_is_paused() {
 /// The network between a node and the database swallows everything for longer than the lease, and then delivers it; or
 /// it is cut, and nobody comes through for a while.
 #[test]
-fn a_node_is_cut_off_from_the_database() {
+fn sessions_survive_a_disconnected_node() {
     let mut run = run("partitions", 30, 14, 90);
     run.options.proxied = true;
     run.database_goes = true;
@@ -212,7 +212,7 @@ fn a_node_is_cut_off_from_the_database() {
 
 /// Nodes are told to stop, one after another, and come back: a rolling upgrade. No turn is interrupted by it.
 #[test]
-fn nodes_are_drained_under_load() {
+fn sessions_survive_stopped_nodes() {
     let interrupted = |cluster: &Cluster| {
         cluster.sql("SELECT count(*) FROM hob.turns WHERE state = 'interrupted'")
     };

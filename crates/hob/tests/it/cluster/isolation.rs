@@ -27,7 +27,7 @@ fn escaped(text: &str) -> String {
 /// Nothing of what a caller says is part of a statement: every statement of the nodes is in the server's log, without
 /// its values, and the canary that all hostile words carry is in none.
 #[test]
-fn no_word_of_a_caller_reaches_the_database_unbound() {
+fn callers_words_never_become_part_of_a_statement() {
     let server = Arc::new(RwLock::new(Postgres::start()));
     let read = server.read().unwrap();
     read.sql(&read.url(), "ALTER SYSTEM SET log_statement = 'all'; ");
@@ -89,7 +89,7 @@ fn no_word_of_a_caller_reaches_the_database_unbound() {
 
 /// Names that look like each other's, like patterns or like the schema's own words are names of different apps.
 #[test]
-fn apps_with_names_alike_see_nothing_of_each_other() {
+fn apps_with_similar_names_are_isolated() {
     let nodes = nodes(&options(2, ""));
     let names = ["a", "A", "a-", "a_", "a.b", "a_b", "public", "hob", "null", "0"];
     let tokens: Vec<String> = names.iter().map(|name| nodes.cluster.app(name)).collect();
@@ -135,7 +135,7 @@ fn apps_with_names_alike_see_nothing_of_each_other() {
 /// A role of the database that stands for one app sees rows of that app alone, in every table there is, whatever nodes
 /// have written for each other.
 #[test]
-fn a_role_of_one_app_sees_nothing_of_others_nor_of_the_nodes() {
+fn database_role_of_an_app_sees_only_its_rows() {
     let nodes = nodes(&options(2, "[limits]\napp_turns_per_minute = 100\n"));
     let other = nodes.cluster.app("other");
     for token in [&nodes.token, &other] {

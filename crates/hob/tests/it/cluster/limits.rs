@@ -27,7 +27,7 @@ fn count(replies: &[Answer], status: u16) -> usize {
 
 /// However many nodes are asked at once.
 #[test]
-fn an_app_has_no_more_sessions_by_asking_all_nodes() {
+fn session_limit_of_an_app_holds_across_nodes() {
     let nodes = nodes(&options(3, "[limits]\napp_sessions = 4\n"));
     let body = json!({"agent": "acp"});
     let replies = at_once(&nodes, 12, |nodes, node| nodes.on(node).post("/sessions", &body));
@@ -44,7 +44,7 @@ fn an_app_has_no_more_sessions_by_asking_all_nodes() {
 }
 
 #[test]
-fn an_app_asks_no_more_often_by_asking_all_nodes() {
+fn turn_rate_of_an_app_holds_across_nodes() {
     let nodes = nodes(&options(3, "[limits]\napp_turns_per_minute = 5\n"));
     let ids: Vec<String> = (0..3).map(|node| nodes.on(node).session()).collect();
     let replies = at_once(&nodes, 12, |nodes, node| {
@@ -57,7 +57,7 @@ fn an_app_asks_no_more_often_by_asking_all_nodes() {
 }
 
 #[test]
-fn so_many_turns_of_a_session_may_wait_wherever_they_are_asked() {
+fn queue_limit_of_a_session_holds_across_nodes() {
     let nodes = nodes(&options(3, "[sessions]\nqueue = 4\n"));
     let id = nodes.on(0).session();
     nodes.on(0).start_gated_turn(&id);
@@ -69,7 +69,7 @@ fn so_many_turns_of_a_session_may_wait_wherever_they_are_asked() {
 }
 
 #[test]
-fn a_budget_is_one_for_all_nodes() {
+fn token_budget_holds_across_nodes() {
     let nodes = nodes(&options(2, "[limits]\nsession_tokens = 20\napp_tokens_per_day = 40\n"));
     let id = nodes.on(0).session();
     nodes.on(0).ask(&id, "15 tokens");
@@ -86,7 +86,7 @@ fn a_budget_is_one_for_all_nodes() {
 
 /// The pool of the whole cluster, of all apps.
 #[test]
-fn there_are_no_more_sessions_than_all_nodes_may_have() {
+fn max_live_of_a_cluster_holds_across_nodes() {
     let nodes = nodes(&options(3, "[cluster]\nmax_live = 4\n"));
     let other = nodes.cluster.app("other");
     let body = json!({"agent": "acp"});

@@ -26,7 +26,7 @@ fn talk(home: &TestHome, session: &str, texts: &[&str]) -> std::path::PathBuf {
 
 /// Without a server, with one, and after it: one memory, in the database, and none in the home.
 #[test]
-fn what_is_said_is_remembered_in_the_database() {
+fn turns_are_stored_in_the_database() {
     let home = home_on(&server().database(), "");
     let work = folder(&home, "work");
     let url = address(&home);
@@ -79,7 +79,7 @@ fn what_is_said_is_remembered_in_the_database() {
 
 /// Where the setting says so, bodies lie as they are. The setting stands for as long as the memory does.
 #[test]
-fn without_encryption_bodies_can_be_read_and_terms_cannot() {
+fn unencrypted_store_shows_bodies_but_no_terms() {
     let home = home_on(&server().database(), "encrypt = false\n");
     let path = talk(&home, "one", &["where is the lighthouse?"]);
     assert_eq!(capture(&home, &[], &path)["inserted"], 1);
@@ -120,7 +120,7 @@ fn nodes_share_a_memory_by_sharing_the_key() {
 /// A database that is gone, and one that takes calls and never answers: hooks end in time, nothing is lost, and the
 /// server stores it when the database is back.
 #[test]
-fn what_cant_be_stored_in_time_waits() {
+fn hooks_defer_what_the_database_cannot_take() {
     let mut own = Postgres::start();
     let url = own.database();
     let home = home_on(&url, "");
@@ -162,7 +162,7 @@ fn what_cant_be_stored_in_time_waits() {
 
 /// What an app's sessions did is that app's alone, for whoever asks by the token and for a role in the database.
 #[test]
-fn an_apps_memory_is_its_own() {
+fn memory_of_an_app_is_isolated_in_the_database() {
     let api = Backend::Postgres.api("");
     let id = api.create(&json!({"agent": "acp"}));
     api.ask(&id, "the tests know the lighthouse");

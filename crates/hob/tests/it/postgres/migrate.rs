@@ -111,7 +111,7 @@ fn file(home: &TestHome, name: &str) -> PathBuf {
 /// What was remembered is remembered on the other side, with the same answers; what was forgotten stays so; what comes
 /// again is known. And so it is when it comes back.
 #[test]
-fn the_memory_moves_there_and_back() {
+fn store_migrates_to_postgresql_and_back() {
     let home = TestHome::new();
     let token = home.app("crm");
     let paths: Vec<PathBuf> =
@@ -187,7 +187,7 @@ fn the_memory_moves_there_and_back() {
 
 /// Killed in the middle, in both directions: nobody takes the half for the whole, and it goes on.
 #[test]
-fn a_killed_move_goes_on() {
+fn killed_migration_resumes() {
     let home = TestHome::new();
     for n in 0..6 {
         talk(&home, &format!("talk-{n}"), n, 400);
@@ -238,7 +238,7 @@ fn a_killed_move_goes_on() {
 
 /// Broken off between the last row and the last name it goes on as well, and no file that was there is lost.
 #[test]
-fn names_are_changed_in_the_end() {
+fn migration_killed_before_its_last_file_rename_resumes() {
     let home = TestHome::new();
     let mut paths = vec![talk(&home, "talk-0", 0, 24)];
     import(&home);
@@ -295,7 +295,7 @@ fn names_are_changed_in_the_end() {
 
 /// Nothing is moved while somebody works here, with another key, or into a memory that is in use; and nothing is lost.
 #[test]
-fn what_cant_be_moved_is_left_alone() {
+fn refused_migration_changes_nothing() {
     let home = TestHome::new();
     let path = talk(&home, "talk-0", 0, 24);
     assert_eq!(import(&home)["inserted"], 24);

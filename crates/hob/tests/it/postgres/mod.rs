@@ -30,7 +30,7 @@ fn address(home: &TestHome) -> String {
 
 /// A turn, a restart, a kill: what was told is what is told, and neither ledger nor memory is in the home.
 #[test]
-fn everything_is_in_the_database() {
+fn ledger_and_memory_are_in_the_database() {
     let api = Backend::Postgres.api("");
     let id = api.create(&json!({"agent": "acp", "meta": {"a": 1}}));
     assert_eq!(api.ask(&id, "remember the crane"), "echo: remember the crane");
@@ -61,7 +61,7 @@ fn everything_is_in_the_database() {
 
 /// Apps are made, listed and revoked there, with the server running and without.
 #[test]
-fn apps_are_in_the_database() {
+fn app_commands_work_on_the_database() {
     let api = Backend::Postgres.api("");
     let id = api.session();
     let token = api.home.app("other");
@@ -81,7 +81,7 @@ fn apps_are_in_the_database() {
 
 /// The doctor says what there is of the database, and the password is nowhere but where it was written.
 #[test]
-fn the_doctor_knows_the_database_and_nobody_tells_its_password() {
+fn doctor_checks_the_database_and_hides_its_password() {
     let home = TestHome::new();
     let folder = server().socket().parent().unwrap().display().to_string().replace('/', "%2F");
     let name = server().database();

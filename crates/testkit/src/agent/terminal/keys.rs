@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_paste_may_be_torn_anywhere() {
+    fn paste_cut_anywhere_is_read_whole() {
         let bytes = b"\x1b[200~two\nlines\x1b[201~";
         for at in PASTE_START.len()..bytes.len() {
             let mut keys = Keys::default();
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn enter_with_the_end_of_a_paste_is_lost() {
+    fn enter_together_with_the_end_of_a_paste_is_lost() {
         let mut keys = Keys::default();
         assert_eq!(keys.read(b"\x1b[200~x\x1b[201~\r")[1], Key::Enter { swallowed: true });
         assert_eq!(keys.read(b"\r"), [Key::Enter { swallowed: false }]);
     }
 
     #[test]
-    fn letters_escapes_and_events() {
+    fn keys_are_read_as_letters_escapes_and_events() {
         let mut keys = Keys::default();
         assert_eq!(keys.read("ä".as_bytes()), [Key::Letter('ä')]);
         assert_eq!(keys.read(b"\x1b"), [Key::Escape]);

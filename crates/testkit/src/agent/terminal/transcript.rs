@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_named_as_the_real_cli_names_them() {
+    fn transcript_folders_are_named_like_the_real_ones() {
         assert_eq!(munged("/srv/m/a.b_c d"), "-srv-m-a-b-c-d");
         assert_eq!(munged("/日本語"), "----");
         assert_eq!(munged("/🎉"), "---");
