@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::pty::{self, Size};
 use crate::ring::Ring;
-use crate::wire::Order;
+use crate::wire::ShimCommand;
 
 /// A running child. Dropping the handle ends the whole tree: TERM, then KILL half a second later.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Child {
     pub(crate) terminal: Option<Arc<AsyncFd<OwnedFd>>>,
     pub(crate) state: watch::Receiver<State>,
     /// Closing this channel ends the tree.
-    pub(crate) orders: mpsc::UnboundedSender<Order>,
+    pub(crate) orders: mpsc::UnboundedSender<ShimCommand>,
 }
 
 /// How a child ended.
@@ -34,7 +34,7 @@ pub struct Child {
 pub enum Exit {
     Code(i32),
     Signal(i32),
-    /// Its shim was killed from outside, so nobody saw its status. The tree was swept.
+    /// The shim was killed from outside, so the status is unknown. The tree was swept.
     Unknown,
 }
 
@@ -97,7 +97,7 @@ impl Child {
         pid: i32,
         output: Output,
         state: watch::Receiver<State>,
-        orders: mpsc::UnboundedSender<Order>,
+        orders: mpsc::UnboundedSender<ShimCommand>,
     ) -> Child {
         Child { pid, stdin: None, stdout: None, output, terminal: None, state, orders }
     }
@@ -139,7 +139,7 @@ impl Child {
 
     /// Sends a signal to the agent itself, not to its tree.
     pub fn signal(&self, number: i32) {
-        let _ = self.orders.send(Order::Signal(number));
+        let _ = self.orders.send(ShimCommand::Signal(number));
     }
 
     /// Ends the tree by the ladder and returns once it is gone.
@@ -148,7 +148,7 @@ impl Child {
             let _ = timeout(ladder.polite, self.exited()).await;
         }
         let grace_ms = ladder.term.as_millis() as u64;
-        let _ = self.orders.send(Order::End { grace_ms });
+        let _ = self.orders.send(ShimCommand::End { grace_ms });
         self.gone().await
     }
 
@@ -190,7 +190,7 @@ impl ChildTerminal {
         Ok(())
     }
 
-    /// Changes the size; the child is told.
+    /// Resizes the terminal and notifies the child.
     pub fn resize(&self, size: Size) -> io::Result<()> {
         pty::resize(self.open()?.get_ref(), size)
     }
@@ -225,17 +225,17 @@ impl Output {
         (OutputWriter { ring: ring.clone(), position: sender }, Output { ring, position })
     }
 
-    /// The bytes kept, oldest first.
+    /// Returns the bytes that are kept, oldest first.
     pub fn tail(&self) -> Vec<u8> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner).to_vec()
     }
 
-    /// The bytes kept, as text.
+    /// Returns the bytes that are kept, as text.
     pub fn tail_text(&self) -> String {
         String::from_utf8_lossy(&self.tail()).into_owned()
     }
 
-    /// The bytes kept from stream position `from` on, and the position they start at.
+    /// Returns the bytes that are kept from stream position `from` on, and the position they start at.
     pub fn since(&self, from: u64) -> (u64, Vec<u8>) {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner).since(from)
     }

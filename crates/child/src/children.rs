@@ -15,7 +15,7 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf, WriteHalf};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -27,14 +27,14 @@ use crate::record::Record;
 use crate::spec::{ChildSpec, Stdin, Streams};
 use crate::sweep;
 use crate::tree;
-use crate::wire::{Launch, Note, Order, has_nul};
+use crate::wire::{Launch, ShimCommand, ShimEvent, has_nul};
 use crate::{RUN_MARKER, shim};
 
-/// What is kept of a terminal's output.
-const TERMINAL_RING: usize = 256 << 10;
-/// What is kept of standard error.
-const STDERR_TAIL: usize = 16 << 10;
-/// A shim that has not answered by then never will.
+/// How much of a terminal's output is kept.
+const TERMINAL_RING_BYTES: usize = 256 << 10;
+/// How much of standard error is kept.
+const STDERR_TAIL_BYTES: usize = 16 << 10;
+/// How long a shim may take to answer.
 const START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How to run children.
@@ -65,47 +65,47 @@ pub enum SpawnError {
     /// The specification holds a NUL byte or too many bytes for the operating system.
     #[error("the command line or the environment is not valid: {0}")]
     Invalid(&'static str),
-    /// The kernel could confine it, but not as it was asked to.
+    /// The kernel supports confinement, but not the one requested.
     #[error("the child could not be confined: {0}")]
     NotConfined(io::Error),
     /// The owner is closing.
     #[error("no more children are started: the owner is closing")]
     Closing,
-    /// Anything else the operating system said.
+    /// Any other error of the operating system.
     #[error("the child could not be started: {0}")]
     System(#[from] io::Error),
 }
 
-/// The owner of all children of a process. Cloning shares it; when the last clone is dropped, or
+/// The owner of all children of a process. Clones share it; when the last clone is dropped, or
 /// [`Children::close`] is called, every tree is ended and reaped.
 #[derive(Debug, Clone)]
 pub struct Children {
-    inner: Arc<Inner>,
+    inner: Arc<ChildrenState>,
 }
 
-/// Where a process stands.
+/// Which child, if any, a process descends from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placed {
-    /// It descends from a child that works for somebody.
+    /// The process descends from a child with this owner.
     Under(Option<String>),
-    /// It has nothing to do with us.
+    /// The process does not descend from a child.
     Elsewhere,
-    /// It has ended, so that nobody can tell.
+    /// The process has ended, so its ancestry is unknown.
     Gone,
 }
 
-/// The shims that run, and whom their children work for.
+/// The running shims with the owners of their children.
 type Owners = Arc<Mutex<HashMap<i32, Option<String>>>>;
 
 #[derive(Debug)]
-struct Inner {
+struct ChildrenState {
     owners: Owners,
-    requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
+    requests: Mutex<Option<mpsc::UnboundedSender<SpawnRequest>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     live: watch::Receiver<usize>,
 }
 
-struct Request {
+struct SpawnRequest {
     spec: ChildSpec,
     reply: oneshot::Sender<Result<Started, SpawnError>>,
 }
@@ -124,13 +124,13 @@ impl Children {
         let (requests, received) = mpsc::unbounded_channel();
         let (count, live) = watch::channel(0);
         let owners = Owners::default();
-        let kept = owners.clone();
+        let thread_owners = owners.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
             .name("hob-children".into())
-            .spawn(move || runtime.block_on(keep(options, kept, received, count)))?;
+            .spawn(move || runtime.block_on(keep(options, thread_owners, received, count)))?;
         Ok(Children {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ChildrenState {
                 owners,
                 requests: Mutex::new(Some(requests)),
                 thread: Mutex::new(Some(thread)),
@@ -144,7 +144,7 @@ impl Children {
         let (reply, answer) = oneshot::channel();
         let requests = self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
         requests
-            .and_then(|requests| requests.send(Request { spec, reply }).ok())
+            .and_then(|requests| requests.send(SpawnRequest { spec, reply }).ok())
             .ok_or(SpawnError::Closing)?;
         let started = answer.await.map_err(|_| SpawnError::Closing)??;
         let mut child = started.child;
@@ -153,8 +153,8 @@ impl Children {
         Ok(child)
     }
 
-    /// Where a process stands, by its ancestry. A shim keeps its whole tree, so nothing a child starts
-    /// gets out of it.
+    /// Returns which child a process descends from. A shim keeps its whole tree, so no process that a child
+    /// starts can leave it.
     pub fn placed(&self, pid: i32) -> Placed {
         let mut pid = pid;
         loop {
@@ -173,12 +173,12 @@ impl Children {
         }
     }
 
-    /// How many trees are alive, those that are just being ended included.
+    /// Returns how many trees are alive, including those that are being ended.
     pub fn live(&self) -> usize {
         *self.inner.live.borrow()
     }
 
-    /// Ends every tree and returns once all are gone. Later spawns are refused.
+    /// Ends every tree and returns once all are gone. Later spawns fail.
     pub async fn close(&self) {
         self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut live = self.inner.live.clone();
@@ -187,7 +187,7 @@ impl Children {
     }
 }
 
-impl Drop for Inner {
+impl Drop for ChildrenState {
     fn drop(&mut self) {
         self.requests.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
@@ -198,11 +198,11 @@ impl Drop for Inner {
     }
 }
 
-/// The thread's main loop: starts what is asked for, and at the end waits until all is gone.
+/// The thread's main loop: starts children on request, and at the end waits until all trees are gone.
 async fn keep(
     options: ChildrenOptions,
     owners: Owners,
-    mut requests: mpsc::UnboundedReceiver<Request>,
+    mut requests: mpsc::UnboundedReceiver<SpawnRequest>,
     count: watch::Sender<usize>,
 ) {
     let options = Arc::new(options);
@@ -212,7 +212,7 @@ async fn keep(
     loop {
         tokio::select! {
             request = requests.recv() => {
-                let Some(Request { spec, reply }) = request else { break };
+                let Some(SpawnRequest { spec, reply }) = request else { break };
                 number += 1;
                 let (options, closing) = (options.clone(), closing.clone());
                 count.send_modify(|count| *count += 1);
@@ -246,18 +246,17 @@ async fn keep_one(
     };
     let record = Record::write(&options.records, shim.process.id() as i32, &marker);
     let _owner = OwnerEntry::new(owners, shim.process.id() as i32, spec.owner.clone());
-    let (reading, mut writing) = tokio::io::split(shim.control);
-    let mut notes = BufReader::new(reading).lines();
-    let first = tokio::time::timeout(START_DEADLINE, notes.next_line()).await;
-    let first = first.ok().and_then(Result::ok).flatten().and_then(|line| Note::decode(&line));
-    let mut exit = None;
-    match first {
-        Some(Note::Started { pid, start }) => {
+    let (reading, writing) = tokio::io::split(shim.control);
+    let mut events = BufReader::new(reading).lines();
+    let first = tokio::time::timeout(START_DEADLINE, events.next_line()).await;
+    let first = first.ok().and_then(Result::ok).flatten();
+    match first.and_then(|line| ShimEvent::decode(&line)) {
+        Some(ShimEvent::Started { pid, start }) => {
             record.add(pid, start);
             let (state_sender, state) = watch::channel(State::Running);
-            let (orders, mut received) = mpsc::unbounded_channel::<Order>();
+            let (command_sender, commands) = mpsc::unbounded_channel::<ShimCommand>();
             let (sink, output) = Output::new(shim.ring);
-            let mut child = Child::new(pid, output, state, orders);
+            let mut child = Child::new(pid, output, state, command_sender);
             child.terminal = shim.is_terminal.then(|| shim.drained.clone());
             let started = Started { child, stdin: shim.stdin.take(), stdout: shim.stdout.take() };
             // A caller that went away meanwhile drops the child, which ends the tree.
@@ -266,53 +265,66 @@ async fn keep_one(
             let drained = shim.drained;
             let mut draining = JoinSet::new();
             draining.spawn(async move { sink.drain(&drained).await });
-            let mut control_open = true;
-            loop {
-                tokio::select! {
-                    line = notes.next_line() => match line.ok().flatten() {
-                        Some(line) => if let Some(Note::Exited { status }) = Note::decode(&line) {
-                            let how = Exit::from_wait_status(status);
-                            exit = Some(how);
-                            state_sender.send_replace(State::Exited(how));
-                        },
-                        None => break,
-                    },
-                    order = received.recv(), if control_open => match order {
-                        Some(order) => {
-                            let _ = writing.write_all(order.encode().as_bytes()).await;
-                        }
-                        None => {
-                            control_open = false;
-                            let _ = writing.shutdown().await;
-                        }
-                    },
-                    () = closing.cancelled(), if control_open => {
-                        control_open = false;
-                        let _ = writing.shutdown().await;
-                    }
-                }
-            }
+            let exit = converse(events, writing, commands, &state_sender, &closing).await;
             reap(&mut shim.process).await;
             if exit.is_none() {
-                // The shim was killed from outside: what it kept together has no keeper now.
+                // The shim was killed from outside, so its tree has no keeper any more.
                 sweep::end_marked(&marker).await;
             }
             record.remove();
-            // What the tree wrote before it ended is in the ring before anyone hears of its end.
+            // Everything that the tree wrote must be in the ring before its end is reported.
             let _ = tokio::time::timeout(Duration::from_secs(1), draining.join_next()).await;
             state_sender.send_replace(State::Gone(exit.unwrap_or(Exit::Unknown)));
         }
         other => {
-            drop((notes, writing));
+            drop((events, writing));
             reap(&mut shim.process).await;
             record.remove();
             let system = io::Error::from_raw_os_error;
             let error = match other {
-                Some(Note::NotConfined { errno }) => SpawnError::NotConfined(system(errno)),
-                Some(Note::Failed { errno }) => spawn_error(&spec, system(errno)),
+                Some(ShimEvent::NotConfined { errno }) => SpawnError::NotConfined(system(errno)),
+                Some(ShimEvent::Failed { errno }) => spawn_error(&spec, system(errno)),
                 _ => spawn_error(&spec, io::Error::other("the shim did not answer")),
             };
             let _ = reply.send(Err(error));
+        }
+    }
+}
+
+/// Passes commands to a shim and its events on, until the shim closes the control socket. Returns how the
+/// child exited, if the shim reported it.
+async fn converse(
+    mut events: Lines<BufReader<ReadHalf<tokio::net::UnixStream>>>,
+    mut writing: WriteHalf<tokio::net::UnixStream>,
+    mut commands: mpsc::UnboundedReceiver<ShimCommand>,
+    state: &watch::Sender<State>,
+    closing: &CancellationToken,
+) -> Option<Exit> {
+    let mut exit = None;
+    let mut control_open = true;
+    loop {
+        tokio::select! {
+            line = events.next_line() => match line.ok().flatten() {
+                Some(line) => if let Some(ShimEvent::Exited { status }) = ShimEvent::decode(&line) {
+                    let how = Exit::from_wait_status(status);
+                    exit = Some(how);
+                    state.send_replace(State::Exited(how));
+                },
+                None => return exit,
+            },
+            command = commands.recv(), if control_open => match command {
+                Some(command) => {
+                    let _ = writing.write_all(command.encode().as_bytes()).await;
+                }
+                None => {
+                    control_open = false;
+                    let _ = writing.shutdown().await;
+                }
+            },
+            () = closing.cancelled(), if control_open => {
+                control_open = false;
+                let _ = writing.shutdown().await;
+            }
         }
     }
 }
@@ -332,7 +344,7 @@ struct Shim {
     control: tokio::net::UnixStream,
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
-    /// What this thread drains: the terminal, or standard error.
+    /// The descriptor that this thread drains: the terminal, or standard error.
     drained: Arc<AsyncFd<OwnedFd>>,
     is_terminal: bool,
     ring: usize,
@@ -350,7 +362,7 @@ fn start_shim(
     }
     let texts = spec.args.iter().chain([&spec.program]);
     if texts.chain(spec.env.iter().flat_map(|(n, v)| [n, v])).any(|text| has_nul(text)) {
-        return Err(SpawnError::Invalid("it holds a NUL byte"));
+        return Err(SpawnError::Invalid("it contains a NUL byte"));
     }
     let mut env = spec.env.clone();
     env.retain(|(name, _)| name != RUN_MARKER);
@@ -365,34 +377,7 @@ fn start_shim(
         confinement: spec.confinement.clone(),
     };
 
-    let (mut stdin, mut stdout) = (None, None);
-    let (theirs, drained, ring) = match spec.streams {
-        Streams::Terminal { size } => {
-            let (ours, theirs) = pty::open(size)?;
-            (vec![theirs], ours, TERMINAL_RING)
-        }
-        Streams::Pipes { stdin: kind } => {
-            let input = match kind {
-                Stdin::Null => OpenOptions::new().read(true).open("/dev/null")?.into(),
-                Stdin::Pipe => {
-                    let (reading, writing) =
-                        nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io_error)?;
-                    nonblocking(&writing)?;
-                    stdin = Some(writing);
-                    reading
-                }
-            };
-            let (out_reading, out_writing) =
-                nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io_error)?;
-            let (err_reading, err_writing) =
-                nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io_error)?;
-            nonblocking(&out_reading)?;
-            nonblocking(&err_reading)?;
-            stdout = Some(out_reading);
-            (vec![input, out_writing, err_writing], err_reading, STDERR_TAIL)
-        }
-    };
-
+    let streams = open_streams(spec.streams)?;
     let (ours, control) = UnixStream::pair()?;
     let mut command = Command::new(&options.shim);
     command.arg(shim::ARGUMENT).env_clear().current_dir("/");
@@ -401,31 +386,87 @@ fn start_shim(
     let process = command.spawn()?;
     drop(command);
 
+    let sent = send_launch(&ours, &launch, &streams.childs);
+    ours.set_nonblocking(true)?;
+    if let Err(error) = sent {
+        tracing::warn!(%error, "failed to send the launch message to the shim");
+    }
+    Ok(Shim {
+        process,
+        control: tokio::net::UnixStream::from_std(ours)?,
+        stdin: streams.stdin,
+        stdout: streams.stdout,
+        drained: Arc::new(watched(streams.drained)?),
+        is_terminal: launch.terminal,
+        ring: streams.ring,
+    })
+}
+
+/// Sends the launch message with the child's descriptors.
+fn send_launch(control: &UnixStream, launch: &Launch, childs: &[OwnedFd]) -> io::Result<()> {
     let message = launch.encode();
-    let fds: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
+    let fds: Vec<RawFd> = childs.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&fds)];
     let sent = sendmsg::<()>(
-        ours.as_raw_fd(),
+        control.as_raw_fd(),
         &[IoSlice::new(&message)],
         &rights,
         MsgFlags::MSG_NOSIGNAL,
         None,
     )
-    .map_err(io_error)
-    .and_then(|sent| (&ours).write_all(&message[sent..]));
-    ours.set_nonblocking(true)?;
-    if let Err(error) = sent {
-        tracing::warn!(%error, "the shim did not take its launch message");
+    .map_err(io_error)?;
+    let mut control = control;
+    control.write_all(&message[sent..])
+}
+
+/// Both ends of a child's streams.
+struct OpenStreams {
+    /// The child's ends: one for a terminal, three for pipes.
+    childs: Vec<OwnedFd>,
+    /// The caller's end of standard input.
+    stdin: Option<OwnedFd>,
+    /// The caller's end of standard output.
+    stdout: Option<OwnedFd>,
+    /// The end that the owning thread drains: the terminal, or standard error.
+    drained: OwnedFd,
+    /// How many of the drained bytes are kept.
+    ring: usize,
+}
+
+fn open_streams(streams: Streams) -> Result<OpenStreams, SpawnError> {
+    match streams {
+        Streams::Terminal { size } => {
+            let (drained, terminal) = pty::open(size)?;
+            let (stdin, stdout) = (None, None);
+            let ring = TERMINAL_RING_BYTES;
+            Ok(OpenStreams { childs: vec![terminal], stdin, stdout, drained, ring })
+        }
+        Streams::Pipes { stdin: kind } => {
+            let (input, stdin) = match kind {
+                Stdin::Null => (OpenOptions::new().read(true).open("/dev/null")?.into(), None),
+                Stdin::Pipe => {
+                    let (reading, writing) = pipe_pair()?;
+                    nonblocking(&writing)?;
+                    (reading, Some(writing))
+                }
+            };
+            let (out_reading, out_writing) = pipe_pair()?;
+            let (err_reading, err_writing) = pipe_pair()?;
+            nonblocking(&out_reading)?;
+            nonblocking(&err_reading)?;
+            Ok(OpenStreams {
+                childs: vec![input, out_writing, err_writing],
+                stdin,
+                stdout: Some(out_reading),
+                drained: err_reading,
+                ring: STDERR_TAIL_BYTES,
+            })
+        }
     }
-    Ok(Shim {
-        process,
-        control: tokio::net::UnixStream::from_std(ours)?,
-        stdin,
-        stdout,
-        drained: Arc::new(watched(drained)?),
-        is_terminal: launch.terminal,
-        ring,
-    })
+}
+
+fn pipe_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io_error)
 }
 
 /// Waits for the shim, whose control socket has already closed: it is gone or about to be.
@@ -436,7 +477,7 @@ async fn reap(process: &mut std::process::Child) {
             return;
         }
     }
-    tracing::error!(pid = process.id(), "a shim closed its control socket but did not end");
+    tracing::error!(pid = process.id(), "a shim closed its control socket but did not exit");
     let _ = process.kill();
     let _ = process.wait();
 }
@@ -457,7 +498,7 @@ fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)
 }
 
-/// Knows whom a shim's tree works for, as long as it lives.
+/// The owner of a shim's tree, registered until this value is dropped.
 struct OwnerEntry {
     owners: Owners,
     shim: i32,

@@ -1,8 +1,8 @@
 //! What keeps a child out of Hob's home and from changing what is not its own.
 //!
 //! Landlock can only allow, and what is allowed on a folder is allowed on everything below it. So the
-//! folders on the way from the root to the hidden one get nothing, and everything that lies beside that
-//! way is allowed one by one. What appears beside the way later is closed to children that already run.
+//! folders on the way from the root to the hidden one get nothing, and every sibling of those
+//! folders is allowed one by one. A sibling that appears later is closed to children that already run.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -20,13 +20,13 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 /// left alone, such as connecting to a socket with a path, by which children reach Hob.
 const RULED: ABI = ABI::V7;
 const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute});
-/// What devices allow besides: everybody writes to `/dev/null`, and terminals are driven by `ioctl`.
+/// Additional rights on devices: every program writes to `/dev/null`, and terminals need `ioctl`.
 const DEVICE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | IoctlDev});
 /// With one of these root reads the memory and the variables of any process, whatever Landlock says.
 const BEYOND: [CapabilitySet; 2] = [CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN];
 
 /// What a child may not reach. Whatever else the user can read and execute, the child can too; it can
-/// change nothing but `writable` and existing devices, and signal nobody outside its own tree.
+/// change nothing but `writable` and existing devices, and signal no process outside its own tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement {
     /// Neither read nor written, but for what `writable` names inside it (Hob's home).
@@ -52,7 +52,7 @@ pub fn opens(writable: &Path, hidden: &Path) -> bool {
     let hidden = hidden.canonicalize().unwrap_or_else(|_| hidden.to_owned());
     let Ok(writable) = writable.canonicalize() else { return false };
     let Ok(metadata) = fs::metadata(&writable) else { return false };
-    Way::to(&hidden).leads_through(&writable, &metadata)
+    PathToHidden::to(&hidden).leads_through(&writable, &metadata)
 }
 
 /// The rules of one child, ready to be enforced on it.
@@ -65,7 +65,7 @@ impl Rules {
             return Ok(None);
         }
         let hidden = confinement.hidden.canonicalize()?;
-        let way = Way::to(&hidden);
+        let way = PathToHidden::to(&hidden);
         let ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(RULED))
@@ -73,7 +73,7 @@ impl Rules {
             .and_then(Ruleset::create);
         let mut rules = Rules(ruleset.map_err(system)?);
         for folder in hidden.ancestors().skip(1) {
-            rules.allow_beside(&way, folder)?;
+            rules.allow_siblings(&way, folder)?;
         }
         for given in &confinement.writable {
             rules.allow_changes(&way, &hidden, given)?;
@@ -93,10 +93,10 @@ impl Rules {
 
     /// Allows to read what is in this folder, but for what leads to the hidden one. Links get nothing:
     /// where they lead to is allowed, or not, under its own name.
-    fn allow_beside(&mut self, way: &Way, folder: &Path) -> io::Result<()> {
+    fn allow_siblings(&mut self, way: &PathToHidden, folder: &Path) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
-            // Such as a `/home` that shows nobody who else is there. Less is allowed then, never more.
+            // For example a `/home` that cannot be listed. Less is allowed then, never more.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -113,7 +113,7 @@ impl Rules {
         Ok(())
     }
 
-    fn allow_changes(&mut self, way: &Way, hidden: &Path, given: &Path) -> io::Result<()> {
+    fn allow_changes(&mut self, way: &PathToHidden, hidden: &Path, given: &Path) -> io::Result<()> {
         let found = given.canonicalize().and_then(|real| Ok((look_at(&real)?, real)));
         let ((file, metadata), real) = match found {
             Ok(found) => found,
@@ -140,12 +140,12 @@ impl Rules {
 
 /// The hidden folder and all folders above it. The kernel keeps rules by the folder, not by its name,
 /// so a second mount of one of them is the same folder: its device and number tell.
-struct Way(Vec<(PathBuf, Option<(u64, u64)>)>);
+struct PathToHidden(Vec<(PathBuf, Option<(u64, u64)>)>);
 
-impl Way {
-    fn to(hidden: &Path) -> Way {
+impl PathToHidden {
+    fn to(hidden: &Path) -> PathToHidden {
         let step = |path: &Path| (path.to_owned(), fs::metadata(path).ok().map(|m| identity(&m)));
-        Way(hidden.ancestors().map(step).collect())
+        PathToHidden(hidden.ancestors().map(step).collect())
     }
 
     fn leads_through(&self, path: &Path, metadata: &Metadata) -> bool {

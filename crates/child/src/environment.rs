@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-/// Variables every agent gets, besides those its entry names.
+/// The variables that every agent gets, in addition to those in its settings.
 const ALWAYS: &[&str] = &["PATH", "HOME", "USER", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR"];
 
 /// Builds an agent's environment from the caller's.

@@ -2,14 +2,14 @@
 //!
 //! This is the only crate that starts processes. Every agent runs under a *shim*: a small
 //! single-threaded process (this same executable, entered through [`shim::run`]) that is the
-//! subreaper and waiter of the agent's whole tree. The shim ends that tree when it is told to, when
+//! subreaper and waiter of the agent's whole tree. The shim ends that tree on command, when
 //! the agent itself ends, and when its control socket reaches end of file. The last case covers
 //! everything that can happen to the owner: a dropped handle, a dropped runtime, a panic, `kill -9`.
 //!
 //! - [`Children`] owns all children of one Hob process and the thread that looks after them.
 //! - [`Child`] is the handle of one child; dropping it ends the whole tree.
 //! - [`Confinement`] is what a child may not reach; the shim enforces it on the agent's whole tree.
-//! - [`sweep`] is the second line: at start it ends what an earlier run left behind.
+//! - [`sweep`] is the second line of defence: at start it ends processes that an earlier run left.
 //!
 //! Invariant: nothing here signals a process by pid alone. Inside a tree the shim is the reaper, so
 //! a pid it sees as its descendant cannot have been reused; across runs a pid counts only together

@@ -30,7 +30,7 @@ impl Ring {
         self.written
     }
 
-    /// The bytes kept, oldest first.
+    /// Returns the bytes that are kept, oldest first.
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes.iter().copied().collect()
     }

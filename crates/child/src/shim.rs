@@ -25,7 +25,7 @@ use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, se
 
 use crate::confine::Rules;
 use crate::tree;
-use crate::wire::{Launch, Note, Order, own};
+use crate::wire::{Launch, ShimCommand, ShimEvent, own};
 
 /// What is left of a tree gets this long after TERM when nobody is there to say otherwise: the agent
 /// has ended by itself, or Hob is gone.
@@ -76,8 +76,10 @@ fn run_to_the_end() -> io::Result<()> {
         }
     };
     drop(launch);
-    let started =
-        Note::Started { pid: agent.as_raw(), start: tree::start_time(agent.as_raw()).unwrap_or(0) };
+    let started = ShimEvent::Started {
+        pid: agent.as_raw(),
+        start: tree::start_time(agent.as_raw()).unwrap_or(0),
+    };
     let mut keeper = Keeper { control, listening: true, agent, ending: None };
     keeper.tell(&started);
     keeper.run(&signals)
@@ -114,11 +116,11 @@ fn receive_launch(control: &UnixStream) -> io::Result<(Launch, Vec<OwnedFd>)> {
 }
 
 /// Starts the agent, or says why it was not.
-fn start(launch: &Launch, streams: Vec<OwnedFd>) -> Result<Pid, Note> {
+fn start(launch: &Launch, streams: Vec<OwnedFd>) -> Result<Pid, ShimEvent> {
     let number = |error: io::Error| error.raw_os_error().unwrap_or(Errno::EINVAL as i32);
     let rules = launch.confinement.as_ref().map_or(Ok(None), Rules::new);
-    let rules = rules.map_err(|error| Note::NotConfined { errno: number(error) })?;
-    start_under(launch, streams, rules).map_err(|error| Note::Failed { errno: number(error) })
+    let rules = rules.map_err(|error| ShimEvent::NotConfined { errno: number(error) })?;
+    start_under(launch, streams, rules).map_err(|error| ShimEvent::Failed { errno: number(error) })
 }
 
 fn start_under(
@@ -239,7 +241,7 @@ impl Keeper {
 
     fn ended(&mut self, pid: Pid, status: i32) {
         if pid == self.agent {
-            self.tell(&Note::Exited { status });
+            self.tell(&ShimEvent::Exited { status });
             self.end(GRACE);
         }
     }
@@ -256,13 +258,13 @@ impl Keeper {
         }
         while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = pending.drain(..=end).collect();
-            match Order::decode(&String::from_utf8_lossy(&line)) {
-                Some(Order::Signal(number)) => {
+            match ShimCommand::decode(&String::from_utf8_lossy(&line)) {
+                Some(ShimCommand::Signal(number)) => {
                     if let Ok(signal) = Signal::try_from(number) {
                         let _ = kill(self.agent, signal);
                     }
                 }
-                Some(Order::End { grace_ms }) => self.end(Duration::from_millis(grace_ms)),
+                Some(ShimCommand::End { grace_ms }) => self.end(Duration::from_millis(grace_ms)),
                 None => {}
             }
         }
@@ -284,7 +286,7 @@ impl Keeper {
         }
     }
 
-    fn tell(&mut self, note: &Note) {
+    fn tell(&mut self, note: &ShimEvent) {
         // Hob being gone shows as end of file soon enough.
         let _ = self.control.write_all(note.encode().as_bytes());
     }

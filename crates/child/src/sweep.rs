@@ -1,4 +1,4 @@
-//! The second line: ending what an earlier run left behind.
+//! The second line of defence: ending processes that an earlier run left.
 //!
 //! Shims end their trees when Hob dies, so this finds something only where a shim itself was killed.
 //! A process counts as a leftover by the run marker in its environment, or by a record of pid and
@@ -39,7 +39,7 @@ impl Marker {
     }
 }
 
-/// Ends every process an earlier run of this home left behind, and forgets its records. Returns how
+/// Ends every process that an earlier run of this home left, and removes its records. Returns how
 /// many processes there were.
 pub fn end_leftovers(marker: &Marker, records: &Path) -> usize {
     let mut recorded: Vec<(i32, u64)> = Vec::new();

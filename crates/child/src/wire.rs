@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use crate::confine::Confinement;
 
-/// What the shim is to start. Descriptors travel beside it: three for pipes, one for a terminal.
+/// What the shim is to start. Descriptors travel with it: three for pipes, one for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Launch {
     pub terminal: bool,
@@ -97,26 +97,26 @@ impl Launch {
 
 /// An order from Hob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ShimCommand {
     /// Send this signal to the agent itself.
     Signal(i32),
-    /// TERM to the whole tree, KILL to what is left after so many milliseconds.
+    /// TERM to the whole tree, KILL to what is left after this many milliseconds.
     End { grace_ms: u64 },
 }
 
-impl Order {
+impl ShimCommand {
     pub fn encode(self) -> String {
         match self {
-            Order::Signal(number) => format!("signal {number}\n"),
-            Order::End { grace_ms } => format!("end {grace_ms}\n"),
+            ShimCommand::Signal(number) => format!("signal {number}\n"),
+            ShimCommand::End { grace_ms } => format!("end {grace_ms}\n"),
         }
     }
 
-    pub fn decode(line: &str) -> Option<Order> {
+    pub fn decode(line: &str) -> Option<ShimCommand> {
         let (word, number) = line.trim_end().split_once(' ')?;
         match word {
-            "signal" => Some(Order::Signal(number.parse().ok()?)),
-            "end" => Some(Order::End { grace_ms: number.parse().ok()? }),
+            "signal" => Some(ShimCommand::Signal(number.parse().ok()?)),
+            "end" => Some(ShimCommand::End { grace_ms: number.parse().ok()? }),
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl Order {
 
 /// A note from the shim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum ShimEvent {
     /// The agent runs under this pid since this time.
     Started { pid: i32, start: u64 },
     /// The agent could not be started; an operating system error number.
@@ -135,26 +135,26 @@ pub(crate) enum Note {
     Exited { status: i32 },
 }
 
-impl Note {
+impl ShimEvent {
     pub fn encode(&self) -> String {
         match self {
-            Note::Started { pid, start } => format!("started {pid} {start}\n"),
-            Note::Failed { errno } => format!("failed {errno}\n"),
-            Note::NotConfined { errno } => format!("not-confined {errno}\n"),
-            Note::Exited { status } => format!("exited {status}\n"),
+            ShimEvent::Started { pid, start } => format!("started {pid} {start}\n"),
+            ShimEvent::Failed { errno } => format!("failed {errno}\n"),
+            ShimEvent::NotConfined { errno } => format!("not-confined {errno}\n"),
+            ShimEvent::Exited { status } => format!("exited {status}\n"),
         }
     }
 
-    pub fn decode(line: &str) -> Option<Note> {
+    pub fn decode(line: &str) -> Option<ShimEvent> {
         let mut words = line.split_ascii_whitespace();
         match words.next()? {
             "started" => {
                 let pid = words.next()?.parse().ok()?;
-                Some(Note::Started { pid, start: words.next()?.parse().ok()? })
+                Some(ShimEvent::Started { pid, start: words.next()?.parse().ok()? })
             }
-            "failed" => Some(Note::Failed { errno: words.next()?.parse().ok()? }),
-            "not-confined" => Some(Note::NotConfined { errno: words.next()?.parse().ok()? }),
-            "exited" => Some(Note::Exited { status: words.next()?.parse().ok()? }),
+            "failed" => Some(ShimEvent::Failed { errno: words.next()?.parse().ok()? }),
+            "not-confined" => Some(ShimEvent::NotConfined { errno: words.next()?.parse().ok()? }),
+            "exited" => Some(ShimEvent::Exited { status: words.next()?.parse().ok()? }),
             _ => None,
         }
     }
@@ -206,23 +206,23 @@ mod tests {
         fn garbage_is_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Launch::decode(&bytes);
             let text = String::from_utf8_lossy(&bytes);
-            let _ = (Order::decode(&text), Note::decode(&text));
+            let _ = (ShimCommand::decode(&text), ShimEvent::decode(&text));
         }
     }
 
     #[test]
     fn orders_and_notes_survive_the_wire() {
-        for order in [Order::Signal(15), Order::End { grace_ms: 500 }] {
-            assert_eq!(Order::decode(&order.encode()), Some(order));
+        for order in [ShimCommand::Signal(15), ShimCommand::End { grace_ms: 500 }] {
+            assert_eq!(ShimCommand::decode(&order.encode()), Some(order));
         }
         let notes = [
-            Note::Started { pid: 7, start: 99 },
-            Note::Failed { errno: 2 },
-            Note::NotConfined { errno: 2 },
-            Note::Exited { status: 9 },
+            ShimEvent::Started { pid: 7, start: 99 },
+            ShimEvent::Failed { errno: 2 },
+            ShimEvent::NotConfined { errno: 2 },
+            ShimEvent::Exited { status: 9 },
         ];
         for note in notes {
-            assert_eq!(Note::decode(&note.encode()), Some(note));
+            assert_eq!(ShimEvent::decode(&note.encode()), Some(note));
         }
     }
 }
