@@ -1,4 +1,7 @@
-//! Files that only the user can read, written whole or not at all.
+//! Private files, written whole or not at all.
+//!
+//! `std::fs::write` and `File::create` use the default mode and leave half a file after a crash. Production
+//! code uses this crate instead, which `crates/testkit/tests/tidy.rs` checks.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -8,16 +11,16 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-/// Makes a file, 0600. An error when there is one already.
+/// Creates a file with mode 0600. Fails if it exists.
 pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)
 }
 
-/// Makes a file, 0600, unless another process has made it already. `false` when it has.
+/// Creates a file with mode 0600. Returns `false`, and changes nothing, if it exists.
 pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
-    let temporary = write_beside(path, content)?;
-    // A link, unlike a rename, never replaces what another process has just made.
+    let temporary = write_temporary(path, content)?;
+    // A link, unlike a rename, never replaces a file that another process has just created.
     let linked = fs::hard_link(&temporary, path);
     let _ = fs::remove_file(&temporary);
     match linked {
@@ -27,9 +30,9 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Replaces a file, or makes it, with this mode.
+/// Creates or replaces a file with this mode.
 pub fn write_over(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let temporary = write_beside(path, content)?;
+    let temporary = write_temporary(path, content)?;
     let placed = fs::set_permissions(&temporary, Permissions::from_mode(mode))
         .and_then(|()| fs::rename(&temporary, path));
     if placed.is_err() {
@@ -38,33 +41,33 @@ pub fn write_over(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     placed.and_then(|()| sync_folder(path))
 }
 
-/// Removes what processes that were killed have left half written in a folder. Nobody writes at one
-/// for so long.
-pub fn remove_halves(folder: &Path, older_than: Duration) {
+/// Removes temporary files that killed processes left in a folder. `older_than` must be longer than any
+/// write takes.
+pub fn remove_temporaries(folder: &Path, older_than: Duration) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_half = entry.file_name().to_string_lossy().ends_with(".tmp");
+        let is_temporary = entry.file_name().to_string_lossy().ends_with(".tmp");
         let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
         let age = modified.and_then(|at| at.elapsed().ok()).unwrap_or_default();
-        if is_half && age > older_than {
+        if is_temporary && age > older_than {
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// A name is on the disk once its folder is.
+/// Syncs the folder of a file: its name is on the disk only then.
 fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
-/// Writes a temporary file in the same folder, down to the disk.
-fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
+/// Writes and syncs a temporary file in the same folder.
+fn write_temporary(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", Uuid::new_v4()));
     let temporary = path.with_file_name(name);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
     if let Err(error) = written {
-        // A full disk must not be filled with halves.
+        // Partial files must not fill a disk that is already full.
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
@@ -77,7 +80,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn a_new_file_never_replaces_another() {
+    fn write_new_never_replaces_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         assert!(write_new(&path, b"first").unwrap());

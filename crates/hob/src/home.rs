@@ -136,7 +136,7 @@ impl Home {
     /// Removes what killed processes have left half written.
     pub fn remove_halves(&self) {
         for folder in [self.root.clone(), self.deferred(), self.capture_state()] {
-            hob_files::remove_halves(&folder, std::time::Duration::from_secs(60));
+            hob_files::remove_temporaries(&folder, std::time::Duration::from_secs(60));
         }
     }
 
