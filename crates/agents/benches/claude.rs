@@ -1,19 +1,19 @@
-//! What the backend adds to the real `claude`: a warm continuation against a bare reference driver
-//! (paste, wait until the box shows it, Enter, poll the transcript every 5 ms), against a fresh
-//! process, and what an idle session costs in memory. Offline, against the scripted model API.
+//! The overhead of the backend over the real `claude`: a warm continuation compared with a bare reference
+//! driver (paste, wait until the box shows it, Enter, poll the transcript every 5 ms) and with a fresh
+//! process, and the memory of an idle session. Offline, against the scripted model API.
 //!
-//!     cargo bench -p hob-sessions --bench claude [-- ROUNDS]
+//!     cargo bench -p hob-agents --bench claude [-- ROUNDS]
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use hob_agents::LiveLimit;
 use hob_agents::claude::{
-    BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile,
+    BackendOptions, ClaudeBackend, ConfigFolder, Event, LaunchSpec, Origin, Profile,
     prepare_own_folder, transcript_path,
 };
+use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::Marker;
 use hob_child::{Child, ChildSpec, Children, ChildrenOptions, Size, Streams};
 use hob_testkit::{ModelApi, program};
@@ -32,6 +32,20 @@ struct Place {
     environment: Vec<(OsString, OsString)>,
     command: String,
     children: Children,
+}
+
+impl Place {
+    fn backend_options(&self, launch_spec: LaunchSpec, live: LiveLimit) -> BackendOptions {
+        let folder = self.folder.path();
+        let sandbox = SandboxConfig {
+            home: folder.join("home"),
+            files: folder.join("files"),
+            temporary: folder.join("temporary"),
+            environment: Vec::new(),
+        };
+        let runtime = Runtime::new(self.children.clone(), live, sandbox);
+        BackendOptions::new(runtime, launch_spec, folder.join("runtime"))
+    }
 }
 
 async fn run(rounds: usize) {
@@ -59,12 +73,11 @@ async fn run(rounds: usize) {
     let command = command.display().to_string();
     let place = Place { folder, config, environment, command, children };
 
-    let mut outfit =
-        Outfit::new(vec![place.command.clone()], ConfigFolder::Own(place.config.clone()));
-    outfit.environment = place.environment.clone();
-    let mut options = BackendOptions::new(outfit, place.folder.path().join("runtime"));
-    options.live = LiveLimit::new(2);
-    let backend = ClaudeBackend::new(options, place.children.clone());
+    let mut launch_spec =
+        LaunchSpec::new(vec![place.command.clone()], ConfigFolder::Own(place.config.clone()));
+    launch_spec.environment = place.environment.clone();
+    let options = place.backend_options(launch_spec, LiveLimit::new(2));
+    let backend = ClaudeBackend::new(options);
     let profile = Profile::new(place.folder.path().join("work"));
 
     // Fresh: a process for every turn.
@@ -73,7 +86,7 @@ async fn run(rounds: usize) {
         let messages = [user(&format!("fresh {number}"))];
         fresh.push(turn(&backend, &profile, &messages, Origin::Fresh).await);
     }
-    // Warm and bare, turn by turn beside each other, so that both see the same machine.
+    // Warm and bare alternate turn by turn, so that both see the same machine.
     let mut bare_driver = Bare::start(&place).await;
     let mut messages = vec![user("turn 0")];
     turn(&backend, &profile, &messages, Origin::Fresh).await;
@@ -150,7 +163,7 @@ async fn turn(
     Times { first: first.expect("an event"), whole }
 }
 
-/// The reference: nothing but the typing and a look at the file every 5 ms.
+/// The reference driver: it types, and polls the file every 5 ms.
 struct Bare {
     child: Child,
     transcript: PathBuf,
@@ -212,15 +225,14 @@ impl Bare {
     }
 }
 
-/// What idle sessions of the scripted agent cost this process and their shims.
+/// Measures the memory that idle sessions of the scripted agent cost this process and their shims.
 async fn memory(place: &Place) {
     let agent = program("hob-scripted-agent").display().to_string();
-    let mut outfit =
-        Outfit::new(vec![agent], ConfigFolder::Own(place.folder.path().join("scripted")));
-    outfit.environment = place.environment.clone();
-    let mut options = BackendOptions::new(outfit, place.folder.path().join("runtime"));
-    options.live = LiveLimit::new(60);
-    let backend = ClaudeBackend::new(options, place.children.clone());
+    let mut launch_spec =
+        LaunchSpec::new(vec![agent], ConfigFolder::Own(place.folder.path().join("scripted")));
+    launch_spec.environment = place.environment.clone();
+    let options = place.backend_options(launch_spec, LiveLimit::new(60));
+    let backend = ClaudeBackend::new(options);
     let profile = Profile::new(place.folder.path().join("work"));
     let turn = async |number: usize| {
         let messages = [user(&format!("session {number}"))];

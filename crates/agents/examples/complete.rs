@@ -1,20 +1,21 @@
 //! A conversation with Claude Code through the backend: every argument is one user message, and each
-//! answer is printed with how its process was come by.
+//! answer is printed with the origin of its process.
 //!
-//!     cargo run -p hob-sessions --example complete -- "My name is Beaver." "What is my name?"
+//!     cargo run -p hob-agents --example complete -- "My name is Beaver." "What is my name?"
 //!
 //! Uses the `claude` on the `PATH` in the current folder: with an API key in the environment, or with the
 //! user's own login.
 
 use futures_util::StreamExt;
-use hob_agents::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Outfit, Profile};
+use hob_agents::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, LaunchSpec, Profile};
+use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // This executable is also the shim that keeps the agent's process tree.
+    // This executable is also the shim that owns the agent's process tree.
     if std::env::args().nth(1).as_deref() == Some(hob_child::shim::ARGUMENT) {
         hob_child::shim::run()
     }
@@ -31,10 +32,17 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
     })?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let config = ConfigFolder::for_environment(&environment, &temporary.join("config"))?;
-    let mut outfit = Outfit::new(vec!["claude".into()], config);
-    outfit.environment = environment;
-    let options = BackendOptions::new(outfit, temporary.join("files"));
-    let backend = ClaudeBackend::new(options, children);
+    let mut launch_spec = LaunchSpec::new(vec!["claude".into()], config);
+    launch_spec.environment = environment;
+    let sandbox = SandboxConfig {
+        home: temporary.join("home"),
+        files: temporary.join("uploads"),
+        temporary: temporary.join("tmp"),
+        environment: Vec::new(),
+    };
+    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox);
+    let options = BackendOptions::new(runtime, launch_spec, temporary.join("files"));
+    let backend = ClaudeBackend::new(options);
     let profile = Profile::new(std::env::current_dir()?);
 
     let mut messages = Vec::new();

@@ -2,14 +2,19 @@
 //!
 //! - [`driver`] starts an agent and talks to it, whatever its protocol.
 //! - [`claude`] keeps real Claude Code processes warm and answers whole conversations with them.
-//! - [`Walls`] makes the environment and the confinement of every agent; [`mcp_servers`] reads the MCP
-//!   servers an agent is given; [`LiveLimit`] bounds how many agents are live at once.
+//! - [`SandboxConfig`] makes the environment and the confinement of every agent.
+//! - [`mcp_servers`] reads the MCP servers that an agent is given.
+//! - [`LiveLimit`] bounds how many agents are live at once.
+//! - [`Runtime`] is what all of them share.
 
 pub mod claude;
 pub mod driver;
+mod json_lines;
 mod live_limit;
 pub mod mcp_servers;
+mod runtime;
 mod sandbox;
 
-pub use live_limit::{LiveLimit, LivePermit, Spare};
-pub use sandbox::Walls;
+pub use live_limit::{IdleAgents, LiveLimit, LivePermit};
+pub use runtime::Runtime;
+pub use sandbox::SandboxConfig;

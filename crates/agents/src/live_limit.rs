@@ -1,71 +1,71 @@
-//! How many agents may be live at once: open sessions, runs and the processes of the Claude backend.
+//! The limit on live agents: open sessions, runs and the processes of the Claude backend.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
 
-/// The limit on live agents. Cloning shares it.
+/// The limit on live agents. Clones share it.
 #[derive(Clone)]
 pub struct LiveLimit {
-    live: Arc<AtomicUsize>,
+    in_use: Arc<AtomicUsize>,
     limit: usize,
-    spare: Arc<OnceLock<Weak<dyn Spare>>>,
+    idle: Arc<OnceLock<Weak<dyn IdleAgents>>>,
 }
 
-/// The right to one live agent; dropping it gives the place back.
+/// A permit for one live agent. Dropping it returns the permit.
 #[derive(Debug)]
 pub struct LivePermit {
-    live: Arc<AtomicUsize>,
+    in_use: Arc<AtomicUsize>,
 }
 
-/// Whoever keeps agents warm that nobody uses right now.
+/// Agents that are kept warm but not in use.
 #[async_trait]
-pub trait Spare: Send + Sync {
-    /// Ends one of them, with its whole tree. `false` when there is none.
-    async fn give_one_up(&self) -> bool;
+pub trait IdleAgents: Send + Sync {
+    /// Ends one idle agent with its process tree. Returns `false` if there is none.
+    async fn end_one(&self) -> bool;
 }
 
 impl LiveLimit {
     pub fn new(limit: usize) -> LiveLimit {
-        LiveLimit { live: Arc::default(), limit, spare: Arc::default() }
+        LiveLimit { in_use: Arc::default(), limit, idle: Arc::default() }
     }
 
-    /// Names who makes way when all places are taken. The first one counts.
-    pub fn spare(&self, spare: Weak<dyn Spare>) {
-        let _ = self.spare.set(spare);
+    /// Registers the idle agents that are ended when all permits are taken. Only the first call counts.
+    pub fn set_idle_agents(&self, idle: Weak<dyn IdleAgents>) {
+        let _ = self.idle.set(idle);
     }
 
-    /// A place; where all are taken, one of those that are only kept warm makes way. `None` when there
-    /// is none of these. Nobody waits in line: the caller is told to retry.
-    pub async fn take(&self) -> Option<LivePermit> {
+    /// Acquires a permit, ending an idle agent if all permits are taken. Returns `None` if every agent is
+    /// in use. There is no queue: callers report the full pool and clients retry.
+    pub async fn acquire(&self) -> Option<LivePermit> {
         loop {
-            if let Some(permit) = self.try_take() {
+            if let Some(permit) = self.try_acquire() {
                 return Some(permit);
             }
-            let spare = self.spare.get().and_then(Weak::upgrade)?;
-            if !spare.give_one_up().await {
+            let idle = self.idle.get().and_then(Weak::upgrade)?;
+            if !idle.end_one().await {
                 return None;
             }
         }
     }
 
-    /// A place that is free.
-    pub fn try_take(&self) -> Option<LivePermit> {
-        let free = |live| (live < self.limit).then_some(live + 1);
-        self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
-        Some(LivePermit { live: self.live.clone() })
+    /// Acquires a permit if one is free.
+    pub fn try_acquire(&self) -> Option<LivePermit> {
+        let free = |in_use| (in_use < self.limit).then_some(in_use + 1);
+        self.in_use.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
+        Some(LivePermit { in_use: self.in_use.clone() })
     }
 
-    /// A place for what is live already, whatever the limit is now.
-    pub fn take_anyway(&self) -> LivePermit {
-        self.live.fetch_add(1, Ordering::AcqRel);
-        LivePermit { live: self.live.clone() }
+    /// Returns a permit for an agent that is live already, even above the limit.
+    pub fn acquire_above_limit(&self) -> LivePermit {
+        self.in_use.fetch_add(1, Ordering::AcqRel);
+        LivePermit { in_use: self.in_use.clone() }
     }
 
-    /// How many places are taken.
-    pub fn live(&self) -> usize {
-        self.live.load(Ordering::Acquire)
+    /// Returns the number of permits in use.
+    pub fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::Acquire)
     }
 
     pub fn limit(&self) -> usize {
@@ -75,7 +75,7 @@ impl LiveLimit {
 
 impl Drop for LivePermit {
     fn drop(&mut self) {
-        self.live.fetch_sub(1, Ordering::AcqRel);
+        self.in_use.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -86,37 +86,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_come_back() {
+    fn dropped_permits_are_free_again() {
         let limit = LiveLimit::new(1);
-        let restored = limit.take_anyway();
-        assert!(limit.try_take().is_none());
-        let more = limit.take_anyway();
-        assert_eq!(limit.live(), 2);
+        let restored = limit.acquire_above_limit();
+        assert!(limit.try_acquire().is_none());
+        let more = limit.acquire_above_limit();
+        assert_eq!(limit.in_use(), 2);
         drop((restored, more));
-        let taken = limit.try_take();
-        assert!(taken.is_some() && limit.try_take().is_none());
+        let taken = limit.try_acquire();
+        assert!(taken.is_some() && limit.try_acquire().is_none());
     }
 
     struct Warm(Mutex<Vec<LivePermit>>);
 
     #[async_trait]
-    impl Spare for Warm {
-        async fn give_one_up(&self) -> bool {
+    impl IdleAgents for Warm {
+        async fn end_one(&self) -> bool {
             self.0.lock().unwrap().pop().is_some()
         }
     }
 
     #[tokio::test]
-    async fn what_is_only_kept_warm_makes_way() {
+    async fn idle_agent_is_ended_when_the_limit_is_reached() {
         let limit = LiveLimit::new(2);
-        let warm = Arc::new(Warm(Mutex::new(vec![limit.try_take().unwrap()])));
-        let shared: Arc<dyn Spare> = warm.clone();
-        limit.spare(Arc::downgrade(&shared));
-        let first = limit.take().await;
-        let second = limit.take().await;
+        let warm = Arc::new(Warm(Mutex::new(vec![limit.try_acquire().unwrap()])));
+        let shared: Arc<dyn IdleAgents> = warm.clone();
+        limit.set_idle_agents(Arc::downgrade(&shared));
+        let first = limit.acquire().await;
+        let second = limit.acquire().await;
         assert!(first.is_some() && second.is_some() && warm.0.lock().unwrap().is_empty());
-        assert!(limit.take().await.is_none(), "those in use stay");
+        assert!(limit.acquire().await.is_none(), "agents in use are never ended");
         drop((first, shared, warm));
-        assert!(limit.take().await.is_some());
+        assert!(limit.acquire().await.is_some());
     }
 }

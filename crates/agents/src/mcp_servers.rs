@@ -1,21 +1,20 @@
-//! MCP servers as a caller names them, in the shape of ACP (a list) or of Claude Code (a table), and
-//! Hob's own memory.
+//! The MCP servers that a caller names, in the format of ACP (a list) or of Claude Code (a table).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// A server an agent is to use. Kept in this shape.
+/// An MCP server for an agent. The ledger stores this format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpServer {
     pub name: String,
     #[serde(flatten)]
-    pub way: Way,
+    pub transport: McpTransport,
 }
 
-/// How a server is reached.
+/// How an agent reaches an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "way", rename_all = "lowercase")]
-pub enum Way {
+pub enum McpTransport {
     Stdio {
         command: String,
         args: Vec<String>,
@@ -29,14 +28,14 @@ pub enum Way {
         url: String,
         headers: Vec<(String, String)>,
     },
-    /// Hob's own memory, as this app sees it.
+    /// Hob's own memory, as the app sees it.
     Memory,
 }
 
-/// The word that stands for Hob's own memory.
+/// The name of Hob's own memory.
 const MEMORY: &str = "memory";
 
-/// Reads what a caller wrote. The error names the place.
+/// Parses the servers in a request. Errors name the field.
 pub fn parse(value: &Value) -> Result<Vec<McpServer>, String> {
     let servers: Vec<McpServer> = match value {
         Value::Null => Vec::new(),
@@ -48,47 +47,49 @@ pub fn parse(value: &Value) -> Result<Vec<McpServer>, String> {
                     Value::String(word) => word.as_str(),
                     entry => entry["name"].as_str().unwrap_or_default(),
                 };
-                one(name, entry).map_err(|problem| format!("mcp_servers[{index}]: {problem}"))
+                parse_server(name, entry)
+                    .map_err(|problem| format!("mcp_servers[{index}]: {problem}"))
             })
             .collect::<Result<_, _>>()?,
         Value::Object(table) => table
             .iter()
             .map(|(name, entry)| {
-                one(name, entry).map_err(|problem| format!("mcp_servers.{name}: {problem}"))
+                parse_server(name, entry)
+                    .map_err(|problem| format!("mcp_servers.{name}: {problem}"))
             })
             .collect::<Result<_, _>>()?,
-        _ => return Err("mcp_servers: it must be a list or a table of servers".to_owned()),
+        _ => return Err("mcp_servers: must be a list or a table of servers".to_owned()),
     };
     for (index, server) in servers.iter().enumerate() {
         if servers[..index].iter().any(|other| other.name == server.name) {
-            return Err(format!("mcp_servers: there are two named {:?}", server.name));
+            return Err(format!("mcp_servers: two servers are named {:?}", server.name));
         }
     }
     Ok(servers)
 }
 
-fn one(name: &str, entry: &Value) -> Result<McpServer, String> {
+fn parse_server(name: &str, entry: &Value) -> Result<McpServer, String> {
     if entry == MEMORY {
-        return Ok(McpServer { name: name.to_owned(), way: Way::Memory });
+        return Ok(McpServer { name: name.to_owned(), transport: McpTransport::Memory });
     }
     if !entry.is_object() {
-        return Err(format!("it must be a server, or {MEMORY:?} for hob's own memory"));
+        return Err(format!("must be a server, or {MEMORY:?} for Hob's own memory"));
     }
     if name.is_empty() {
-        return Err("it needs a name".to_owned());
+        return Err("name: must not be empty".to_owned());
     }
     let text = |key: &str| match &entry[key] {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
-        Value::Null => Err(format!("it needs {key}")),
-        _ => Err(format!("{key} must be a text")),
+        Value::Null => Err(format!("{key}: must be given")),
+        _ => Err(format!("{key}: must be a string")),
     };
-    let way = match entry["type"].as_str() {
+    let transport = match entry["type"].as_str() {
         Some("http" | "streamable-http") => {
-            Way::Http { url: text("url")?, headers: pairs(entry, "headers")? }
+            McpTransport::Http { url: text("url")?, headers: pairs(entry, "headers")? }
         }
-        Some("sse") => Way::Sse { url: text("url")?, headers: pairs(entry, "headers")? },
+        Some("sse") => McpTransport::Sse { url: text("url")?, headers: pairs(entry, "headers")? },
         None if entry["url"].is_string() => {
-            Way::Http { url: text("url")?, headers: pairs(entry, "headers")? }
+            McpTransport::Http { url: text("url")?, headers: pairs(entry, "headers")? }
         }
         None | Some("stdio") => {
             let args = match &entry["args"] {
@@ -98,15 +99,15 @@ fn one(name: &str, entry: &Value) -> Result<McpServer, String> {
                 }
                 _ => None,
             };
-            let args = args.ok_or("args must be a list of texts")?;
-            Way::Stdio { command: text("command")?, args, env: pairs(entry, "env")? }
+            let args = args.ok_or("args: must be a list of strings")?;
+            McpTransport::Stdio { command: text("command")?, args, env: pairs(entry, "env")? }
         }
-        Some(other) => return Err(format!("type {other:?} is not known")),
+        Some(other) => return Err(format!("type: unknown type {other:?}")),
     };
-    Ok(McpServer { name: name.to_owned(), way })
+    Ok(McpServer { name: name.to_owned(), transport })
 }
 
-/// Names and values, as a table or as a list of `{name, value}`.
+/// Reads names and values from a table or from a list of `{name, value}`.
 fn pairs(entry: &Value, key: &str) -> Result<Vec<(String, String)>, String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let found: Option<Vec<(String, String)>> = match &entry[key] {
@@ -119,56 +120,60 @@ fn pairs(entry: &Value, key: &str) -> Result<Vec<(String, String)>, String> {
         }
         _ => None,
     };
-    found.ok_or_else(|| format!("{key} must be a table of texts"))
+    found.ok_or_else(|| format!("{key}: must be a table of strings"))
 }
 
-/// The same servers with Hob's own memory reached in this way.
-pub fn with_memory(servers: Vec<McpServer>, memory: &Way) -> Vec<McpServer> {
-    let resolved = |server: McpServer| match server.way {
-        Way::Memory => McpServer { name: server.name, way: memory.clone() },
-        way => McpServer { name: server.name, way },
+/// Returns the servers with Hob's own memory replaced by its transport.
+pub fn with_memory(servers: Vec<McpServer>, memory: &McpTransport) -> Vec<McpServer> {
+    let resolved = |server: McpServer| match server.transport {
+        McpTransport::Memory => McpServer { name: server.name, transport: memory.clone() },
+        transport => McpServer { name: server.name, transport },
     };
     servers.into_iter().map(resolved).collect()
 }
 
-/// In the shape of ACP.
+/// Returns the servers in the format of ACP.
 pub(crate) fn for_acp(servers: &[McpServer]) -> Vec<Value> {
     let list = |pairs: &[(String, String)]| -> Vec<Value> {
         pairs.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
     };
     servers
         .iter()
-        .map(|McpServer { name, way }| match way {
-            Way::Stdio { command, args, env } => {
+        .map(|McpServer { name, transport }| match transport {
+            McpTransport::Stdio { command, args, env } => {
                 json!({"name": name, "command": command, "args": args, "env": list(env)})
             }
-            Way::Http { url, headers } => {
+            McpTransport::Http { url, headers } => {
                 json!({"type": "http", "name": name, "url": url, "headers": list(headers)})
             }
-            Way::Sse { url, headers } => {
+            McpTransport::Sse { url, headers } => {
                 json!({"type": "sse", "name": name, "url": url, "headers": list(headers)})
             }
-            Way::Memory => json!({"name": name, "command": "hob", "args": ["mcp"], "env": []}),
+            McpTransport::Memory => {
+                json!({"name": name, "command": "hob", "args": ["mcp"], "env": []})
+            }
         })
         .collect()
 }
 
-/// In the shape of Claude Code's `mcpServers`.
+/// Returns the servers in the format of Claude Code's `mcpServers`.
 pub(crate) fn for_claude(servers: &[McpServer]) -> Map<String, Value> {
     let table = |pairs: &[(String, String)]| -> Map<String, Value> {
         pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
     };
-    let entry = |way: &Way| match way {
-        Way::Stdio { command, args, env } => {
+    let entry = |transport: &McpTransport| match transport {
+        McpTransport::Stdio { command, args, env } => {
             json!({"type": "stdio", "command": command, "args": args, "env": table(env)})
         }
-        Way::Http { url, headers } => {
+        McpTransport::Http { url, headers } => {
             json!({"type": "http", "url": url, "headers": table(headers)})
         }
-        Way::Sse { url, headers } => json!({"type": "sse", "url": url, "headers": table(headers)}),
-        Way::Memory => json!({"type": "stdio", "command": "hob", "args": ["mcp"]}),
+        McpTransport::Sse { url, headers } => {
+            json!({"type": "sse", "url": url, "headers": table(headers)})
+        }
+        McpTransport::Memory => json!({"type": "stdio", "command": "hob", "args": ["mcp"]}),
     };
-    servers.iter().map(|server| (server.name.clone(), entry(&server.way))).collect()
+    servers.iter().map(|server| (server.name.clone(), entry(&server.transport))).collect()
 }
 
 #[cfg(test)]
@@ -176,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_shapes_are_the_same() {
+    fn both_formats_are_equal() {
         let table = json!({"files": {"command": "mcp-files", "args": ["/w"], "env": {"A": "b"}},
             "far": {"type": "http", "url": "http://x", "headers": {"h": "v"}}, "own": "memory"});
         let list = json!([
@@ -186,13 +191,16 @@ mod tests {
         ]);
         let (table, list) = (parse(&table).unwrap(), parse(&list).unwrap());
         assert_eq!(table[..2], list);
-        assert_eq!(table[2], McpServer { name: "own".into(), way: Way::Memory });
-        assert_eq!(parse(&json!(["memory"])).unwrap()[0].way, Way::Memory);
+        assert_eq!(table[2], McpServer { name: "own".into(), transport: McpTransport::Memory });
+        assert_eq!(parse(&json!(["memory"])).unwrap()[0].transport, McpTransport::Memory);
         let kept: Vec<McpServer> =
             serde_json::from_value(serde_json::to_value(&table).unwrap()).unwrap();
         assert_eq!(kept, table);
-        let memory =
-            Way::Stdio { command: "/bin/hob".into(), args: vec!["mcp".into()], env: Vec::new() };
+        let memory = McpTransport::Stdio {
+            command: "/bin/hob".into(),
+            args: vec!["mcp".into()],
+            env: Vec::new(),
+        };
         let table = with_memory(table, &memory);
         let acp = for_acp(&table);
         assert_eq!(acp[0]["env"], json!([{"name": "A", "value": "b"}]));
@@ -206,16 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_place() {
+    fn errors_name_the_field() {
         for (value, word) in [
             (json!(3), "mcp_servers:"),
-            (json!([{"command": "x"}]), "mcp_servers[0]: it needs a name"),
-            (json!({"a": {}}), "mcp_servers.a: it needs command"),
-            (json!({"a": {"command": 1}}), "command must be a text"),
+            (json!([{"command": "x"}]), "mcp_servers[0]: name: must not be empty"),
+            (json!({"a": {}}), "mcp_servers.a: command: must be given"),
+            (json!({"a": {"command": 1}}), "command: must be a string"),
             (json!({"a": {"command": "x", "args": [1]}}), "args"),
             (json!({"a": {"type": "telepathy"}}), "telepathy"),
             (json!({"a": true}), "memory"),
-            (json!([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]), "two named"),
+            (
+                json!([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]),
+                "two servers are named",
+            ),
         ] {
             let error = parse(&value).unwrap_err();
             assert!(error.contains(word), "{error}");

@@ -1,5 +1,5 @@
-//! What every agent of an app starts from: its cleaned environment, whom it works for, and the walls
-//! the kernel keeps around it.
+//! What every agent of an app starts from: its cleaned environment, its owner, and the confinement that
+//! the kernel enforces.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 use hob_child::{ChildSpec, Confinement, Streams, cleaned_environment, opens};
 use hob_domain::{AgentSpec, AppName, Sandbox};
 
-/// The same for all agents. Cloning is cheap enough for once per start.
+/// The sandbox settings that all agents share.
 #[derive(Debug, Clone)]
-pub struct Walls {
-    /// Hob's home, which no agent of an app reads.
+pub struct SandboxConfig {
+    /// Hob's home, which no agent of an app may read.
     pub home: PathBuf,
-    /// Where uploaded files lie, a folder per app.
+    /// The folder of uploaded files, with a subfolder per app.
     pub files: PathBuf,
-    /// Folders for agents whose system's temporary folder would open the home.
+    /// The folder for temporary folders of agents, if the system's would expose the home.
     pub temporary: PathBuf,
-    /// The environment agents' variables are picked from.
+    /// The environment from which the agents' variables are picked.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-impl Walls {
-    /// A child that runs an agent's command with more arguments. `scope` names what it is for: a session
-    /// or a run, which cleans up after it.
+impl SandboxConfig {
+    /// Returns the spec of a child that runs an agent's command with further arguments. `scope` names the
+    /// session or run that owns the child and its temporary folder.
     pub fn child(
         &self,
         app: &AppName,
@@ -52,7 +52,7 @@ impl Walls {
         })
     }
 
-    /// The environment of an agent.
+    /// Returns the environment of an agent.
     pub fn environment(&self, agent: &AgentSpec) -> Vec<(OsString, OsString)> {
         cleaned_environment(
             self.environment.iter().cloned(),
@@ -61,24 +61,24 @@ impl Walls {
         )
     }
 
-    /// Removes what the agents of a session or a run left in a temporary folder of their own.
+    /// Removes the temporary folder of a session's or a run's agents.
     pub fn clean(&self, scope: &str) {
         match fs::remove_dir_all(self.temporary.join(scope)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, scope, "a temporary folder could not be removed");
+                tracing::warn!(%error, scope, "failed to remove a temporary folder");
             }
             _ => {}
         }
     }
 
-    /// The same for all that an earlier run of Hob left.
+    /// Removes all temporary folders that an earlier run of Hob left.
     pub fn clean_all(&self) {
         for entry in fs::read_dir(&self.temporary).into_iter().flatten().flatten() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 
-    /// Where an app's uploaded files lie.
+    /// Returns the folder of an app's uploaded files.
     pub fn files_of(&self, app: &AppName) -> PathBuf {
         self.files.join(app.as_str())
     }
@@ -102,7 +102,7 @@ impl Walls {
         };
         let shared = value(env, "TMPDIR").unwrap_or_else(|| "/tmp".into());
         let temporary = if opens(&shared, &self.home) {
-            // The system's would let it into the home, so it gets one of its own.
+            // The system's temporary folder would expose the home, so the agent gets its own.
             let own = self.temporary.join(scope);
             fs::create_dir_all(&own)?;
             env.retain(|(name, _)| name != "TMPDIR");
@@ -113,15 +113,15 @@ impl Walls {
         };
         let files = self.files_of(app);
         fs::create_dir_all(&files)?;
-        let mut all = vec![cwd.to_owned(), files, temporary, "/dev/shm".into()];
+        let mut writable = vec![cwd.to_owned(), files, temporary, "/dev/shm".into()];
         for path in agent.writable.iter().map(expand) {
-            // What is not there can't be allowed, and an agent could not make it itself. A name with an
-            // ending is a file's, and what would be in it is not ours to say.
+            // The kernel cannot allow a path that does not exist, and the agent could not create it. A name
+            // with an extension is a file, whose content Hob cannot know.
             if !path.exists() && path.extension().is_none() {
                 fs::create_dir_all(&path)?;
             }
-            all.push(path);
+            writable.push(path);
         }
-        Ok(Confinement { hidden: self.home.clone(), writable: all })
+        Ok(Confinement { hidden: self.home.clone(), writable })
     }
 }

@@ -1,4 +1,4 @@
-//! The Claude backend on the scripted terminal agent: the tests of seed 002, and what can go wrong.
+//! The Claude backend on the scripted terminal agent: the tests of seed 002, and failures.
 
 mod turns;
 
@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hob_agents::LiveLimit;
 use hob_agents::claude::{
     BackendError, BackendOptions, ClaudeBackend, Completion, ConfigFolder, Event, HistoryMode,
-    Origin, Outfit, Profile, transcript_path,
+    LaunchSpec, Origin, Profile, transcript_path,
 };
+use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
-use hob_terminal::{Kind, Terminals};
+use hob_terminal::{TerminalKind, Terminals};
 use hob_testkit::leak::processes_with;
 use hob_testkit::{program, wait, wait_until};
 use serde_json::{Value, json};
@@ -49,15 +49,22 @@ fn setup_of(
         umask: 0o022,
     })
     .unwrap();
-    let mut outfit = Outfit::new(command, ConfigFolder::Own(path("config")));
-    outfit.set("PATH", std::env::var_os("PATH").unwrap_or_default());
-    outfit.set("HOME", folder.path());
-    env.iter().for_each(|(name, value)| outfit.set(name, value));
-    let mut options = BackendOptions::new(outfit, path("runtime"));
+    let mut launch_spec = LaunchSpec::new(command, ConfigFolder::Own(path("config")));
+    launch_spec.set("PATH", std::env::var_os("PATH").unwrap_or_default());
+    launch_spec.set("HOME", folder.path());
+    env.iter().for_each(|(name, value)| launch_spec.set(name, value));
+    let sandbox = SandboxConfig {
+        home: folder.path().join("home"),
+        files: folder.path().join("files"),
+        temporary: folder.path().join("temporary"),
+        environment: Vec::new(),
+    };
+    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox);
+    let mut options = BackendOptions::new(runtime, launch_spec, path("runtime"));
     options.turn_timeout = Duration::from_secs(20);
     adjust(&mut options);
     let profile = Profile::new(path("work"));
-    Setup { backend: ClaudeBackend::new(options, children), profile, folder }
+    Setup { backend: ClaudeBackend::new(options), profile, folder }
 }
 
 fn assistant(text: &str) -> Value {
@@ -88,7 +95,7 @@ impl Setup {
         origin
     }
 
-    /// Waits, giving way to the backend's own tasks, until nothing is live.
+    /// Yields to the backend's own tasks until no process is live.
     async fn wait_until_gone(&self) {
         let started = std::time::Instant::now();
         while self.live() > 0 || !self.processes().is_empty() {
@@ -101,7 +108,7 @@ impl Setup {
         self.backend.live_sessions().len()
     }
 
-    /// Every process of this backend, shims aside.
+    /// Every process of this backend, without the shims.
     fn processes(&self) -> Vec<i32> {
         processes_with(&format!("HOME={}", self.folder.path().display()))
     }
@@ -190,7 +197,7 @@ async fn continuation_reuses_live_session() {
 }
 
 #[tokio::test]
-async fn a_long_conversation_is_one_process_however_it_is_spelled() {
+async fn long_conversation_stays_in_one_process_in_any_spelling() {
     let setup = setup();
     let mut messages = vec![user("turn 0")];
     let mut sessions = Vec::new();
@@ -247,7 +254,7 @@ async fn unmatched_history_uses_concat_message_when_configured() {
     ] {
         assert!(prompts[0].contains(words), "{}", prompts[0]);
     }
-    // Found again by what the client sends, not by what was typed.
+    // The process is found by what the client sends, not by what was typed.
     let reply = texts(&events)[0].to_owned();
     let next = [&messages[..], &[assistant(&reply), user("more")]].concat();
     assert_eq!(setup.origin(&next).await, Origin::Warm);
@@ -308,7 +315,7 @@ async fn cancel_mid_turn_closes_session_and_leaves_pool_empty() {
         drop(completion);
         setup.wait_until_gone().await;
         assert_eq!(setup.processes(), [0; 0], "{words}");
-        // The next one works, with a process and a counter of its own.
+        // The next request works, with its own process and counter.
         let events = setup.ask(&[user("hi")]).await;
         assert_eq!(result(&events).num_turns, 1);
         let next = [user("hi"), assistant("echo: hi"), user("x")];
@@ -317,7 +324,7 @@ async fn cancel_mid_turn_closes_session_and_leaves_pool_empty() {
 }
 
 #[tokio::test]
-async fn equal_requests_at_once_get_a_process_each() {
+async fn concurrent_equal_requests_get_a_process_each() {
     let setup = setup();
     setup.ask(&[user("hi")]).await;
     let next = [user("hi"), assistant("echo: hi"), user("[[sleep 200]] again")];
@@ -331,7 +338,7 @@ async fn equal_requests_at_once_get_a_process_each() {
 }
 
 #[tokio::test]
-async fn the_pool_never_crosses_what_must_differ() {
+async fn pool_never_crosses_apps_or_profiles() {
     let setup = setup();
     setup.ask(&[user("hi")]).await;
     let next = [user("hi"), assistant("echo: hi"), user("again")];
@@ -354,8 +361,8 @@ async fn the_pool_never_crosses_what_must_differ() {
 }
 
 #[tokio::test]
-async fn the_longest_idle_makes_way_and_a_busy_pool_is_full() {
-    let setup = setup_with(&[], |options| options.live = LiveLimit::new(2));
+async fn longest_idle_process_is_ended_and_busy_pool_is_full() {
+    let setup = setup_with(&[], |options| options.runtime.live = LiveLimit::new(2));
     for name in ["a", "b", "c"] {
         setup.ask(&[user(name)]).await;
     }
@@ -373,7 +380,7 @@ async fn the_longest_idle_makes_way_and_a_busy_pool_is_full() {
 }
 
 #[tokio::test]
-async fn idle_sessions_end_and_dead_ones_are_not_reused() {
+async fn idle_processes_end_and_dead_ones_are_not_reused() {
     let setup = setup_with(&[], |options| options.idle_timeout = Duration::from_millis(300));
     setup.ask(&[user("hi")]).await;
     assert_eq!(setup.live(), 1);
@@ -391,7 +398,7 @@ async fn idle_sessions_end_and_dead_ones_are_not_reused() {
 }
 
 #[tokio::test]
-async fn any_text_is_just_text() {
+async fn commands_and_control_characters_arrive_as_text() {
     let setup = setup();
     let long = "many words, ".repeat(9_000);
     let tall = "line\n".repeat(400) + "end";
@@ -417,7 +424,7 @@ async fn any_text_is_just_text() {
 }
 
 #[tokio::test]
-async fn oddities_of_the_terminal_and_the_transcript() {
+async fn terminal_and_transcript_oddities_are_survived() {
     let setup = setup();
     for words in [
         "[[shuffle]] [[say x]]",
@@ -481,7 +488,7 @@ async fn silence_is_reported_and_limited() {
 }
 
 #[tokio::test]
-async fn a_missing_program_says_so() {
+async fn missing_program_is_reported() {
     let setup = setup_of(vec!["claude-is-not-here".into()], &[], |_| {});
     assert!(matches!(setup.fail(&[user("hi")]).await, BackendError::NotInstalled(_)));
     assert_eq!(setup.live(), 0);
@@ -507,8 +514,8 @@ async fn mcp_servers_become_one_private_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_live_sessions_work_at_once() {
-    let setup = setup_with(&[], |options| options.live = LiveLimit::new(50));
+async fn fifty_sessions_work_concurrently() {
+    let setup = setup_with(&[], |options| options.runtime.live = LiveLimit::new(50));
     let turns = (0..50).map(|number| {
         let messages = [user(&format!("[[sleep 100]] number {number}"))];
         collect(setup.backend.complete(&setup.profile, &messages))
@@ -524,9 +531,9 @@ async fn fifty_live_sessions_work_at_once() {
 }
 
 #[tokio::test]
-async fn a_process_somebody_typed_into_is_nobodys_warm_one() {
+async fn process_with_human_input_is_never_reused() {
     let terminals = Terminals::default();
-    let setup = setup_with(&[], |options| options.terminals = terminals.clone());
+    let setup = setup_with(&[], |options| options.runtime.terminals = terminals.clone());
     let mut messages = vec![user("[[say one]]")];
     setup.ask(&messages).await;
     messages.extend([assistant("one"), user("[[say two]]")]);
@@ -535,24 +542,24 @@ async fn a_process_somebody_typed_into_is_nobodys_warm_one() {
 
     let touched = setup.backend.live_sessions()[0].session_id.clone();
     let terminal = terminals.get(&touched).expect("its terminal is found by its own name");
-    assert_eq!((terminal.about.kind, terminal.glance().turns), (Kind::Backend, 2));
+    assert_eq!((terminal.info.kind, terminal.status().turns), (TerminalKind::Backend, 2));
     let mut viewer = terminal.watch(0);
-    // Watching alone changes nothing, nor does what a terminal says by itself.
+    // Watching changes nothing, and neither do replies that a terminal sends by itself.
     viewer.write(b"\x1b[?62;c").await.unwrap();
-    assert!(terminal.touched().is_none());
+    assert!(terminal.last_input_at().is_none());
     viewer.write(b"x").await.unwrap();
     assert_eq!(setup.origin(&messages).await, Origin::Seeded);
     assert_eq!(setup.live(), 2, "it stays for who typed");
     messages.extend([assistant("three"), user("[[say four]]")]);
     assert_eq!(setup.origin(&messages).await, Origin::Warm, "on the other one");
 
-    // Typing in the middle of a turn counts as well.
+    // Typing during a turn counts as well.
     messages.extend([assistant("four"), user("[[sleep 400]] [[say five]]")]);
     let other = setup.backend.live_sessions()[1].session_id.clone();
     let asking = collect(setup.backend.complete(&setup.profile, &messages));
     let typing = async {
         let mut viewer = terminals.get(&other).unwrap().watch(0);
-        while !terminals.get(&other).unwrap().glance().busy {
+        while !terminals.get(&other).unwrap().status().busy {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         viewer.write(b"y").await.unwrap();

@@ -1,7 +1,7 @@
 //! The backend with the real `claude`, offline against the scripted model API.
 //!
-//! Small counts here; `HOB_CAMPAIGN=1` runs the full ones and prints figures. The agent comes from
-//! `e2e/package.json`; without it this fails.
+//! The counts are small; `HOB_CAMPAIGN=1` runs the full ones and prints figures. The agent comes from
+//! `e2e/package.json`; without it the tests fail.
 
 mod turns;
 
@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use hob_agents::LiveLimit;
 use hob_agents::claude::{
-    BackendError, BackendOptions, ClaudeBackend, ConfigFolder, Event, Origin, Outfit, Profile,
+    BackendError, BackendOptions, ClaudeBackend, ConfigFolder, Event, LaunchSpec, Origin, Profile,
     prepare_own_folder, transcript_path,
 };
+use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
@@ -23,7 +23,7 @@ use hob_testkit::{ModelApi, Random, Stopwatch, program};
 use serde_json::{Value, json};
 use turns::{collect, result, user};
 
-/// The pinned one, or another version's for a comparison.
+/// Returns the pinned program, or another version for a comparison.
 fn real(name: &str) -> PathBuf {
     if let Some(other) = std::env::var_os("HOB_TEST_CLAUDE") {
         return other.into();
@@ -72,16 +72,23 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
     environment.push(("HOME".to_owned(), folder.path().display().to_string()));
     environment.extend(env.iter().map(|(name, value)| (name.to_string(), value.to_string())));
     let command = vec![real("claude").display().to_string()];
-    let mut outfit = Outfit::new(command, ConfigFolder::Own(config));
-    outfit.environment =
+    let mut launch_spec = LaunchSpec::new(command, ConfigFolder::Own(config));
+    launch_spec.environment =
         environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let mut options = BackendOptions::new(outfit, path("runtime"));
+    let sandbox = SandboxConfig {
+        home: folder.path().join("home"),
+        files: folder.path().join("files"),
+        temporary: folder.path().join("temporary"),
+        environment: Vec::new(),
+    };
+    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox);
+    let mut options = BackendOptions::new(runtime, launch_spec, path("runtime"));
     options.turn_timeout = Duration::from_secs(60);
-    options.live = LiveLimit::new(8);
+    options.runtime.live = LiveLimit::new(8);
     adjust(&mut options);
     let mut profile = Profile::new(path("work"));
     profile.permission_mode = Some("bypassPermissions".to_owned());
-    Setup { backend: ClaudeBackend::new(options, children), profile, folder, api }
+    Setup { backend: ClaudeBackend::new(options), profile, folder, api }
 }
 
 fn text(events: &[Event]) -> String {
@@ -171,8 +178,8 @@ async fn smoke_backend_native_jsonl_injection() {
     setup.backend.close().await;
 }
 
-/// Cancels at random moments of different turns: the tree is gone in 3 s, the next call works,
-/// nothing of the cancelled one is pooled.
+/// Cancels at random moments of different turns: the tree is gone in 3 s, the next call works, and the
+/// cancelled process is not pooled.
 #[tokio::test]
 async fn smoke_cancellation_kills_pty_no_zombie() {
     let rounds = if campaign() { 50 } else { 8 };
@@ -187,13 +194,13 @@ async fn smoke_cancellation_kills_pty_no_zombie() {
             "[[error 529 for ever]]",
             r#"[[tool Bash {"command":"touch asked"}]]"#,
         ][round % 5];
-        // The last one waits in a permission dialog, which is an error of its own.
+        // The last turn waits in a permission dialog, which is its own error.
         let asks = round % 5 == 4;
         setup.profile.permission_mode =
             Some(if asks { "default" } else { "bypassPermissions" }.to_owned());
         let mut completion = setup.backend.complete(&setup.profile, &[user(words)]);
         if round % 3 == 0 {
-            // Somewhere in the start.
+            // Some moment during the start.
             let _ =
                 tokio::time::timeout(Duration::from_millis(random.below(900)), completion.next())
                     .await;
@@ -218,7 +225,7 @@ async fn smoke_cancellation_kills_pty_no_zombie() {
 #[tokio::test]
 async fn fresh_turns_in_a_row() {
     let count = if campaign() { 300 } else { 15 };
-    let setup = setup_with(&[], |options| options.live = LiveLimit::new(1));
+    let setup = setup_with(&[], |options| options.runtime.live = LiveLimit::new(1));
     let mut times = Vec::new();
     for number in 0..count {
         let started = Instant::now();
@@ -236,10 +243,10 @@ async fn fresh_turns_in_a_row() {
     setup.wait_until_gone().await;
 }
 
-/// Conversations of five turns with everything that may be in them: what the model gets is what was
-/// sent, after the terminal's own normalisation.
+/// Runs conversations of five turns with every kind of text: the model gets what was sent, after the
+/// terminal's own normalisation.
 #[tokio::test]
-async fn conversations() {
+async fn texts_reach_the_model_unchanged() {
     let count = if campaign() { 100 } else { 5 };
     let setup = setup();
     let long = format!("{} end", "many words in one line, ".repeat(4_300));
@@ -320,7 +327,7 @@ async fn api_errors_and_permissions_are_typed_errors() {
         "{error:?}"
     );
     setup.wait_until_gone().await;
-    // Denied without a question: the turn goes on.
+    // The tool is denied without a dialog, and the turn continues.
     setup.profile.permission_mode = Some("dontAsk".to_owned());
     let events = setup.ask(&[prompt]).await;
     assert!(!setup.profile.cwd.join("file").exists());

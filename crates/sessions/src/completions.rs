@@ -17,10 +17,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::session::{SessionError, Sessions};
-use hob_agents::Walls;
+use hob_agents::SandboxConfig;
 use hob_agents::claude::{
-    BackendError, BackendFigures, ClaudeBackend, Completion, Event, LiveInfo, Origin, Profile,
-    Request, TurnResult, Way, temporary_scope,
+    BackendError, BackendFigures, ClaudeBackend, ClaudeTransport, Completion, CompletionRequest,
+    Event, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
 };
 
 /// What conversations need from outside.
@@ -29,7 +29,7 @@ pub struct CompletionsOptions {
     /// Knows what an app may.
     pub sessions: Sessions,
     pub store: Arc<dyn SessionStore>,
-    pub walls: Walls,
+    pub sandbox: SandboxConfig,
     /// Where folders of apps that have none of their own are made.
     pub workspaces: PathBuf,
     /// The name under which the memory knows the agent.
@@ -37,7 +37,7 @@ pub struct CompletionsOptions {
     /// What to do when it is not there, in words for the user.
     pub install: String,
     /// How the agent is talked to where an app's setup does not say; `None` where it is no Claude Code.
-    pub way: Option<Way>,
+    pub way: Option<ClaudeTransport>,
     /// What apps have set up.
     pub setups: BTreeMap<AppName, ConversationSetup>,
     pub tasks: TaskTracker,
@@ -48,7 +48,7 @@ pub struct CompletionsOptions {
 /// How an app's conversations run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConversationSetup {
-    pub way: Option<Way>,
+    pub way: Option<ClaudeTransport>,
     /// A folder that exists; without one Hob makes one for the app.
     pub cwd: Option<PathBuf>,
     /// What happens to tools that would ask. Nobody is there to be asked.
@@ -109,7 +109,7 @@ impl Completions {
     }
 
     /// Every live process, in a turn or idle.
-    pub fn live_processes(&self) -> Vec<LiveInfo> {
+    pub fn live_processes(&self) -> Vec<ProcessInfo> {
         self.inner.options.backend.live_sessions()
     }
 
@@ -124,7 +124,7 @@ impl Completions {
         let app = &app.name;
         let Conversation { messages, prompt, .. } = asked;
         // What is wrong with it is said before it counts for anything.
-        let request = Request::new(&profile, &messages, prompt.as_deref())?;
+        let request = CompletionRequest::new(&profile, &messages, prompt.as_deref())?;
         options.sessions.check_app(app).await?;
         let asked_at = Timestamp::now();
         let mut completion = options.backend.begin(Ok(request));
@@ -194,7 +194,7 @@ impl Completions {
         }
         let options = &self.inner.options;
         options.backend.forget_app(app.as_str()).await;
-        options.walls.clean(&temporary_scope(app));
+        options.sandbox.clean(&temporary_scope(app));
         let _ = std::fs::remove_dir_all(self.own_folder(app));
     }
 
@@ -233,14 +233,14 @@ impl Completions {
         };
         let mut profile = Profile::new(cwd);
         profile.app = app.as_str().to_owned();
-        profile.way = way;
+        profile.transport = way;
         profile.model = asked.model.clone();
         profile.append_system_prompt = asked.system.clone();
         if setup.permissions == Permissions::Allow {
             profile.permission_mode = Some("bypassPermissions".to_owned());
         }
         // What came with a request lies there, and reading it asks nobody.
-        let files = options.walls.files_of(app);
+        let files = options.sandbox.files_of(app);
         profile.extra_args = vec![format!("--add-dir={}", files.display())];
         Ok(profile)
     }

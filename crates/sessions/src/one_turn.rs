@@ -9,9 +9,9 @@ use hob_domain::{Driver, RunError, RunReply};
 use tokio_util::task::TaskTracker;
 
 use crate::session::{TurnReading, rejection};
-use hob_agents::claude::Changes;
-use hob_agents::driver::{self, LiveAgent, Order, Said, Start, StartError};
-use hob_terminal::Entering;
+use hob_agents::claude::TranscriptWatcher;
+use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
+use hob_terminal::TerminalRegistrar;
 
 pub(crate) struct OneTurn {
     pub driver: Driver,
@@ -20,7 +20,7 @@ pub(crate) struct OneTurn {
     pub system: Option<String>,
     pub files: PathBuf,
     pub tasks: TaskTracker,
-    pub changes: Changes,
+    pub changes: TranscriptWatcher,
 }
 
 impl OneTurn {
@@ -30,8 +30,8 @@ impl OneTurn {
         child: ChildSpec,
         install: &str,
         patience: Duration,
-    ) -> Start {
-        Start {
+    ) -> StartOptions {
+        StartOptions {
             children,
             tasks: self.tasks.clone(),
             child,
@@ -45,37 +45,37 @@ impl OneTurn {
             permissions: Permissions::Deny,
             mcp_servers: Vec::new(),
             files: self.files.clone(),
-            patience,
-            entering: Entering::nowhere(),
+            start_timeout: patience,
+            registrar: TerminalRegistrar::detached(),
         }
     }
 
     /// Asks and hears the answer. The agent is left to the caller, to be stopped whatever happened.
     pub async fn ask(
         &self,
-        start: Start,
+        start: StartOptions,
         agent: &mut Option<LiveAgent>,
     ) -> Result<RunReply, RunError> {
         let started = driver::start(self.driver, start).await.map_err(not_started)?;
         let agent = agent.insert(started);
-        agent.tell(Order::Prompt(self.prompt.clone()));
+        agent.send(AgentCommand::Prompt(self.prompt.clone()));
         let mut reading = TurnReading::default();
         loop {
-            match agent.next().await {
-                Said::Line(line) => reading.push(&line),
-                Said::Asks(ask) => {
+            match agent.next_event().await {
+                AgentEvent::Message(line) => reading.push(&line),
+                AgentEvent::PermissionRequested(ask) => {
                     let option = rejection(&ask);
-                    agent.tell(Order::Answer { ask: ask.id, option });
+                    agent.send(AgentCommand::AnswerPermission { request: ask.id, option });
                 }
-                Said::Over(Ok(stop_reason)) => {
+                AgentEvent::TurnEnded(Ok(stop_reason)) => {
                     return Ok(RunReply { text: reading.text(), stop_reason });
                 }
-                Said::Over(Err(message)) => return Err(failed(message, String::new())),
-                Said::Gone(gone) => {
-                    let message = format!("the agent ended with {}", gone.how);
+                AgentEvent::TurnEnded(Err(message)) => return Err(failed(message, String::new())),
+                AgentEvent::Exited(gone) => {
+                    let message = format!("the agent ended with {}", gone.status);
                     return Err(failed(message, gone.stderr));
                 }
-                Said::Stalled(_) => {}
+                AgentEvent::Stalled(_) => {}
             }
         }
     }
@@ -88,7 +88,7 @@ fn failed(message: String, stderr: String) -> RunError {
 fn not_started(error: StartError) -> RunError {
     match error {
         StartError::NotInstalled(text) => RunError::NotInstalled(text),
-        StartError::Refused(text) | StartError::NotResumed(text) => failed(text, String::new()),
+        StartError::Refused(text) | StartError::ResumeFailed(text) => failed(text, String::new()),
         StartError::Died { message, stderr } => failed(message, stderr),
         StartError::Internal(inside) => RunError::Internal(inside),
     }

@@ -12,8 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::one_turn::OneTurn;
 use crate::workspace::{self, RunWorkspace};
-use hob_agents::Walls;
-use hob_agents::claude::Changes;
+use hob_agents::SandboxConfig;
+use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::claude_print::{self, Invocation};
 use hob_agents::{LiveLimit, LivePermit};
 
@@ -25,7 +25,7 @@ pub struct RunnerOptions {
     pub children: Children,
     /// Where temporary folders are made.
     pub workspaces: PathBuf,
-    pub walls: Walls,
+    pub sandbox: SandboxConfig,
     pub live: LiveLimit,
     /// Every run is a task of this tracker.
     pub tasks: TaskTracker,
@@ -38,14 +38,14 @@ pub struct RunnerOptions {
 /// Starts one-shot runs.
 pub struct Runner {
     options: RunnerOptions,
-    changes: Changes,
+    changes: TranscriptWatcher,
 }
 
 impl Runner {
     /// Removes what runs of a killed Hob left behind, then is ready.
     pub fn new(options: RunnerOptions) -> Runner {
         workspace::remove_leftovers(&options.workspaces);
-        Runner { options, changes: Changes::new() }
+        Runner { options, changes: TranscriptWatcher::new() }
     }
 
     /// Runs a prompt. Dropping the returned future cancels the run: its process tree is ended and
@@ -60,14 +60,14 @@ impl Runner {
         if options.stopping.is_cancelled() {
             return Err(RunError::Stopping);
         }
-        let permit = options.live.take().await;
-        let permit = permit.ok_or(RunError::PoolFull { live: options.live.live() })?;
+        let permit = options.live.acquire().await;
+        let permit = permit.ok_or(RunError::PoolFull { live: options.live.in_use() })?;
         let run = Run {
             permit,
             app: app.clone(),
             way: self.way(app, agent, &request),
             agent: agent.clone(),
-            walls: options.walls.clone(),
+            sandbox: options.sandbox.clone(),
             timeout: request.timeout,
             children: options.children.clone(),
             workspaces: options.workspaces.clone(),
@@ -96,7 +96,7 @@ impl Runner {
                 prompt: request.prompt.clone(),
                 model: request.model.clone(),
                 system: request.system.clone(),
-                files: self.options.walls.files_of(app),
+                files: self.options.sandbox.files_of(app),
                 tasks: self.options.tasks.clone(),
                 changes: self.changes.clone(),
             }),
@@ -118,7 +118,7 @@ struct Run {
     app: AppName,
     agent: AgentSpec,
     way: Way,
-    walls: Walls,
+    sandbox: SandboxConfig,
     timeout: Duration,
     children: Children,
     workspaces: PathBuf,
@@ -134,7 +134,7 @@ impl Run {
             Way::Print(invocation) => self.print(invocation, workspace.path(), &cancel).await,
             Way::OneTurn(turn) => self.one_turn(turn, workspace.path(), &cancel).await,
         };
-        self.walls.clean(&scope);
+        self.sandbox.clean(&scope);
         drop(workspace);
         drop(self.permit);
         answer
@@ -148,7 +148,7 @@ impl Run {
     ) -> Result<ChildSpec, RunError> {
         let streams = Streams::Pipes { stdin };
         let scope = folder.file_name().unwrap_or_default().to_string_lossy();
-        self.walls
+        self.sandbox
             .child(&self.app, &self.agent, arguments, folder, streams, &scope)
             .map_err(|error| RunError::Internal(error.to_string()))
     }
@@ -232,11 +232,9 @@ async fn converse(child: &mut Child, stdin: Option<String>) -> Result<RunReply, 
     let ((), stdout) = tokio::join!(writing, reading);
     let exit = child.gone().await;
     let stdout = String::from_utf8_lossy(&stdout);
-    claude_print::read_result(&stdout, exit.success(), &exit.to_string()).map_err(|failure| {
-        RunError::AgentFailed {
-            message: failure.message,
-            stderr: child.output().tail_text(),
-            stop_reason: failure.stop_reason,
-        }
+    claude_print::read_result(&stdout, exit).map_err(|failure| RunError::AgentFailed {
+        message: failure.message,
+        stderr: child.output().tail_text(),
+        stop_reason: failure.stop_reason,
     })
 }

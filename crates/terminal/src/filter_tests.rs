@@ -2,19 +2,19 @@ use super::*;
 use proptest::prelude::*;
 
 fn output(bytes: &[u8]) -> String {
-    String::from_utf8(Filter::new(Policy::Output).pass(bytes)).unwrap()
+    String::from_utf8(Filter::new(FilterPolicy::Output).pass(bytes)).unwrap()
 }
 
 fn own(bytes: &[u8]) -> String {
-    String::from_utf8(Filter::new(Policy::OwnTerminal).pass(bytes)).unwrap()
+    String::from_utf8(Filter::new(FilterPolicy::OwnTerminal).pass(bytes)).unwrap()
 }
 
 fn typed(bytes: &[u8]) -> Vec<u8> {
-    Filter::new(Policy::Input).pass_all(bytes)
+    Filter::new(FilterPolicy::Input).pass_all(bytes)
 }
 
 #[test]
-fn what_draws_passes() {
+fn drawing_sequences_pass() {
     for same in [
         "hello ❯\u{a0}wörld 漢字\r\n\tx\x08",
         "\x1b[1;31mred\x1b[0m \x1b[38;2;1;2;3mx \x1b[4:3mcurly\x1b[m",
@@ -27,7 +27,7 @@ fn what_draws_passes() {
 }
 
 #[test]
-fn what_acts_does_not() {
+fn acting_sequences_are_dropped() {
     for (name, bytes) in [
         ("a title", &b"\x1b]0;owned\x07"[..]),
         ("the clipboard", b"\x1b]52;c;aGVsbG8=\x1b\\"),
@@ -62,31 +62,32 @@ fn what_acts_does_not() {
 }
 
 #[test]
-fn some_have_another_name() {
+fn aliases_are_rewritten() {
     assert_eq!(output(b"\x1b[s\x1b[u\x1b[3a\x1bEx\x1bDy"), "\x1b7\x1b8\x1b[3C\r\nx\ny");
     assert_eq!(output(b"\x1b[?25;1004;2004h"), "\x1b[?25h\x1b[?2004h");
     assert!(output(b"\x1bc").ends_with("\x1b[H\x1b[2J\x1b[3J"));
 }
 
 #[test]
-fn a_persons_own_terminal_keeps_its_screens() {
+fn own_terminal_keeps_its_screens_and_scrollback() {
     assert_eq!(own(b"\x1b[?1049lx\x1b[3J"), "x");
     let reset = own(b"\x1bc");
     assert!(!reset.contains("1049") && !reset.contains("3J"), "{reset:?}");
 }
 
 #[test]
-fn marks_stand_behind_what_they_mark() {
-    let mut filter = Filter::new(Policy::Output);
+fn marks_carry_the_position_after_them() {
+    let mut filter = Filter::new(FilterPolicy::Output);
     filter.pass(b"ab\x1b[3Jc\x1b[?1049h\x1b[2;9r\x1b]0;x\x07");
-    let expect = [(6, Mark::Erased), (15, Mark::Switched), (21, Mark::Region(2, 9))];
+    let expect =
+        [(6, FilterMark::Erased), (15, FilterMark::Switched), (21, FilterMark::Region(2, 9))];
     assert_eq!(filter.marks(), expect);
     filter.pass(b"nothing");
     assert!(filter.marks().is_empty());
 }
 
 #[test]
-fn keys_arrive_and_answers_do_not() {
+fn keys_pass_and_terminal_replies_are_dropped() {
     for key in [
         &b"hello\r"[..],
         b"\x1b",
@@ -116,8 +117,8 @@ fn keys_arrive_and_answers_do_not() {
     ] {
         assert_eq!(typed(answer), b"", "{answer:?}");
     }
-    // A character may come in two frames.
-    let mut filter = Filter::new(Policy::Input);
+    // A character may arrive in two frames.
+    let mut filter = Filter::new(FilterPolicy::Input);
     let mut all = filter.pass_all(b"\xc3");
     all.extend(filter.pass_all(b"\xa4"));
     assert_eq!(all, "ä".as_bytes());
@@ -163,13 +164,13 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
-/// Every sequence of what came out, read by another parser.
+/// Collects every sequence of the output that an independent parser does not draw.
 #[derive(Default)]
-struct Heard {
+struct Violations {
     bad: Vec<String>,
 }
 
-impl vt100::Callbacks for Heard {
+impl vt100::Callbacks for Violations {
     fn audible_bell(&mut self, _: &mut vt100::Screen) {
         self.bad.push("bell".into());
     }
@@ -208,7 +209,7 @@ impl vt100::Callbacks for Heard {
         parameters: &[&[u16]],
         last: char,
     ) {
-        // Synchronised drawing is for viewers; styles may be unknown to it.
+        // Synchronised drawing is for viewers; the parser may not know every style.
         let drawing = prefix == Some(b'?') && parameters.iter().all(|p| *p == [2026]);
         let erasing = matches!(last, 'J' | 'K');
         let style = prefix.is_none() && last == 'm';
@@ -223,8 +224,8 @@ impl vt100::Callbacks for Heard {
 
 proptest! {
     #[test]
-    fn nothing_dangerous_passes(bytes in hostile(), cuts in prop::collection::vec(0usize..200, 0..6)) {
-        for policy in [Policy::Output, Policy::OwnTerminal] {
+    fn hostile_output_is_harmless_however_it_is_split(bytes in hostile(), cuts in prop::collection::vec(0usize..200, 0..6)) {
+        for policy in [FilterPolicy::Output, FilterPolicy::OwnTerminal] {
             let whole = Filter::new(policy).pass(&bytes);
             let text = std::str::from_utf8(&whole);
             prop_assert!(text.is_ok(), "every piece is whole");
@@ -236,10 +237,10 @@ proptest! {
                 prop_assert!(!whole.windows(start.len()).any(|window| window == start));
             }
             let size = |n| std::num::NonZeroU16::new(n).unwrap();
-            let mut parser = vt100::Parser::new_with_callbacks(size(24), size(80), 0, Heard::default());
+            let mut parser = vt100::Parser::new_with_callbacks(size(24), size(80), 0, Violations::default());
             parser.process(&whole);
             prop_assert!(parser.callbacks().bad.is_empty(), "{:?}", parser.callbacks().bad);
-            // However it is cut, the same passes, and what has passed passes again.
+            // The split does not matter, and filtering twice changes nothing.
             let (mut filter, mut pieces, mut rest) = (Filter::new(policy), Vec::new(), &bytes[..]);
             for cut in cuts.clone() {
                 let (now, later) = rest.split_at(cut.min(rest.len()));
@@ -255,12 +256,12 @@ proptest! {
     }
 
     #[test]
-    fn memory_is_bounded(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let mut filter = Filter::new(Policy::Output);
+    fn pending_bytes_are_bounded(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut filter = Filter::new(FilterPolicy::Output);
         for start in [&b"\x1b]"[..], b"\x1bP", b"\x1b["] {
             filter.pass(start);
             filter.pass(&bytes.repeat(3));
-            prop_assert!(filter.pending.len() <= LONGEST + 1);
+            prop_assert!(filter.pending.len() <= MAX_SEQUENCE_BYTES + 1);
         }
     }
 }

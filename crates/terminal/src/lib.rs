@@ -1,22 +1,24 @@
 //! Live terminals: what agents in pseudo-terminals show, and how people watch them and type.
 //!
-//! Every agent in a pseudo-terminal is entered into [`Terminals`]. A [`Terminal`] keeps a [`Model`] of its
-//! screen, which is also where the driver looks, so there is one reading of the bytes and one size. A
-//! [`Viewer`] follows it; what reaches one has passed the [`Filter`].
+//! Every agent in a pseudo-terminal is registered in [`Terminals`]. A [`Terminal`] keeps a
+//! [`ScreenModel`] of its screen. The agent's driver reads the same model, so the bytes are parsed once
+//! and there is one size. A [`Viewer`] follows a terminal; the [`Filter`] decides which bytes reach it.
 
 mod filter;
-mod live;
 mod model;
 mod registry;
 mod svg;
+mod terminal;
 mod viewer;
 
-pub use filter::{Filter, Mark, Policy};
+pub use filter::{Filter, FilterMark, FilterPolicy};
 pub use hob_child::Size;
-pub use live::{About, Glance, Kind, Refused, Terminal, Typing};
-pub use model::{Cursor, Model, Place, SCROLLBACK};
-pub use registry::{Entered, Entering, Terminals};
-pub use viewer::{Update, Viewer, Writer};
+pub use model::{Cursor, SCROLLBACK, ScreenModel, StreamPosition};
+pub use registry::{TerminalRegistrar, TerminalRegistration, Terminals};
+pub use terminal::{
+    InputLock, Terminal, TerminalError, TerminalInfo, TerminalKind, TerminalStatus,
+};
+pub use viewer::{Viewer, ViewerUpdate, Writer};
 
 #[cfg(test)]
 mod tests;

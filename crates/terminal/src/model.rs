@@ -1,4 +1,4 @@
-//! What a terminal shows: the screen, what has scrolled off it, and the bytes that drew it.
+//! The model of a terminal's screen: its cells, the lines that scrolled off, and the bytes that drew it.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -7,36 +7,36 @@ use hob_child::{Ring, Size};
 use vt100::Callbacks;
 use vt100::capture::{BasicFormattedCaptureState, RowContents};
 
-use super::filter::{Filter, Mark, Policy};
+use super::filter::{Filter, FilterMark, FilterPolicy};
 use super::svg;
 
-/// How many lines that have scrolled off are kept. They are kept as text, not as cells: a tenth of the
-/// memory.
+/// How many lines of scrollback are kept, in lines. They are kept as text, not as cells, which takes a
+/// tenth of the memory.
 pub const SCROLLBACK: usize = 2000;
-/// No line that has scrolled off is longer.
-const LONGEST_LINE: usize = 4 << 10;
-/// What is kept of the bytes for those who watch. Whoever is further behind gets a picture instead.
-const STREAM: usize = 128 << 10;
+/// Longer lines are not kept in the scrollback.
+const MAX_SCROLLBACK_LINE_BYTES: usize = 4 << 10;
+/// The size of the ring buffer for viewers. A viewer that falls behind it gets a full redraw.
+const STREAM_BYTES: usize = 128 << 10;
 
-/// The model of one screen. It is fed with what an agent writes, in any pieces.
-pub struct Model {
+/// The model of one screen. It is fed with an agent's output, split anywhere.
+pub struct ScreenModel {
     parser: vt100::Parser<Scrolled>,
     filter: Filter,
     stream: Ring,
     size: Size,
-    /// How often bytes alone did not make the same picture for everybody.
+    /// How many times viewers needed a full redraw because bytes alone do not reproduce the screen.
     redraws: u64,
     region: (u16, u16),
 }
 
-/// A place in what was drawn.
+/// A position in the stream of drawn bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct StreamPosition {
     written: u64,
     redraws: u64,
 }
 
-/// Where the cursor is.
+/// The cursor's position and visibility.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     pub row: u16,
@@ -58,7 +58,7 @@ impl Callbacks for Scrolled {
         let mut line = String::new();
         let written =
             contents.write_formatted_basic(&mut line, &mut BasicFormattedCaptureState::new());
-        if written.is_err() || line.len() > LONGEST_LINE {
+        if written.is_err() || line.len() > MAX_SCROLLBACK_LINE_BYTES {
             return;
         }
         line.shrink_to_fit();
@@ -69,33 +69,33 @@ impl Callbacks for Scrolled {
     }
 }
 
-impl Model {
-    pub fn new(size: Size) -> Model {
+impl ScreenModel {
+    pub fn new(size: Size) -> ScreenModel {
         let (rows, cols) = cells(size);
-        Model {
+        ScreenModel {
             parser: vt100::Parser::new_with_callbacks(rows, cols, 0, Scrolled::default()),
-            filter: Filter::new(Policy::Output),
-            stream: Ring::new(STREAM),
+            filter: Filter::new(FilterPolicy::Output),
+            stream: Ring::new(STREAM_BYTES),
             size,
             redraws: 0,
             region: (0, 0),
         }
     }
 
-    /// Takes what the agent wrote.
+    /// Feeds an agent's output to the model.
     pub fn feed(&mut self, bytes: &[u8]) {
         let clean = self.filter.pass(bytes);
         let (mut rest, mut at) = (&clean[..], 0);
-        for (behind, mark) in self.filter.marks() {
-            let (now, later) = rest.split_at(behind - at);
+        for (end, mark) in self.filter.marks() {
+            let (now, later) = rest.split_at(end - at);
             self.parser.process(now);
-            (rest, at) = (later, *behind);
+            (rest, at) = (later, *end);
             match mark {
-                Mark::Erased => self.parser.callbacks_mut().lines.clear(),
-                Mark::Region(top, bottom) => self.region = (*top, *bottom),
-                Mark::Switched => {
-                    // Viewers stay on the one screen they have and get a drawing: on the other one
-                    // a turn of the mouse's wheel would be typed as arrow keys.
+                FilterMark::Erased => self.parser.callbacks_mut().lines.clear(),
+                FilterMark::Region(top, bottom) => self.region = (*top, *bottom),
+                FilterMark::Switched => {
+                    // Viewers stay on their main screen and get a full redraw: on the alternate screen
+                    // their terminal would send the mouse wheel as arrow keys.
                     let sequence = now.iter().rposition(|byte| *byte == 0x1b).unwrap_or(now.len());
                     self.stream.push(&now[..sequence]);
                     self.redraws += 1;
@@ -108,9 +108,9 @@ impl Model {
         self.stream.push(rest);
     }
 
-    /// Some of what the agent wrote was lost.
+    /// Resets the parser after output was lost.
     pub fn gap(&mut self) {
-        self.filter.forget();
+        self.filter.reset();
     }
 
     pub fn size(&self) -> Size {
@@ -125,18 +125,18 @@ impl Model {
         self.redraws += 1;
     }
 
-    /// How far it has come.
-    pub fn place(&self) -> Place {
-        Place { written: self.stream.written(), redraws: self.redraws }
+    /// Returns the current position.
+    pub fn position(&self) -> StreamPosition {
+        StreamPosition { written: self.stream.written(), redraws: self.redraws }
     }
 
-    /// The bytes from a place on; `None` when a drawing is needed instead.
-    pub fn since(&self, place: Place) -> Option<Vec<u8>> {
-        let (start, bytes) = self.stream.since(place.written);
-        (start == place.written && place.redraws == self.redraws).then_some(bytes)
+    /// Returns the bytes since `position`, or `None` if a full redraw is needed.
+    pub fn since(&self, position: StreamPosition) -> Option<Vec<u8>> {
+        let (start, bytes) = self.stream.since(position.written);
+        (start == position.written && position.redraws == self.redraws).then_some(bytes)
     }
 
-    /// What is on the screen, as text.
+    /// Returns the text on the screen.
     pub fn text(&self) -> String {
         self.parser.screen().contents()
     }
@@ -147,8 +147,8 @@ impl Model {
         Cursor { row, col, visible: !screen.hide_cursor() }
     }
 
-    /// The bytes that draw the screen on a terminal of its size, with at most so many lines that have
-    /// scrolled off.
+    /// Returns the bytes that draw the screen on a terminal of its size, after at most `scrollback` lines
+    /// that have scrolled off.
     pub fn redraw(&self, scrollback: usize) -> Vec<u8> {
         let screen = self.parser.screen();
         let mut out = String::from("\x1b[?2026l\x1b[r\x1b[?6l\x1b[m\x1b[H\x1b[2J");
@@ -159,7 +159,7 @@ impl Model {
                 out.push_str(line);
                 out.push_str("\x1b[m\r\n");
             }
-            // They leave the screen at its top, all of them and nothing else.
+            // Push exactly these lines off the top of the screen.
             out.extend(std::iter::repeat_n('\n', usize::from(self.size.rows).saturating_sub(1)));
         }
         out.push_str(&screen.state_formatted());
@@ -171,7 +171,7 @@ impl Model {
         out.into_bytes()
     }
 
-    /// A picture of the screen.
+    /// Returns a picture of the screen as SVG.
     pub fn svg(&self) -> String {
         svg::picture(self.parser.screen())
     }
@@ -189,21 +189,21 @@ mod tests {
 
     const SIZE: Size = Size { rows: 6, cols: 30 };
 
-    fn model(bytes: &[u8]) -> Model {
-        let mut model = Model::new(SIZE);
+    fn model(bytes: &[u8]) -> ScreenModel {
+        let mut model = ScreenModel::new(SIZE);
         model.feed(bytes);
         model
     }
 
-    /// What a viewer sees who got the redraw.
-    fn viewed(model: &Model, scrollback: usize) -> Model {
-        let mut viewer = Model::new(model.size());
+    /// The screen of a viewer that got a full redraw.
+    fn viewed(model: &ScreenModel, scrollback: usize) -> ScreenModel {
+        let mut viewer = ScreenModel::new(model.size());
         viewer.feed(&model.redraw(scrollback));
         viewer
     }
 
     #[test]
-    fn a_redraw_draws_the_same() {
+    fn redraw_reproduces_the_screen() {
         let model =
             model(b"\x1b[1;31mred\x1b[m plain\r\n\x1b[44mblue\x1b[m\x1b[?2004h\x1b[?25l\x1b[3;5Hx");
         let viewer = viewed(&model, 0);
@@ -215,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_scrolled_off_come_along() {
-        let mut long = Model::new(SIZE);
+    fn redraw_includes_scrollback() {
+        let mut long = ScreenModel::new(SIZE);
         for n in 0..50 {
             long.feed(format!("line {n}\r\n").as_bytes());
         }
@@ -236,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn the_other_screen_is_another() {
+    fn alternate_screen_needs_a_redraw() {
         let mut model = model(b"main\r\n");
-        let before = model.place();
+        let before = model.position();
         model.feed(b"\x1b[?1049h\x1b[Hother");
         assert_eq!(model.text().trim(), "other");
         assert!(model.since(before).is_none(), "a drawing is needed");
-        assert!(model.since(model.place()).is_some_and(|bytes| bytes.is_empty()));
+        assert!(model.since(model.position()).is_some_and(|bytes| bytes.is_empty()));
         let viewer = viewed(&model, 0);
         assert!(!viewer.parser.screen().alternate_screen(), "viewers have one screen");
         assert_eq!(viewer.text(), model.text());
@@ -252,20 +252,20 @@ mod tests {
     }
 
     #[test]
-    fn who_is_far_behind_gets_a_picture() {
+    fn position_behind_the_buffer_needs_a_redraw() {
         let mut model = model(b"x");
-        assert_eq!(model.since(Place::default()).as_deref(), Some(&b"x"[..]));
-        model.feed(&b"y".repeat(2 * STREAM));
-        assert_eq!(model.since(Place::default()), None);
-        let place = model.place();
+        assert_eq!(model.since(StreamPosition::default()).as_deref(), Some(&b"x"[..]));
+        model.feed(&b"y".repeat(2 * STREAM_BYTES));
+        assert_eq!(model.since(StreamPosition::default()), None);
+        let position = model.position();
         model.feed(b"zzz");
-        assert_eq!(model.since(place).as_deref(), Some(&b"zzz"[..]));
+        assert_eq!(model.since(position).as_deref(), Some(&b"zzz"[..]));
     }
 
     #[test]
-    fn another_size() {
+    fn resize_needs_a_redraw() {
         let mut model = model(b"hello\r\nworld");
-        let before = model.place();
+        let before = model.position();
         model.resize(Size { rows: 10, cols: 60 });
         model.feed(b"!");
         assert!(model.since(before).is_none());
@@ -273,9 +273,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever comes at any moment sees what those see who were there before.
+        /// A viewer that joins at any moment sees the same screen as one that was there before.
         #[test]
-        fn coming_late_changes_nothing(
+        fn joining_late_shows_the_same_screen(
             pieces in prop::collection::vec(prop_oneof![
                 "[a-z ]{1,40}".prop_map(String::into_bytes),
                 Just(b"\r\n".to_vec()), Just(b"\x1b[2J\x1b[H".to_vec()), Just(b"\x1b[31m".to_vec()),
@@ -285,17 +285,17 @@ mod tests {
             ], 1..30),
             at in 0usize..30,
         ) {
-            let mut model = Model::new(SIZE);
-            let mut viewer = Model::new(SIZE);
-            let mut place = Place::default();
+            let mut model = ScreenModel::new(SIZE);
+            let mut viewer = ScreenModel::new(SIZE);
+            let mut position = StreamPosition::default();
             for (number, piece) in pieces.iter().enumerate() {
                 model.feed(piece);
-                if number == at % pieces.len() || (number > at % pieces.len() && model.since(place).is_none()) {
+                if number == at % pieces.len() || (number > at % pieces.len() && model.since(position).is_none()) {
                     viewer = viewed(&model, 0);
                 } else if number > at % pieces.len() {
-                    viewer.feed(&model.since(place).unwrap_or_default());
+                    viewer.feed(&model.since(position).unwrap_or_default());
                 }
-                place = model.place();
+                position = model.position();
             }
             prop_assert_eq!(viewer.text(), model.text());
             prop_assert_eq!(viewer.cursor(), model.cursor());

@@ -1,4 +1,4 @@
-//! All live terminals.
+//! The registry of live terminals.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -9,33 +9,33 @@ use hob_domain::Timestamp;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::live::{About, Kind, Terminal};
+use super::terminal::{Terminal, TerminalInfo, TerminalKind};
 
-/// All live terminals by name. Cloning shares it.
+/// All live terminals by id. Clones share them.
 #[derive(Clone, Default)]
 pub struct Terminals {
     inner: Arc<Mutex<BTreeMap<String, Arc<Terminal>>>>,
     tasks: TaskTracker,
 }
 
-/// What a terminal is entered as.
+/// Registers a child's terminal under an id.
 #[derive(Clone)]
-pub struct Entering {
+pub struct TerminalRegistrar {
     pub terminals: Terminals,
     pub id: String,
-    pub kind: Kind,
+    pub kind: TerminalKind,
     pub agent: String,
 }
 
-/// A terminal's place among all. Dropping it ends the watching.
-pub struct Entered {
+/// A registered terminal. Dropping it removes the terminal and stops reading its output.
+pub struct TerminalRegistration {
     terminals: Terminals,
     terminal: Arc<Terminal>,
     _reading: DropGuard,
 }
 
 impl Terminals {
-    /// None yet. What reads them, and what serves those who watch, are tasks of `tasks`.
+    /// Creates an empty registry. The tasks that read terminals and serve viewers belong to `tasks`.
     pub fn new(tasks: TaskTracker) -> Terminals {
         Terminals { inner: Arc::default(), tasks }
     }
@@ -57,28 +57,40 @@ impl Terminals {
     }
 }
 
-impl Entering {
-    /// For what has no terminal that anybody would look at.
-    pub fn nowhere() -> Entering {
+impl TerminalRegistrar {
+    /// Creates a registrar whose terminals nobody can find.
+    pub fn detached() -> TerminalRegistrar {
         let (id, agent) = (String::new(), String::new());
-        Entering { terminals: Terminals::default(), id, kind: Kind::Session, agent }
+        TerminalRegistrar {
+            terminals: Terminals::default(),
+            id,
+            kind: TerminalKind::Session,
+            agent,
+        }
     }
 
-    /// Enters a child that was started in a terminal of this size. Must be called within a runtime.
-    pub fn enter(self, child: &Child, size: Size, app: String, cwd: std::path::PathBuf) -> Entered {
-        let Entering { terminals, id, kind, agent } = self;
+    /// Registers a child that was started in a terminal of this size. Must be called within a tokio
+    /// runtime.
+    pub fn register(
+        self,
+        child: &Child,
+        size: Size,
+        app: String,
+        cwd: std::path::PathBuf,
+    ) -> TerminalRegistration {
+        let TerminalRegistrar { terminals, id, kind, agent } = self;
         let since = Timestamp::now();
-        let about = About { id: id.clone(), kind, app, agent, cwd, pid: child.pid(), since };
+        let info = TerminalInfo { id: id.clone(), kind, app, agent, cwd, pid: child.pid(), since };
         let terminal =
-            Arc::new(Terminal::new(about, child.output().clone(), child.terminal(), size));
+            Arc::new(Terminal::new(info, child.output().clone(), child.terminal(), size));
         let stop = CancellationToken::new();
         terminals.tasks.spawn(terminal.clone().keep_reading(stop.clone()));
         terminals.lock().insert(id, terminal.clone());
-        Entered { terminals, terminal, _reading: stop.drop_guard() }
+        TerminalRegistration { terminals, terminal, _reading: stop.drop_guard() }
     }
 }
 
-impl Deref for Entered {
+impl Deref for TerminalRegistration {
     type Target = Arc<Terminal>;
 
     fn deref(&self) -> &Arc<Terminal> {
@@ -86,12 +98,12 @@ impl Deref for Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for TerminalRegistration {
     fn drop(&mut self) {
         let mut all = self.terminals.lock();
-        // A session's next agent may have taken its place already.
-        if all.get(&self.about.id).is_some_and(|other| Arc::ptr_eq(other, &self.terminal)) {
-            all.remove(&self.about.id);
+        // The session's next agent may have registered under the same id already.
+        if all.get(&self.info.id).is_some_and(|other| Arc::ptr_eq(other, &self.terminal)) {
+            all.remove(&self.info.id);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! A screen as a picture: SVG without scripts and without anything from elsewhere.
+//! A picture of a screen: SVG without scripts and without external resources.
 
 use std::fmt::Write;
 
 use vt100::{Cell, Color, Screen};
 
-/// A cell's size, and the room around the screen.
+/// The size of a cell, the baseline within it, and the margin around the screen, in pixels.
 const WIDTH: f32 = 8.4;
 const HEIGHT: f32 = 18.0;
 const BASELINE: f32 = 13.5;
@@ -12,7 +12,7 @@ const MARGIN: f32 = 14.0;
 const FONT: &str = "ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',Consolas,monospace";
 const BACKGROUND: Rgb = Rgb(0x16, 0x18, 0x1d);
 const FOREGROUND: Rgb = Rgb(0xd7, 0xda, 0xe0);
-/// The sixteen colours that have names.
+/// The sixteen named colours.
 const NAMED: [Rgb; 16] = [
     Rgb(0x3a, 0x3f, 0x4b),
     Rgb(0xe0, 0x6c, 0x75),
@@ -35,9 +35,9 @@ const NAMED: [Rgb; 16] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rgb(u8, u8, u8);
 
-/// How a cell looks.
+/// The style of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct CellStyle {
     front: Rgb,
     back: Rgb,
     bold: bool,
@@ -46,22 +46,22 @@ struct Look {
     underline: bool,
 }
 
-/// Neighbouring cells that look alike.
-struct Run {
+/// Neighbouring cells of one style.
+struct StyledRun {
     col: u16,
     cells: u16,
     text: String,
-    look: Look,
+    look: CellStyle,
 }
 
-impl Run {
-    fn fits(&self, plain: bool, look: Look) -> bool {
+impl StyledRun {
+    fn fits(&self, plain: bool, look: CellStyle) -> bool {
         let all_narrow = usize::from(self.cells) == self.text.chars().count();
         self.look == look && all_narrow && self.text.is_ascii() == plain
     }
 }
 
-/// The picture of a screen.
+/// Draws a screen.
 pub fn picture(screen: &Screen) -> String {
     let (rows, cols) = screen.size();
     let (rows, cols) = (rows.get(), cols.get());
@@ -93,30 +93,30 @@ pub fn picture(screen: &Screen) -> String {
     svg
 }
 
-fn runs(screen: &Screen, row: u16, cols: u16) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+fn runs(screen: &Screen, row: u16, cols: u16) -> Vec<StyledRun> {
+    let mut runs: Vec<StyledRun> = Vec::new();
     for col in 0..cols {
         let Some(cell) = screen.cell(row, col) else { continue };
         if cell.is_wide_continuation() {
             continue;
         }
-        let look = Look::of(cell);
+        let look = CellStyle::of(cell);
         let text = if cell.has_contents() { cell.contents() } else { " " };
         let cells = if cell.is_wide() { 2 } else { 1 };
-        // What may be wider or narrower than its cell stands apart, so that nothing else moves.
+        // A character that may be wider or narrower than its cell is drawn alone, so that nothing else moves.
         let plain = text.is_ascii();
         match runs.last_mut() {
             Some(run) if !cell.is_wide() && run.fits(plain, look) => {
                 run.text.push_str(text);
                 run.cells += cells;
             }
-            _ => runs.push(Run { col, cells, text: text.to_owned(), look }),
+            _ => runs.push(StyledRun { col, cells, text: text.to_owned(), look }),
         }
     }
     runs
 }
 
-fn draw(svg: &mut String, row: u16, run: &Run) {
+fn draw(svg: &mut String, row: u16, run: &StyledRun) {
     let (x, y) = (MARGIN + f32::from(run.col) * WIDTH, MARGIN + f32::from(row) * HEIGHT);
     let width = f32::from(run.cells) * WIDTH;
     if run.look.back != BACKGROUND {
@@ -132,7 +132,7 @@ fn draw(svg: &mut String, row: u16, run: &Run) {
     }
     let shown = if run.look.underline { run.text.as_str() } else { text };
     let length = shown.chars().count() as f32 * WIDTH;
-    // Rules and boxes are to touch; letters keep their shape.
+    // Lines and boxes must touch; letters keep their shape.
     let length = if shown.is_ascii() { length } else { width };
     let mut attributes = String::new();
     if run.look.bold {
@@ -157,8 +157,8 @@ fn draw(svg: &mut String, row: u16, run: &Run) {
     );
 }
 
-impl Look {
-    fn of(cell: &Cell) -> Look {
+impl CellStyle {
+    fn of(cell: &Cell) -> CellStyle {
         let (mut front, mut back) = (
             colour(cell.fgcolor(), FOREGROUND, cell.bold()),
             colour(cell.bgcolor(), BACKGROUND, false),
@@ -166,7 +166,7 @@ impl Look {
         if cell.inverse() {
             (front, back) = (back, front);
         }
-        Look {
+        CellStyle {
             front,
             back,
             bold: cell.bold(),
@@ -201,7 +201,7 @@ impl Rgb {
     }
 }
 
-/// Text for XML. Characters that XML does not have are left out.
+/// Escapes text for XML. Characters that XML does not allow are left out.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -225,7 +225,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn svg(bytes: &[u8]) -> String {
-        let mut model = super::super::model::Model::new(Size { rows: 4, cols: 40 });
+        let mut model = super::super::model::ScreenModel::new(Size { rows: 4, cols: 40 });
         model.feed(bytes);
         model.svg()
     }
@@ -254,16 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn text_is_only_text() {
+    fn text_is_escaped() {
         let picture = svg(b"<script>alert('1')</script>&\"");
         assert!(picture.contains("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;"));
         assert!(!picture.contains("<script"));
     }
 
     proptest! {
-        /// Whatever is shown, the picture is well-formed: every tag is one of ours.
+        /// The picture is well-formed for any output: it contains only known tags.
         #[test]
-        fn nothing_breaks_out(bytes in prop::collection::vec(any::<u8>(), 0..300), text in "\\PC{0,80}") {
+        fn output_cannot_inject_tags(bytes in prop::collection::vec(any::<u8>(), 0..300), text in "\\PC{0,80}") {
             let picture = svg(&[&bytes[..], text.as_bytes()].concat());
             let tags = picture.split('<').skip(1);
             for tag in tags {

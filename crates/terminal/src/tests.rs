@@ -11,16 +11,16 @@ use super::*;
 
 const SIZE: Size = Size { rows: 10, cols: 40 };
 
-struct Place {
+struct Fixture {
     child: Child,
     terminals: Terminals,
-    entered: Entered,
+    registration: TerminalRegistration,
     _children: Children,
     folder: tempfile::TempDir,
 }
 
 /// A shell script in a terminal.
-async fn start(script: &str) -> Place {
+async fn start(script: &str) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let children = Children::new(ChildrenOptions {
         shim: program("hob-scripted-agent"),
@@ -40,42 +40,43 @@ async fn start(script: &str) -> Place {
     };
     let child = children.spawn(spec).await.unwrap();
     let terminals = Terminals::default();
-    let entering = Entering {
+    let registrar = TerminalRegistrar {
         terminals: terminals.clone(),
         id: "one".to_owned(),
-        kind: Kind::Session,
+        kind: TerminalKind::Session,
         agent: "sh".to_owned(),
     };
-    let entered = entering.enter(&child, SIZE, "tests".to_owned(), folder.path().to_owned());
-    Place { child, terminals, entered, _children: children, folder }
+    let registration =
+        registrar.register(&child, SIZE, "tests".to_owned(), folder.path().to_owned());
+    Fixture { child, terminals, registration, _children: children, folder }
 }
 
-/// What somebody has seen.
+/// The screen and updates that one viewer has seen.
 struct Seen {
     viewer: Viewer,
-    model: Model,
-    others: Vec<Update>,
+    model: ScreenModel,
+    others: Vec<ViewerUpdate>,
     redraws: usize,
 }
 
 fn watch(terminal: &Arc<Terminal>) -> Seen {
     let viewer = terminal.watch(SCROLLBACK);
-    Seen { model: Model::new(viewer.size()), viewer, others: Vec::new(), redraws: 0 }
+    Seen { model: ScreenModel::new(viewer.size()), viewer, others: Vec::new(), redraws: 0 }
 }
 
 impl Seen {
-    /// Follows until something is so.
+    /// Follows updates until `done` holds.
     async fn until(&mut self, what: &str, done: impl Fn(&Seen) -> bool) {
         let follow = async {
             while !done(self) {
                 match self.viewer.next().await {
-                    Some(Update::Bytes(bytes)) => {
+                    Some(ViewerUpdate::Bytes(bytes)) => {
                         self.redraws += usize::from(bytes.starts_with(b"\x1b[?2026l\x1b[r"));
                         self.model.feed(&bytes);
                     }
-                    Some(Update::Size(size)) => {
+                    Some(ViewerUpdate::Size(size)) => {
                         self.model.resize(size);
-                        self.others.push(Update::Size(size));
+                        self.others.push(ViewerUpdate::Size(size));
                     }
                     Some(other) => self.others.push(other),
                     None => break,
@@ -90,92 +91,92 @@ impl Seen {
         self.until(text, |seen| seen.model.text().contains(text)).await;
     }
 
-    fn heard(&self, update: &Update) -> bool {
+    fn heard(&self, update: &ViewerUpdate) -> bool {
         self.others.contains(update)
     }
 }
 
 #[tokio::test]
-async fn two_see_the_same_and_one_types() {
-    let mut place =
+async fn two_viewers_see_the_same_and_one_types() {
+    let mut fixture =
         start("stty -echo; echo ready; while read line; do echo \"got $line\"; done").await;
-    let terminal = place.terminals.get("one").unwrap();
+    let terminal = fixture.terminals.get("one").unwrap();
     let (mut first, mut second) = (watch(&terminal), watch(&terminal));
     first.shows("ready").await;
     second.shows("ready").await;
-    assert_eq!(terminal.glance().viewers, 2);
+    assert_eq!(terminal.status().viewers, 2);
 
     assert_eq!(first.viewer.write(b"hello\r").await, Ok(true));
     first.shows("got hello").await;
     second.shows("got hello").await;
-    second.until("told", |seen| seen.heard(&Update::Writer(Writer::Other))).await;
-    first.until("told", |seen| seen.heard(&Update::Writer(Writer::You))).await;
-    assert_eq!(second.viewer.write(b"no\r").await, Err(Refused::OtherWriter));
-    assert_eq!(second.viewer.resize(SIZE), Err(Refused::NotAlone));
+    second.until("told", |seen| seen.heard(&ViewerUpdate::Writer(Writer::Other))).await;
+    first.until("told", |seen| seen.heard(&ViewerUpdate::Writer(Writer::You))).await;
+    assert_eq!(second.viewer.write(b"no\r").await, Err(TerminalError::OtherWriter));
+    assert_eq!(second.viewer.resize(SIZE), Err(TerminalError::NotSoleViewer));
 
     assert_eq!(second.viewer.take(), Writer::Other);
     assert_eq!(second.viewer.write(b"mine\r").await, Ok(false));
     first.shows("got mine").await;
-    first.until("told", |seen| seen.heard(&Update::Writer(Writer::Other))).await;
+    first.until("told", |seen| seen.heard(&ViewerUpdate::Writer(Writer::Other))).await;
     second.viewer.release();
-    first.until("told", |seen| seen.heard(&Update::Writer(Writer::Nobody))).await;
+    first.until("told", |seen| seen.heard(&ViewerUpdate::Writer(Writer::Nobody))).await;
     second.shows("got mine").await;
     assert_eq!(first.model.text(), second.model.text());
     assert!(!first.model.text().contains("got no"));
 
-    // What a terminal says by itself is nobody's typing.
+    // Replies that a terminal sends by itself are not input.
     assert_eq!(first.viewer.write(b"\x1b[?62;c\x1b[5;5R").await, Ok(false));
-    assert!(!terminal.glance().has_writer);
+    assert!(!terminal.status().has_writer);
     drop(second);
-    assert_eq!(terminal.glance().viewers, 1);
+    assert_eq!(terminal.status().viewers, 1);
 
-    place.child.stop(StopLadder::AT_ONCE).await;
-    let end = Update::End("the agent has ended".to_owned());
-    first.until("its end is told", |seen| seen.heard(&end)).await;
+    fixture.child.stop(StopLadder::AT_ONCE).await;
+    let end = ViewerUpdate::End("the agent has ended".to_owned());
+    first.until("the end is reported", |seen| seen.heard(&end)).await;
     assert_eq!(first.viewer.next().await, None);
-    assert_eq!(first.viewer.write(b"x").await, Err(Refused::Ended));
-    drop(place.entered);
-    assert!(place.terminals.all().is_empty());
+    assert_eq!(first.viewer.write(b"x").await, Err(TerminalError::Ended));
+    drop(fixture.registration);
+    assert!(fixture.terminals.all().is_empty());
 }
 
 #[tokio::test]
-async fn another_size_reaches_all() {
+async fn resize_reaches_agent_and_viewers() {
     let script = "stty -echo; trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";
-    let place = start(script).await;
-    let terminal = place.terminals.get("one").unwrap();
+    let fixture = start(script).await;
+    let terminal = fixture.terminals.get("one").unwrap();
     let mut one = watch(&terminal);
     one.shows("ready").await;
     assert_eq!(one.viewer.resize(Size { rows: 30, cols: 100 }), Ok(()));
     one.shows("30 100").await;
-    assert!(one.heard(&Update::Size(Size { rows: 30, cols: 100 })));
+    assert!(one.heard(&ViewerUpdate::Size(Size { rows: 30, cols: 100 })));
     one.viewer.resize(Size { rows: 1, cols: 9999 }).unwrap();
     one.shows("5 500").await;
-    let size = place.entered.with_screen(|model| model.size());
+    let size = fixture.registration.with_screen(|model| model.size());
     assert_eq!(size, Size { rows: 5, cols: 500 });
-    terminal.make_room(SIZE);
+    terminal.ensure_readable_size(SIZE);
     one.shows("10 40").await;
 }
 
 #[tokio::test]
-async fn who_is_slow_gets_a_picture() {
+async fn slow_viewer_gets_a_redraw() {
     let script = "echo ready; while [ ! -e go ]; do sleep 0.05; done; \
                   seq 1 200000; echo at the end; while [ ! -e gone ]; do sleep 0.05; done";
-    let place = start(script).await;
-    let terminal = place.terminals.get("one").unwrap();
+    let fixture = start(script).await;
+    let terminal = fixture.terminals.get("one").unwrap();
     let (mut slow, mut quick) = (watch(&terminal), watch(&terminal));
     slow.shows("ready").await;
-    std::fs::write(place.folder.path().join("go"), "").unwrap();
+    std::fs::write(fixture.folder.path().join("go"), "").unwrap();
     quick.shows("at the end").await;
     assert_eq!(slow.redraws, 1);
     slow.shows("at the end").await;
     assert_eq!(slow.redraws, 2, "instead of more than a megabyte");
     assert_eq!(slow.model.text(), quick.model.text());
-    // Whoever comes now finds what has scrolled off, as much as is kept.
+    // A viewer that joins now gets the scrollback, as far as it is kept.
     let bytes = terminal.with_screen(|model| model.redraw(SCROLLBACK));
     let text = String::from_utf8(bytes).unwrap();
     assert!(text.contains("199000") && !text.contains("197000\x1b"), "{}", text.len());
     let late = watch(&terminal);
     drop((slow, quick));
-    assert_eq!(terminal.glance().viewers, 1);
+    assert_eq!(terminal.status().viewers, 1);
     drop(late);
 }

@@ -1,15 +1,15 @@
-//! Somebody who watches a terminal, and may type into it.
+//! A viewer of a terminal, who may also type.
 
 use std::sync::Arc;
 
 use hob_child::Size;
 use tokio::sync::watch;
 
-use super::filter::{Filter, Policy};
-use super::live::{Refused, Terminal};
-use super::model::Place;
+use super::filter::{Filter, FilterPolicy};
+use super::model::StreamPosition;
+use super::terminal::{Terminal, TerminalError};
 
-/// Who types, as one viewer sees it.
+/// The current writer, as one viewer sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writer {
     You,
@@ -27,35 +27,54 @@ impl Writer {
     }
 }
 
-/// What a viewer is told, in order.
+/// An update for a viewer. Updates arrive in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Update {
-    /// The screen has another size; a drawing of it follows.
+pub enum ViewerUpdate {
+    /// The screen was resized. A full redraw follows.
     Size(Size),
-    /// Bytes that draw: the whole screen first, and then what comes.
+    /// Bytes that draw: a full redraw first, then increments.
     Bytes(Vec<u8>),
     Writer(Writer),
-    /// The agent has ended; nothing follows.
+    /// The agent has ended. No update follows.
     End(String),
 }
 
-/// One viewer. It has no queue: only a position in what the terminal keeps, so one that is slow costs
-/// nothing and gets a drawing of the screen instead of all that it has missed. Dropping it leaves.
+/// A viewer of a terminal. It has no queue, only a position in the terminal's ring buffer, so a slow
+/// viewer costs nothing: one that falls behind the buffer gets a full redraw instead of every byte it
+/// missed. Dropping it detaches from the terminal.
 pub struct Viewer {
     terminal: Arc<Terminal>,
     number: u64,
     scrollback: usize,
     changed: watch::Receiver<u64>,
-    /// How far it has been told; `None` when it needs a drawing.
-    place: Option<Place>,
+    /// The position of the last update; `None` if a full redraw is due.
+    position: Option<StreamPosition>,
     size: Size,
     writer: Writer,
     typed: Filter,
     over: bool,
 }
 
+impl Terminal {
+    /// Attaches a viewer. Its first update draws the screen, after at most `scrollback` lines that have
+    /// scrolled off.
+    pub fn watch(self: &Arc<Terminal>, scrollback: usize) -> Viewer {
+        self.advance();
+        Viewer::new(self.clone(), scrollback)
+    }
+
+    fn release(&self, viewer: u64) {
+        let mut inner = self.lock();
+        if inner.writer == Some(viewer) {
+            inner.writer = None;
+        }
+        drop(inner);
+        self.announce();
+    }
+}
+
 impl Viewer {
-    pub(super) fn new(terminal: Arc<Terminal>, scrollback: usize) -> Viewer {
+    fn new(terminal: Arc<Terminal>, scrollback: usize) -> Viewer {
         let mut inner = terminal.lock();
         inner.viewers += 1;
         inner.last_viewer += 1;
@@ -63,9 +82,9 @@ impl Viewer {
         let writer = if inner.writer.is_some() { Writer::Other } else { Writer::Nobody };
         drop(inner);
         let changed = terminal.changed.subscribe();
-        let typed = Filter::new(Policy::Input);
-        let place = None;
-        Viewer { terminal, number, scrollback, changed, place, size, writer, typed, over: false }
+        let typed = Filter::new(FilterPolicy::Input);
+        let position = None;
+        Viewer { terminal, number, scrollback, changed, position, size, writer, typed, over: false }
     }
 
     pub fn size(&self) -> Size {
@@ -76,8 +95,9 @@ impl Viewer {
         self.writer
     }
 
-    /// What comes next; `None` after the end. Nothing is lost when the caller stops waiting.
-    pub async fn next(&mut self) -> Option<Update> {
+    /// Returns the next update, or `None` after the end. It is cancel safe: no update is lost if the
+    /// caller stops waiting.
+    pub async fn next(&mut self) -> Option<ViewerUpdate> {
         loop {
             self.changed.borrow_and_update();
             if let Some(update) = self.update() {
@@ -89,31 +109,31 @@ impl Viewer {
         }
     }
 
-    fn update(&mut self) -> Option<Update> {
+    fn update(&mut self) -> Option<ViewerUpdate> {
         let inner = self.terminal.lock();
         let size = inner.model.size();
         if size != self.size {
             self.size = size;
-            self.place = None;
-            return Some(Update::Size(size));
+            self.position = None;
+            return Some(ViewerUpdate::Size(size));
         }
-        let bytes = match self.place.map(|place| inner.model.since(place)) {
+        let bytes = match self.position.map(|position| inner.model.since(position)) {
             Some(Some(bytes)) => bytes,
             _ => inner.model.redraw(self.scrollback),
         };
-        self.place = Some(inner.model.place());
+        self.position = Some(inner.model.position());
         if !bytes.is_empty() {
-            return Some(Update::Bytes(bytes));
+            return Some(ViewerUpdate::Bytes(bytes));
         }
         let writer = self.seen(inner.writer);
         if writer != self.writer {
             self.writer = writer;
-            return Some(Update::Writer(writer));
+            return Some(ViewerUpdate::Writer(writer));
         }
         let end = inner.ended.clone().filter(|_| !self.over)?;
         drop(inner);
         self.over = true;
-        Some(Update::End(end))
+        Some(ViewerUpdate::End(end))
     }
 
     fn seen(&self, writer: Option<u64>) -> Writer {
@@ -124,18 +144,18 @@ impl Viewer {
         }
     }
 
-    /// Types. Who types first, while nobody does, has the writing from then on; `true` when that is now.
-    /// What a terminal says by itself is not typed by anybody and goes nowhere.
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<bool, Refused> {
+    /// Writes input to the agent. The first viewer to type becomes the writer; returns whether this call
+    /// made this viewer the writer. Replies that a terminal sends by itself are dropped.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<bool, TerminalError> {
         let bytes = self.typed.pass_all(bytes);
         if bytes.is_empty() {
             return Ok(false);
         }
-        let begun = {
+        let became_writer = {
             let mut inner = self.terminal.lock();
             match self.seen(inner.writer) {
-                _ if inner.ended.is_some() => return Err(Refused::Ended),
-                Writer::Other => return Err(Refused::OtherWriter),
+                _ if inner.ended.is_some() => return Err(TerminalError::Ended),
+                Writer::Other => return Err(TerminalError::OtherWriter),
                 Writer::You => false,
                 Writer::Nobody => {
                     inner.writer = Some(self.number);
@@ -143,13 +163,13 @@ impl Viewer {
                 }
             }
         };
-        if begun {
+        if became_writer {
             self.terminal.announce();
         }
-        self.terminal.type_for_viewer(&bytes).await.map(|()| begun)
+        self.terminal.type_for_viewer(&bytes).await.map(|()| became_writer)
     }
 
-    /// Takes the writing over, from whoever has it; returns who had it.
+    /// Makes this viewer the writer. Returns the previous writer.
     pub fn take(&mut self) -> Writer {
         let mut inner = self.terminal.lock();
         let before = self.seen(inner.writer);
@@ -159,36 +179,25 @@ impl Viewer {
         before
     }
 
-    /// Gives the writing back.
+    /// Stops being the writer.
     pub fn release(&mut self) {
         self.terminal.release(self.number);
     }
 
-    /// Changes the size.
-    pub fn resize(&mut self, size: Size) -> Result<(), Refused> {
+    /// Resizes the terminal. Only the current writer, or a sole viewer, may do so.
+    pub fn resize(&mut self, size: Size) -> Result<(), TerminalError> {
         let inner = self.terminal.lock();
-        let may = match self.seen(inner.writer) {
+        let is_allowed = match self.seen(inner.writer) {
             Writer::You => true,
             Writer::Nobody => inner.viewers == 1,
             Writer::Other => false,
         };
         drop(inner);
-        if !may {
-            return Err(Refused::NotAlone);
+        if !is_allowed {
+            return Err(TerminalError::NotSoleViewer);
         }
         self.terminal.resize(size);
         Ok(())
-    }
-}
-
-impl Terminal {
-    fn release(&self, viewer: u64) {
-        let mut inner = self.lock();
-        if inner.writer == Some(viewer) {
-            inner.writer = None;
-        }
-        drop(inner);
-        self.announce();
     }
 }
 

@@ -1,6 +1,6 @@
-//! The backend: conversations in, turns out, processes kept warm between them.
+//! The backend: it takes conversations, returns turns, and keeps processes warm in between.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::Stream;
-use hob_child::Children;
 use hob_domain::session::Permissions;
 use hob_domain::{Fingerprint, Timestamp, fingerprint};
 use hob_transcript::claude::{
@@ -21,33 +20,34 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::config::ConfigFolder;
-use super::counts::{BackendFigures, Counts, Origin};
+use super::counts::{BackendFigures, Origin, OriginCounts};
 use super::error::BackendError;
-use super::list::{Listed, LiveInfo, LiveList};
-use super::live::{Launch, Limits, LiveSession};
 use super::mcp_config::McpConfigs;
-use super::options::{BackendOptions, HistoryMode, Profile, Way};
+use super::options::{BackendOptions, HistoryMode};
 use super::pool::Pool;
-use super::process::Process;
-use super::request::Request;
-use super::stream::StreamSession;
-use super::tail::Changes;
-use crate::Spare;
-use hob_terminal::{Entering, Kind};
+use super::process::ClaudeProcess;
+use super::process_list::{ProcessEntry, ProcessInfo, ProcessList};
+use super::profile::{ClaudeTransport, Profile};
+use super::request::CompletionRequest;
+use super::stream_session::StreamSession;
+use super::terminal_session::{Launch, TerminalSession, TurnTimeouts};
+use super::transcript_tail::TranscriptWatcher;
+use crate::IdleAgents;
+use hob_terminal::{TerminalKind, TerminalRegistrar};
 
-/// How long the processes of an app that is removed may take to end.
-const FORGOTTEN: Duration = Duration::from_secs(5);
+/// How long the processes of a removed app may take to end.
+const FORGET_APP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Claude Code behind a conversation-shaped call. Cloning shares it.
+/// Claude Code as a function of a conversation. Clones share the backend.
 ///
 /// ```no_run
 /// use futures_util::StreamExt;
-/// use hob_agents::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, Outfit, Profile};
-/// # async fn example(children: hob_child::Children) -> Result<(), Box<dyn std::error::Error>> {
+/// use hob_agents::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, LaunchSpec, Profile};
+/// # async fn example(runtime: hob_agents::Runtime) -> Result<(), Box<dyn std::error::Error>> {
 /// let config = ConfigFolder::Users("/home/me/.claude".into());
-/// let outfit = Outfit::new(vec!["claude".into()], config);
-/// let options = BackendOptions::new(outfit, "/tmp/claude-run".into());
-/// let backend = ClaudeBackend::new(options, children);
+/// let launch_spec = LaunchSpec::new(vec!["claude".into()], config);
+/// let options = BackendOptions::new(runtime, launch_spec, "/tmp/claude-run".into());
+/// let backend = ClaudeBackend::new(options);
 /// let messages = [serde_json::json!({"role": "user", "content": "Say hello."})];
 /// let mut events = backend.complete(&Profile::new("/home/me/project"), &messages);
 /// while let Some(event) = events.next().await {
@@ -61,32 +61,31 @@ const FORGOTTEN: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone)]
 pub struct ClaudeBackend {
-    inner: Arc<Inner>,
+    inner: Arc<BackendState>,
 }
 
-struct Inner {
+struct BackendState {
     options: BackendOptions,
-    children: Children,
-    changes: Changes,
+    changes: TranscriptWatcher,
     mcp: McpConfigs,
     tasks: TaskTracker,
     closing: CancellationToken,
-    pool: Mutex<Pool<Pooled>>,
-    live: LiveList,
-    /// Wakes the task that ends what has been idle for too long.
+    pool: Mutex<Pool<PooledProcess>>,
+    live: ProcessList,
+    /// Wakes the task that ends processes which have been idle for too long.
     pooled: Notify,
-    counts: Counts,
+    counts: OriginCounts,
 }
 
-/// A live process with its place in the list. Dropping it ends the process and leaves the list.
-struct Pooled {
-    process: Process,
-    listed: Listed,
-    /// Its transcript, where that lies in a folder of ours: nobody goes on with it.
+/// A live process with its entry in the list. Dropping it ends the process and removes the entry.
+struct PooledProcess {
+    process: ClaudeProcess,
+    entry: ProcessEntry,
+    /// The transcript, if it lies in Hob's own configuration folder. Nobody else resumes it.
     transcript: Option<OwnTranscript>,
 }
 
-/// Removed with its process.
+/// A transcript that is removed with its process.
 struct OwnTranscript(PathBuf);
 
 impl Drop for OwnTranscript {
@@ -103,7 +102,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// How the process was come by, known with the first event; `None` when the turn failed before.
+    /// Returns the origin of the process, known with the first event, or `None` if the turn failed before.
     pub async fn origin(&mut self) -> Option<Origin> {
         let found = self.origin.wait_for(Option::is_some).await;
         found.ok().and_then(|origin| *origin)
@@ -119,34 +118,34 @@ impl Stream for Completion {
 }
 
 impl ClaudeBackend {
-    /// A backend with no process yet. Must be called within a tokio runtime.
-    pub fn new(options: BackendOptions, children: Children) -> ClaudeBackend {
+    /// Creates a backend without processes. Must be called within a tokio runtime.
+    pub fn new(options: BackendOptions) -> ClaudeBackend {
         let mcp = McpConfigs::new(options.runtime_folder.clone());
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(BackendState {
             options,
-            children,
-            changes: Changes::new(),
+            changes: TranscriptWatcher::new(),
             mcp,
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             pool: Mutex::default(),
-            live: LiveList::default(),
+            live: ProcessList::default(),
             pooled: Notify::new(),
-            counts: Counts::default(),
+            counts: OriginCounts::default(),
         });
         inner.tasks.spawn(expire(inner.clone()));
-        let spare: Arc<dyn Spare> = inner.clone();
-        inner.options.live.spare(Arc::downgrade(&spare));
+        let idle: Arc<dyn IdleAgents> = inner.clone();
+        inner.options.runtime.live.set_idle_agents(Arc::downgrade(&idle));
         ClaudeBackend { inner }
     }
 
-    /// Continues a conversation by one turn. `messages` is all of it, in Anthropic's shape; the last
-    /// message is the user's.
+    /// Continues a conversation by one turn. `messages` is the whole conversation in Anthropic's format;
+    /// the last message is the user's.
     pub fn complete(&self, profile: &Profile, messages: &[Value]) -> Completion {
-        self.begin(Request::new(profile, messages, None))
+        self.begin(CompletionRequest::new(profile, messages, None))
     }
 
-    pub fn begin(&self, request: Result<Request, BackendError>) -> Completion {
+    /// Starts the turn of a request. An invalid request yields its error as the only event.
+    pub fn begin(&self, request: Result<CompletionRequest, BackendError>) -> Completion {
         let (sender, events) = mpsc::unbounded_channel();
         let (origin_sender, origin) = watch::channel(None);
         let cancel = self.inner.closing.child_token();
@@ -166,31 +165,31 @@ impl ClaudeBackend {
         Completion { events, origin, _guard: guard }
     }
 
-    /// Every live process, in a turn or idle.
-    pub fn live_sessions(&self) -> Vec<LiveInfo> {
+    /// Returns every live process, in a turn or idle.
+    pub fn live_sessions(&self) -> Vec<ProcessInfo> {
         self.inner.live.entries()
     }
 
-    /// What it does, in figures.
+    /// Returns the backend's figures.
     pub fn figures(&self) -> BackendFigures {
         self.inner.counts.with(&self.inner.live.entries())
     }
 
     /// Ends the idle processes of an app, and waits for those whose turn was cancelled.
     pub async fn forget_app(&self, app: &str) {
-        let until = Instant::now() + FORGOTTEN;
+        let until = Instant::now() + FORGET_APP_TIMEOUT;
         while self.live_sessions().iter().any(|info| info.app == app) && Instant::now() < until {
-            let idle = self.inner.pool().take_where(|pooled| pooled.listed.app() == app);
+            let idle = self.inner.pool().take_where(|pooled| pooled.entry.app() == app);
             end_all(idle).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Ends every process and removes every temporary file. Later calls are refused.
+    /// Ends every process and removes every temporary file. Later calls fail.
     pub async fn close(&self) {
         self.inner.closing.cancel();
         self.inner.tasks.close();
-        // Idle ones first: they have tasks too. Then those whose turn was just over.
+        // Idle processes first, since they have tasks too; then those whose turn has just ended.
         self.inner.end_idle().await;
         self.inner.tasks.wait().await;
         self.inner.end_idle().await;
@@ -198,8 +197,8 @@ impl ClaudeBackend {
     }
 }
 
-impl Inner {
-    fn pool(&self) -> MutexGuard<'_, Pool<Pooled>> {
+impl BackendState {
+    fn pool(&self) -> MutexGuard<'_, Pool<PooledProcess>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,20 +207,20 @@ impl Inner {
         end_all(idle).await;
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> TurnTimeouts {
         let options = &self.options;
-        Limits {
+        TurnTimeouts {
             ready: options.ready_timeout,
             turn: options.turn_timeout,
             stall: options.stall_after,
         }
     }
 
-    /// One turn, from finding its process to giving it back. A process whose turn failed or was
-    /// cancelled is closed before this returns.
+    /// Runs one turn, from finding its process to returning it to the pool. A process whose turn failed
+    /// or was cancelled is ended before this returns.
     async fn perform(
         &self,
-        request: Request,
+        request: CompletionRequest,
         cancel: &CancellationToken,
         announced: &watch::Sender<Option<Origin>>,
         mut emit: impl FnMut(Event),
@@ -246,20 +245,20 @@ impl Inner {
                 () = cancel.cancelled() => Err(BackendError::Cancelled),
             };
             match result {
-                // Nobody will ask it again.
-                Ok(result) if self.options.stopping.is_cancelled() => {
+                // No later turn will use the process.
+                Ok(result) if self.options.runtime.stopping.is_cancelled() => {
                     pooled.end().await;
                     return Ok(result);
                 }
                 Ok(result) => {
-                    // Found again before the caller hears of the end.
+                    // The process must be back in the pool before the caller sees the end.
                     self.keep(pooled, request.keys(&events));
                     return Ok(result);
                 }
                 Err(error) => {
                     pooled.end().await;
-                    // A warm process that died before it took the prompt has done nothing yet, and
-                    // another one can.
+                    // A warm process that died before it accepted the prompt has done nothing, so
+                    // another process may run the turn.
                     let untouched = origin == Origin::Warm && events.is_empty();
                     if !(untouched && matches!(error, BackendError::Died { .. })) {
                         return Err(error);
@@ -269,29 +268,32 @@ impl Inner {
         }
     }
 
-    /// Makes an idle process findable.
-    fn keep(&self, pooled: Pooled, keys: Vec<Fingerprint>) {
+    /// Returns an idle process to the pool.
+    fn keep(&self, pooled: PooledProcess, keys: Vec<Fingerprint>) {
         let turns = pooled.process.turns();
-        pooled.listed.change(|info| (info.busy, info.turns) = (false, turns));
-        // A person has typed into it: its conversation may be another by now. It stays for them, but
-        // nobody finds it.
-        let keys = if pooled.process.is_touched() { Vec::new() } else { keys };
+        pooled.entry.update(|info| (info.busy, info.turns) = (false, turns));
+        // A process into which a person has typed may have diverged. It stays alive for that person, but
+        // no request can find it.
+        let keys = if pooled.process.has_human_input() { Vec::new() } else { keys };
         self.pool().put(pooled, keys, Instant::now());
         self.pooled.notify_one();
     }
 
-    /// The process for a request and what to type into it.
-    async fn find(&self, request: &Request) -> Result<(Pooled, String, Origin), BackendError> {
+    /// Finds or starts the process for a request. Returns it with the prompt to type.
+    async fn find(
+        &self,
+        request: &CompletionRequest,
+    ) -> Result<(PooledProcess, String, Origin), BackendError> {
         let key = fingerprint(&request.scope, request.history());
         while !request.history().is_empty() {
             let taken = self.pool().take(key);
             let Some(mut pooled) = taken else { break };
-            if pooled.process.is_touched() {
+            if pooled.process.has_human_input() {
                 self.pool().put(pooled, Vec::new(), Instant::now());
                 continue;
             }
-            if pooled.process.healthy() {
-                pooled.listed.change(|info| info.busy = true);
+            if pooled.process.is_healthy() {
+                pooled.entry.update(|info| info.busy = true);
                 return Ok((pooled, request.prompt.clone(), Origin::Warm));
             }
             pooled.end().await;
@@ -305,104 +307,118 @@ impl Inner {
         Ok((self.start(request).await?, prompt, origin))
     }
 
-    /// A new process, with the history seeded where that is the way.
-    async fn start(&self, request: &Request) -> Result<Pooled, BackendError> {
+    /// Starts a process, seeded with the history if the mode says so.
+    async fn start(&self, request: &CompletionRequest) -> Result<PooledProcess, BackendError> {
         let session_id = Uuid::new_v4().to_string();
-        let listed = self.make_room(request, &session_id).await?;
+        let entry = self.enter_list(request, &session_id).await?;
         let (process, transcript) = self.start_process(request, session_id).await?;
-        listed.change(|info| {
+        entry.update(|info| {
             info.pid = Some(process.pid());
             info.output = Some(process.output().clone());
         });
-        Ok(Pooled { process, listed, transcript })
+        Ok(PooledProcess { process, entry, transcript })
     }
 
     async fn start_process(
         &self,
-        request: &Request,
+        request: &CompletionRequest,
         session_id: String,
-    ) -> Result<(Process, Option<OwnTranscript>), BackendError> {
-        let internal = |error: std::io::Error| BackendError::Internal(error.to_string());
+    ) -> Result<(ClaudeProcess, Option<OwnTranscript>), BackendError> {
         let profile = &request.profile;
-        let mut outfit = self.options.outfitter.outfit(profile).map_err(internal)?;
-        outfit.unattended();
-        let transcript = transcript_path(outfit.config.path(), &profile.cwd, &session_id);
+        let mut launch_spec = self.options.launch_specs.launch_spec(profile).map_err(internal)?;
+        launch_spec.unattended();
+        let transcript = transcript_path(launch_spec.config.path(), &profile.cwd, &session_id);
         let folder = transcript.parent().map(PathBuf::from).unwrap_or_default();
         std::fs::create_dir_all(&folder).map_err(internal)?;
-        // Before anything is written: it goes with whatever fails from here on.
-        let is_ours = matches!(outfit.config, ConfigFolder::Own(_));
-        let own = is_ours.then(|| OwnTranscript(transcript.clone()));
-        let seeded =
-            !request.history().is_empty() && self.options.history == HistoryMode::NativeJsonl;
-        let mut arguments = if seeded {
-            let now = Timestamp::now().to_string();
-            let context = SeedContext {
-                session: &session_id,
-                cwd: &profile.cwd.to_string_lossy(),
-                now: &now,
-                model: profile.model.as_deref().unwrap_or("claude"),
-            };
-            let text = seed_transcript(request.history(), &context, || Uuid::new_v4().to_string());
-            hob_files::create(&transcript, text.as_bytes()).map_err(internal)?;
-            vec!["--resume".to_owned(), session_id.clone()]
-        } else {
-            vec!["--session-id".to_owned(), session_id.clone()]
-        };
+        // Created before anything is written, so that a later failure removes the file too.
+        let is_own = matches!(launch_spec.config, ConfigFolder::Own(_));
+        let own = is_own.then(|| OwnTranscript(transcript.clone()));
+        let mut arguments = self.session_arguments(request, &session_id, &transcript)?;
         let mcp = self.mcp.path(&profile.mcp_servers).map_err(internal)?;
         if let Some(path) = &mcp {
-            outfit.open(path);
+            launch_spec.allow_path(path);
         }
         let mcp = mcp.map(|path| path.to_string_lossy().into_owned());
         if profile.permission_mode.as_deref() == Some("bypassPermissions") {
-            arguments.extend(outfit.permit(Permissions::Allow).1);
+            arguments.extend(launch_spec.permit(Permissions::Allow).1);
         }
         arguments.extend(profile.arguments(mcp.as_deref()));
-        if profile.way == Way::Terminal {
-            outfit.set("TERM", "xterm-256color");
+        if profile.transport == ClaudeTransport::Terminal {
+            launch_spec.set("TERM", "xterm-256color");
         }
         let id = session_id.clone();
         let launch = Launch {
-            command: outfit.command,
+            command: launch_spec.command,
             arguments,
-            environment: outfit.environment,
+            environment: launch_spec.environment,
             cwd: profile.cwd.clone(),
             app: profile.app.clone(),
             session_id,
             transcript: transcript.clone(),
             watch: self.changes.watch(&folder),
-            confinement: outfit.confinement,
-            entering: Entering {
-                terminals: self.options.terminals.clone(),
+            confinement: launch_spec.confinement,
+            registrar: TerminalRegistrar {
+                terminals: self.options.runtime.terminals.clone(),
                 id,
-                kind: Kind::Backend,
+                kind: TerminalKind::Backend,
                 agent: "claude".to_owned(),
             },
         };
-        let children = &self.children;
-        let process = match profile.way {
-            Way::Terminal => {
-                let session = LiveSession::start(children, launch, self.limits()).await?;
-                Process::Terminal(Box::new(session))
+        let children = &self.options.runtime.children;
+        let process = match profile.transport {
+            ClaudeTransport::Terminal => {
+                let session = TerminalSession::start(children, launch, self.limits()).await?;
+                ClaudeProcess::Terminal(Box::new(session))
             }
-            Way::Stream => {
-                Process::Stream(StreamSession::start(children, &self.tasks, launch).await?)
+            ClaudeTransport::Stream => {
+                ClaudeProcess::Stream(StreamSession::start(children, &self.tasks, launch).await?)
             }
         };
         Ok((process, own))
     }
 
-    /// Enters the new process into the list; where that is full, the one that has been idle for
-    /// longest makes way.
-    async fn make_room(&self, request: &Request, session_id: &str) -> Result<Listed, BackendError> {
-        let live = &self.options.live;
-        let permit = live.take().await.ok_or(BackendError::PoolFull(live.limit()))?;
+    /// Returns the arguments that name the session. A history is written as a transcript to resume, if
+    /// the mode says so.
+    fn session_arguments(
+        &self,
+        request: &CompletionRequest,
+        session_id: &str,
+        transcript: &Path,
+    ) -> Result<Vec<String>, BackendError> {
+        let profile = &request.profile;
+        let is_seeded =
+            !request.history().is_empty() && self.options.history == HistoryMode::NativeJsonl;
+        if !is_seeded {
+            return Ok(vec!["--session-id".to_owned(), session_id.to_owned()]);
+        }
+        let now = Timestamp::now().to_string();
+        let context = SeedContext {
+            session: session_id,
+            cwd: &profile.cwd.to_string_lossy(),
+            now: &now,
+            model: profile.model.as_deref().unwrap_or("claude"),
+        };
+        let text = seed_transcript(request.history(), &context, || Uuid::new_v4().to_string());
+        hob_files::create(transcript, text.as_bytes()).map_err(internal)?;
+        Ok(vec!["--resume".to_owned(), session_id.to_owned()])
+    }
+
+    /// Adds the new process to the list. At the limit, the process that has been idle for longest is ended
+    /// first.
+    async fn enter_list(
+        &self,
+        request: &CompletionRequest,
+        session_id: &str,
+    ) -> Result<ProcessEntry, BackendError> {
+        let live = &self.options.runtime.live;
+        let permit = live.acquire().await.ok_or(BackendError::PoolFull(live.limit()))?;
         Ok(self.live.enter(permit, &request.profile, session_id))
     }
 }
 
 #[async_trait]
-impl Spare for Inner {
-    async fn give_one_up(&self) -> bool {
+impl IdleAgents for BackendState {
+    async fn end_one(&self) -> bool {
         let oldest = self.pool().take_oldest();
         match oldest {
             Some(pooled) => {
@@ -414,22 +430,27 @@ impl Spare for Inner {
     }
 }
 
-impl Pooled {
-    /// Ends the process; it is on the list until its tree is gone.
+impl PooledProcess {
+    /// Ends the process. Its entry stays in the list until the process tree is gone.
     async fn end(self) {
-        let Pooled { process, listed, transcript } = self;
+        let PooledProcess { process, entry, transcript } = self;
         process.end().await;
-        drop((transcript, listed));
+        drop((transcript, entry));
     }
 }
 
-/// Ends them all at once.
-async fn end_all(processes: Vec<Pooled>) {
-    futures_util::future::join_all(processes.into_iter().map(Pooled::end)).await;
+fn internal(error: std::io::Error) -> BackendError {
+    BackendError::Internal(error.to_string())
 }
 
-/// Ends what has been idle for too long, and everything idle when no new work may begin. Sleeps until the next one expires.
-async fn expire(inner: Arc<Inner>) {
+/// Ends all processes concurrently.
+async fn end_all(processes: Vec<PooledProcess>) {
+    futures_util::future::join_all(processes.into_iter().map(PooledProcess::end)).await;
+}
+
+/// Ends processes that have been idle for too long, and all idle ones once no new work may begin. It
+/// sleeps until the next one expires.
+async fn expire(inner: Arc<BackendState>) {
     let limit = inner.options.idle_timeout;
     loop {
         let next = inner.pool().next_expiry(limit);
@@ -442,7 +463,7 @@ async fn expire(inner: Arc<Inner>) {
         tokio::select! {
             () = sleep => {}
             () = inner.pooled.notified() => continue,
-            () = inner.options.stopping.cancelled() => return inner.end_idle().await,
+            () = inner.options.runtime.stopping.cancelled() => return inner.end_idle().await,
             () = inner.closing.cancelled() => return,
         }
         let expired = inner.pool().take_expired(limit, Instant::now());

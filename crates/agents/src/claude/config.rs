@@ -1,5 +1,5 @@
-//! The configuration folder: one of our own in which an unattended `claude` meets no dialog, or the
-//! user's.
+//! The configuration folder of Claude Code: Hob's own, in which an unattended `claude` shows no dialog,
+//! or the user's.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,19 +12,19 @@ use sha2::{Digest, Sha256};
 
 use hob_files::write_new;
 
-/// Whose configuration the agent uses.
+/// The configuration folder that an agent uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigFolder {
     /// Made by [`prepare_own_folder`], for an agent with an API key.
     Own(PathBuf),
-    /// The user's own, with the user's login. Credentials are never copied: refreshing a copy would
+    /// The user's folder, with the user's login. Credentials are never copied: refreshing a copy would
     /// log the user out.
     Users(PathBuf),
 }
 
 impl ConfigFolder {
-    /// The right one for an agent with this environment: one of our own below `parent` when it has an
-    /// API key, else the user's.
+    /// Chooses the folder for an agent with this environment: Hob's own below `parent` if there is an API
+    /// key, else the user's.
     pub fn for_environment(
         environment: &[(OsString, OsString)],
         parent: &Path,
@@ -52,11 +52,11 @@ impl ConfigFolder {
     }
 }
 
-/// Makes a configuration folder for an API key below `parent`, unless it is there already, and
-/// returns it.
+/// Creates the configuration folder for an API key below `parent`, unless it exists, and returns it.
 ///
-/// It is written once and then left to the CLI, which rewrites `.claude.json` itself. It trusts every
-/// folder through the root: sessions get their folder from Hob, and asking nobody is no protection.
+/// Its files are written once and then left to the CLI, which rewrites `.claude.json` itself. The root
+/// folder is marked as trusted, and with it every folder: sessions get their folder from Hob, and a
+/// question that nobody sees protects nobody.
 pub fn prepare_own_folder(parent: &Path, api_key: &str) -> io::Result<PathBuf> {
     let name = hex(&Sha256::digest(api_key.as_bytes())[..8]);
     let folder = parent.join(name);
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_gets_a_folder_of_ours_and_a_login_the_users() {
+    fn api_key_gets_own_folder_and_login_the_users() {
         let parent = tempfile::tempdir().unwrap();
         let choose = |pairs: &[(&str, &str)]| {
             let pairs: Vec<_> = pairs.iter().map(|(k, v)| (k.into(), v.into())).collect();

@@ -1,15 +1,15 @@
-//! How processes are come by, and what the backend does in figures.
+//! Where the processes of turns come from, and the backend's figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::list::LiveInfo;
+use super::process_list::ProcessInfo;
 
-/// How a turn's process was come by.
+/// Where the process of a turn came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// A live process that had just said the last word of this history.
+    /// A live process that had just finished this history.
     Warm,
-    /// A new process that was given the history.
+    /// A new process, seeded with the history.
     Seeded,
     /// A new process without a history.
     Fresh,
@@ -25,20 +25,20 @@ impl Origin {
     }
 }
 
-/// Turns by how their process was come by.
+/// Turns by the origin of their process.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct OriginCounts {
     warm: AtomicU64,
     seeded: AtomicU64,
     fresh: AtomicU64,
 }
 
-/// What the backend does, in figures.
+/// The backend's figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackendFigures {
     /// Processes in a turn.
     pub busy: usize,
-    /// Processes that wait for their conversation to go on.
+    /// Processes that wait for the next turn of their conversation.
     pub idle: usize,
     /// Turns since the start, by their origin.
     pub warm: u64,
@@ -46,7 +46,7 @@ pub struct BackendFigures {
     pub fresh: u64,
 }
 
-impl Counts {
+impl OriginCounts {
     pub fn add(&self, origin: Origin) {
         let count = match origin {
             Origin::Warm => &self.warm,
@@ -56,8 +56,8 @@ impl Counts {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// With what is live right now.
-    pub fn with(&self, live: &[LiveInfo]) -> BackendFigures {
+    /// Combines the counts with the live processes.
+    pub fn with(&self, live: &[ProcessInfo]) -> BackendFigures {
         let busy = live.iter().filter(|info| info.busy).count();
         BackendFigures {
             busy,

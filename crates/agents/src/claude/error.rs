@@ -2,46 +2,46 @@
 
 use std::time::Duration;
 
-/// Why a turn gave no result. After any of these the process is closed.
+/// Why a turn gave no result. The process is ended after any of these errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BackendError {
-    /// The request itself is wrong: empty messages, or the last one is not the user's.
+    /// The request is invalid, for example without messages.
     #[error("{0}")]
     Invalid(String),
     /// The backend was closed.
     #[error("the backend is closed")]
     Closed,
-    /// As many processes are live as may be, and none is idle.
+    /// The limit on live processes is reached, and none is idle.
     #[error("{0} live sessions are busy, which is the limit")]
     PoolFull(usize),
     /// The program is not installed or cannot be run.
     #[error("{0}")]
     NotInstalled(String),
-    /// It asks something that nobody answers.
+    /// The program shows a dialog that nobody answers.
     #[error("claude shows a dialog and waits: {name}. {advice}")]
     Dialog { name: String, advice: String },
     /// The process ended by itself.
     #[error("claude ended with {how}: {said}")]
     Died { how: String, said: String },
-    /// The prompt could not be typed.
-    #[error("claude did not take the prompt; its screen says: {0}")]
+    /// The program did not accept the typed prompt.
+    #[error("claude did not accept the prompt; its screen shows: {0}")]
     InputNotTaken(String),
-    /// The model's API failed for good.
+    /// The model's API failed, after the program's own retries.
     #[error("{message}")]
     Api { status: Option<u16>, kind: String, message: String },
-    /// Somebody pressed Escape.
+    /// A person pressed Escape.
     #[error("the turn was interrupted")]
     Interrupted,
-    /// It was interrupted, but whether it is ready for more cannot be told.
-    #[error("the interrupted session is not clean; its screen says: {0}")]
+    /// The turn was interrupted, but the session is not proven clean.
+    #[error("the interrupted session is not clean; its screen shows: {0}")]
     NotClean(String),
-    /// It took too long.
-    #[error("no answer within {} s; the screen says: {screen}", .limit.as_secs())]
+    /// The turn exceeded its time limit.
+    #[error("no answer within {} s; the screen shows: {screen}", .limit.as_secs())]
     TimedOut { limit: Duration, screen: String },
     /// The caller went away.
     #[error("the turn was cancelled")]
     Cancelled,
-    /// Something on our side.
+    /// An error inside Hob.
     #[error("{0}")]
     Internal(String),
 }

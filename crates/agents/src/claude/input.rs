@@ -1,12 +1,12 @@
-//! Makes a prompt safe to type: whatever the user wrote arrives as text and nothing else.
+//! Makes a prompt safe to type: it arrives as text, never as a command or a key.
 
 use hob_transcript::claude::{COMMAND_GUARD, is_command};
 
-/// The text as it will be pasted, or `None` when nothing is left of it.
+/// Returns the text to paste, or `None` if nothing is left of it.
 ///
-/// Escape and control characters are removed, since they would act on the terminal; line ends become
-/// LF, tabs four blanks and the end is trimmed, as the CLI does it itself. What would otherwise be a
-/// command or a mention is made [`plain`].
+/// Escape and control characters are removed, since they would act on the terminal. Line ends become LF,
+/// tabs become four spaces and the end is trimmed, as the CLI itself does. Commands and mentions are made
+/// [`plain`].
 pub fn typed(text: &str) -> Option<String> {
     let text = text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
     let text: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
@@ -18,15 +18,16 @@ pub fn typed(text: &str) -> Option<String> {
     Some(plain(text))
 }
 
-/// The text with one character in front of what the CLI would take for something else: a command, and
-/// every mention. `@/some/file` would put that file before the model, whatever the permissions say.
+/// Inserts [`COMMAND_GUARD`] in front of a command and of every mention. Without it, `@/some/file` would send
+/// that file to the model, whatever the permissions say.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len() + 8);
     plain.extend(is_command(text).then_some(COMMAND_GUARD));
     let mut before = None;
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
-        // The CLI takes some invisible characters out first, so only a word before it makes it none.
+        // The CLI removes some invisible characters first, so only a letter or digit before the `@` makes
+        // it no mention.
         let in_word = before.is_some_and(char::is_alphanumeric);
         let names = letters.peek().is_some_and(|next| !next.is_whitespace());
         if letter == '@' && names && !in_word {
@@ -38,13 +39,13 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// The bytes of a bracketed paste.
+/// Returns the bytes of a bracketed paste.
 pub fn paste(text: &str) -> Vec<u8> {
     format!("\x1b[200~{text}\x1b[201~").into_bytes()
 }
 
-/// Letters and digits only: how a text is recognised on the screen, where lines are wrapped and
-/// blanks are moved.
+/// Returns the letters and digits of a text. They identify it on the screen, where lines are wrapped and
+/// spaces moved.
 pub fn gist(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).collect()
 }
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terminal_sees_no_control() {
+    fn control_characters_are_removed() {
         assert_eq!(typed("a\x1b[201~\x03b\r\nc\td\u{9b}e").as_deref(), Some("a[201~b\nc    de"));
         for nothing in ["", "  \n", "\x03\x1b"] {
             assert_eq!(typed(nothing), None);

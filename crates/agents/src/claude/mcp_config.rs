@@ -1,4 +1,4 @@
-//! `--mcp-config` files: made at first need, 0600, removed at close.
+//! `--mcp-config` files: written at first use with mode 0600, removed at close.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,7 +18,7 @@ pub struct McpConfigs {
 }
 
 impl McpConfigs {
-    /// Removes what a crash left in the folder; only this backend uses it.
+    /// Creates the set and removes the files that a crash left in the folder, which only this set uses.
     pub fn new(folder: PathBuf) -> McpConfigs {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -28,7 +28,7 @@ impl McpConfigs {
         McpConfigs { folder, files: Mutex::default() }
     }
 
-    /// The file for these servers; `None`, and no file, when there are none.
+    /// Returns the file for these servers, or `None` if there are no servers.
     pub fn path(&self, servers: &Map<String, Value>) -> io::Result<Option<PathBuf>> {
         if servers.is_empty() {
             return Ok(None);
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(configs.path(servers).unwrap().unwrap(), path, "no second file");
         configs.remove();
         assert!(!path.exists());
-        // What a crash leaves is removed at the next start.
+        // Files that a crash left are removed at the next start.
         fs::write(folder.path().join("runtime/mcp-stale.json"), "{}").unwrap();
         let _again = McpConfigs::new(folder.path().join("runtime"));
         assert!(!folder.path().join("runtime/mcp-stale.json").exists());

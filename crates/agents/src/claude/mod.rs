@@ -1,37 +1,40 @@
 //! Claude Code as a backend: the real interactive `claude`, kept warm in a pseudo-terminal.
 //!
-//! [`ClaudeBackend::complete`] takes a whole conversation. The live process that has just said its
-//! last word is found by the fingerprint of the history, and only the new text is typed; answers are
-//! read from the transcript file, never from the screen.
+//! [`ClaudeBackend::complete`] takes a whole conversation. It finds the live process that has just
+//! finished the same history by the fingerprint of that history, and types only the new prompt. Answers
+//! are read from the transcript file, never from the screen.
 //!
-//! - Transcript side: [`hob_transcript::claude`] reads records, assembles turns and writes a history
-//!   for `--resume`; [`tail`] reads a file as it grows.
-//! - Terminal side: [`input`] makes a prompt safe to type, [`screen`] reads what is shown.
-//! - [`live`] is one process in a terminal, [`stream`] one without, [`list`] all of them, [`pool`] the
-//!   idle ones, [`backend`] the whole.
+//! - Transcript side: [`hob_transcript::claude`] reads records, assembles turns and writes a history for
+//!   `--resume`; [`transcript_tail`] follows a transcript file.
+//! - Terminal side: [`input`] makes a prompt safe to type, [`screen`] recognises what is shown.
+//! - [`terminal_session`] is one process in a terminal, [`stream_session`] one without, [`process_list`]
+//!   lists all of them, [`pool`] holds the idle ones, [`backend`] puts everything together.
 
 mod backend;
 mod config;
 mod counts;
 mod error;
 pub(crate) mod input;
-mod list;
-mod live;
+mod launch_spec;
 mod mcp_config;
 mod options;
-mod outfit;
+pub(crate) mod pipes;
 mod pool;
 mod process;
+mod process_list;
+mod profile;
 mod request;
 mod screen;
-mod stream;
-mod tail;
-mod tidy;
+pub(crate) mod stream_json;
+mod stream_session;
+mod terminal_session;
+mod tidy_input;
+mod transcript_tail;
 
-pub(crate) use live::{Launch, Limits, LiveSession, TurnEnd};
 pub(crate) use mcp_config::McpConfigs;
-pub use request::Request;
-pub use tail::Changes;
+pub use request::CompletionRequest;
+pub(crate) use terminal_session::{Launch, TerminalSession, TurnEnd, TurnTimeouts};
+pub use transcript_tail::TranscriptWatcher;
 
 pub use backend::{ClaudeBackend, Completion};
 pub use config::{ConfigFolder, prepare_own_folder};
@@ -40,7 +43,8 @@ pub use error::BackendError;
 pub use hob_transcript::claude::{
     Event, TurnResult, Usage, synthesize_turn_messages, transcript_path,
 };
-pub use list::LiveInfo;
-pub use options::{BackendOptions, HistoryMode, Profile, Way};
-pub use outfit::temporary_scope;
-pub use outfit::{BehindWalls, Outfit, Outfitter};
+pub use launch_spec::temporary_scope;
+pub use launch_spec::{LaunchSpec, LaunchSpecProvider, SandboxedLauncher};
+pub use options::{BackendOptions, HistoryMode};
+pub use process_list::ProcessInfo;
+pub use profile::{ClaudeTransport, Profile};

@@ -1,15 +1,15 @@
-//! Idle live sessions under the fingerprints of the conversations they can go on with.
+//! Idle sessions under the fingerprints of the conversations that they can continue.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use hob_domain::Fingerprint;
 
-/// Idle sessions of type `S`. Each is found by any of its fingerprints and leaves with all of them.
+/// Idle sessions of type `S`. Each can be found by any of its fingerprints and leaves with all of them.
 #[derive(Debug)]
 pub struct Pool<S> {
     idle: HashMap<u64, Idle<S>>,
-    /// Several sessions may have said the same; the newest is taken first.
+    /// Several sessions may have equal conversations; the newest is taken first.
     by_key: HashMap<Fingerprint, Vec<u64>>,
     next: u64,
 }
@@ -39,19 +39,19 @@ impl<S> Pool<S> {
         self.idle.insert(number, Idle { session, keys, since: now });
     }
 
-    /// The session that can go on with this conversation.
+    /// Takes the session that can continue this conversation.
     pub fn take(&mut self, key: Fingerprint) -> Option<S> {
         let number = *self.by_key.get(&key)?.last()?;
         self.remove(number)
     }
 
-    /// The session that has been idle for longest.
+    /// Takes the session that has been idle for longest.
     pub fn take_oldest(&mut self) -> Option<S> {
         let (number, _) = self.idle.iter().min_by_key(|(number, idle)| (idle.since, **number))?;
         self.remove(*number)
     }
 
-    /// All sessions that have been idle for so long.
+    /// Takes all sessions that have been idle for at least `limit`.
     pub fn take_expired(&mut self, limit: Duration, now: Instant) -> Vec<S> {
         let expired: Vec<u64> = self
             .idle
@@ -62,9 +62,9 @@ impl<S> Pool<S> {
         expired.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
-    /// All sessions of which this is true.
-    pub fn take_where(&mut self, wanted: impl Fn(&S) -> bool) -> Vec<S> {
-        let found = self.idle.iter().filter(|(_, idle)| wanted(&idle.session));
+    /// Takes all sessions that `matches` selects.
+    pub fn take_where(&mut self, matches: impl Fn(&S) -> bool) -> Vec<S> {
+        let found = self.idle.iter().filter(|(_, idle)| matches(&idle.session));
         let found: Vec<u64> = found.map(|(number, _)| *number).collect();
         found.into_iter().filter_map(|number| self.remove(number)).collect()
     }
@@ -74,7 +74,7 @@ impl<S> Pool<S> {
         self.idle.drain().map(|(_, idle)| idle.session).collect()
     }
 
-    /// When the next session expires.
+    /// Returns when the next session expires.
     pub fn next_expiry(&self, limit: Duration) -> Option<Instant> {
         self.idle.values().map(|idle| idle.since + limit).min()
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_way_and_the_expired_go() {
+    fn oldest_and_expired_sessions_are_taken() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let limit = Duration::from_secs(10);

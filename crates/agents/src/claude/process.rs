@@ -1,82 +1,82 @@
-//! A live process, whichever way it is talked to.
+//! A live `claude` process with either transport.
 
 use hob_child::Output;
 use hob_transcript::claude::{Event, TurnResult};
 use tokio_util::sync::CancellationToken;
 
 use super::error::BackendError;
-use super::live::{Limits, LiveSession, TurnEnd};
-use super::stream::StreamSession;
+use super::stream_session::StreamSession;
+use super::terminal_session::{TerminalSession, TurnEnd, TurnTimeouts};
 
-/// A live process between or in turns. Dropping it ends its tree.
-pub enum Process {
-    Terminal(Box<LiveSession>),
+/// A live process, in a turn or between turns. Dropping it ends its process tree.
+pub enum ClaudeProcess {
+    Terminal(Box<TerminalSession>),
     Stream(StreamSession),
 }
 
-impl Process {
+impl ClaudeProcess {
     pub fn pid(&self) -> i32 {
         match self {
-            Process::Terminal(session) => session.pid(),
-            Process::Stream(session) => session.pid(),
+            ClaudeProcess::Terminal(session) => session.pid(),
+            ClaudeProcess::Stream(session) => session.pid(),
         }
     }
 
     pub fn turns(&self) -> u32 {
         match self {
-            Process::Terminal(session) => session.turns(),
-            Process::Stream(session) => session.turns(),
+            ClaudeProcess::Terminal(session) => session.turns(),
+            ClaudeProcess::Stream(session) => session.turns(),
         }
     }
 
     pub fn output(&self) -> &Output {
         match self {
-            Process::Terminal(session) => session.output(),
-            Process::Stream(session) => session.output(),
+            ClaudeProcess::Terminal(session) => session.output(),
+            ClaudeProcess::Stream(session) => session.output(),
         }
     }
 
-    /// Whether a person has typed into it, so that its conversation may be another.
-    pub fn is_touched(&self) -> bool {
+    /// Returns whether a person has typed, so that the conversation may have diverged.
+    pub fn has_human_input(&self) -> bool {
         match self {
-            Process::Terminal(session) => session.is_touched(),
-            Process::Stream(_) => false,
+            ClaudeProcess::Terminal(session) => session.has_human_input(),
+            ClaudeProcess::Stream(_) => false,
         }
     }
 
-    /// Whether it can be asked again.
-    pub fn healthy(&mut self) -> bool {
+    /// Returns whether the process accepts another prompt.
+    pub fn is_healthy(&mut self) -> bool {
         match self {
-            Process::Terminal(session) => session.healthy(),
-            Process::Stream(session) => session.healthy(),
+            ClaudeProcess::Terminal(session) => session.is_healthy(),
+            ClaudeProcess::Stream(session) => session.is_healthy(),
         }
     }
 
-    /// Ends the whole tree.
+    /// Ends the process tree.
     pub async fn end(self) {
         match self {
-            Process::Terminal(session) => session.end().await,
-            Process::Stream(session) => session.end().await,
+            ClaudeProcess::Terminal(session) => session.end().await,
+            ClaudeProcess::Stream(session) => session.end().await,
         }
     }
 
-    /// Asks and reads the turn. After an error it must not be used again.
+    /// Sends a prompt and reads the turn. After an error the process must not be used again.
     pub async fn turn(
         &mut self,
         prompt: &str,
-        limits: Limits,
+        limits: TurnTimeouts,
         mut emit: impl FnMut(Event),
     ) -> Result<TurnResult, BackendError> {
         match self {
-            Process::Terminal(session) => {
-                // Interrupting and keeping is the sessions' way; here a cancelled turn ends its process.
+            ClaudeProcess::Terminal(session) => {
+                // Only sessions interrupt a turn and keep the process; here a cancelled turn ends it.
                 let never = CancellationToken::new();
                 match session.turn(prompt, limits, &never, |event, _| emit(event)).await? {
                     TurnEnd::Finished(result) => Ok(result),
                     TurnEnd::Interrupted => Err(BackendError::Interrupted),
                 }
             }
-            Process::Stream(session) => session.turn(prompt, limits, emit).await,
+            ClaudeProcess::Stream(session) => session.turn(prompt, limits, emit).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads what the terminal shows: the prompt, a dialog, or neither yet.
+//! Recognises what the terminal shows: the prompt, a dialog, or neither yet.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,14 +8,14 @@ use hob_transcript::claude::COMMAND_GUARD;
 
 use super::input::gist;
 
-/// The prompt: `❯` and a no-break space. Menus and dialogs have an ordinary one.
+/// The prompt: `❯` and a no-break space. Menus and dialogs use an ordinary space.
 const PROMPT: &str = "❯\u{a0}";
 
-/// What the terminal shows, as it was last looked at.
+/// A snapshot of the terminal's screen.
 pub struct Screen {
     pub terminal: Arc<Terminal>,
     contents: String,
-    /// How far the output was read for it.
+    /// The output position of the snapshot.
     pub position: u64,
     pub dialog_since: Option<Instant>,
 }
@@ -25,9 +25,9 @@ impl Screen {
         Screen { terminal, contents: String::new(), position: 0, dialog_since: None }
     }
 
-    /// Looks at what the terminal has written so far.
+    /// Takes a new snapshot.
     pub fn update(&mut self) {
-        (self.position, self.contents) = self.terminal.look();
+        (self.position, self.contents) = self.terminal.screen_text();
     }
 
     pub fn contents(&self) -> &str {
@@ -46,11 +46,11 @@ impl Screen {
 /// What the screen shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum View {
-    /// Nothing that is known yet.
+    /// Nothing that Hob recognises.
     Unknown,
-    /// The input box, with what is in it.
+    /// The input box with its text.
     Prompt { text: String },
-    /// A question that blocks everything.
+    /// A dialog that blocks the program.
     Dialog(Dialog),
 }
 
@@ -60,19 +60,19 @@ impl View {
     }
 }
 
-/// Whether a turn runs: the screen says how to interrupt it.
+/// Returns whether a turn runs: the screen then says how to interrupt it.
 pub fn is_busy(contents: &str) -> bool {
     contents.contains("esc to interrupt")
 }
 
-/// A dialog by a name that says what it is, and what avoids it.
+/// A dialog with its name and advice on how to avoid it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dialog {
     pub name: String,
     pub advice: String,
 }
 
-/// Words of a dialog, its name, and what to do about it.
+/// For each dialog: text that identifies it, its name, and advice.
 const DIALOGS: &[(&str, &str, &str)] = &[
     (
         "trust this folder",
@@ -87,7 +87,7 @@ const DIALOGS: &[(&str, &str, &str)] = &[
     (
         "custom API key",
         "custom API key",
-        "Let Hob prepare a configuration folder of its own for this key.",
+        "Let Hob prepare its own configuration folder for this key.",
     ),
     (
         "Bypass Permissions mode",
@@ -126,7 +126,7 @@ const DIALOGS: &[(&str, &str, &str)] = &[
     ("Rewind", "rewind", ""),
 ];
 
-/// Reads the text of a screen.
+/// Classifies the text of a screen.
 pub fn view(contents: &str) -> View {
     let lines: Vec<&str> = contents.lines().collect();
     let is_choice = |line: &str| {
@@ -153,7 +153,7 @@ pub fn view(contents: &str) -> View {
     }
 }
 
-/// Whether the box shows this text, or the placeholder of a long paste.
+/// Returns whether the input box shows this text, or the placeholder of a long paste.
 pub fn box_shows(view: &View, typed: &str) -> bool {
     let View::Prompt { text } = view else { return false };
     if text.contains("[Pasted text") {
@@ -161,7 +161,7 @@ pub fn box_shows(view: &View, typed: &str) -> bool {
     }
     let wanted: String = gist(typed).chars().take(24).collect();
     let shown = gist(text);
-    // A text without a letter or digit is recognised by itself.
+    // A text without letters and digits is compared as it is.
     if wanted.is_empty() {
         let bare = typed.trim_matches(|c: char| c.is_whitespace() || c == COMMAND_GUARD);
         return text.contains(bare.lines().next().unwrap_or_default());
@@ -169,7 +169,7 @@ pub fn box_shows(view: &View, typed: &str) -> bool {
     shown.contains(&wanted)
 }
 
-/// What a person would see: the screen without empty lines, bounded.
+/// Returns the last lines of the screen without empty lines, for messages.
 pub fn summary(contents: &str) -> String {
     let lines: Vec<&str> =
         contents.lines().map(str::trim).filter(|line| !line.is_empty() && !is_rule(line)).collect();
@@ -178,7 +178,7 @@ pub fn summary(contents: &str) -> String {
 }
 
 fn named(contents: &str) -> Dialog {
-    // Lines may be broken anywhere between words.
+    // The text may be wrapped between any two words.
     let flat = contents.split_whitespace().collect::<Vec<_>>().join(" ");
     match DIALOGS.iter().find(|(words, ..)| flat.contains(words)) {
         Some((_, name, advice)) => {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_box_and_what_is_in_it() {
+    fn input_box_and_its_text_are_read() {
         let screen =
             "Claude Code\n\n────────────\n❯\u{a0}hello\n  world\n────────────\n ? for shortcuts";
         assert_eq!(view(screen), prompt("hello\n  world"));

@@ -1,5 +1,5 @@
-//! What both ways of driving Claude Code in a session share: its arguments, its configuration folder,
-//! and its records in the words of the Agent Client Protocol.
+//! What both drivers of Claude Code share: its arguments, its configuration folder, and its records as
+//! messages of the Agent Client Protocol.
 
 use std::path::{Path, PathBuf};
 
@@ -8,51 +8,51 @@ use hob_transcript::claude::{SeedContext, seed_transcript, transcript_path};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Start, StartError};
+use super::start::{StartError, StartOptions};
 use crate::claude::input;
-use crate::claude::{ConfigFolder, McpConfigs, Outfit, Profile};
+use crate::claude::{ConfigFolder, LaunchSpec, McpConfigs, Profile};
 use crate::mcp_servers;
 
-/// A conversation that is about to be started or taken up again.
-pub(super) struct Prepared {
-    /// Claude Code's own name for it.
+/// A conversation that is ready to be started or resumed.
+pub(super) struct PreparedSession {
+    /// Claude Code's own session id.
     pub session: String,
     pub transcript: PathBuf,
-    /// Without those that say how it is driven.
+    /// The arguments, except those that choose the transport.
     pub arguments: Vec<String>,
-    /// Whether its transcript was written by us.
+    /// Whether Hob wrote its transcript.
     rebuilt: bool,
-    /// Its `--mcp-config` file, removed with it.
+    /// The `--mcp-config` file, removed with this value.
     mcp: McpConfigs,
-    /// Where that file lies, alone.
+    /// The folder that holds only that file.
     folder: PathBuf,
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedSession {
     fn drop(&mut self) {
         self.mcp.remove();
         let _ = std::fs::remove_dir(&self.folder);
     }
 }
 
-/// Sets the environment, the walls and the arguments up.
-pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
+/// Prepares the environment, the sandbox and the arguments.
+pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, StartError> {
     let internal = |error: std::io::Error| StartError::Internal(error.to_string());
-    // A folder of ours is one app's alone: it holds transcripts, and settings that run commands.
+    // A configuration folder is never shared by apps: it holds transcripts, and settings that run commands.
     let owner = start.child.owner.clone().unwrap_or_default();
     let parent = start.claude.join("apps").join(owner);
     let config = ConfigFolder::for_environment(&start.child.env, &parent).map_err(internal)?;
-    let mut outfit = Outfit {
+    let mut launch_spec = LaunchSpec {
         command: Vec::new(),
         environment: std::mem::take(&mut start.child.env),
         config: config.clone(),
         confinement: start.child.confinement.take(),
     };
-    outfit.unattended();
-    let (mode, more) = outfit.permit(start.permissions);
+    launch_spec.unattended();
+    let (mode, more) = launch_spec.permit(start.permissions);
     let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let transcript = transcript_path(config.path(), &start.child.cwd, &session);
-    // One that lies here may be from before the session was on another node.
+    // A transcript on this node may predate turns that ran on another node.
     let is_stale = !start.history.is_empty() && !knows(&transcript, &start.history);
     let is_gone = start.resume.is_some() && (is_stale || !transcript.exists());
     let rebuilt = is_gone && !start.history.is_empty();
@@ -60,9 +60,11 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
         rebuild(start, &transcript, &session).map_err(internal)?;
     }
     let mut arguments = match &start.resume {
-        // Asked for one it does not know, the program would say so only on its way out.
+        // The program itself would report an unknown session only when it exits.
         Some(_) if is_gone && !rebuilt => {
-            return Err(StartError::NotResumed("its transcript is gone".to_owned()));
+            return Err(StartError::ResumeFailed(
+                "the transcript does not exist any more".to_owned(),
+            ));
         }
         Some(_) => vec!["--resume".to_owned(), session.clone()],
         None => vec!["--session-id".to_owned(), session.clone()],
@@ -77,16 +79,16 @@ pub(super) fn prepare(start: &mut Start) -> Result<Prepared, StartError> {
     let servers = mcp_servers::for_claude(&start.mcp_servers);
     let file = mcp.path(&servers).map_err(internal)?;
     if let Some(file) = &file {
-        // It lies in the home, which is hidden.
-        outfit.open(file);
+        // The file lies in Hob's home, which the sandbox hides.
+        launch_spec.allow_path(file);
     }
-    (start.child.env, start.child.confinement) = (outfit.environment, outfit.confinement);
+    (start.child.env, start.child.confinement) = (launch_spec.environment, launch_spec.confinement);
     let file = file.map(|file| file.display().to_string());
     arguments.extend(profile.arguments(file.as_deref()));
-    Ok(Prepared { session, transcript, arguments, rebuilt, mcp, folder })
+    Ok(PreparedSession { session, transcript, arguments, rebuilt, mcp, folder })
 }
 
-/// Whether a transcript holds the last prompt and, behind it, the end of its answer.
+/// Returns whether a transcript holds the last prompt and, after it, the end of its answer.
 fn knows(transcript: &Path, history: &[Message]) -> bool {
     let Ok(text) = std::fs::read_to_string(transcript) else { return false };
     let words = |message: &Message| -> String {
@@ -112,8 +114,8 @@ fn knows(transcript: &Path, history: &[Message]) -> bool {
     false
 }
 
-/// Writes a transcript from what was said, in place of one that does not know it.
-fn rebuild(start: &Start, transcript: &Path, session: &str) -> std::io::Result<()> {
+/// Writes a transcript from the history, in place of one that lacks it.
+fn rebuild(start: &StartOptions, transcript: &Path, session: &str) -> std::io::Result<()> {
     if transcript.exists() {
         std::fs::rename(transcript, transcript.with_extension("jsonl.before"))?;
     }
@@ -131,15 +133,15 @@ fn rebuild(start: &Start, transcript: &Path, session: &str) -> std::io::Result<(
     hob_files::create(transcript, text.as_bytes())
 }
 
-impl Prepared {
-    /// What whoever asked should know.
+impl PreparedSession {
+    /// Returns a notice for the caller if the conversation was rebuilt.
     pub fn notice(&self) -> Option<String> {
-        let text = "the conversation was rebuilt from the ledger: the agent knows what was said, not what its tools did";
+        let text = "the conversation was rebuilt from the ledger: the agent knows all messages, but not what its tools did";
         self.rebuilt.then(|| text.to_owned())
     }
 }
 
-/// A message of the protocol with the native record beside it.
+/// Builds a `session/update` message that carries the native record in `_meta`.
 pub(super) fn update(session: &str, update: Value, raw: &Value) -> String {
     let mut update = update;
     update["_meta"] = json!({"raw": raw});
@@ -148,7 +150,7 @@ pub(super) fn update(session: &str, update: Value, raw: &Value) -> String {
     .to_string()
 }
 
-/// A block of an assistant's message; `None` for what nobody needs to see.
+/// Builds the update for a block of a message; `None` for blocks without an update.
 pub(super) fn block_update(block: &Block) -> Option<Value> {
     let text = |kind: &str, text: &str| json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
     Some(match block {
@@ -167,7 +169,7 @@ pub(super) fn block_update(block: &Block) -> Option<Value> {
     })
 }
 
-/// The words of the protocol for Claude Code's own tools.
+/// Returns the protocol's kind of a Claude Code tool.
 pub(super) fn tool_kind(name: &str) -> &'static str {
     match name {
         "Read" | "NotebookRead" => "read",
@@ -193,20 +195,21 @@ fn content_text(content: &Value) -> String {
     }
 }
 
-/// The end of a prompt, as the answer to it.
+/// Builds the response that ends a prompt.
 pub(super) fn result(prompt: &str, stop_reason: &str, usage: &Value, raw: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": prompt,
         "result": {"stopReason": stop_reason, "usage": usage, "_meta": {"raw": raw}}})
     .to_string()
 }
 
+/// Builds the error response that ends a prompt.
 pub(super) fn error(prompt: &str, message: &str, raw: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": prompt,
         "error": {"code": -32603, "message": message, "data": {"_meta": {"raw": raw}}}})
     .to_string()
 }
 
-/// Claude Code's stop reasons in the words of the protocol.
+/// Translates a stop reason of Claude Code into the protocol's.
 pub(super) fn stop_reason(native: &str) -> &str {
     match native {
         "max_tokens" | "refusal" | "cancelled" => native,
@@ -214,8 +217,8 @@ pub(super) fn stop_reason(native: &str) -> &str {
     }
 }
 
-/// A name for a prompt, unlike any other.
-pub(super) fn prompt_name() -> String {
+/// Returns a new id for a prompt.
+pub(super) fn new_prompt_id() -> String {
     format!("prompt-{}-{}", Timestamp::now().as_millisecond(), Uuid::new_v4().simple())
 }
 

@@ -1,34 +1,35 @@
 //! `claude -p --output-format json`: one prompt, one JSON result, one process.
 //!
-//! What the real CLI does, and what follows:
-//! - With a silent open standard input it waits three seconds: it gets `/dev/null`, or the prompt.
+//! The real CLI has these habits:
+//! - It waits three seconds on a silent open standard input, so it gets `/dev/null` or the prompt.
 //! - On an API error it exits 1 with the message in the JSON on standard *output*; `subtype` stays
 //!   `success`, so only `is_error` counts.
-//! - A prompt that begins with `/` would be a command, and `@` a mention; one character in front makes
-//!   them text again.
+//! - It treats a prompt that starts with `/` as a command and `@` as a mention. One character in front
+//!   makes them text.
 
+use hob_child::Exit;
 use hob_domain::{RunReply, RunRequest};
 use serde::Deserialize;
 
 use crate::claude::input;
 
-/// Longer prompts than this don't fit one argument (the kernel's limit is 128 KiB).
-const ARGUMENT_LIMIT: usize = 120 << 10;
+/// Longer prompts do not fit one argument (the kernel's limit is 128 KiB).
+const MAX_ARGUMENT_BYTES: usize = 120 << 10;
 
-/// How a run is put to the program.
+/// The arguments and standard input of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Invocation {
     pub args: Vec<String>,
-    /// The prompt, where it cannot be an argument.
+    /// The prompt, if it cannot be an argument.
     pub stdin: Option<String>,
 }
 
-/// The arguments after the agent's own command.
+/// Builds the invocation of a run. Its arguments follow the agent's own command.
 pub fn invocation(request: &RunRequest) -> Invocation {
     let prompt = input::plain(&request.prompt);
-    // One that looks like a flag, is too long or holds a NUL goes through standard input.
+    // A prompt that looks like a flag, is too long or contains NUL goes through standard input.
     let by_stdin =
-        prompt.starts_with('-') || prompt.len() > ARGUMENT_LIMIT || prompt.contains('\0');
+        prompt.starts_with('-') || prompt.len() > MAX_ARGUMENT_BYTES || prompt.contains('\0');
     let mut args = vec!["-p".to_owned()];
     let stdin = if by_stdin {
         Some(prompt)
@@ -40,7 +41,7 @@ pub fn invocation(request: &RunRequest) -> Invocation {
     for (flag, value) in [("--model", &request.model), ("--append-system-prompt", &request.system)]
     {
         match value {
-            // A value is never taken for another flag.
+            // A value that starts with a dash must not become a flag.
             Some(value) if value.starts_with('-') => args.push(format!("{flag}={value}")),
             Some(value) => args.extend([flag.to_owned(), value.clone()]),
             None => {}
@@ -49,7 +50,7 @@ pub fn invocation(request: &RunRequest) -> Invocation {
     Invocation { args, stdin }
 }
 
-/// The fields of the result that matter here.
+/// The fields of the result that Hob reads.
 #[derive(Debug, Deserialize)]
 struct ResultRecord {
     #[serde(rename = "type")]
@@ -63,38 +64,37 @@ struct ResultRecord {
     errors: Vec<String>,
 }
 
-/// Why the output holds no answer.
+/// Why the output contains no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct PrintFailure {
     pub message: String,
     pub stop_reason: String,
 }
 
-/// Reads the program's standard output. `ended` says how it ended, for messages; a reply counts only
-/// when it ended well.
-pub fn read_result(stdout: &str, success: bool, ended: &str) -> Result<RunReply, Failure> {
-    let failure = |message: String, stop_reason: Option<String>| Failure {
+/// Reads the answer from the program's standard output. A reply counts only if the program succeeded.
+pub fn read_result(stdout: &str, exit: Exit) -> Result<RunReply, PrintFailure> {
+    let failure = |message: String, stop_reason: Option<String>| PrintFailure {
         message,
         stop_reason: stop_reason.unwrap_or_else(|| "error".to_owned()),
     };
     let Some(record) = find_result(stdout) else {
         let said = last_line(stdout);
         return Err(failure(
-            match (success, said) {
-                (false, None) => format!("the agent ended with {ended}"),
-                (false, Some(said)) => format!("the agent ended with {ended}: {said}"),
+            match (exit.success(), said) {
+                (false, None) => format!("the agent ended with {exit}"),
+                (false, Some(said)) => format!("the agent ended with {exit}: {said}"),
                 (true, _) => "the agent ended without a result".to_owned(),
             },
             None,
         ));
     };
-    if record.is_error || !success || record.result.is_none() {
+    if record.is_error || !exit.success() || record.result.is_none() {
         let message = record
             .result
             .filter(|text| !text.trim().is_empty())
             .or_else(|| (!record.errors.is_empty()).then(|| record.errors.join("; ")))
             .or_else(|| record.subtype.filter(|subtype| subtype != "success"))
-            .unwrap_or_else(|| format!("the agent ended with {ended}"));
+            .unwrap_or_else(|| format!("the agent ended with {exit}"));
         let stop_reason = record.stop_reason.filter(|_| record.is_error);
         return Err(failure(message, stop_reason));
     }
@@ -104,8 +104,8 @@ pub fn read_result(stdout: &str, success: bool, ended: &str) -> Result<RunReply,
     })
 }
 
-/// The result record: the whole output, the last element of an array (`--verbose`), or the last
-/// line that is one (wrappers print before it).
+/// Finds the result record: the whole output, the last element of an array (`--verbose`), or the last
+/// line that is a record (wrappers print before it).
 fn find_result(stdout: &str) -> Option<ResultRecord> {
     let is_result = |record: &ResultRecord| record.kind.as_deref() == Some("result");
     if let Ok(record) = serde_json::from_str::<ResultRecord>(stdout) {
@@ -118,7 +118,7 @@ fn find_result(stdout: &str) -> Option<ResultRecord> {
     stdout.lines().rev().filter_map(|line| serde_json::from_str(line).ok()).find(is_result)
 }
 
-/// The last line that says something, cut short: for messages.
+/// Returns the last line that is not blank, shortened for messages.
 pub fn last_line(text: &str) -> Option<String> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(line.trim().chars().take(300).collect())
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_is_one_argument() {
+    fn prompt_is_one_argument() {
         check_args(&request("hi there"), &["-p", "hi there", "--output-format", "json"], None);
         let full = RunRequest {
             model: Some("sonnet".into()),
@@ -166,16 +166,16 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_is_never_a_command_or_a_flag() {
+    fn prompt_is_never_a_command_or_a_flag() {
         check_args(&request("/clear"), &["-p", "\u{2800}/clear", "--output-format", "json"], None);
         check_args(&request("--help"), &["-p", "--output-format", "json"], Some("--help"));
-        let long = "x".repeat(ARGUMENT_LIMIT + 1);
+        let long = "x".repeat(MAX_ARGUMENT_BYTES + 1);
         check_args(&request(&long), &["-p", "--output-format", "json"], Some(&long));
         check_args(&request("a\0b"), &["-p", "--output-format", "json"], Some("a\0b"));
     }
 
     fn check_result(stdout: &str, success: bool, expect: Result<(&str, &str), (&str, &str)>) {
-        let found = read_result(stdout, success, "exit code 1");
+        let found = read_result(stdout, Exit::Code(if success { 0 } else { 1 }));
         let found = match &found {
             Ok(reply) => Ok((reply.text.as_str(), reply.stop_reason.as_str())),
             Err(failure) => Err((failure.message.as_str(), failure.stop_reason.as_str())),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn answers() {
+    fn results_become_replies() {
         let good = r#"{"type":"result","subtype":"success","is_error":false,"result":"hi","stop_reason":"end_turn"}"#;
         check_result(good, true, Ok(("hi", "end_turn")));
         check_result(&format!("[{{\"type\":\"system\"}},{good}]"), true, Ok(("hi", "end_turn")));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn failures() {
+    fn failed_results_become_errors() {
         let api = r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 529","stop_reason":"stop_sequence"}"#;
         check_result(api, false, Err(("API Error: 529", "stop_sequence")));
         check_result(api, true, Err(("API Error: 529", "stop_sequence")));

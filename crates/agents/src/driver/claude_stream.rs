@@ -1,10 +1,9 @@
-//! Claude Code without a terminal, JSON lines both ways, as a session's agent.
+//! Claude Code without a terminal, as a session's agent: stream-json in both directions.
 //!
-//! What the real CLI does, and what follows:
-//! - It says nothing before the first prompt, so it is ready as soon as it runs.
-//! - With partial messages a text comes in pieces first and then whole: the whole is left out then.
-//! - Questions come as `can_use_tool` requests once `--permission-prompt-tool stdio` is given.
-//! - A turn ends with a `result`; interrupted, with one of subtype `error_during_execution`.
+//! - The program is ready as soon as it runs: it says nothing before the first prompt.
+//! - A text that arrived as deltas is left out when it arrives whole.
+//! - Permission requests arrive once `--permission-prompt-tool stdio` is given.
+//! - An interrupted turn ends with a `result` of subtype `error_during_execution`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,34 +12,27 @@ use hob_child::{Child, Stdin, StopLadder, Streams};
 use hob_domain::Block;
 use hob_domain::session::Permissions;
 use serde_json::{Value, json};
-use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
-use super::acp::lines;
-use super::claude::{self, Prepared};
-use super::{Ask, Ends, Gone, LiveAgent, Offer, OfferKind, Order, Said, Start, StartError};
+use super::claude::{self, PreparedSession};
+use super::live_agent::{
+    AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent, PermissionOption,
+    PermissionOptionKind, PermissionRequest,
+};
+use super::start::{StartError, StartOptions};
 use crate::claude::input;
+use crate::claude::pipes::{self, MAX_PENDING_RECORDS};
+use crate::claude::stream_json::{
+    self, DeltaKind, StreamEvent, StreamResult, ToolPermissionRequest,
+};
 
-/// Records that wait to be said; then the program itself waits.
-pub(crate) const RECORDS: usize = 256;
-/// How long it may take to end when its input does.
-const POLITE: Duration = Duration::from_millis(1500);
+/// How long the program may take to exit after its input is closed.
+const EXIT_GRACE: Duration = Duration::from_millis(1500);
 
-/// Starts it.
-pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
+/// Starts the program.
+pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartError> {
     let prepared = claude::prepare(&mut start)?;
-    let mut arguments: Vec<String> = [
-        "-p",
-        "--input-format",
-        "stream-json",
-        "--output-format",
-        "stream-json",
-        "--verbose",
-        "--include-partial-messages",
-    ]
-    .map(str::to_owned)
-    .into();
+    let mut arguments: Vec<String> = stream_json::ARGUMENTS.map(str::to_owned).into();
     if start.permissions == Permissions::Ask {
         arguments.extend(["--permission-prompt-tool".to_owned(), "stdio".to_owned()]);
     }
@@ -52,92 +44,81 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
     let internal = |text: &str| StartError::Internal(text.to_owned());
     let input = child.stdin.take().ok_or_else(|| internal("the agent has no input"))?;
     let output = child.stdout.take().ok_or_else(|| internal("the agent has no output"))?;
-    let (mut agent, ends) = LiveAgent::new(prepared.session.clone());
+    let (mut agent, channels) = LiveAgent::new(prepared.session.clone());
     agent.notice = prepared.notice();
     let (messages, to_write) = mpsc::unbounded_channel();
-    start.tasks.spawn(write(input, to_write));
-    let talk = Talk { child, input: messages, translator: Translator::new(&prepared.session) };
-    let (records, received) = mpsc::channel(RECORDS);
-    start.tasks.spawn(read(output, records));
-    start.tasks.spawn(talk.run(received, prepared, ends));
+    start.tasks.spawn(pipes::write(input, to_write));
+    let agent_task =
+        StreamAgent { child, input: messages, translator: Translator::new(&prepared.session) };
+    let (records, received) = mpsc::channel(MAX_PENDING_RECORDS);
+    start.tasks.spawn(pipes::read(output, records));
+    start.tasks.spawn(agent_task.run(received, prepared, channels));
     Ok(agent)
 }
 
-/// Reads records to the end; half a line is never given up for something else.
-pub(crate) async fn read(output: pipe::Receiver, records: mpsc::Sender<Value>) {
-    let mut output = BufReader::with_capacity(16 << 10, output);
-    while let Some(line) = lines::next(&mut output).await {
-        let record = serde_json::from_str(&line.text).unwrap_or_default();
-        if records.send(record).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Writes messages until there are no more: whoever waits for the program to read them is not held up.
-pub(crate) async fn write(mut input: pipe::Sender, mut messages: mpsc::UnboundedReceiver<Value>) {
-    while let Some(message) = messages.recv().await {
-        let line = format!("{message}\n");
-        // One that does not read any more ends, and says so by that.
-        if input.write_all(line.as_bytes()).await.is_err() {
-            return;
-        }
-    }
-}
-
-struct Talk {
+struct StreamAgent {
     child: Child,
-    /// Closed when it is dropped, and with it the program's input.
+    /// Dropping it closes the program's input.
     input: mpsc::UnboundedSender<Value>,
     translator: Translator,
 }
 
-impl Talk {
-    async fn run(mut self, mut records: mpsc::Receiver<Value>, prepared: Prepared, mut ends: Ends) {
-        let mut saying = Vec::new().into_iter();
-        let is_gone = 'talk: loop {
-            for said in saying.by_ref() {
-                if ends.said.send(said).await.is_err() {
-                    break 'talk false;
+impl StreamAgent {
+    async fn run(
+        mut self,
+        mut records: mpsc::Receiver<Value>,
+        prepared: PreparedSession,
+        mut channels: DriverChannels,
+    ) {
+        let mut pending = Vec::new().into_iter();
+        let has_exited = 'run: loop {
+            for event in pending.by_ref() {
+                if channels.events.send(event).await.is_err() {
+                    break 'run false;
                 }
             }
             tokio::select! {
                 biased;
-                order = ends.orders.recv() => match order {
-                    None | Some(Order::Close) => break false,
-                    Some(order) => {
-                        if let Some(message) = self.translator.order(order) {
+                command = channels.commands.recv() => match command {
+                    None | Some(AgentCommand::Close) => break false,
+                    Some(command) => {
+                        if let Some(message) = self.translator.command(command) {
                             let _ = self.input.send(message);
                         }
                     }
                 },
                 record = records.recv() => match record {
-                    Some(record) => saying = self.translator.record(&record).into_iter(),
+                    Some(record) => pending = self.translator.record(&record).into_iter(),
                     None => break true,
                 },
             }
         };
         drop(self.input);
-        let _ = tokio::time::timeout(POLITE, self.child.exited()).await;
+        let _ = tokio::time::timeout(EXIT_GRACE, self.child.exited()).await;
         let exit = self.child.stop(StopLadder::AT_ONCE).await;
         drop(prepared);
-        if is_gone {
+        if has_exited {
             let stderr = self.child.output().tail_text();
-            ends.gone(Gone { how: exit.to_string(), stderr, unasked: false }).await;
+            channels
+                .exit(AgentExit { status: exit.to_string(), stderr, prompt_unseen: false })
+                .await;
         }
     }
 }
 
-/// Between the two languages. Pure.
+/// Translates between stream-json and the Agent Client Protocol. Pure.
 struct Translator {
     session: String,
+    /// The id of the prompt that is being answered.
     prompt: String,
     interrupted: bool,
+    /// How many control requests were sent.
     requests: u64,
-    /// What each open question was about.
+    /// The input of each tool call that waits for permission.
     asked: HashMap<String, Value>,
-    /// The kinds of blocks of the present message that came in pieces.
-    in_pieces: Vec<&'static str>,
+    /// The kinds of blocks of the current message that arrived as deltas. Such a block is left out when
+    /// it arrives whole.
+    sent_as_deltas: Vec<DeltaKind>,
 }
 
 impl Translator {
@@ -148,153 +129,135 @@ impl Translator {
             interrupted: false,
             requests: 0,
             asked: HashMap::new(),
-            in_pieces: Vec::new(),
+            sent_as_deltas: Vec::new(),
         }
     }
 
-    /// What to tell the program.
-    fn order(&mut self, order: Order) -> Option<Value> {
-        match order {
-            Order::Prompt(text) => {
-                let text = input::plain(&text);
-                self.prompt = claude::prompt_name();
+    /// Returns the message that carries out a command.
+    fn command(&mut self, command: AgentCommand) -> Option<Value> {
+        match command {
+            AgentCommand::Prompt(text) => {
+                self.prompt = claude::new_prompt_id();
                 self.interrupted = false;
-                Some(json!({"type": "user", "message": {"role": "user", "content": text}}))
+                Some(stream_json::user_message(&input::plain(&text)))
             }
-            Order::Cancel => {
+            AgentCommand::Cancel => {
                 self.interrupted = true;
                 self.requests += 1;
-                Some(
-                    json!({"type": "control_request", "request_id": format!("hob-{}", self.requests),
-                    "request": {"subtype": "interrupt"}}),
-                )
+                Some(stream_json::interrupt_request(&format!("hob-{}", self.requests)))
             }
-            Order::Answer { ask, option } => {
-                let input = self.asked.remove(&ask)?;
-                let answer = match option.as_deref() {
-                    Some("allow") => json!({"behavior": "allow", "updatedInput": input}),
-                    _ => json!({"behavior": "deny", "message": "This was not allowed."}),
+            AgentCommand::AnswerPermission { request, option } => {
+                let input = self.asked.remove(&request)?;
+                Some(match option.as_deref() {
+                    Some("allow") => stream_json::allow_response(&request, &input),
+                    _ => stream_json::deny_response(&request),
+                })
+            }
+            AgentCommand::Close => None,
+        }
+    }
+
+    /// Returns the events that a record stands for.
+    fn record(&mut self, record: &Value) -> Vec<AgentEvent> {
+        match stream_json::parse(record) {
+            Some(StreamEvent::Delta { kind, text }) if !text.is_empty() => {
+                self.sent_as_deltas.push(kind);
+                let update = json!({"sessionUpdate": chunk_kind(kind),
+                    "content": {"type": "text", "text": text}});
+                vec![self.message(update, record)]
+            }
+            Some(StreamEvent::Assistant(message)) => {
+                // Every block of a message arrives whole after its own deltas.
+                let sent_as_deltas = std::mem::take(&mut self.sent_as_deltas);
+                let is_new = |block: &&Block| match block {
+                    Block::ToolResult { .. } => false,
+                    Block::Text(_) => !sent_as_deltas.contains(&DeltaKind::Text),
+                    Block::Thinking { .. } => !sent_as_deltas.contains(&DeltaKind::Thinking),
+                    _ => true,
                 };
-                Some(json!({"type": "control_response", "response": {"subtype": "success",
-                    "request_id": ask, "response": answer}}))
+                self.blocks(message.blocks.iter().filter(is_new), record)
             }
-            Order::Close => None,
+            Some(StreamEvent::ToolResults(blocks)) => self.blocks(blocks.iter(), record),
+            Some(StreamEvent::PermissionRequest(request)) => self.ask(request, record),
+            Some(StreamEvent::Result(result)) => self.result(&result, record),
+            Some(StreamEvent::Delta { .. }) | None => Vec::new(),
         }
     }
 
-    /// What a record of the program says.
-    fn record(&mut self, record: &Value) -> Vec<Said> {
-        match record["type"].as_str() {
-            Some("stream_event") => self.piece(record).into_iter().collect(),
-            Some("assistant" | "user") => {
-                let said = self.blocks(record);
-                if record["type"] == "assistant" {
-                    // Each block of a message comes whole after its own pieces.
-                    self.in_pieces.clear();
-                }
-                said
-            }
-            Some("control_request") if record["request"]["subtype"] == "can_use_tool" => {
-                self.ask(record)
-            }
-            Some("result") => self.result(record),
-            _ => Vec::new(),
-        }
+    fn message(&self, update: Value, raw: &Value) -> AgentEvent {
+        AgentEvent::Message(claude::update(&self.session, update, raw))
     }
 
-    fn line(&self, update: Value, raw: &Value) -> Said {
-        Said::Line(claude::update(&self.session, update, raw))
-    }
-
-    fn piece(&mut self, record: &Value) -> Option<Said> {
-        let delta = &record["event"]["delta"];
-        let (kind, text) = match delta["type"].as_str()? {
-            "text_delta" => ("agent_message_chunk", delta["text"].as_str()?),
-            "thinking_delta" => ("agent_thought_chunk", delta["thinking"].as_str()?),
-            _ => return None,
-        };
-        // Sub-agents speak to the agent, not to us.
-        if !record["parent_tool_use_id"].is_null() || text.is_empty() {
-            return None;
-        }
-        self.in_pieces.push(kind);
-        let update = json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
-        Some(self.line(update, record))
-    }
-
-    fn blocks(&self, record: &Value) -> Vec<Said> {
-        if !record["parent_tool_use_id"].is_null() {
-            return Vec::new();
-        }
-        let is_user = record["type"] == "user";
-        let blocks = record["message"]["content"].as_array().cloned().unwrap_or_default();
-        let blocks = blocks.iter().filter_map(Block::parse);
-        let wanted = |block: &Block| match block {
-            Block::ToolResult { .. } => is_user,
-            Block::Text(_) => !is_user && !self.in_pieces.contains(&"agent_message_chunk"),
-            Block::Thinking { .. } => !is_user && !self.in_pieces.contains(&"agent_thought_chunk"),
-            _ => !is_user,
-        };
+    fn blocks<'a>(
+        &self,
+        blocks: impl Iterator<Item = &'a Block>,
+        record: &Value,
+    ) -> Vec<AgentEvent> {
         blocks
-            .filter(wanted)
-            .filter_map(|block| Some(self.line(claude::block_update(&block)?, record)))
+            .filter_map(|block| Some(self.message(claude::block_update(block)?, record)))
             .collect()
     }
 
-    fn ask(&mut self, record: &Value) -> Vec<Said> {
-        let id = record["request_id"].as_str().unwrap_or_default().to_owned();
-        let request = &record["request"];
-        let tool = request["tool_name"].as_str().unwrap_or_default();
-        self.asked.insert(id.clone(), request["input"].clone());
-        let options = json!([
+    fn ask(&mut self, request: ToolPermissionRequest, record: &Value) -> Vec<AgentEvent> {
+        let ToolPermissionRequest { id, tool, tool_use_id, input } = request;
+        let choices = json!([
             {"optionId": "allow", "name": "Allow", "kind": "allow_once"},
             {"optionId": "reject", "name": "Reject", "kind": "reject_once"}]);
-        let call = json!({"toolCallId": request["tool_use_id"], "title": tool,
-            "kind": claude::tool_kind(tool), "rawInput": request["input"]});
-        let line = json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
-            "params": {"sessionId": self.session, "toolCall": call, "options": options,
+        let call = json!({"toolCallId": tool_use_id, "title": tool,
+            "kind": claude::tool_kind(&tool), "rawInput": input});
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
+            "params": {"sessionId": self.session, "toolCall": call, "options": choices,
                 "_meta": {"raw": record}}});
-        let offer =
-            |id: &str, name: &str, kind| Offer { id: id.to_owned(), name: name.to_owned(), kind };
-        let offers = vec![
-            offer("allow", "Allow", OfferKind::AllowOnce),
-            offer("reject", "Reject", OfferKind::RejectOnce),
+        self.asked.insert(id.clone(), input);
+        let option = |id: &str, name: &str, kind| PermissionOption {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            kind,
+        };
+        let options = vec![
+            option("allow", "Allow", PermissionOptionKind::AllowOnce),
+            option("reject", "Reject", PermissionOptionKind::RejectOnce),
         ];
-        let ask = Ask { id, title: tool.to_owned(), offers };
-        vec![Said::Line(line.to_string()), Said::Asks(ask)]
+        let request = PermissionRequest { id, title: tool, options };
+        vec![AgentEvent::Message(message.to_string()), AgentEvent::PermissionRequested(request)]
     }
 
-    fn result(&mut self, record: &Value) -> Vec<Said> {
-        self.in_pieces.clear();
+    fn result(&mut self, result: &StreamResult, record: &Value) -> Vec<AgentEvent> {
+        self.sent_as_deltas.clear();
         self.asked.clear();
-        let mut said = Vec::new();
-        if let Some(cost) = record["total_cost_usd"].as_f64() {
+        let mut events = Vec::new();
+        if let Some(cost) = result.total_cost_usd {
             let update = json!({"sessionUpdate": "usage_update",
                 "cost": {"amount": cost, "currency": "USD"}});
-            said.push(self.line(update, &Value::Null));
+            events.push(self.message(update, &Value::Null));
         }
-        let failed = record["is_error"] == true;
-        let over = if self.interrupted && (failed || record["subtype"] != "success") {
+        let succeeded = !result.is_error && result.subtype.as_deref() == Some("success");
+        let end = if self.interrupted && !succeeded {
             Ok("cancelled".to_owned())
-        } else if failed {
-            let errors = record["errors"][0].as_str();
-            let text = record["result"].as_str().filter(|text| !text.is_empty()).or(errors);
-            Err(text.or(record["subtype"].as_str()).unwrap_or("the agent failed").to_owned())
+        } else if result.is_error {
+            let text = result.error.as_deref().or(result.subtype.as_deref());
+            Err(text.unwrap_or("the agent failed").to_owned())
         } else {
-            let native = record["stop_reason"].as_str().unwrap_or("end_turn");
+            let native = result.stop_reason.as_deref().unwrap_or("end_turn");
             Ok(claude::stop_reason(native).to_owned())
         };
-        let usage = &record["usage"];
-        let usage = json!({"inputTokens": usage["input_tokens"],
-            "outputTokens": usage["output_tokens"],
-            "cachedReadTokens": usage["cache_read_input_tokens"],
-            "cachedWriteTokens": usage["cache_creation_input_tokens"]});
-        said.push(Said::Line(match &over {
+        let usage = json!({"inputTokens": result.input_tokens,
+            "outputTokens": result.output_tokens,
+            "cachedReadTokens": result.cache_read_input_tokens,
+            "cachedWriteTokens": result.cache_creation_input_tokens});
+        events.push(AgentEvent::Message(match &end {
             Ok(reason) => claude::result(&self.prompt, reason, &usage, record),
             Err(message) => claude::error(&self.prompt, message, record),
         }));
-        said.push(Said::Over(over));
-        said
+        events.push(AgentEvent::TurnEnded(end));
+        events
+    }
+}
+
+fn chunk_kind(kind: DeltaKind) -> &'static str {
+    match kind {
+        DeltaKind::Text => "agent_message_chunk",
+        DeltaKind::Thinking => "agent_thought_chunk",
     }
 }
 
@@ -302,9 +265,9 @@ impl Translator {
 mod tests {
     use super::*;
 
-    fn texts(said: &[Said]) -> Vec<String> {
-        let text = |said: &Said| match said {
-            Said::Line(line) => {
+    fn texts(said: &[AgentEvent]) -> Vec<String> {
+        let text = |said: &AgentEvent| match said {
+            AgentEvent::Message(line) => {
                 let value: Value = serde_json::from_str(line).unwrap();
                 let update = &value["params"]["update"];
                 Some(match update["sessionUpdate"].as_str() {
@@ -314,7 +277,7 @@ mod tests {
                     None => value["result"]["stopReason"].as_str().unwrap_or("error").to_owned(),
                 })
             }
-            Said::Over(over) => Some(format!("{over:?}")),
+            AgentEvent::TurnEnded(over) => Some(format!("{over:?}")),
             _ => None,
         };
         said.iter().filter_map(text).collect()
@@ -329,9 +292,9 @@ mod tests {
         json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": text}]}})
     }
 
-    /// What came in pieces does not come again whole; what did not, does.
+    /// A text that arrived as deltas is not repeated whole; one that did not is sent whole.
     #[test]
-    fn a_text_is_said_once() {
+    fn text_is_sent_once() {
         let mut translator = Translator::new("s");
         let mut said = Vec::new();
         for record in [
@@ -354,29 +317,37 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers() {
+    fn permission_requests_are_answered_once() {
         let mut translator = Translator::new("s");
         let request = json!({"type": "control_request", "request_id": "r1", "request": {
             "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "x"}}});
         let said = translator.record(&request);
-        assert!(matches!(&said[1], Said::Asks(ask) if ask.id == "r1" && ask.offers.len() == 2));
-        let answer = |option: &str| Order::Answer { ask: "r1".into(), option: Some(option.into()) };
-        let allowed = translator.order(answer("allow")).unwrap();
+        assert!(
+            matches!(&said[1], AgentEvent::PermissionRequested(ask) if ask.id == "r1" && ask.options.len() == 2)
+        );
+        let answer = |option: &str| AgentCommand::AnswerPermission {
+            request: "r1".into(),
+            option: Some(option.into()),
+        };
+        let allowed = translator.command(answer("allow")).unwrap();
         assert_eq!(allowed["response"]["response"]["updatedInput"], json!({"command": "x"}));
-        assert!(translator.order(answer("allow")).is_none(), "it is answered once");
+        assert!(translator.command(answer("allow")).is_none(), "a request is answered once");
         translator.record(&request);
-        let denied = translator.order(answer("reject")).unwrap();
+        let denied = translator.command(answer("reject")).unwrap();
         assert_eq!(denied["response"]["response"]["behavior"], "deny");
     }
 
     #[test]
-    fn endings() {
+    fn results_end_the_turn() {
         let mut translator = Translator::new("s");
         let failed = json!({"type": "result", "subtype": "success", "is_error": true, "result": "API Error: 529"});
         assert_eq!(texts(&translator.record(&failed)), ["error", "Err(\"API Error: 529\")"]);
-        let prompt = translator.order(Order::Prompt("/clear".into())).unwrap();
+        let prompt = translator.command(AgentCommand::Prompt("/clear".into())).unwrap();
         assert_eq!(prompt["message"]["content"], "\u{2800}/clear");
-        assert_eq!(translator.order(Order::Cancel).unwrap()["request"]["subtype"], "interrupt");
+        assert_eq!(
+            translator.command(AgentCommand::Cancel).unwrap()["request"]["subtype"],
+            "interrupt"
+        );
         let broken =
             json!({"type": "result", "subtype": "error_during_execution", "is_error": true});
         assert_eq!(texts(&translator.record(&broken)), ["cancelled", "Ok(\"cancelled\")"]);

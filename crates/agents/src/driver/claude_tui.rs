@@ -6,17 +6,20 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::claude::{self, Prepared};
-use super::{Ends, Gone, LiveAgent, Order, Said, Start, StartError};
-use crate::claude::{BackendError, Event, Launch, Limits, LiveSession, TurnEnd, TurnResult};
+use super::claude::{self, PreparedSession};
+use super::live_agent::{AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent};
+use super::start::{StartError, StartOptions};
+use crate::claude::{
+    BackendError, Event, Launch, TerminalSession, TurnEnd, TurnResult, TurnTimeouts,
+};
 
-/// Nobody else ends a turn: whoever asks knows how long it may take.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// After so long without a sign it is said what the screen shows.
-const STALL: Duration = Duration::from_secs(20);
+/// Effectively no limit: the session has its own turn timeout.
+const NO_TURN_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+/// A turn without activity for this long reports a stall.
+const STALL_AFTER: Duration = Duration::from_secs(20);
 
-/// Starts it and waits for its prompt.
-pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
+/// Starts the program and waits for its prompt.
+pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartError> {
     let prepared = claude::prepare(&mut start)?;
     let folder = prepared.transcript.parent().map(ToOwned::to_owned).unwrap_or_default();
     std::fs::create_dir_all(&folder).map_err(|error| StartError::Internal(error.to_string()))?;
@@ -35,10 +38,11 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
         transcript: prepared.transcript.clone(),
         watch: start.changes.watch(&folder),
         confinement: start.child.confinement.clone(),
-        entering: start.entering.clone(),
+        registrar: start.registrar.clone(),
     };
-    let limits = Limits { ready: start.patience, turn: FOR_EVER, stall: STALL };
-    let session = LiveSession::start(&start.children, launch, limits).await;
+    let limits =
+        TurnTimeouts { ready: start.start_timeout, turn: NO_TURN_TIMEOUT, stall: STALL_AFTER };
+    let session = TerminalSession::start(&start.children, launch, limits).await;
     let session = session.map_err(|error| match error {
         BackendError::NotInstalled(text) => StartError::NotInstalled(text),
         BackendError::Died { how, said } => {
@@ -47,42 +51,49 @@ pub(crate) async fn start(mut start: Start) -> Result<LiveAgent, StartError> {
         BackendError::Internal(inside) => StartError::Internal(inside),
         error => StartError::Refused(error.to_string()),
     })?;
-    let (mut agent, ends) = LiveAgent::new(prepared.session.clone());
+    let (mut agent, channels) = LiveAgent::new(prepared.session.clone());
     agent.notice = prepared.notice();
-    start.tasks.spawn(talk(session, prepared, limits, ends));
+    start.tasks.spawn(run(session, prepared, limits, channels));
     Ok(agent)
 }
 
-/// Takes prompts one by one until nobody is there to give them, or a turn went wrong.
-async fn talk(mut session: LiveSession, prepared: Prepared, limits: Limits, mut ends: Ends) {
-    let gone = loop {
+/// Runs prompts one by one until the channel closes or a turn breaks the process.
+async fn run(
+    mut session: TerminalSession,
+    prepared: PreparedSession,
+    limits: TurnTimeouts,
+    mut channels: DriverChannels,
+) {
+    let exit_status = loop {
         let prompt = tokio::select! {
-            order = ends.orders.recv() => match order {
-                Some(Order::Prompt(prompt)) => prompt,
-                None | Some(Order::Close) => break None,
+            command = channels.commands.recv() => match command {
+                Some(AgentCommand::Prompt(prompt)) => prompt,
+                None | Some(AgentCommand::Close) => break None,
                 Some(_) => continue,
             },
             how = session.exited() => break Some(how),
         };
-        if let Err(how) = turn(&mut session, &prepared.session, &prompt, limits, &mut ends).await {
+        if let Err(how) =
+            turn(&mut session, &prepared.session, &prompt, limits, &mut channels).await
+        {
             break Some(how);
         }
     };
     session.end().await;
-    // Only now: the program reads the file while it starts.
+    // Not earlier: the program reads the MCP file while it starts.
     drop(prepared);
-    if let Some(how) = gone {
-        ends.gone(Gone { how, stderr: String::new(), unasked: false }).await;
+    if let Some(status) = exit_status {
+        channels.exit(AgentExit { status, stderr: String::new(), prompt_unseen: false }).await;
     }
 }
 
-/// One turn. An error means that the process can't be used any more, and says why.
+/// Runs one turn. An error means that the process must be ended, and says why.
 async fn turn(
-    session: &mut LiveSession,
+    session: &mut TerminalSession,
     name: &str,
     prompt: &str,
-    limits: Limits,
-    ends: &mut Ends,
+    limits: TurnTimeouts,
+    channels: &mut DriverChannels,
 ) -> Result<(), String> {
     let (events, mut happened) = mpsc::unbounded_channel::<(Event, Value)>();
     let interrupt = CancellationToken::new();
@@ -97,15 +108,15 @@ async fn turn(
             tokio::select! {
                 biased;
                 Some((event, raw)) = happened.recv() => {
-                    if let Some(said) = said(name, event, &raw)
-                        && ends.said.send(said).await.is_err()
+                    if let Some(event) = translate(name, event, &raw)
+                        && channels.events.send(event).await.is_err()
                     {
-                        return Err("nobody listens".to_owned());
+                        return Err("the caller has gone".to_owned());
                     }
                 }
-                order = ends.orders.recv() => match order {
-                    Some(Order::Cancel) => interrupt.cancel(),
-                    None | Some(Order::Close) => return Err("it was closed".to_owned()),
+                command = channels.commands.recv() => match command {
+                    Some(AgentCommand::Cancel) => interrupt.cancel(),
+                    None | Some(AgentCommand::Close) => return Err("the session was closed".to_owned()),
                     Some(_) => {}
                 },
                 end = &mut turn => break end,
@@ -113,12 +124,12 @@ async fn turn(
         }
     };
     while let Ok((event, raw)) = happened.try_recv() {
-        if let Some(said) = said(name, event, &raw) {
-            let _ = ends.said.send(said).await;
+        if let Some(event) = translate(name, event, &raw) {
+            let _ = channels.events.send(event).await;
         }
     }
-    let prompt = claude::prompt_name();
-    let (line, over, still_good) = match end {
+    let prompt = claude::new_prompt_id();
+    let (line, over, usable) = match end {
         Ok(TurnEnd::Finished(result)) => {
             let reason = claude::stop_reason(&result.stop_reason).to_owned();
             let line = claude::result(&prompt, &reason, &usage(&result), &raw_result(&result));
@@ -129,7 +140,7 @@ async fn turn(
             (line, Ok("cancelled".to_owned()), Ok(()))
         }
         Err(BackendError::Died { how, .. }) => return Err(how),
-        // It was interrupted; whether it is ready for more can't be told, so it is ended.
+        // The turn was interrupted, but the process is not proven clean, so it is ended.
         Err(error) if interrupt.is_cancelled() => {
             let line = claude::result(&prompt, "cancelled", &json!({}), &Value::Null);
             (line, Ok("cancelled".to_owned()), Err(error.to_string()))
@@ -139,20 +150,20 @@ async fn turn(
             (claude::error(&prompt, &text, &Value::Null), Err(text.clone()), Err(text))
         }
     };
-    let _ = ends.said.send(Said::Line(line)).await;
-    let _ = ends.said.send(Said::Over(over)).await;
-    still_good
+    let _ = channels.events.send(AgentEvent::Message(line)).await;
+    let _ = channels.events.send(AgentEvent::TurnEnded(over)).await;
+    usable
 }
 
-/// An event in the words of the protocol; the echo of the prompt is none.
-fn said(session: &str, event: Event, raw: &Value) -> Option<Said> {
+/// Translates an event. The echo of the prompt has no translation.
+fn translate(session: &str, event: Event, raw: &Value) -> Option<AgentEvent> {
     let block = match event {
         Event::Assistant { block, .. } | Event::ToolResult { block } => block,
-        Event::Stalled { screen } => return Some(Said::Stalled(screen)),
+        Event::Stalled { screen } => return Some(AgentEvent::Stalled(screen)),
         Event::User { .. } | Event::Piece { .. } | Event::Result(_) => return None,
     };
     let update = claude::block_update(&block)?;
-    Some(Said::Line(claude::update(session, update, raw)))
+    Some(AgentEvent::Message(claude::update(session, update, raw)))
 }
 
 fn usage(result: &TurnResult) -> Value {

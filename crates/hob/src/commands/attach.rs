@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use clap::{Args as ClapArgs, ValueEnum};
 use hob_gateway::client::{Client, Method};
 use hob_gateway::web_socket::{self, Frame, WebSocket};
-use hob_terminal::{Filter, Policy};
+use hob_terminal::{Filter, FilterPolicy};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -140,7 +140,7 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
     let mut resized = signal(SignalKind::window_change())?;
     let terminal = RawTerminal::lend(has_terminal)?;
     let mut keys = keys();
-    let mut shown = Filter::new(Policy::OwnTerminal);
+    let mut shown = Filter::new(FilterPolicy::OwnTerminal);
     if args.take {
         server.send(Frame::Text(json!({"type": "take"}).to_string())).await?;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hob_agents::claude::Way;
+use hob_agents::claude::ClaudeTransport;
 use hob_domain::session::Permissions;
 use hob_domain::{AppName, Driver};
 use hob_sessions::ConversationSetup;
@@ -48,9 +48,10 @@ pub fn resolve(
                 .ok_or_else(|| bad(&shown, &source, "it must be a text in quotes"))?;
             match *key {
                 "driver" => {
-                    let way = Driver::parse(text).and_then(Way::of).ok_or_else(|| {
-                        bad(&shown, &source, "it must be \"claude-tui\" or \"claude-stream\"")
-                    })?;
+                    let way =
+                        Driver::parse(text).and_then(ClaudeTransport::of).ok_or_else(|| {
+                            bad(&shown, &source, "it must be \"claude-tui\" or \"claude-stream\"")
+                        })?;
                     setup.way = Some(way);
                 }
                 "cwd" => {
@@ -101,13 +102,13 @@ mod tests {
             "[site]\ndriver = \"claude-stream\"\ncwd = \"~/site\"\npermissions = \"allow\"\n";
         let setups = read(file, &[("HOME", "/u")]).unwrap();
         let expect = ConversationSetup {
-            way: Some(Way::Stream),
+            way: Some(ClaudeTransport::Stream),
             cwd: Some("/u/site".into()),
             permissions: Permissions::Allow,
         };
         assert_eq!(setups[&AppName::new("site").unwrap()], expect);
         let setups = read("[site]\n", &[("HOB_APPS_SITE_DRIVER", "claude-tui")]).unwrap();
-        assert_eq!(setups[&AppName::new("site").unwrap()].way, Some(Way::Terminal));
+        assert_eq!(setups[&AppName::new("site").unwrap()].way, Some(ClaudeTransport::Terminal));
     }
 
     #[test]

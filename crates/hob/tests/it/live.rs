@@ -1,6 +1,6 @@
 //! Live terminals: what is alive, what it shows, watching it and typing into it.
 
-use hob_terminal::{Model, Size};
+use hob_terminal::{ScreenModel, Size};
 use hob_testkit::web_socket::Said;
 use hob_testkit::{TestHome, WebSocket, wait_until};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn audit(api: &Api, id: &str) -> Vec<(String, Value)> {
 /// Somebody who watches, with a terminal of their own.
 struct Watching {
     socket: WebSocket,
-    model: Model,
+    model: ScreenModel,
     hello: Value,
     messages: Vec<Value>,
     bytes: usize,
@@ -73,7 +73,7 @@ fn watch(api: &Api, id: &str) -> Watching {
     let Said::Json(hello) = socket.next() else { panic!("no hello") };
     assert_eq!((&hello["type"], &hello["id"]), (&json!("hello"), &json!(id)));
     let cells = |key: &str| hello[key].as_u64().unwrap() as u16;
-    let model = Model::new(Size { rows: cells("rows"), cols: cells("cols") });
+    let model = ScreenModel::new(Size { rows: cells("rows"), cols: cells("cols") });
     Watching { socket, model, hello, messages: Vec::new(), bytes: 0, closed: None }
 }
 
@@ -230,9 +230,9 @@ fn two_viewers_see_one_screen_and_one_types() {
     second.shows("❯\u{a0}typed");
     assert_eq!(first.model.text(), second.model.text());
     second.socket.send_bytes(b"no");
-    second.is_refused("somebody else is typing");
+    second.is_refused("another viewer is the current writer");
     second.socket.send_json(&json!({"type": "resize", "cols": 90, "rows": 30}));
-    second.is_refused("may change the size");
+    second.is_refused("may resize the terminal");
     let shown = live(&api).into_iter().find(|one| one["id"] == *id).unwrap();
     assert_eq!((&shown["viewers"], &shown["writer"]), (&json!(2), &json!(true)));
 
@@ -242,7 +242,7 @@ fn two_viewers_see_one_screen_and_one_types() {
     second.socket.send_bytes(b" on");
     first.shows("❯\u{a0}typed on");
     first.socket.send_bytes(b"no");
-    first.is_refused("somebody else is typing");
+    first.is_refused("another viewer is the current writer");
     second.socket.send_json(&json!({"cols": 90, "rows": 30}));
     for watching in [&mut first, &mut second] {
         watching.hears(json!({"type": "size", "cols": 90, "rows": 30}));

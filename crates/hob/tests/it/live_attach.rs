@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use hob_child::sweep::Marker;
 use hob_child::{Child, ChildSpec, Children, ChildrenOptions, StopLadder, Streams};
-use hob_terminal::{Model, Size};
+use hob_terminal::{ScreenModel, Size};
 use hob_testkit::{TestHome, program, wait_until};
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ impl Desk {
     }
 
     fn text(&self) -> String {
-        let mut model = Model::new(SIZE);
+        let mut model = ScreenModel::new(SIZE);
         model.feed(&self.child.output().tail());
         model.text()
     }

@@ -14,9 +14,9 @@ use super::messages::says_something;
 use super::options::SessionsOptions;
 use super::permission::rejection;
 use super::sessions::{Inner, audit};
-use hob_agents::driver::{self, LiveAgent, Order, Said, Start, StartError};
+use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
 use hob_agents::mcp_servers::{self, McpServer};
-use hob_terminal::{Entering, Kind};
+use hob_terminal::{TerminalKind, TerminalRegistrar};
 
 /// So many turns of a conversation are told to an agent that does not know it.
 const REBUILT: usize = 1000;
@@ -93,11 +93,11 @@ impl Actor {
         if let Some(agent) = self.agent.take() {
             // A conversation that goes on elsewhere is not closed.
             if entry.closing.is_cancelled() && !entry.is_lost() {
-                agent.tell(Order::Close);
+                agent.send(AgentCommand::Close);
             }
             agent.stop().await;
         }
-        self.options().walls.clean(entry.id.as_str());
+        self.options().sandbox.clean(entry.id.as_str());
         if self.inner.cluster.is_some() && !entry.closing.is_cancelled() {
             self.hand_over().await;
         }
@@ -115,26 +115,26 @@ impl Actor {
     }
 
     /// What an agent says when nobody asked.
-    async fn hear_between_turns(&mut self, said: Said) {
+    async fn hear_between_turns(&mut self, said: AgentEvent) {
         match said {
-            Said::Line(body) => {
+            AgentEvent::Message(body) => {
                 let event = NewEvent { kind: "message".to_owned(), turn: None, body };
                 let stored = self.entry.append(self.options().store.as_ref(), vec![event]).await;
                 if let Err(error) = stored {
                     tracing::error!(%error, session = %self.entry.id, "an event was not stored");
                 }
             }
-            Said::Asks(ask) => {
+            AgentEvent::PermissionRequested(ask) => {
                 if let Some(agent) = &self.agent {
                     let option = rejection(&ask);
-                    agent.tell(Order::Answer { ask: ask.id, option });
+                    agent.send(AgentCommand::AnswerPermission { request: ask.id, option });
                 }
             }
-            Said::Gone(gone) => {
-                tracing::warn!(session = %self.entry.id, how = gone.how, "an idle agent ended");
+            AgentEvent::Exited(gone) => {
+                tracing::warn!(session = %self.entry.id, how = gone.status, "an idle agent ended");
                 self.agent = None;
             }
-            Said::Over(_) | Said::Stalled(_) => {}
+            AgentEvent::TurnEnded(_) | AgentEvent::Stalled(_) => {}
         }
     }
 
@@ -164,7 +164,7 @@ impl Actor {
             // What the agent has here ends before that; it would go on as if the rest had never been said.
             let text = "later turns were run on another node, and its records are not shared";
             self.note_resume(json!({"ok": false, "error": text})).await?;
-            return Err(StartError::NotResumed(text.to_owned()));
+            return Err(StartError::ResumeFailed(text.to_owned()));
         }
         match driver::start(driver, request).await {
             Ok(agent) => {
@@ -175,7 +175,7 @@ impl Actor {
             }
             // Killed before it had said a word, an agent may not know its conversation: then there is
             // nothing to go on with, and nothing is lost by beginning again.
-            Err(StartError::NotResumed(error)) if self.nothing_was_said().await? => {
+            Err(StartError::ResumeFailed(error)) if self.nothing_was_said().await? => {
                 self.note_resume(json!({"ok": false, "error": error, "fresh": true})).await?;
                 self.agent = Some(driver::start(driver, self.start_request(None)?).await?);
                 self.cost = 0.0;
@@ -273,7 +273,7 @@ impl Actor {
         })
     }
 
-    fn start_request(&self, resume: Option<String>) -> Result<Start, StartError> {
+    fn start_request(&self, resume: Option<String>) -> Result<StartOptions, StartError> {
         let options = self.options();
         let (entry, spec) = (&self.entry, self.spec()?);
         let setup = &entry.setup;
@@ -288,18 +288,18 @@ impl Actor {
             let text = format!("the folder {} is gone, or another one now", cwd.display());
             return Err(match resume {
                 // It may be there on another node.
-                Some(_) if elsewhere => StartError::NotResumed(text),
+                Some(_) if elsewhere => StartError::ResumeFailed(text),
                 _ => StartError::Refused(text),
             });
         }
         let streams = Streams::Pipes { stdin: Stdin::Pipe };
         let child = options
-            .walls
+            .sandbox
             .child(&entry.app, spec, Vec::new(), &cwd, streams, entry.id.as_str())
             .map_err(|error| internal(&error))?;
         let servers: Vec<McpServer> =
             serde_json::from_value(setup.mcp_servers.clone()).map_err(|error| internal(&error))?;
-        Ok(Start {
+        Ok(StartOptions {
             children: options.children.clone(),
             tasks: options.tasks.clone(),
             child,
@@ -312,12 +312,12 @@ impl Actor {
             system: setup.system.clone(),
             permissions: setup.permissions,
             mcp_servers: mcp_servers::with_memory(servers, &options.memory),
-            files: options.walls.files_of(&entry.app),
-            patience: options.limits.start_timeout,
-            entering: Entering {
+            files: options.sandbox.files_of(&entry.app),
+            start_timeout: options.limits.start_timeout,
+            registrar: TerminalRegistrar {
                 terminals: options.terminals.clone(),
                 id: entry.id.to_string(),
-                kind: Kind::Session,
+                kind: TerminalKind::Session,
                 agent: setup.agent.to_string(),
             },
         })
@@ -335,9 +335,9 @@ impl Drop for Leaving {
 }
 
 /// What the agent says next; never, when there is none.
-async fn next(agent: &mut Option<LiveAgent>) -> Said {
+async fn next(agent: &mut Option<LiveAgent>) -> AgentEvent {
     match agent {
-        Some(agent) => agent.next().await,
+        Some(agent) => agent.next_event().await,
         None => std::future::pending().await,
     }
 }

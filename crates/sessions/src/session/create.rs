@@ -40,8 +40,10 @@ impl Sessions {
         let id = new_id()?;
         let cwd = match &asked.cwd {
             // The owner may work anywhere.
-            Some(cwd) if app.is_owner() => caller_folder(cwd, &["/".into()], &options.walls.home)?,
-            Some(cwd) => caller_folder(cwd, &options.roots, &options.walls.home)?,
+            Some(cwd) if app.is_owner() => {
+                caller_folder(cwd, &["/".into()], &options.sandbox.home)?
+            }
+            Some(cwd) => caller_folder(cwd, &options.roots, &options.sandbox.home)?,
             None => options.workspaces.join(id.as_str()),
         };
         let most = options.limits.app_sessions;
@@ -63,8 +65,8 @@ impl Sessions {
         if most > 0 && has >= most {
             return Err(limited());
         }
-        let permit = options.live.take().await;
-        let permit = permit.ok_or(SessionError::PoolFull { live: options.live.live() })?;
+        let permit = options.live.acquire().await;
+        let permit = permit.ok_or(SessionError::PoolFull { live: options.live.in_use() })?;
         let own = asked.cwd.is_none();
         let cwd = if own { own_folder(&cwd)? } else { cwd };
         let session = Session {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::permission;
 use super::placement::cluster::Cluster;
 use hob_agents::LivePermit;
-use hob_agents::driver::Ask;
+use hob_agents::driver::PermissionRequest;
 
 /// How many events a listener may be behind before it reads them from the store.
 const BEHIND: usize = 256;
@@ -69,7 +69,7 @@ struct State {
     /// All turns up to this one are known here: they wait, run or are over.
     known: u32,
     running: Option<Running>,
-    asks: HashMap<String, Ask>,
+    asks: HashMap<String, PermissionRequest>,
     /// The agent's own name for the conversation.
     conversation: Option<String>,
     permit: Option<LivePermit>,
@@ -233,12 +233,12 @@ impl Entry {
     }
 
     /// Makes a question answerable.
-    pub fn offer(&self, ask: Ask) {
+    pub fn offer(&self, ask: PermissionRequest) {
         self.state().asks.insert(ask.id.clone(), ask);
     }
 
     /// A question that nobody answers any more.
-    pub fn withdraw(&self, ask: &str) -> Option<Ask> {
+    pub fn withdraw(&self, ask: &str) -> Option<PermissionRequest> {
         self.state().asks.remove(ask)
     }
 
@@ -247,7 +247,7 @@ impl Entry {
         let mut state = self.state();
         let known = state.asks.get(ask).ok_or(NotAnswered::NoSuchAsk)?;
         let Some(offer) = permission::meant(known, word) else {
-            let options = known.offers.iter().map(|offer| offer.id.clone()).collect();
+            let options = known.options.iter().map(|offer| offer.id.clone()).collect();
             return Err(NotAnswered::NoSuchOption { options });
         };
         let answered = Answered { ask: ask.to_owned(), option: offer.id.clone() };

@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 use super::placement::cluster::ClusterOptions;
 use crate::files::FileRoom;
 use hob_agents::LiveLimit;
-use hob_agents::Walls;
-use hob_agents::mcp_servers::Way;
+use hob_agents::SandboxConfig;
+use hob_agents::mcp_servers::McpTransport;
 use hob_terminal::Terminals;
 
 pub struct SessionsOptions {
@@ -26,7 +26,7 @@ pub struct SessionsOptions {
     /// Where there may be other nodes on the ledger.
     pub cluster: Option<ClusterOptions>,
     pub children: Children,
-    pub walls: Walls,
+    pub sandbox: SandboxConfig,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     /// What apps have uploaded.
     pub files: FileRoom,
@@ -35,7 +35,7 @@ pub struct SessionsOptions {
     /// Folders a caller's `cwd` may lie in.
     pub roots: Vec<PathBuf>,
     /// How an agent reaches Hob's own memory.
-    pub memory: Way,
+    pub memory: McpTransport,
     /// Where configuration folders of our own and temporary files for Claude Code lie.
     pub claude: PathBuf,
     pub live: LiveLimit,

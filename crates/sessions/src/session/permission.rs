@@ -2,7 +2,7 @@
 
 use hob_domain::session::Permissions;
 
-use hob_agents::driver::{Ask, Offer, OfferKind};
+use hob_agents::driver::{PermissionOption, PermissionOptionKind, PermissionRequest};
 
 /// What to do about a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,30 +14,30 @@ pub(super) enum Choice {
 }
 
 /// By the session's policy.
-pub(super) fn by_policy(policy: Permissions, ask: &Ask) -> Choice {
+pub(super) fn by_policy(policy: Permissions, ask: &PermissionRequest) -> Choice {
     match policy {
         Permissions::Ask => Choice::AskCaller,
         Permissions::Deny => Choice::Answer(rejection(ask)),
         Permissions::Allow => {
-            let kinds = [OfferKind::AllowOnce, OfferKind::AllowAlways];
+            let kinds = [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways];
             Choice::Answer(first_of(ask, &kinds))
         }
     }
 }
 
 /// The option that says no. By its kind: names and ids differ between agents and their versions.
-pub(crate) fn rejection(ask: &Ask) -> Option<String> {
-    first_of(ask, &[OfferKind::RejectOnce, OfferKind::RejectAlways])
+pub(crate) fn rejection(ask: &PermissionRequest) -> Option<String> {
+    first_of(ask, &[PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways])
 }
 
 /// The option a caller means: by its id, else by its kind.
-pub(super) fn meant<'a>(ask: &'a Ask, word: &str) -> Option<&'a Offer> {
-    let by_id = ask.offers.iter().find(|offer| offer.id == word);
-    by_id.or_else(|| ask.offers.iter().find(|offer| offer.kind.as_str() == word))
+pub(super) fn meant<'a>(ask: &'a PermissionRequest, word: &str) -> Option<&'a PermissionOption> {
+    let by_id = ask.options.iter().find(|offer| offer.id == word);
+    by_id.or_else(|| ask.options.iter().find(|offer| offer.kind.as_str() == word))
 }
 
-fn first_of(ask: &Ask, kinds: &[OfferKind]) -> Option<String> {
-    let find = |kind: &OfferKind| ask.offers.iter().find(|offer| offer.kind == *kind);
+fn first_of(ask: &PermissionRequest, kinds: &[PermissionOptionKind]) -> Option<String> {
+    let find = |kind: &PermissionOptionKind| ask.options.iter().find(|offer| offer.kind == *kind);
     kinds.iter().find_map(find).map(|offer| offer.id.clone())
 }
 
@@ -45,18 +45,18 @@ fn first_of(ask: &Ask, kinds: &[OfferKind]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn ask(kinds: &[OfferKind]) -> Ask {
-        let offers = kinds.iter().enumerate().map(|(index, kind)| Offer {
+    fn ask(kinds: &[PermissionOptionKind]) -> PermissionRequest {
+        let offers = kinds.iter().enumerate().map(|(index, kind)| PermissionOption {
             id: format!("o{index}"),
             name: String::new(),
             kind: *kind,
         });
-        Ask { id: "1".into(), title: "rm".into(), offers: offers.collect() }
+        PermissionRequest { id: "1".into(), title: "rm".into(), options: offers.collect() }
     }
 
     #[test]
     fn chosen_by_kind() {
-        use OfferKind::{AllowAlways, AllowOnce, Other, RejectAlways, RejectOnce};
+        use PermissionOptionKind::{AllowAlways, AllowOnce, Other, RejectAlways, RejectOnce};
         let usual = ask(&[AllowAlways, AllowOnce, RejectOnce]);
         let answer = |text: &str| Choice::Answer(Some(text.to_owned()));
         assert_eq!(by_policy(Permissions::Deny, &usual), answer("o2"));

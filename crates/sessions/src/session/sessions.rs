@@ -24,7 +24,7 @@ use super::placement::cluster::Cluster;
 use super::placement::remote_command::Wish;
 use crate::files::FileRoom;
 use hob_agents::LivePermit;
-use hob_agents::claude::Changes;
+use hob_agents::claude::TranscriptWatcher;
 
 /// All sessions of all apps. Cloning shares it.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub(super) struct Inner {
     pub creating: tokio::sync::Mutex<()>,
     pub counts: Counts,
     /// One watcher of transcripts for all: the system gives few.
-    pub changes: Changes,
+    pub changes: TranscriptWatcher,
     pub pace: Pace,
     /// `None` where there is nobody but us.
     pub cluster: Option<Arc<Cluster>>,
@@ -104,7 +104,7 @@ impl Sessions {
             open: Mutex::default(),
             creating: tokio::sync::Mutex::default(),
             counts: Counts::default(),
-            changes: Changes::new(),
+            changes: TranscriptWatcher::new(),
             pace: Pace::default(),
         };
         let sessions = Sessions { inner: Arc::new(inner) };
@@ -115,7 +115,7 @@ impl Sessions {
         for session in sessions.store().open_sessions().await? {
             let Some(lease) = holds.get(&session.id) else { continue };
             let queue = sessions.store().queued_turns(&session.id).await?;
-            let permit = sessions.inner.options.live.take_anyway();
+            let permit = sessions.inner.options.live.acquire_above_limit();
             let (entry, answered) = sessions.enter(&session, lease.clone(), permit, queue);
             sessions.start_actor(Actor::of(&sessions.inner, entry, answered));
         }
@@ -393,7 +393,7 @@ impl Sessions {
         Figures {
             open,
             busy,
-            live: options.live.live(),
+            live: options.live.in_use(),
             live_limit: options.live.limit(),
             agents: options.children.live(),
             turns: TurnState::ALL.map(|state| (state, self.inner.counts.turns(state))),

@@ -44,7 +44,7 @@ impl Sessions {
             Ok(deleted) => deleted.iter().for_each(|id| self.forget_place(id)),
             Err(error) => tracing::error!(%error, "closed sessions could not be deleted"),
         }
-        let (files, age) = (options.walls.files.clone(), options.limits.hard_ttl);
+        let (files, age) = (options.sandbox.files.clone(), options.limits.hard_ttl);
         let _ = tokio::task::spawn_blocking(move || remove_old_files(&files, age)).await;
         self.drop_orphans().await;
         if let Some(cluster) = &self.inner.cluster

@@ -13,7 +13,7 @@ use super::permission::{self, Choice};
 use super::sessions::audit;
 use super::turn_progress::{End, Outcome, Talk, Unasked};
 use hob_agents::driver::claude_print::last_line;
-use hob_agents::driver::{Ask, Order, Said, StartError};
+use hob_agents::driver::{AgentCommand, AgentEvent, PermissionRequest, StartError};
 
 /// An agent that was told to break off gets this long; then it is ended.
 const BREAK_OFF: Duration = Duration::from_secs(5);
@@ -202,7 +202,7 @@ impl Actor {
         deadline: Instant,
     ) -> Result<Outcome, Unasked> {
         let mut talk = Talk::new(turn.index, self.options().limits.stall_after);
-        self.tell(Order::Prompt(turn.prompt.clone()));
+        self.tell(AgentCommand::Prompt(turn.prompt.clone()));
         let (ending, closing) = (self.options().ending.clone(), self.entry.closing.clone());
         // Answers to questions of an earlier turn mean nothing now.
         while self.answered.try_recv().is_ok() {}
@@ -213,8 +213,8 @@ impl Actor {
                 return Ok(talk.take_outcome(TurnState::Died, None, Some(text)));
             };
             let end = tokio::select! {
-                said = agent.next() => {
-                    let gone = matches!(&said, Said::Gone(gone) if gone.unasked);
+                said = agent.next_event() => {
+                    let gone = matches!(&said, AgentEvent::Exited(gone) if gone.prompt_unseen);
                     if gone && !talk.answered && talk.end.is_none() {
                         return Err(Unasked);
                     }
@@ -257,7 +257,7 @@ impl Actor {
                 Some(end) => {
                     talk.end = Some(end);
                     talk.patience = Instant::now() + BREAK_OFF;
-                    self.tell(Order::Cancel);
+                    self.tell(AgentCommand::Cancel);
                     let asks: Vec<String> = talk.asks.drain().map(|(ask, _)| ask).collect();
                     for ask in asks {
                         self.settle(&talk, &ask, None, "cancel").await;
@@ -269,20 +269,20 @@ impl Actor {
     }
 
     /// Takes what the agent said, and what it has said since. Returns the outcome when it was the end.
-    async fn hear(&mut self, talk: &mut Talk, said: Said) -> Option<Outcome> {
+    async fn hear(&mut self, talk: &mut Talk, said: AgentEvent) -> Option<Outcome> {
         let mut next = Some(said);
         let mut lines = Vec::new();
-        while let Some(Said::Line(body)) = next {
+        while let Some(AgentEvent::Message(body)) = next {
             talk.reading.push(&body);
             self.inner.counts.message();
             lines.push(NewEvent { kind: "message".to_owned(), turn: Some(talk.turn), body });
             let more = lines.len() < TOGETHER;
-            next = self.agent.as_mut().filter(|_| more).and_then(|agent| agent.try_next());
+            next = self.agent.as_mut().filter(|_| more).and_then(|agent| agent.try_next_event());
         }
         talk.heard();
         talk.answered |= !lines.is_empty();
         // The last message is stored with the end.
-        if let Some(Said::Over(_) | Said::Gone(_)) = next {
+        if let Some(AgentEvent::TurnEnded(_) | AgentEvent::Exited(_)) = next {
             talk.last = lines;
         } else if !lines.is_empty()
             && let Err(outcome) = self.store_events(talk, lines).await
@@ -290,8 +290,8 @@ impl Actor {
             return Some(outcome);
         }
         match next? {
-            Said::Line(_) => None,
-            Said::Over(Ok(reason)) => {
+            AgentEvent::Message(_) => None,
+            AgentEvent::TurnEnded(Ok(reason)) => {
                 let state = match (reason.as_str(), talk.end) {
                     ("cancelled", Some(End::TimedOut)) => TurnState::TimedOut,
                     ("cancelled", _) => TurnState::Cancelled,
@@ -301,7 +301,7 @@ impl Actor {
                     (state == TurnState::TimedOut).then(|| End::TimedOut.error().to_owned());
                 Some(talk.take_outcome(state, Some(reason), error))
             }
-            Said::Over(Err(message)) => Some(match talk.end {
+            AgentEvent::TurnEnded(Err(message)) => Some(match talk.end {
                 // It was told to break off, and did so in its own way.
                 Some(End::Cancelled) => {
                     talk.take_outcome(TurnState::Cancelled, Some("cancelled".to_owned()), None)
@@ -309,7 +309,7 @@ impl Actor {
                 Some(end) => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
                 None => talk.take_outcome(TurnState::Failed, None, Some(message)),
             }),
-            Said::Gone(gone) => {
+            AgentEvent::Exited(gone) => {
                 self.agent = None;
                 Some(match talk.end {
                     Some(End::Cancelled) => {
@@ -319,18 +319,18 @@ impl Actor {
                     None => {
                         let words = last_line(&gone.stderr);
                         let text = match words {
-                            Some(words) => format!("the agent ended with {}: {words}", gone.how),
-                            None => format!("the agent ended with {}", gone.how),
+                            Some(words) => format!("the agent ended with {}: {words}", gone.status),
+                            None => format!("the agent ended with {}", gone.status),
                         };
                         talk.take_outcome(TurnState::Died, None, Some(text))
                     }
                 })
             }
-            Said::Asks(ask) => {
+            AgentEvent::PermissionRequested(ask) => {
                 self.consider(talk, ask).await;
                 None
             }
-            Said::Stalled(words) => {
+            AgentEvent::Stalled(words) => {
                 talk.stalled = true;
                 self.note_stall(talk, &words).await;
                 None
@@ -355,14 +355,14 @@ impl Actor {
     }
 
     /// Answers a question by the session's policy, or puts it to the caller.
-    async fn consider(&mut self, talk: &mut Talk, ask: Ask) {
+    async fn consider(&mut self, talk: &mut Talk, ask: PermissionRequest) {
         let policy = self.entry.setup.permissions;
         match permission::by_policy(policy, &ask) {
             _ if talk.end.is_some() => self.settle(talk, &ask.id, None, "cancel").await,
             Choice::Answer(option) => self.settle(talk, &ask.id, option, "policy").await,
             Choice::AskCaller => {
                 let options: Vec<_> = ask
-                    .offers
+                    .options
                     .iter()
                     .map(|offer| {
                         json!({"option": offer.id, "name": offer.name, "kind": offer.kind.as_str()})
@@ -392,7 +392,7 @@ impl Actor {
         self.entry.withdraw(ask);
         let body = json!({"request_id": ask, "turn_index": talk.turn, "status": "answered",
             "option": option, "by": by});
-        self.tell(Order::Answer { ask: ask.to_owned(), option });
+        self.tell(AgentCommand::AnswerPermission { request: ask.to_owned(), option });
         self.note(audit("permission", Some(talk.turn), body)).await;
     }
 
@@ -409,9 +409,9 @@ impl Actor {
         }
     }
 
-    fn tell(&self, order: Order) {
+    fn tell(&self, order: AgentCommand) {
         if let Some(agent) = &self.agent {
-            agent.tell(order);
+            agent.send(order);
         }
     }
 
@@ -433,7 +433,7 @@ impl Actor {
 fn not_started(error: StartError) -> Outcome {
     match error {
         StartError::NotInstalled(text) => Outcome::failed(TurnState::NotInstalled, text),
-        StartError::NotResumed(text) => Outcome::failed(
+        StartError::ResumeFailed(text) => Outcome::failed(
             TurnState::ResumeFailed,
             format!("the agent could not take its conversation up again: {text}"),
         ),

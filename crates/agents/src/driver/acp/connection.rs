@@ -9,7 +9,7 @@ use agent_client_protocol::v1::schema::{
     WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
-use agent_client_protocol::{Agent, Client, Lines, on_receive_request};
+use agent_client_protocol::{Agent, Client, ConnectTo, Lines, on_receive_request};
 use hob_child::Child;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
@@ -17,25 +17,25 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::files::Reach;
-use super::lines::{self, Kind, Line};
-use super::terminals::Terminals;
-use super::{Start, StartError};
+use super::files::FileAccess;
+use super::terminals::AgentTerminals;
+use crate::driver::start::{StartError, StartOptions};
+use crate::json_lines::{self, JsonLine, LineKind};
 
-/// Lines that wait to be stored; then the agent itself waits.
-const LINES: usize = 256;
+/// Lines that may wait to be stored. When the channel is full, the agent itself waits.
+const MAX_PENDING_LINES: usize = 256;
 
-/// A question with the way to answer it.
+/// A permission request with its responder.
 pub(super) struct Asked {
     pub request: RequestPermissionRequest,
     pub responder: Responder<RequestPermissionResponse>,
 }
 
-/// A live agent's process and streams. Dropping it ends the tree.
+/// A live agent's process and streams. Dropping it ends the process tree.
 pub(super) struct Connection {
     pub child: Child,
     pub wire: ConnectionTo<Agent>,
-    pub lines: mpsc::Receiver<Line>,
+    pub lines: mpsc::Receiver<JsonLine>,
     pub asks: mpsc::UnboundedReceiver<Asked>,
     listening: Arc<AtomicBool>,
     writing: Arc<Writing>,
@@ -43,12 +43,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub fn open(mut child: Child, start: &Start) -> Result<Connection, StartError> {
+    pub fn open(mut child: Child, start: &StartOptions) -> Result<Connection, StartError> {
         let internal = |text: &str| StartError::Internal(text.to_owned());
         let stdin = child.stdin.take().ok_or_else(|| internal("the agent has no input"))?;
         let stdout = child.stdout.take().ok_or_else(|| internal("the agent has no output"))?;
         let (for_library, library) = mpsc::unbounded_channel();
-        let (lines_sender, lines) = mpsc::channel(LINES);
+        let (lines_sender, lines) = mpsc::channel(MAX_PENDING_LINES);
         let (asks_sender, asks) = mpsc::unbounded_channel();
         let listening = Arc::new(AtomicBool::new(false));
         let closed = CancellationToken::new();
@@ -57,22 +57,73 @@ impl Connection {
         let outgoing = futures_util::sink::unfold((stdin, writing.clone()), write);
         let incoming = UnboundedReceiverStream::new(library);
         let transport = Lines::new(outgoing, incoming);
-        let hidden = start.child.confinement.as_ref().map(|walls| walls.hidden.as_path());
-        let reach = Reach::new(&start.child.cwd, &start.files, hidden);
-        let terminals = Terminals::new(start, reach.clone());
+        let hidden = start.child.confinement.as_ref().map(|sandbox| sandbox.hidden.as_path());
+        let file_access = FileAccess::new(&start.child.cwd, &start.files, hidden);
+        let terminals = AgentTerminals::new(start, file_access.clone());
         let (wire_sender, mut wire) = oneshot::channel();
-        let until = closed.clone();
-        let (for_reading, for_writing) = (reach.clone(), reach);
+        let handlers = Handlers { file_access, terminals, asks: asks_sender };
+        let mut library = Box::pin(handlers.serve(transport, wire_sender, closed.clone()));
+        // The first poll yields the connection handle; a task runs the rest.
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let _ = library.as_mut().poll(&mut context);
+        let wire = wire.try_recv().map_err(|_| internal("the protocol did not start"))?;
+        start.tasks.spawn(async move {
+            if let Err(error) = library.await {
+                tracing::debug!(
+                    code = error.code.value(),
+                    "the protocol connection of an agent ended early"
+                );
+            }
+        });
+        let input = Some(closed.drop_guard());
+        Ok(Connection { child, wire, lines, asks, listening, writing, input })
+    }
+
+    /// Starts to report the agent's lines. Earlier lines belong to the handshake or repeat an old
+    /// conversation.
+    pub fn listen(&self) {
+        self.listening.store(true, Ordering::Release);
+    }
+
+    /// Returns what is known about prompts that were written.
+    pub fn writing(&self) -> Arc<Writing> {
+        self.writing.clone()
+    }
+
+    /// Closes the agent's input, after which it should exit by itself.
+    pub fn without_input(mut self) -> Connection {
+        self.input = None;
+        self
+    }
+}
+
+/// The handlers of an agent's requests.
+struct Handlers {
+    file_access: FileAccess,
+    terminals: AgentTerminals,
+    asks: mpsc::UnboundedSender<Asked>,
+}
+
+impl Handlers {
+    /// Runs the protocol until `closed` is cancelled. The connection handle is sent first.
+    async fn serve(
+        self,
+        transport: impl ConnectTo<Client> + 'static,
+        wire_sender: oneshot::Sender<ConnectionTo<Agent>>,
+        closed: CancellationToken,
+    ) -> Result<(), agent_client_protocol::Error> {
+        let Handlers { file_access, terminals, asks } = self;
+        let (for_reading, for_writing) = (file_access.clone(), file_access);
         let (creating, showing, waiting) =
             (terminals.clone(), terminals.clone(), terminals.clone());
         let (killing, releasing) = (terminals.clone(), terminals);
-        let library = Client
+        Client
             .v1()
             .name("hob")
             .on_receive_request(
                 async move |request: RequestPermissionRequest, responder, _| {
-                    // Answered from outside: whoever decides may take long.
-                    let _ = asks_sender.send(Asked { request, responder });
+                    // The answer comes from the caller, who may take long.
+                    let _ = asks.send(Asked { request, responder });
                     Ok(())
                 },
                 on_receive_request!(),
@@ -123,56 +174,26 @@ impl Connection {
             )
             .connect_with(transport, async move |wire: ConnectionTo<Agent>| {
                 let _ = wire_sender.send(wire);
-                until.cancelled().await;
+                closed.cancelled().await;
                 Ok(())
-            });
-        let mut library = Box::pin(library);
-        // The first step gives us the handle; the rest runs beside us.
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let _ = library.as_mut().poll(&mut context);
-        let wire = wire.try_recv().map_err(|_| internal("the protocol did not begin"))?;
-        start.tasks.spawn(async move {
-            if let Err(error) = library.await {
-                tracing::debug!(
-                    code = error.code.value(),
-                    "the protocol with an agent ended early"
-                );
-            }
-        });
-        let input = Some(closed.drop_guard());
-        Ok(Connection { child, wire, lines, asks, listening, writing, input })
-    }
-
-    /// From now on the agent's lines are kept. What came before belongs to the greeting, or repeats an
-    /// old conversation.
-    pub fn listen(&self) {
-        self.listening.store(true, Ordering::Release);
-    }
-
-    /// What is known of the way to the agent.
-    pub fn writing(&self) -> Arc<Writing> {
-        self.writing.clone()
-    }
-
-    /// Closes the agent's input, after which it should end by itself.
-    pub fn without_input(mut self) -> Connection {
-        self.input = None;
-        self
+            })
+            .await
     }
 }
 
-/// Which prompts may have reached the agent. In doubt they have: none is asked twice.
+/// Which prompts may have reached the agent. In doubt a prompt counts as seen: none is sent twice.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
-    /// Prompts that were about to be written.
+    /// Prompts whose writing has started.
     begun: AtomicU64,
-    /// Whether something could not be written any more.
+    /// Whether a write failed.
     refused: AtomicBool,
 }
 
 impl Writing {
-    /// Whether the last of so many prompts certainly never reached the agent. To be asked when it is gone.
-    pub fn is_unasked(&self, prompts: u64) -> bool {
+    /// Returns whether the last of `prompts` prompts certainly never reached the agent. It is reliable once
+    /// the agent has exited.
+    pub fn is_unseen(&self, prompts: u64) -> bool {
         self.begun.load(Ordering::Acquire) < prompts || self.refused.load(Ordering::Acquire)
     }
 }
@@ -180,7 +201,7 @@ impl Writing {
 type Input = (pipe::Sender, Arc<Writing>);
 
 async fn write((mut stdin, writing): Input, line: String) -> std::io::Result<Input> {
-    if lines::method(&line).as_deref() == Some("session/prompt") {
+    if json_lines::method(&line).as_deref() == Some("session/prompt") {
         writing.begun.fetch_add(1, Ordering::Release);
     }
     let mut bytes = line.into_bytes();
@@ -192,17 +213,17 @@ async fn write((mut stdin, writing): Input, line: String) -> std::io::Result<Inp
     Ok((stdin, writing))
 }
 
-/// Reads the agent's output to its end. The library never waits for those who keep the lines, but lines
-/// do: an agent that says more than can be stored is held up by its own pipe.
+/// Reads the agent's output to its end. An agent that writes faster than its lines are stored is slowed
+/// down by its own pipe; the protocol library never waits for the store.
 async fn read(
     stdout: pipe::Receiver,
-    lines: mpsc::Sender<Line>,
+    lines: mpsc::Sender<JsonLine>,
     library: mpsc::UnboundedSender<std::io::Result<String>>,
     listening: Arc<AtomicBool>,
 ) {
     let mut input = BufReader::with_capacity(16 << 10, stdout);
-    while let Some(line) = lines::next(&mut input).await {
-        let for_library = (line.kind != Kind::Notification).then(|| line.text.clone());
+    while let Some(line) = json_lines::next(&mut input).await {
+        let for_library = (line.kind != LineKind::Notification).then(|| line.text.clone());
         if listening.load(Ordering::Acquire) && lines.send(line).await.is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Files an agent reads and writes through us: those of its session's folder, and no others.
+//! Files that an agent reads and writes through Hob: only those in its session's folder.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,29 +13,29 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, mkdirat};
 use serde_json::json;
 
-/// More of a file is not read into memory.
-const LIMIT: u64 = 32 << 20;
+/// Larger files are not read.
+const MAX_READ_BYTES: u64 = 32 << 20;
 
-/// The folders an agent may reach through us.
+/// The folders that an agent may reach through Hob.
 #[derive(Debug, Clone)]
-pub(super) struct Reach {
-    /// Written and read.
+pub(super) struct FileAccess {
+    /// Readable and writable.
     folder: PathBuf,
-    /// Read only: what was uploaded for it.
+    /// Read only: the app's uploaded files.
     files: PathBuf,
-    /// Never, even where it lies in the folder.
+    /// Never reachable, even if it lies in `folder`.
     hidden: Option<PathBuf>,
 }
 
-impl Reach {
-    pub fn new(folder: &Path, files: &Path, hidden: Option<&Path>) -> Reach {
+impl FileAccess {
+    pub fn new(folder: &Path, files: &Path, hidden: Option<&Path>) -> FileAccess {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Reach { folder: real(folder), files: real(files), hidden: hidden.map(real) }
+        FileAccess { folder: real(folder), files: real(files), hidden: hidden.map(real) }
     }
 
-    /// Whether a real path lies in the folder and is not hidden.
+    /// Returns whether a real path lies in the folder and is not hidden.
     fn in_folder(&self, path: &Path) -> bool {
-        // A folder inside of what is hidden is the session's own.
+        // A session's folder may itself lie in the hidden folder.
         let is_hidden = |hidden: &PathBuf| {
             path.starts_with(hidden) && !(self.folder.starts_with(hidden) && self.folder != *hidden)
         };
@@ -52,11 +52,11 @@ impl Reach {
         };
         let file = open(base, &path, OFlag::O_RDONLY | OFlag::O_NONBLOCK).map_err(wrong)?;
         let metadata = file.metadata().map_err(wrong)?;
-        if !metadata.is_file() || metadata.len() > LIMIT {
-            return Err(wrong(io::Error::other("it is no file, or too large")));
+        if !metadata.is_file() || metadata.len() > MAX_READ_BYTES {
+            return Err(wrong(io::Error::other("not a regular file, or too large")));
         }
         let mut text = String::new();
-        file.take(LIMIT).read_to_string(&mut text).map_err(wrong)?;
+        file.take(MAX_READ_BYTES).read_to_string(&mut text).map_err(wrong)?;
         Ok(ReadTextFileResponse::new(part(&text, request.line, request.limit)))
     }
 
@@ -70,12 +70,12 @@ impl Reach {
         Ok(WriteTextFileResponse::new())
     }
 
-    /// Whether a folder is one to work in.
-    pub fn holds(&self, folder: &Path) -> bool {
+    /// Returns whether an agent may work in a folder.
+    pub fn contains(&self, folder: &Path) -> bool {
         folder.canonicalize().is_ok_and(|real| self.in_folder(&real))
     }
 
-    /// Where a file that need not exist really lies, if that is in the folder.
+    /// Resolves the real path of a file that need not exist. Fails unless it lies in the folder.
     fn writable(&self, path: &Path) -> Result<PathBuf, Error> {
         let plain = path.is_absolute()
             && path.components().all(|part| {
@@ -84,7 +84,7 @@ impl Reach {
         if !plain {
             return Err(outside(path));
         }
-        // What exists is resolved; what does not can't be a link.
+        // The existing part is resolved; the rest cannot be a link.
         let mut existing = path;
         let mut rest = Vec::new();
         let real = loop {
@@ -102,8 +102,8 @@ impl Reach {
     }
 }
 
-/// Opens a path below a folder, without following a single link: what was looked at is what is opened,
-/// whatever an agent swaps meanwhile.
+/// Opens a path below a folder without following links, so that the file that was checked is the file that
+/// is opened, whatever an agent swaps meanwhile.
 fn open(base: &Path, path: &Path, flags: OFlag) -> io::Result<File> {
     let below = path.strip_prefix(base).map_err(|_| io::ErrorKind::PermissionDenied)?;
     let folder = File::open(base)?;
@@ -118,7 +118,7 @@ fn open(base: &Path, path: &Path, flags: OFlag) -> io::Result<File> {
     Ok(openat2(&folder, below, how)?.into())
 }
 
-/// Makes the folders a file lies in, link by link in the same way.
+/// Creates the parent folders of a file, one by one and without following links.
 fn make_folders(base: &Path, path: &Path) -> io::Result<()> {
     let below = path.strip_prefix(base).map_err(|_| io::ErrorKind::PermissionDenied)?;
     let mut folder = File::open(base)?;
@@ -144,7 +144,7 @@ fn make_folders(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// So many lines from the line with this number (the first is 1).
+/// Returns at most `limit` lines, starting at `line` (the first is 1).
 fn part(text: &str, line: Option<u32>, limit: Option<u32>) -> String {
     if line.is_none() && limit.is_none() {
         return text.to_owned();
@@ -174,10 +174,10 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_the_sessions_folder_is_reached() {
-        let place = tempfile::tempdir().unwrap();
+    fn only_the_session_folder_is_reachable() {
+        let root = tempfile::tempdir().unwrap();
         let (inside, files, other) =
-            (place.path().join("ws"), place.path().join("files"), place.path().join("other"));
+            (root.path().join("ws"), root.path().join("files"), root.path().join("other"));
         for folder in [&inside, &files, &other] {
             fs::create_dir(folder).unwrap();
         }
@@ -185,7 +185,7 @@ mod tests {
         fs::write(files.join("up"), "u").unwrap();
         symlink(&other, inside.join("way-out")).unwrap();
         symlink(other.join("secret"), inside.join("link")).unwrap();
-        let reach = Reach::new(&inside, &files, Some(&other));
+        let reach = FileAccess::new(&inside, &files, Some(&other));
         let read = |path: PathBuf| reach.read(&ReadTextFileRequest::new("s", path));
         let write = |path: PathBuf| reach.write(&WriteTextFileRequest::new("s", path, "new"));
         write(inside.join("a/b/new.txt")).unwrap();
@@ -200,16 +200,16 @@ mod tests {
         assert!(write("relative".into()).is_err());
         assert!(read(inside.join("missing")).is_err());
         assert_eq!(fs::read_to_string(other.join("secret")).unwrap(), "s");
-        let above = Reach::new(place.path(), &files, Some(&other));
+        let above = FileAccess::new(root.path(), &files, Some(&other));
         assert!(above.read(&ReadTextFileRequest::new("s", inside.join("a/b/new.txt"))).is_ok());
         assert!(above.read(&ReadTextFileRequest::new("s", other.join("secret"))).is_err());
         assert!(above.write(&WriteTextFileRequest::new("s", other.join("n"), "")).is_err());
-        assert!(!above.holds(&other));
-        assert!(reach.holds(&inside.join("a")) && !reach.holds(&inside.join("way-out")));
+        assert!(!above.contains(&other));
+        assert!(reach.contains(&inside.join("a")) && !reach.contains(&inside.join("way-out")));
     }
 
     #[test]
-    fn parts_of_a_file() {
+    fn line_ranges_are_cut_out() {
         let text = "one\ntwo\nthree\n";
         assert_eq!(part(text, None, None), text);
         assert_eq!(part(text, Some(2), Some(1)), "two\n");

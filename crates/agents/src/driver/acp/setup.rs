@@ -1,4 +1,4 @@
-//! From a fresh process to an agent that can be asked: the greeting, the login, the conversation.
+//! From a new process to an agent that accepts prompts: handshake, login and conversation.
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
@@ -13,20 +13,20 @@ use agent_client_protocol::{
 };
 use serde_json::json;
 
-use super::super::{Start, StartError};
+use crate::driver::start::{StartError, StartOptions};
 use crate::mcp_servers;
 
-/// A conversation that can go on.
+/// A conversation that accepts prompts.
 pub(super) struct Conversation {
     pub id: String,
-    /// What goes before the first prompt, for agents that take no system prompt.
+    /// Text that precedes the first prompt, for agents without a system prompt.
     pub preamble: Option<String>,
-    /// What could not be done as it was asked.
+    /// A request that could not be met as asked.
     pub notice: Option<String>,
 }
 
 impl Conversation {
-    /// What the ledger keeps.
+    /// Returns the id that the ledger stores.
     pub fn name(&self) -> String {
         self.id.clone()
     }
@@ -34,41 +34,41 @@ impl Conversation {
 
 type Wire = ConnectionTo<Agent>;
 
-/// Greets the agent and begins or resumes its conversation.
-pub(super) async fn set_up(wire: &Wire, start: &Start) -> Result<Conversation, StartError> {
+/// Performs the handshake and starts or resumes the conversation.
+pub(super) async fn set_up(wire: &Wire, start: &StartOptions) -> Result<Conversation, StartError> {
     let capabilities = ClientCapabilities::new()
         .fs(FileSystemCapabilities::new().read_text_file(true).write_text_file(true))
         .terminal(true);
-    let greeting = InitializeRequest::new(ProtocolVersion::V1)
+    let initialize = InitializeRequest::new(ProtocolVersion::V1)
         .client_capabilities(capabilities)
         .client_info(Implementation::new("hob", env!("CARGO_PKG_VERSION")));
-    let greeted = wire.send_request(greeting).block_task().await.map_err(refused)?;
-    if greeted.protocol_version != ProtocolVersion::V1 {
+    let initialized = wire.send_request(initialize).block_task().await.map_err(refused)?;
+    if initialized.protocol_version != ProtocolVersion::V1 {
         let text = format!(
-            "the agent speaks version {} of the protocol, hob speaks 1",
-            greeted.protocol_version
+            "the agent speaks protocol version {}, hob speaks version 1",
+            initialized.protocol_version
         );
         return Err(StartError::Refused(text));
     }
-    let opening = Opening { wire, start, greeted: &greeted };
-    match opening.open().await {
+    let opener = ConversationOpener { wire, start, initialized: &initialized };
+    match opener.open().await {
         Err(error) if error.code == ErrorCode::AUTH_REQUIRED => {
-            opening.log_in(&greeted.auth_methods).await?;
-            opening.open().await.map_err(|error| opening.failed(&error))
+            opener.log_in(&initialized.auth_methods).await?;
+            opener.open().await.map_err(|error| opener.failed(&error))
         }
-        other => other.map_err(|error| opening.failed(&error)),
+        other => other.map_err(|error| opener.failed(&error)),
     }
 }
 
-struct Opening<'a> {
+struct ConversationOpener<'a> {
     wire: &'a Wire,
-    start: &'a Start,
-    greeted: &'a InitializeResponse,
+    start: &'a StartOptions,
+    initialized: &'a InitializeResponse,
 }
 
-impl Opening<'_> {
+impl ConversationOpener<'_> {
     fn capabilities(&self) -> &AgentCapabilities {
-        &self.greeted.agent_capabilities
+        &self.initialized.agent_capabilities
     }
 
     async fn open(&self) -> Result<Conversation, Error> {
@@ -90,7 +90,7 @@ impl Opening<'_> {
                 SessionId::new(id.as_str())
             }
             Some(_) => {
-                let text = "the agent can't take conversations up again";
+                let text = "the agent cannot resume conversations";
                 return Err(Error::new(ErrorCode::METHOD_NOT_FOUND, text));
             }
             None => {
@@ -119,7 +119,7 @@ impl Opening<'_> {
         self.capabilities().session_capabilities.system_prompt.is_some()
     }
 
-    /// Models are an option of the session, where the agent has one; where not, that is said.
+    /// Chooses the model by a session option. Returns a notice if the agent has no such option.
     async fn choose_model(
         &self,
         id: &SessionId,
@@ -127,7 +127,9 @@ impl Opening<'_> {
         model: &str,
     ) -> Result<Option<String>, Error> {
         let Some(option) = options.iter().find(|option| option.id.0.as_ref() == "model") else {
-            return Ok(Some("the agent lets nobody choose its model; it uses its own".to_owned()));
+            return Ok(Some(
+                "the agent does not support choosing a model; it uses its default".to_owned(),
+            ));
         };
         let value = SessionConfigOptionValue::value_id(model.to_owned());
         let request = SetSessionConfigOptionRequest::new(id.clone(), option.id.clone(), value);
@@ -135,14 +137,14 @@ impl Opening<'_> {
         Ok(None)
     }
 
-    /// With a key from its environment an agent can log in by itself; anything else needs a person.
+    /// Logs in with an API key from the agent's environment. Any other method needs a person.
     async fn log_in(&self, methods: &[AuthMethod]) -> Result<(), StartError> {
         let by_key = methods.iter().find_map(|method| match method {
             AuthMethod::Agent(method) if method.id.0.contains("api-key") => Some(method.id.clone()),
             _ => None,
         });
         let Some(method) = by_key else {
-            let text = "the agent wants a login: start it once by hand and log in there";
+            let text = "the agent requires a login: start it once in a terminal and log in there";
             return Err(StartError::Refused(text.to_owned()));
         };
         let request = AuthenticateRequest::new(method);
@@ -150,30 +152,30 @@ impl Opening<'_> {
     }
 
     fn failed(&self, error: &Error) -> StartError {
-        if is_over(error) {
+        if is_closed(error) {
             return ended();
         }
         let text = words(error);
         match self.start.resume {
-            Some(_) => StartError::NotResumed(text),
+            Some(_) => StartError::ResumeFailed(text),
             None => StartError::Refused(text),
         }
     }
 }
 
 fn refused(error: Error) -> StartError {
-    if is_over(&error) {
+    if is_closed(&error) {
         return ended();
     }
     StartError::Refused(words(&error))
 }
 
-/// Whether it is not an answer but the end of all answers.
-fn is_over(error: &Error) -> bool {
+/// Returns whether the error means that the connection has ended.
+fn is_closed(error: &Error) -> bool {
     is_connection_terminated(error) || is_incoming_transport_closed(error)
 }
 
-/// How it ended is known to whoever started it.
+/// An exit whose details the caller fills in.
 fn ended() -> StartError {
     StartError::Died { message: String::new(), stderr: String::new() }
 }

@@ -1,4 +1,4 @@
-//! Commands an agent runs through us: in its session's folder, behind the same walls, gone with it.
+//! Commands that an agent runs through Hob: in its session's folder, in the same sandbox, and ended with it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,53 +16,53 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::Start;
-use super::files::Reach;
+use super::files::FileAccess;
+use crate::driver::start::StartOptions;
 
-/// What is kept of a command's output, whatever the agent asks for.
-const OUTPUT: usize = 1 << 20;
-/// How many commands may run at once for one agent.
-const AT_ONCE: usize = 32;
+/// How much of a command's output is kept, whatever the agent requests.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// How many commands one agent may run concurrently.
+const MAX_TERMINALS: usize = 32;
 
 /// The commands of one agent. Dropping the last clone ends them.
 #[derive(Clone)]
-pub(super) struct Terminals {
-    inner: Arc<Inner>,
+pub(super) struct AgentTerminals {
+    inner: Arc<TerminalsState>,
 }
 
-struct Inner {
+struct TerminalsState {
     children: Children,
     tasks: TaskTracker,
-    /// What every command starts from.
+    /// The spec that every command starts from.
     child: ChildSpec,
-    reach: Reach,
-    open: Mutex<HashMap<String, Terminal>>,
+    file_access: FileAccess,
+    open: Mutex<HashMap<String, CommandTerminal>>,
 }
 
-struct Terminal {
-    shown: Arc<Mutex<Shown>>,
+struct CommandTerminal {
+    shown: Arc<Mutex<OutputTail>>,
     exit: watch::Receiver<Option<Exit>>,
-    /// Cancelled to end it.
+    /// Cancelled to end the command.
     ending: CancellationToken,
-    _gone: DropGuard,
+    _end_on_drop: DropGuard,
 }
 
-/// The last bytes of an output.
+/// The last bytes of a command's output.
 #[derive(Debug, Default)]
-struct Shown {
+struct OutputTail {
     bytes: Vec<u8>,
     limit: usize,
     truncated: bool,
 }
 
-impl Terminals {
-    pub fn new(start: &Start, reach: Reach) -> Terminals {
-        Terminals {
-            inner: Arc::new(Inner {
+impl AgentTerminals {
+    pub fn new(start: &StartOptions, file_access: FileAccess) -> AgentTerminals {
+        AgentTerminals {
+            inner: Arc::new(TerminalsState {
                 children: start.children.clone(),
                 tasks: start.tasks.clone(),
                 child: start.child.clone(),
-                reach,
+                file_access,
                 open: Mutex::default(),
             }),
         }
@@ -119,12 +119,12 @@ impl Terminals {
     }
 }
 
-impl Inner {
-    fn open(&self) -> MutexGuard<'_, HashMap<String, Terminal>> {
+impl TerminalsState {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, CommandTerminal>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with<T>(&self, id: &str, look: impl FnOnce(&Terminal) -> T) -> Result<T, Error> {
+    fn with<T>(&self, id: &str, look: impl FnOnce(&CommandTerminal) -> T) -> Result<T, Error> {
         self.open().get(id).map(look).ok_or_else(unknown)
     }
 
@@ -133,13 +133,15 @@ impl Inner {
         request: CreateTerminalRequest,
     ) -> Result<CreateTerminalResponse, Error> {
         let invalid = |text: String| Error::new(ErrorCode::INVALID_PARAMS, text);
-        if self.open().len() >= AT_ONCE {
-            return Err(invalid(format!("{AT_ONCE} terminals are open; release one")));
+        if self.open().len() >= MAX_TERMINALS {
+            return Err(invalid(format!(
+                "{MAX_TERMINALS} terminals are open, which is the limit; release one"
+            )));
         }
         let mut spec = self.child.clone();
         if let Some(cwd) = request.cwd {
-            if !self.reach.holds(&cwd) {
-                return Err(invalid("cwd is outside of the session's folder".to_owned()));
+            if !self.file_access.contains(&cwd) {
+                return Err(invalid("cwd: must be in the session's folder".to_owned()));
             }
             spec.cwd = cwd;
         }
@@ -148,28 +150,30 @@ impl Inner {
             spec.env.retain(|(known, _)| *known != name);
             spec.env.push((name, variable.value.into()));
         }
-        // Both outputs are one stream here, as a terminal shows them.
+        // Standard output and error are one stream, as in a terminal.
         spec.program = "sh".into();
         let words = ["-c", "exec \"$0\" \"$@\" 2>&1"].map(str::to_owned).into_iter();
         spec.args = words.chain([request.command]).chain(request.args).map(Into::into).collect();
         spec.streams = Streams::Pipes { stdin: Stdin::Null };
         let child = self.children.spawn(spec).await.map_err(|error| invalid(error.to_string()))?;
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let limit = request.output_byte_limit.map_or(OUTPUT, |limit| (limit as usize).min(OUTPUT));
-        let shown = Arc::new(Mutex::new(Shown { limit, ..Shown::default() }));
+        let limit = request
+            .output_byte_limit
+            .map_or(MAX_OUTPUT_BYTES, |limit| (limit as usize).min(MAX_OUTPUT_BYTES));
+        let shown = Arc::new(Mutex::new(OutputTail { limit, ..OutputTail::default() }));
         let (exit_sender, exit) = watch::channel(None);
         let ending = CancellationToken::new();
-        self.tasks.spawn(look_after(child, shown.clone(), exit_sender, ending.clone()));
-        let _gone = ending.clone().drop_guard();
-        self.open().insert(id.clone(), Terminal { shown, exit, ending, _gone });
+        self.tasks.spawn(supervise(child, shown.clone(), exit_sender, ending.clone()));
+        let _end_on_drop = ending.clone().drop_guard();
+        self.open().insert(id.clone(), CommandTerminal { shown, exit, ending, _end_on_drop });
         Ok(CreateTerminalResponse::new(id))
     }
 }
 
-/// Reads a command's output until it ends or is ended.
-async fn look_after(
+/// Reads a command's output until it exits or is ended.
+async fn supervise(
     mut child: Child,
-    shown: Arc<Mutex<Shown>>,
+    shown: Arc<Mutex<OutputTail>>,
     exit: watch::Sender<Option<Exit>>,
     ending: CancellationToken,
 ) {
@@ -188,13 +192,13 @@ async fn look_after(
     exit.send_replace(Some(ended));
 }
 
-impl Shown {
+impl OutputTail {
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() > self.limit {
             self.truncated = true;
             let cut = self.bytes.len() - self.limit;
-            // Never in the middle of a character.
+            // Never cut within a character.
             let boundary = |at: &usize| self.bytes.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
             let cut = (cut..self.bytes.len()).find(boundary).unwrap_or(self.bytes.len());
             self.bytes.drain(..cut);
@@ -211,7 +215,7 @@ fn status(exit: Exit) -> TerminalExitStatus {
 }
 
 fn unknown() -> Error {
-    Error::new(ErrorCode::RESOURCE_NOT_FOUND, "there is no such terminal")
+    Error::new(ErrorCode::RESOURCE_NOT_FOUND, "unknown terminal")
 }
 
 #[cfg(test)]
@@ -219,8 +223,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_bytes_are_kept_as_whole_characters() {
-        let mut shown = Shown { limit: 5, ..Shown::default() };
+    fn output_is_cut_at_whole_characters() {
+        let mut shown = OutputTail { limit: 5, ..OutputTail::default() };
         shown.push("abc".as_bytes());
         assert_eq!((shown.bytes.as_slice(), shown.truncated), (&b"abc"[..], false));
         shown.push("déf".as_bytes());

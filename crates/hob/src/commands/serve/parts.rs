@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hob_agents::claude::{BackendOptions, BehindWalls, ClaudeBackend, Way};
-use hob_agents::mcp_servers;
+use hob_agents::claude::{BackendOptions, ClaudeBackend, ClaudeTransport, SandboxedLauncher};
+use hob_agents::{Runtime, mcp_servers};
 use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
 use hob_gateway::{Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_sessions::session::{Sessions, SessionsOptions};
 use hob_sessions::{Completions, CompletionsOptions, FileRoom, Runner, RunnerOptions};
 
-use super::runtime::Runtime;
 use crate::commands::doctor::HomeDoctor;
 use crate::settings::Resolved;
 use crate::{demo, keys, ledger};
@@ -32,11 +31,11 @@ pub async fn sessions(
         cluster: opened.cluster,
         files: FileRoom::new(home.files(), settings.max_file_bytes).sharing(shared_files),
         children: runtime.children.clone(),
-        walls: runtime.walls.clone(),
+        sandbox: runtime.sandbox.clone(),
         agents: agents(settings)?,
         workspaces: home.workspaces().canonicalize()?,
         roots: settings.roots.clone(),
-        memory: mcp_servers::Way::Stdio {
+        memory: mcp_servers::McpTransport::Stdio {
             command: this_executable()?,
             args: vec!["mcp".to_owned()],
             env: vec![("HOB_SOCKET".to_owned(), settings.socket.display().to_string())],
@@ -62,32 +61,30 @@ pub fn completions(
     let (home, claude) = (&settings.home, &settings.claude);
     let agents = agents(settings)?;
     let agent = agents.get(&claude.agent).context("claude.agent: unknown agent")?;
-    let outfitter =
-        BehindWalls { walls: runtime.walls.clone(), agent: agent.clone(), claude: home.claude() };
-    let backend = ClaudeBackend::new(
-        BackendOptions {
-            outfitter: Arc::new(outfitter),
-            history: claude.history,
-            runtime_folder: home.claude().join("v1"),
-            live: runtime.live.clone(),
-            idle_timeout: claude.idle,
-            ready_timeout: settings.sessions.start_timeout,
-            turn_timeout: settings.turn_timeout,
-            stopping: runtime.stopping.clone(),
-            stall_after: Duration::MAX,
-            terminals: runtime.terminals.clone(),
-        },
-        runtime.children.clone(),
-    );
+    let launch_specs = SandboxedLauncher {
+        sandbox: runtime.sandbox.clone(),
+        agent: agent.clone(),
+        claude: home.claude(),
+    };
+    let backend = ClaudeBackend::new(BackendOptions {
+        runtime: runtime.clone(),
+        launch_specs: Arc::new(launch_specs),
+        history: claude.history,
+        runtime_folder: home.claude().join("v1"),
+        idle_timeout: claude.idle,
+        ready_timeout: settings.sessions.start_timeout,
+        turn_timeout: settings.turn_timeout,
+        stall_after: Duration::MAX,
+    });
     Ok(Completions::new(CompletionsOptions {
         backend,
         sessions: sessions.clone(),
         store: ledger.clone(),
-        walls: runtime.walls.clone(),
+        sandbox: runtime.sandbox.clone(),
         workspaces: home.workspaces().canonicalize()?,
         agent: claude.agent.to_string(),
         install: agent.install.clone(),
-        way: Way::of(agent.driver),
+        way: ClaudeTransport::of(agent.driver),
         setups: claude.apps.clone(),
         tasks: runtime.tasks.clone(),
         stopping: runtime.stopping.clone(),
@@ -137,7 +134,7 @@ fn runner(settings: &Resolved, runtime: &Runtime) -> Runner {
     Runner::new(RunnerOptions {
         children: runtime.children.clone(),
         workspaces: settings.home.workspaces(),
-        walls: runtime.walls.clone(),
+        sandbox: runtime.sandbox.clone(),
         live: runtime.live.clone(),
         tasks: runtime.tasks.clone(),
         stopping: runtime.stopping.clone(),

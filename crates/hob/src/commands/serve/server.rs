@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_agents::LiveLimit;
+use hob_agents::{LiveLimit, Runtime};
 use hob_domain::LedgerStore;
 use hob_gateway::{Connections, Router};
 use hob_mcp::Tools;
@@ -16,9 +16,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
 use super::listeners::Listeners;
-use super::parts;
-use super::runtime::Runtime;
 use super::signals::StopSignals;
+use super::{parts, runtime};
 use crate::commands::Context;
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
@@ -62,7 +61,7 @@ struct Server {
 impl Server {
     async fn start(context: &Context, listeners: Listeners) -> anyhow::Result<Server> {
         let settings = context.settings.clone();
-        let runtime = Runtime::start(context)?;
+        let runtime = runtime::start(context)?;
         let tcp = listeners.tcp.map(TcpListener::from_std).transpose()?;
         let address = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
         // The ledger comes first: with a wrong key nothing may be created.
@@ -71,7 +70,7 @@ impl Server {
         let ledger = opened.ledger.clone();
         let tools = memory::open_with(&settings, &key, STORE_BUSY_TIMEOUT).await?;
         keys::publish(&settings.home, &key)?;
-        runtime.walls.clean_all();
+        runtime.sandbox.clean_all();
 
         let sessions = parts::sessions(&settings, &runtime, opened).await?;
         let completions = parts::completions(&settings, &runtime, &ledger, &sessions)?;
@@ -212,7 +211,7 @@ async fn idle_for(limit: Duration, connections: &Connections, live: &LiveLimit, 
         return std::future::pending().await;
     }
     loop {
-        let busy = live.live() > 0 || backlog(deferred).files > 0;
+        let busy = live.in_use() > 0 || backlog(deferred).files > 0;
         let idle = if busy { Duration::ZERO } else { connections.idle_for(Instant::now()) };
         if idle >= limit {
             return;

@@ -399,7 +399,7 @@ impl Sessions {
             return Err(SessionError::Stopping);
         }
         // It was let in when it was made, wherever that was.
-        let permit = options.live.take_anyway();
+        let permit = options.live.acquire_above_limit();
         let queue = self.store().queued_turns(id).await?;
         let (entry, answered) = self.enter(&session, lease, permit, queue);
         self.start_actor(Actor::of(&self.inner, entry.clone(), answered));

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
-use hob_terminal::{Refused, SCROLLBACK, Size, Update, Viewer, Writer};
+use hob_terminal::{SCROLLBACK, Size, TerminalError, Viewer, ViewerUpdate, Writer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ impl Shown {
         matches!(self, Shown::Terminal(_))
     }
 
-    async fn next(&mut self) -> Option<Update> {
+    async fn next(&mut self) -> Option<ViewerUpdate> {
         match self {
             Shown::Terminal(viewer) => viewer.next().await,
             Shown::Events(page, following) => {
@@ -112,10 +112,10 @@ impl Shown {
                     Some(page) => page,
                     None => match following.next().await {
                         Some(text) => text,
-                        None => return Some(Update::End("the session is closed".to_owned())),
+                        None => return Some(ViewerUpdate::End("the session is closed".to_owned())),
                     },
                 };
-                Some(Update::Bytes(text.into_bytes()))
+                Some(ViewerUpdate::Bytes(text.into_bytes()))
             }
         }
     }
@@ -176,16 +176,16 @@ impl Attached {
         self.say(&hello).await
     }
 
-    async fn tell(&mut self, update: Option<Update>) -> Result<(), Over> {
+    async fn tell(&mut self, update: Option<ViewerUpdate>) -> Result<(), Over> {
         match update {
-            Some(Update::Bytes(bytes)) => self.send(Message::Binary(bytes.into())).await,
-            Some(Update::Size(size)) => {
+            Some(ViewerUpdate::Bytes(bytes)) => self.send(Message::Binary(bytes.into())).await,
+            Some(ViewerUpdate::Size(size)) => {
                 self.say(&json!({"type": "size", "cols": size.cols, "rows": size.rows})).await
             }
-            Some(Update::Writer(writer)) => {
+            Some(ViewerUpdate::Writer(writer)) => {
                 self.say(&json!({"type": "writer", "writer": writer.as_str()})).await
             }
-            Some(Update::End(reason)) => Err(Some(reason)),
+            Some(ViewerUpdate::End(reason)) => Err(Some(reason)),
             None => Err(Some("it is over".to_owned())),
         }
     }
@@ -216,7 +216,7 @@ impl Attached {
                 Ok(())
             }
             // The end follows as its own update.
-            Err(Refused::Ended) => Ok(()),
+            Err(TerminalError::Ended) => Ok(()),
             Err(refused) => self.refuse(&refused.to_string()).await,
         }
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Json;
-use hob_agents::claude::LiveInfo;
+use hob_agents::claude::ProcessInfo;
 use hob_domain::session::Session;
-use hob_terminal::{Kind, Terminal};
+use hob_terminal::{Terminal, TerminalKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -71,7 +71,7 @@ pub(crate) async fn list(
 
 pub(super) async fn views(gateway: &Gateway) -> Result<Vec<LiveView>, ApiError> {
     let mut terminals: BTreeMap<String, Arc<Terminal>> =
-        gateway.terminals.all().into_iter().map(|one| (one.about.id.clone(), one)).collect();
+        gateway.terminals.all().into_iter().map(|one| (one.info.id.clone(), one)).collect();
     let mut live = Vec::new();
     for session in gateway.sessions.list_open().await? {
         let terminal = terminals.remove(session.id.as_str());
@@ -88,10 +88,10 @@ pub(super) async fn views(gateway: &Gateway) -> Result<Vec<LiveView>, ApiError> 
 
 impl LiveView {
     fn of_terminal(terminal: &Terminal) -> LiveView {
-        let (about, now) = (&terminal.about, terminal.glance());
+        let (about, now) = (&terminal.info, terminal.status());
         let (kind, session_id) = match about.kind {
-            Kind::Session => ("session", Some(about.id.clone())),
-            Kind::Backend => ("backend", None),
+            TerminalKind::Session => ("session", Some(about.id.clone())),
+            TerminalKind::Backend => ("backend", None),
         };
         LiveView {
             id: about.id.clone(),
@@ -116,7 +116,7 @@ impl LiveView {
     }
 
     /// A process without a terminal, or one that is starting.
-    fn of_process(process: &LiveInfo) -> LiveView {
+    fn of_process(process: &ProcessInfo) -> LiveView {
         LiveView {
             id: process.session_id.clone(),
             kind: "backend",
@@ -140,7 +140,7 @@ impl LiveView {
     }
 
     fn of_session(session: &Session, terminal: Option<&Terminal>) -> LiveView {
-        let now = terminal.map(Terminal::glance);
+        let now = terminal.map(Terminal::status);
         let size = now.as_ref().map_or(screen::PAGE, |now| now.size);
         let last_at = session.last_turn_at.or(now.as_ref().and_then(|now| now.last_at));
         LiveView {
@@ -150,7 +150,7 @@ impl LiveView {
             app: session.app.to_string(),
             agent: session.setup.agent.to_string(),
             cwd: session.setup.cwd.clone(),
-            pid: terminal.map(|terminal| terminal.about.pid),
+            pid: terminal.map(|terminal| terminal.info.pid),
             terminal: terminal.is_some(),
             cols: size.cols,
             rows: size.rows,

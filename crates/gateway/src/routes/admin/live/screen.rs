@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Json, Response};
-use hob_terminal::{Model, Size};
+use hob_terminal::{ScreenModel, Size};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -89,7 +89,7 @@ pub(crate) async fn screen(
             Ok(terminal.with_screen(|model| show(&id, model, format)))
         }
         LiveTarget::Session(app, session) => {
-            let mut model = Model::new(PAGE);
+            let mut model = ScreenModel::new(PAGE);
             let (page, _) = events::page(&gateway, &app, &session).await?;
             model.feed(page.as_bytes());
             Ok(show(&id, &model, format))
@@ -97,7 +97,7 @@ pub(crate) async fn screen(
     }
 }
 
-fn show(id: &str, model: &Model, format: Format) -> Response {
+fn show(id: &str, model: &ScreenModel, format: Format) -> Response {
     let of_kind = |kind: &'static str, body: String| {
         ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], body).into_response()
     };
@@ -129,13 +129,13 @@ fn show(id: &str, model: &Model, format: Format) -> Response {
 }
 
 /// Returns the screen's lines without trailing blanks.
-fn text(model: &Model) -> String {
+fn text(model: &ScreenModel) -> String {
     let text = model.text();
     let lines: Vec<&str> = text.lines().map(|line| line.trim_end_matches(' ')).collect();
     lines.join("\n").trim_end_matches('\n').to_owned()
 }
 
-pub(super) fn ansi(model: &Model) -> String {
+pub(super) fn ansi(model: &ScreenModel) -> String {
     String::from_utf8_lossy(&model.redraw(0)).into_owned()
 }
 

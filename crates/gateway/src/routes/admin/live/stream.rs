@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures_util::Stream;
-use hob_terminal::Place;
+use hob_terminal::StreamPosition;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
@@ -60,7 +60,7 @@ struct Looking {
     ticks: tokio::time::Interval,
     listed: Vec<LiveView>,
     /// The version of each screen that was sent, and when.
-    shown: HashMap<String, (Place, Instant)>,
+    shown: HashMap<String, (StreamPosition, Instant)>,
     waiting: VecDeque<Event>,
     until: Option<tokio::time::Instant>,
 }
@@ -96,10 +96,10 @@ impl Looking {
 
     fn tell_screens(&mut self) {
         let terminals = self.gateway.terminals.all();
-        self.shown.retain(|id, _| terminals.iter().any(|one| one.about.id == *id));
+        self.shown.retain(|id, _| terminals.iter().any(|one| one.info.id == *id));
         for terminal in terminals {
-            let id = &terminal.about.id;
-            let place = terminal.glance().place;
+            let id = &terminal.info.id;
+            let place = terminal.status().position;
             let due = self.shown.get(id).is_none_or(|(seen, at)| {
                 *seen != place && at.elapsed() + Duration::from_millis(20) >= SCREEN
             });

@@ -1,4 +1,4 @@
-//! What a process starts from: the program, its environment, its configuration and its walls.
+//! The launch spec of a process: its program, environment, configuration folder and sandbox.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,31 +10,31 @@ use hob_domain::{AgentSpec, AppName};
 use serde_json::json;
 
 use super::config::ConfigFolder;
-use super::options::Profile;
-use crate::Walls;
+use super::profile::Profile;
+use crate::SandboxConfig;
 
 const SUGGESTIONS: &str = "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION";
 
 /// What one process starts from.
 #[derive(Debug, Clone)]
-pub struct Outfit {
+pub struct LaunchSpec {
     /// The program and its first arguments.
     pub command: Vec<String>,
-    /// The agent's whole environment.
+    /// The whole environment of the agent.
     pub environment: Vec<(OsString, OsString)>,
     pub config: ConfigFolder,
     pub confinement: Option<Confinement>,
 }
 
-/// Says what a conversation's process starts from.
-pub trait Outfitter: Send + Sync {
-    fn outfit(&self, profile: &Profile) -> io::Result<Outfit>;
+/// Provides the launch spec for a conversation's process.
+pub trait LaunchSpecProvider: Send + Sync {
+    fn launch_spec(&self, profile: &Profile) -> io::Result<LaunchSpec>;
 }
 
-impl Outfit {
-    /// A program that is trusted, with nothing in its environment yet.
-    pub fn new(command: Vec<String>, config: ConfigFolder) -> Outfit {
-        Outfit { command, environment: Vec::new(), config, confinement: None }
+impl LaunchSpec {
+    /// Creates the spec of a trusted program with an empty environment.
+    pub fn new(command: Vec<String>, config: ConfigFolder) -> LaunchSpec {
+        LaunchSpec { command, environment: Vec::new(), config, confinement: None }
     }
 
     /// Sets a variable.
@@ -43,41 +43,42 @@ impl Outfit {
         self.environment.push((name.into(), value.into()));
     }
 
-    /// Sets a variable that is not set.
+    /// Sets a variable unless it is set.
     pub fn set_default(&mut self, name: &str, value: &str) {
         if !self.environment.iter().any(|(known, _)| known == name) {
             self.set(name, value);
         }
     }
 
-    /// Lets it write, and so read, a place that its walls would keep from it.
-    pub fn open(&mut self, path: &Path) {
+    /// Allows reading and writing a path that the sandbox would deny.
+    pub fn allow_path(&mut self, path: &Path) {
         if let Some(confinement) = &mut self.confinement {
             confinement.writable.push(path.to_owned());
         }
     }
 
-    /// What a program without a person before it needs: it knows its configuration folder and can write
-    /// there, since transcripts lie in it, and it does not ask the model for suggestions after turns, with the whole history, for nobody.
+    /// Prepares for running without a person. The program gets its configuration folder, which it must be
+    /// able to write because transcripts lie in it. It does not ask the model for prompt suggestions, each
+    /// of which would send the whole history.
     pub fn unattended(&mut self) {
         match self.config.clone() {
             ConfigFolder::Own(path) => {
                 self.set("CLAUDE_CONFIG_DIR", &path);
-                self.open(&path);
+                self.allow_path(&path);
             }
-            // The rest of the user's folder is for the agent's entry to name: settings in it run commands.
-            ConfigFolder::Users(path) => self.open(&path.join("projects")),
+            // Other parts of the user's folder must be listed in the agent's settings: files in it run commands.
+            ConfigFolder::Users(path) => self.allow_path(&path.join("projects")),
         }
         self.set_default(SUGGESTIONS, "false");
     }
 
-    /// The mode and more arguments for what happens to tools that would ask.
+    /// Returns the permission mode and further arguments for tools that would ask.
     pub fn permit(&mut self, permissions: Permissions) -> (&'static str, Vec<String>) {
         match permissions {
             Permissions::Deny => ("dontAsk", Vec::new()),
             Permissions::Ask => ("default", Vec::new()),
             Permissions::Allow => {
-                // It refuses to allow everything as root unless it is told that somebody keeps it in.
+                // As root it refuses to bypass permissions unless it is declared to be in a sandbox.
                 if self.confinement.is_some() {
                     self.set("IS_SANDBOX", "1");
                 }
@@ -88,32 +89,33 @@ impl Outfit {
     }
 }
 
-/// Everybody starts from the same.
-impl Outfitter for Outfit {
-    fn outfit(&self, _: &Profile) -> io::Result<Outfit> {
+/// A spec provides itself for every conversation.
+impl LaunchSpecProvider for LaunchSpec {
+    fn launch_spec(&self, _: &Profile) -> io::Result<LaunchSpec> {
         Ok(self.clone())
     }
 }
 
-/// Agents of apps: each app has a configuration folder of its own, and walls around it.
-pub struct BehindWalls {
-    pub walls: Walls,
+/// Launch specs for the agents of apps. Each app has its own configuration folder and sandbox.
+pub struct SandboxedLauncher {
+    pub sandbox: SandboxConfig,
     pub agent: AgentSpec,
-    /// Where configuration folders of our own lie.
+    /// The folder for Hob's own configuration folders.
     pub claude: PathBuf,
 }
 
-impl Outfitter for BehindWalls {
-    fn outfit(&self, profile: &Profile) -> io::Result<Outfit> {
+impl LaunchSpecProvider for SandboxedLauncher {
+    fn launch_spec(&self, profile: &Profile) -> io::Result<LaunchSpec> {
         let app = AppName::stored(profile.app.as_str()).map_err(io::Error::other)?;
         let streams = Streams::Pipes { stdin: hob_child::Stdin::Null };
         let scope = temporary_scope(&app);
         let child =
-            self.walls.child(&app, &self.agent, Vec::new(), &profile.cwd, streams, &scope)?;
-        // A folder of ours is one app's alone: it holds transcripts, and settings that run commands.
+            self.sandbox.child(&app, &self.agent, Vec::new(), &profile.cwd, streams, &scope)?;
+        // A configuration folder is never shared by apps: it holds transcripts, and settings that run
+        // commands.
         let parent = self.claude.join("apps").join(app.as_str());
         let config = ConfigFolder::for_environment(&child.env, &parent)?;
-        Ok(Outfit {
+        Ok(LaunchSpec {
             command: self.agent.command.clone(),
             environment: child.env,
             config,
@@ -122,7 +124,7 @@ impl Outfitter for BehindWalls {
     }
 }
 
-/// The name of the temporary folder of an app's conversations.
+/// Returns the name of the temporary folder of an app's conversations.
 pub fn temporary_scope(app: &AppName) -> String {
     format!("v1-{app}")
 }

@@ -1,4 +1,4 @@
-//! Interrupt-and-keep, on the scripted terminal and on the real one.
+//! Interrupts and human input, on the scripted terminal and on the real one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,20 +9,19 @@ use hob_child::{Children, ChildrenOptions};
 use hob_testkit::{ModelApi, program};
 
 use super::super::config::prepare_own_folder;
-use super::super::tail::Changes;
+use super::super::transcript_tail::TranscriptWatcher;
 use super::*;
-use hob_terminal::{Kind, Terminal, Terminals};
-use hob_transcript::claude::transcript_path;
+use hob_terminal::{Terminal, TerminalKind, Terminals};
 
 const ID: &str = "5b9d3b1e-0000-4000-8000-00000000aaaa";
-const LIMITS: Limits = Limits {
+const LIMITS: TurnTimeouts = TurnTimeouts {
     ready: Duration::from_secs(30),
     turn: Duration::from_secs(60),
     stall: Duration::from_secs(60),
 };
 
 struct Place {
-    session: LiveSession,
+    session: TerminalSession,
     terminal: Arc<Terminal>,
     _children: Children,
     _folder: tempfile::TempDir,
@@ -63,23 +62,23 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
         cwd,
         app: "tests".to_owned(),
         session_id: ID.to_owned(),
-        watch: Changes::new().watch(transcript.parent().unwrap()),
+        watch: TranscriptWatcher::new().watch(transcript.parent().unwrap()),
         transcript,
         confinement: None,
-        entering: Entering {
+        registrar: TerminalRegistrar {
             terminals: terminals.clone(),
             id: ID.to_owned(),
-            kind: Kind::Session,
+            kind: TerminalKind::Session,
             agent: "claude".to_owned(),
         },
     };
-    let session = LiveSession::start(&children, launch, LIMITS).await.unwrap();
+    let session = TerminalSession::start(&children, launch, LIMITS).await.unwrap();
     let terminal = terminals.get(ID).unwrap();
     Place { session, terminal, _children: children, _folder: folder }
 }
 
-/// Interrupts different turns at different moments; each time the next prompt arrives alone.
-async fn interrupt_and_go_on(session: &mut LiveSession) {
+/// Interrupts different turns at different moments. Each time the next prompt arrives alone.
+async fn interrupt_and_go_on(session: &mut TerminalSession) {
     let tool = r#"[[tool Bash {"command":"setsid sleep 300 & sleep 300"}]]"#;
     for (number, (words, after_ms)) in
         [("one [[hang]]", 100), ("[[say part]] [[hang]]", 700), (tool, 900), ("two [[hang]]", 0)]
@@ -113,7 +112,7 @@ async fn interrupt_and_go_on(session: &mut LiveSession) {
     }
 }
 
-/// A person types between turns; the next prompt arrives alone all the same.
+/// Types as a person between turns. The next prompt still arrives alone.
 async fn type_and_go_on(place: &mut Place) {
     for (number, (keys, rows)) in [
         ("left in the box", 40),
@@ -125,7 +124,7 @@ async fn type_and_go_on(place: &mut Place) {
     .enumerate()
     {
         let mut viewer = place.terminal.watch(0);
-        // As a person does it: a paste, and Enter by itself.
+        // As a person does: a paste, then Enter on its own.
         let (text, enter) = keys.strip_suffix('\r').map_or((keys, false), |text| (text, true));
         viewer.write(&input::paste(text)).await.unwrap();
         if enter {
@@ -155,23 +154,23 @@ async fn type_and_go_on(place: &mut Place) {
 
 async fn wait_for(terminal: &Terminal, text: &str) {
     for _ in 0..500 {
-        if terminal.look().1.contains(text) {
+        if terminal.screen_text().1.contains(text) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("{text} is not on {}", terminal.look().1);
+    panic!("{text} is not on {}", terminal.screen_text().1);
 }
 
 #[tokio::test]
-async fn a_person_may_type_between_turns() {
+async fn person_may_type_between_turns() {
     let mut place = start(&program("hob-scripted-agent"), &[], &[]).await;
     type_and_go_on(&mut place).await;
     place.session.end().await;
 }
 
 #[tokio::test]
-async fn a_person_may_type_into_a_real_session() {
+async fn person_may_type_into_a_real_session() {
     let api = ModelApi::start();
     let claude =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");
@@ -182,14 +181,14 @@ async fn a_person_may_type_into_a_real_session() {
 }
 
 #[tokio::test]
-async fn an_interrupted_session_is_kept_clean() {
+async fn interrupted_session_is_left_clean() {
     let mut place = start(&program("hob-scripted-agent"), &[], &[]).await;
     interrupt_and_go_on(&mut place.session).await;
     place.session.end().await;
 }
 
 #[tokio::test]
-async fn an_interrupted_real_session_is_kept_clean() {
+async fn interrupted_real_session_is_left_clean() {
     let api = ModelApi::start();
     let claude =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");

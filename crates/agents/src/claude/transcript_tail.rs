@@ -1,4 +1,4 @@
-//! Reads a transcript as it grows: on notification, with polling as the fallback.
+//! Reads a growing transcript: on file notifications, with polling as the fallback.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,23 +10,23 @@ use hob_transcript::claude::LiveRecord;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
 
-/// The new records of one file since an offset.
+/// A reader of the records that are appended to a file.
 #[derive(Debug)]
-pub struct Tail {
+pub struct TranscriptTail {
     path: PathBuf,
     offset: u64,
     partial: Vec<u8>,
 }
 
-impl Tail {
-    /// Begins at the file's present end; at 0 when it is not there yet.
-    pub fn at_end(path: PathBuf) -> Tail {
+impl TranscriptTail {
+    /// Starts at the current end of the file, or at 0 if it does not exist yet.
+    pub fn at_end(path: PathBuf) -> TranscriptTail {
         let offset = std::fs::metadata(&path).map(|metadata| metadata.len()).unwrap_or_default();
-        Tail { path, offset, partial: Vec::new() }
+        TranscriptTail { path, offset, partial: Vec::new() }
     }
 
-    /// The complete lines that came since the last call. A torn line waits for its rest; lines that
-    /// are no records are left out.
+    /// Returns the records of the complete lines since the last call. A partial line waits for its rest;
+    /// lines that are not records are skipped.
     pub fn read(&mut self) -> io::Result<Vec<LiveRecord>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
@@ -48,48 +48,49 @@ impl Tail {
     }
 }
 
-/// Tells that some file in some watched folder has changed. Cloning shares it.
+/// Notifies about changes in watched folders. Clones share it.
 #[derive(Clone)]
-pub struct Changes {
-    inner: Arc<Inner>,
+pub struct TranscriptWatcher {
+    inner: Arc<WatcherState>,
 }
 
-struct Inner {
-    /// `None` where the system gives no notifications; then everybody polls.
-    watcher: Option<Mutex<Watched>>,
+struct WatcherState {
+    /// `None` if the system provides no notifications. Callers poll then.
+    watcher: Option<Mutex<WatchedFolders>>,
     changed: watch::Receiver<u64>,
 }
 
-struct Watched {
+struct WatchedFolders {
     watcher: RecommendedWatcher,
     folders: HashMap<PathBuf, usize>,
 }
 
-/// A watched folder; dropping it ends the watch.
-pub struct Watch {
-    changes: Changes,
+/// A watch on one folder. Dropping it ends the watch.
+pub struct FolderWatch {
+    changes: TranscriptWatcher,
     folder: PathBuf,
 }
 
-impl Changes {
-    pub fn new() -> Changes {
+impl TranscriptWatcher {
+    pub fn new() -> TranscriptWatcher {
         let (sender, changed) = watch::channel(0u64);
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Opening and reading are events too: our own reads must not wake us.
+            // Opening and reading are events too; Hob's own reads must not wake its readers.
             if !event.is_ok_and(|event| event.kind.is_access()) {
                 sender.send_modify(|n| *n += 1);
             }
         });
         if let Err(error) = &watcher {
-            tracing::warn!(%error, "no file notifications; transcripts are polled");
+            tracing::warn!(%error, "file notifications are unavailable; polling transcripts");
         }
-        let watcher =
-            watcher.ok().map(|watcher| Mutex::new(Watched { watcher, folders: HashMap::new() }));
-        Changes { inner: Arc::new(Inner { watcher, changed }) }
+        let watcher = watcher
+            .ok()
+            .map(|watcher| Mutex::new(WatchedFolders { watcher, folders: HashMap::new() }));
+        TranscriptWatcher { inner: Arc::new(WatcherState { watcher, changed }) }
     }
 
     /// Watches a folder, which must exist, until the returned value is dropped.
-    pub fn watch(&self, folder: &Path) -> Watch {
+    pub fn watch(&self, folder: &Path) -> FolderWatch {
         if let Some(watched) = &self.inner.watcher {
             let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
             let count = watched.folders.entry(folder.to_owned()).or_default();
@@ -97,21 +98,21 @@ impl Changes {
             if *count == 1
                 && let Err(error) = watched.watcher.watch(folder, RecursiveMode::NonRecursive)
             {
-                tracing::warn!(%error, "a folder of transcripts is polled");
+                tracing::warn!(%error, "failed to watch a transcript folder; polling it");
             }
         }
-        Watch { changes: self.clone(), folder: folder.to_owned() }
+        FolderWatch { changes: self.clone(), folder: folder.to_owned() }
     }
 }
 
-impl Watch {
-    /// Something that wakes up when anything changes.
+impl FolderWatch {
+    /// Returns a receiver that wakes up on any change.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changes.inner.changed.clone()
     }
 }
 
-impl Drop for Watch {
+impl Drop for FolderWatch {
     fn drop(&mut self) {
         if let Some(watched) = &self.changes.inner.watcher {
             let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,10 +132,10 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn torn_lines_wait_for_their_rest() {
+    fn partial_lines_wait_for_their_rest() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.jsonl");
-        let mut tail = Tail::at_end(path.clone());
+        let mut tail = TranscriptTail::at_end(path.clone());
         assert!(tail.read().unwrap().is_empty());
         let mut file = File::create(&path).unwrap();
         let line = "{\"type\":\"user\",\"uuid\":\"ü\",\"message\":{\"content\":\"x\"}}\n";
@@ -145,6 +146,6 @@ mod tests {
         assert_eq!(tail.read().unwrap()[0].uuid.as_deref(), Some("ü"));
         file.write_all(b"garbage\n{\"type\":\"mode\"}\n").unwrap();
         assert_eq!(tail.read().unwrap().len(), 1);
-        assert!(Tail::at_end(path).read().unwrap().is_empty(), "begins at the end");
+        assert!(TranscriptTail::at_end(path).read().unwrap().is_empty(), "starts at the end");
     }
 }

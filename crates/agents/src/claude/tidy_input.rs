@@ -1,20 +1,20 @@
-//! After a person has typed into a session's terminal.
+//! Cleaning the input box after a person has typed into a session's terminal.
 
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use super::error::BackendError;
-use super::live::{ESCAPE_AGAIN, LiveSession, POLL, SETTLED};
 use super::screen::{self, View};
+use super::terminal_session::{KEY_RETRY, POLL_INTERVAL, SETTLE_TIME, TerminalSession};
 
-/// After so long a turn that a person has asked for is under way, and the screen says so.
-const BEGUN: Duration = Duration::from_secs(1);
+/// How long a turn that a person started may take to show on the screen.
+const TURN_START_DELAY: Duration = Duration::from_secs(1);
 
-impl LiveSession {
-    /// Makes the box ready after a person has typed: what they asked is answered first, and what they
-    /// left in the box, or opened above it, is put away. `false` when that was interrupted.
-    pub(super) async fn tidy_up(
+impl TerminalSession {
+    /// Prepares the input box after a person has typed: waits for the turn that they started, then clears
+    /// the text and dialogs that they left. Returns `false` if `interrupt` was cancelled meanwhile.
+    pub(super) async fn clear_human_input(
         &mut self,
         limit: Duration,
         interrupt: &CancellationToken,
@@ -27,20 +27,20 @@ impl LiveSession {
             let view = self.screen.view();
             let busy = screen::is_busy(self.screen.contents());
             let long_ago = |at: Option<Instant>, after| at.is_none_or(|at| at.elapsed() > after);
-            // What was typed takes a moment to be seen, and a moment more to be begun with.
-            let touched = self.terminal.touched();
-            // Whoever types on has to be cleared away after, once more.
-            cleared &= touched <= pressed;
-            let settled = long_ago(pressed, SETTLED) && long_ago(touched, BEGUN);
-            let again = long_ago(pressed, ESCAPE_AGAIN) && long_ago(touched, BEGUN);
+            // Typed text takes a moment to show, and a turn a moment more to start.
+            let typed_at = self.terminal.last_input_at();
+            // Text that was typed after the clearing key must be cleared again.
+            cleared &= typed_at <= pressed;
+            let settled = long_ago(pressed, SETTLE_TIME) && long_ago(typed_at, TURN_START_DELAY);
+            let again = long_ago(pressed, KEY_RETRY) && long_ago(typed_at, TURN_START_DELAY);
             match view {
                 _ if busy => {}
                 View::Prompt { .. } if cleared && settled => {
-                    self.tidied = touched;
+                    self.tidied = typed_at;
                     return Ok(true);
                 }
-                // Whatever the box shows: what was typed may not be on the screen yet, but it comes before
-                // this key. In an empty box it only says how to leave.
+                // The key is pressed whatever the box shows: typed text may not be on the screen yet, but
+                // the program reads it before this key. In an empty box the key only shows a hint.
                 View::Prompt { .. } if !cleared && settled => {
                     (cleared, pressed) = (true, Some(Instant::now()));
                     self.write(b"\x03").await?;
@@ -58,7 +58,7 @@ impl LiveSession {
                 return Err(BackendError::NotClean(self.screen.summary()));
             }
             tokio::select! {
-                () = tokio::time::sleep(POLL) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = interrupt.cancelled() => return Ok(false),
             }
         }

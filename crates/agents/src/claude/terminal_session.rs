@@ -1,4 +1,4 @@
-//! One live `claude` in its terminal: started, asked, interrupted, ended.
+//! One live `claude` in its terminal: start, turns, interrupts and end.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,89 +13,98 @@ use tokio_util::sync::CancellationToken;
 use super::error::BackendError;
 use super::input;
 use super::screen::{self, Screen, View};
-use super::tail::{Tail, Watch};
-use hob_terminal::{Entered, Entering, Typing};
+use super::transcript_tail::{FolderWatch, TranscriptTail};
+use hob_terminal::{InputLock, TerminalRegistrar, TerminalRegistration};
 
 /// The terminal's size. The transcript does not depend on it.
 pub(super) const SIZE: Size = Size { rows: 40, cols: 120 };
-/// How long the box may take to show a paste before Enter is pressed all the same.
-const PASTE_SHOWN: Duration = Duration::from_secs(3);
-/// Enter is pressed again when the box still holds the text after this.
-const ENTER_AGAIN: Duration = Duration::from_millis(1500);
-/// A prompt whose record has not come by then was not taken.
-const TAKEN: Duration = Duration::from_secs(20);
-/// Without notifications, how often the transcript is looked at.
-pub(super) const POLL: Duration = Duration::from_millis(100);
-/// A dialog that is still there after this is one.
-const DIALOG_STAYS: Duration = Duration::from_millis(200);
-/// An interrupt that is not seen through by then has failed.
-const INTERRUPTED: Duration = Duration::from_secs(8);
-/// The prompt must be back in the box for so long: a key pressed earlier meets a turn that is still
-/// being broken off.
-pub(super) const SETTLED: Duration = Duration::from_millis(300);
-/// A key that had no effect by then is pressed again.
-pub(super) const ESCAPE_AGAIN: Duration = Duration::from_millis(1500);
-/// After the last word, how long the record of the turn's end may take.
-const LAST_WORD: Duration = Duration::from_secs(3);
+/// How long the input box may take to show a paste. Enter is pressed after that in any case.
+const PASTE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Enter is pressed again if the input box still shows the prompt after this time.
+const ENTER_RETRY: Duration = Duration::from_millis(1500);
+/// How long the record of the prompt may take to appear in the transcript.
+const PROMPT_ACCEPT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often the transcript and the screen are read without a notification.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a dialog must stay on the screen to count: half a frame can look like one.
+const DIALOG_DELAY: Duration = Duration::from_millis(200);
+/// How long an interrupt may take until the session is proven clean.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long the prompt must have been back in the input box. A key that is pressed earlier reaches a
+/// turn that is still being interrupted.
+pub(super) const SETTLE_TIME: Duration = Duration::from_millis(300);
+/// A key without effect is pressed again after this time.
+pub(super) const KEY_RETRY: Duration = Duration::from_millis(1500);
+/// How long the record of the turn's end may take after the last message.
+const TURN_END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What to start.
+/// The process to start, and its session.
 pub struct Launch {
     pub command: Vec<String>,
     pub arguments: Vec<String>,
     pub environment: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
-    /// Whose conversation it is.
+    /// The app that owns the conversation.
     pub app: String,
     pub session_id: String,
     pub transcript: PathBuf,
-    pub watch: Watch,
+    pub watch: FolderWatch,
     pub confinement: Option<Confinement>,
-    /// As what people find its terminal.
-    pub entering: Entering,
+    /// Registers the terminal.
+    pub registrar: TerminalRegistrar,
 }
 
-/// How a turn came to its end.
+/// How a turn ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnEnd {
     Finished(TurnResult),
-    /// It was interrupted, and the session is proven clean: the prompt is there and the box is empty.
+    /// The turn was interrupted and the session is proven clean: the prompt shows and its box is empty.
     Interrupted,
 }
 
-/// Limits of a turn.
+/// The time limits of a turn.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct TurnTimeouts {
     pub ready: Duration,
     pub turn: Duration,
     pub stall: Duration,
 }
 
-/// A live process between or in turns. Dropping it ends its tree.
-pub struct LiveSession {
+/// A live process, in a turn or between turns. Dropping it ends its process tree.
+pub struct TerminalSession {
     pub(super) child: Child,
-    pub(super) terminal: Entered,
+    pub(super) terminal: TerminalRegistration,
     pub(super) screen: Screen,
-    watch: Watch,
+    watch: FolderWatch,
     transcript: PathBuf,
     session_id: String,
     turns: u32,
-    /// The last touch of a person's after which the box was made ready.
+    /// The time of the last human input after which the input box was cleared.
     pub(super) tidied: Option<Instant>,
 }
 
-/// A turn's part of the transcript, as it comes.
-struct Reading {
-    tail: Tail,
+/// A turn whose prompt has been typed.
+struct RunningTurn {
+    typed: String,
+    limits: TurnTimeouts,
+    started: Instant,
+    /// When Enter was pressed.
+    entered: Instant,
+}
+
+/// The growing part of the transcript that belongs to one turn.
+struct TurnTranscript {
+    tail: TranscriptTail,
     turn: TurnReader,
 }
 
-impl Reading {
-    /// Begins at the transcript's present end.
-    fn begin(transcript: PathBuf) -> Reading {
-        Reading { tail: Tail::at_end(transcript), turn: TurnReader::default() }
+impl TurnTranscript {
+    /// Starts at the current end of the transcript.
+    fn begin(transcript: PathBuf) -> TurnTranscript {
+        TurnTranscript { tail: TranscriptTail::at_end(transcript), turn: TurnReader::default() }
     }
 
-    /// Takes what is new. `false` when nothing is.
+    /// Reads new records and emits their events. Returns whether there were any.
     fn advance(&mut self, emit: &mut impl FnMut(Event, &str)) -> Result<bool, BackendError> {
         let records = self.tail.read();
         let records = records.map_err(|error| BackendError::Internal(error.to_string()))?;
@@ -105,7 +114,7 @@ impl Reading {
     }
 }
 
-/// A child, or why there is none in the words of the backend.
+/// Converts the error of a failed spawn.
 pub fn spawned(child: Result<Child, SpawnError>) -> Result<Child, BackendError> {
     child.map_err(|error| match error {
         SpawnError::NotFound(_) | SpawnError::NotRunnable { .. } => {
@@ -116,13 +125,13 @@ pub fn spawned(child: Result<Child, SpawnError>) -> Result<Child, BackendError> 
     })
 }
 
-impl LiveSession {
+impl TerminalSession {
     /// Starts the process and waits until it shows its prompt.
     pub async fn start(
         children: &Children,
         launch: Launch,
-        limits: Limits,
-    ) -> Result<LiveSession, BackendError> {
+        limits: TurnTimeouts,
+    ) -> Result<TerminalSession, BackendError> {
         let mut command = launch.command.iter();
         let program = command.next().cloned().unwrap_or_default();
         let args = command.chain(&launch.arguments).map(OsString::from).collect();
@@ -136,9 +145,9 @@ impl LiveSession {
             confinement: launch.confinement,
         };
         let child = spawned(children.spawn(spec).await)?;
-        let terminal = launch.entering.enter(&child, SIZE, launch.app, launch.cwd);
+        let terminal = launch.registrar.register(&child, SIZE, launch.app, launch.cwd);
         let screen = Screen::new(terminal.clone());
-        let mut session = LiveSession {
+        let mut session = TerminalSession {
             child,
             terminal,
             screen,
@@ -169,118 +178,64 @@ impl LiveSession {
         self.child.output()
     }
 
-    /// Whether a person has typed into it, so that its conversation may be another.
-    pub fn is_touched(&self) -> bool {
-        self.terminal.touched().is_some()
+    /// Returns whether a person has typed, so that the conversation may have diverged.
+    pub fn has_human_input(&self) -> bool {
+        self.terminal.last_input_at().is_some()
     }
 
-    /// Whether it can be asked again: it runs, and no dialog is in the way.
-    pub fn healthy(&mut self) -> bool {
+    /// Returns whether the process accepts a prompt: it runs and shows no dialog.
+    pub fn is_healthy(&mut self) -> bool {
         self.screen.update();
         self.child.is_running() && matches!(self.screen.view(), View::Prompt { .. })
     }
 
-    /// Waits until it has ended by itself, and says how.
+    /// Waits until the process ends by itself. Returns its exit status in words.
     pub async fn exited(&self) -> String {
         self.child.exited().await.to_string()
     }
 
-    /// Ends the whole tree.
+    /// Ends the process tree.
     pub async fn end(mut self) {
         self.child.stop(StopLadder::AT_ONCE).await;
     }
 
-    /// Types a prompt and reads the turn. Events go to `emit` as they come, with the line they were read
-    /// from, but the result: that is returned. After an error the session must not be used again. When `interrupt` is cancelled the
-    /// turn is broken off and the session kept.
+    /// Types a prompt and reads the turn. Events go to `emit` as they arrive, each with the line it was
+    /// read from; the result is returned. After an error the session must not be used again. Cancelling
+    /// `interrupt` interrupts the turn and keeps the session.
     pub async fn turn(
         &mut self,
         prompt: &str,
-        limits: Limits,
+        limits: TurnTimeouts,
         interrupt: &CancellationToken,
         mut emit: impl FnMut(Event, &str),
     ) -> Result<TurnEnd, BackendError> {
-        self.terminal.set_busy(true, self.turns);
-        let end = self.whole_turn(prompt, limits, interrupt, &mut emit).await;
-        self.terminal.set_busy(false, self.turns);
+        self.terminal.turn_started();
+        let end = self.run_turn(prompt, limits, interrupt, &mut emit).await;
+        self.terminal.turn_ended(self.turns);
         end
     }
 
-    async fn whole_turn(
+    async fn run_turn(
         &mut self,
         prompt: &str,
-        limits: Limits,
+        limits: TurnTimeouts,
         interrupt: &CancellationToken,
         mut emit: impl FnMut(Event, &str),
     ) -> Result<TurnEnd, BackendError> {
         let typed = input::typed(prompt)
-            .ok_or_else(|| BackendError::Invalid("the prompt is empty".to_owned()))?;
+            .ok_or_else(|| BackendError::Invalid("prompt: must not be empty".to_owned()))?;
         let started = Instant::now();
-        // Somebody may have made it small, and watches, or has left it so.
-        self.terminal.make_room(SIZE);
-        if self.terminal.touched() > self.tidied && !self.tidy_up(limits.turn, interrupt).await? {
+        // A viewer may have made the terminal too small.
+        self.terminal.ensure_readable_size(SIZE);
+        let has_new_input = self.terminal.last_input_at() > self.tidied;
+        if has_new_input && !self.clear_human_input(limits.turn, interrupt).await? {
             return Ok(TurnEnd::Interrupted);
         }
         self.wait_for_prompt(limits.ready).await?;
-        let mut reading = Reading::begin(self.transcript.clone());
+        let mut reading = TurnTranscript::begin(self.transcript.clone());
         self.type_prompt(&typed).await?;
-        let entered = Instant::now();
-        let mut enters = 1;
-        let mut last_sign = Instant::now();
-        let mut stalled = false;
-        let end = loop {
-            // Noted before reading, so that a change meanwhile is not missed.
-            let mut changed = self.watch.changed();
-            changed.mark_unchanged();
-            if reading.advance(&mut emit)? {
-                last_sign = Instant::now();
-                stalled = false;
-            }
-            if let Some(end) = reading.turn.end() {
-                break end.clone();
-            }
-            if reading.turn.has_final_message() && last_sign.elapsed() > LAST_WORD {
-                reading.turn.finish();
-                continue;
-            }
-            if !self.child.is_running() {
-                // What it wrote before it ended may still be unread.
-                reading.advance(&mut emit)?;
-                match reading.turn.end() {
-                    Some(end) => break end.clone(),
-                    None => return Err(self.died().await),
-                }
-            }
-            if started.elapsed() > limits.turn {
-                let screen = self.screen.summary();
-                return Err(BackendError::TimedOut { limit: limits.turn, screen });
-            }
-            self.screen.update();
-            let view = self.screen.view();
-            self.check_dialog(&view)?;
-            if !reading.turn.began() {
-                let waited = entered.elapsed();
-                if waited > TAKEN {
-                    return Err(BackendError::InputNotTaken(self.screen.summary()));
-                }
-                if waited > ENTER_AGAIN * enters && screen::box_shows(&view, &typed) {
-                    enters += 1;
-                    self.write(b"\r").await?;
-                }
-            }
-            if !stalled && last_sign.elapsed() > limits.stall {
-                stalled = true;
-                emit(Event::Stalled { screen: self.screen.summary() }, "");
-            }
-            tokio::select! {
-                _ = changed.changed() => {}
-                _ = self.child.exited() => {}
-                () = tokio::time::sleep(POLL) => {}
-                () = interrupt.cancelled() => {
-                    break self.interrupt(&mut reading, &typed, &mut emit).await?;
-                }
-            }
-        };
+        let turn = RunningTurn { typed, limits, started, entered: Instant::now() };
+        let end = self.follow_turn(&turn, &mut reading, interrupt, &mut emit).await?;
         match end {
             TurnOutcome::Finished { stop_reason, usage } => {
                 self.turns += 1;
@@ -305,15 +260,93 @@ impl LiveSession {
         }
     }
 
-    /// Presses Escape and sees it through: the transcript says so, or the prompt is back in the box
-    /// and is cleared from it. What cannot be proven clean is an error.
+    /// Reads the transcript and watches the screen until the turn ends.
+    async fn follow_turn(
+        &mut self,
+        turn: &RunningTurn,
+        reading: &mut TurnTranscript,
+        interrupt: &CancellationToken,
+        emit: &mut impl FnMut(Event, &str),
+    ) -> Result<TurnOutcome, BackendError> {
+        let mut enters = 1;
+        let mut last_activity = Instant::now();
+        let mut stalled = false;
+        loop {
+            // Marked before reading, so that no change in between is missed.
+            let mut changed = self.watch.changed();
+            changed.mark_unchanged();
+            if reading.advance(emit)? {
+                last_activity = Instant::now();
+                stalled = false;
+            }
+            if let Some(end) = reading.turn.end() {
+                return Ok(end.clone());
+            }
+            if reading.turn.has_final_message() && last_activity.elapsed() > TURN_END_TIMEOUT {
+                reading.turn.finish();
+                continue;
+            }
+            if !self.child.is_running() {
+                // Records that were written before the exit may still be unread.
+                reading.advance(emit)?;
+                return match reading.turn.end() {
+                    Some(end) => Ok(end.clone()),
+                    None => Err(self.died().await),
+                };
+            }
+            if turn.started.elapsed() > turn.limits.turn {
+                let screen = self.screen.summary();
+                return Err(BackendError::TimedOut { limit: turn.limits.turn, screen });
+            }
+            self.screen.update();
+            let view = self.screen.view();
+            self.check_dialog(&view)?;
+            if !reading.turn.began() {
+                self.ensure_accepted(turn, &view, &mut enters).await?;
+            }
+            if !stalled && last_activity.elapsed() > turn.limits.stall {
+                stalled = true;
+                emit(Event::Stalled { screen: self.screen.summary() }, "");
+            }
+            tokio::select! {
+                _ = changed.changed() => {}
+                _ = self.child.exited() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = interrupt.cancelled() => {
+                    return self.interrupt(reading, &turn.typed, emit).await;
+                }
+            }
+        }
+    }
+
+    /// Presses Enter again while the input box still shows the prompt. Fails if the prompt is not accepted
+    /// in time.
+    async fn ensure_accepted(
+        &mut self,
+        turn: &RunningTurn,
+        view: &View,
+        enters: &mut u32,
+    ) -> Result<(), BackendError> {
+        let waited = turn.entered.elapsed();
+        if waited > PROMPT_ACCEPT_TIMEOUT {
+            return Err(BackendError::InputNotTaken(self.screen.summary()));
+        }
+        if waited > ENTER_RETRY * *enters && screen::box_shows(view, &turn.typed) {
+            *enters += 1;
+            self.write(b"\r").await?;
+        }
+        Ok(())
+    }
+
+    /// Presses Escape and waits until the interrupt is confirmed: by the transcript, or by the prompt
+    /// being back in the input box, from which it is cleared. Fails unless the session is proven clean.
     async fn interrupt(
         &mut self,
-        reading: &mut Reading,
+        reading: &mut TurnTranscript,
         typed: &str,
         emit: &mut impl FnMut(Event, &str),
     ) -> Result<TurnOutcome, BackendError> {
-        let until = Instant::now() + INTERRUPTED;
+        let until = Instant::now() + INTERRUPT_TIMEOUT;
         let mut escaped = Instant::now();
         let mut restored = Instant::now();
         self.write(b"\x1b").await?;
@@ -327,7 +360,7 @@ impl LiveSession {
             let busy = screen::is_busy(self.screen.contents());
             if !screen::box_shows(&view, typed) || busy {
                 restored = Instant::now();
-            } else if restored.elapsed() > SETTLED {
+            } else if restored.elapsed() > SETTLE_TIME {
                 break TurnOutcome::Interrupted;
             }
             if !self.child.is_running() {
@@ -336,13 +369,13 @@ impl LiveSession {
             if Instant::now() > until {
                 return Err(BackendError::NotClean(self.screen.summary()));
             }
-            if escaped.elapsed() > ESCAPE_AGAIN && (busy || view.is_dialog()) {
+            if escaped.elapsed() > KEY_RETRY && (busy || view.is_dialog()) {
                 escaped = Instant::now();
                 self.write(b"\x1b").await?;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
-        // Whatever is in the box now would be sent with the next prompt.
+        // Text that is left in the box would be sent with the next prompt.
         let mut cleared = None;
         loop {
             self.screen.update();
@@ -355,7 +388,7 @@ impl LiveSession {
             if Instant::now() > until {
                 return Err(BackendError::NotClean(self.screen.summary()));
             }
-            if shows && cleared.is_none_or(|at: Instant| at.elapsed() > ESCAPE_AGAIN) {
+            if shows && cleared.is_none_or(|at: Instant| at.elapsed() > KEY_RETRY) {
                 cleared = Some(Instant::now());
                 self.write(b"\x03").await?;
             }
@@ -363,15 +396,15 @@ impl LiveSession {
         }
     }
 
-    /// Pastes, waits until the box shows it, presses Enter: together they would be one paste, and
-    /// Enter would be lost. Nobody else types meanwhile.
+    /// Pastes the prompt, waits until the input box shows it, then presses Enter. Sent together they would
+    /// be one paste and the Enter would be lost. The input lock keeps viewers from typing in between.
     async fn type_prompt(&mut self, typed: &str) -> Result<(), BackendError> {
         let terminal = self.screen.terminal.clone();
-        let typing = terminal.typing().await;
+        let typing = terminal.lock_input().await;
         self.write_with(&typing, &input::paste(typed)).await?;
-        // A long paste takes its time.
-        let patience = PASTE_SHOWN + Duration::from_millis(typed.len() as u64 / 50);
-        let until = Instant::now() + patience;
+        // A long paste takes longer to show.
+        let limit = PASTE_TIMEOUT + Duration::from_millis(typed.len() as u64 / 50);
+        let until = Instant::now() + limit;
         while Instant::now() < until {
             self.screen.update();
             let view = self.screen.view();
@@ -406,44 +439,48 @@ impl LiveSession {
         }
     }
 
-    /// An error once a dialog has been there for a while: half a frame can look like one.
+    /// Fails once a dialog has stayed on the screen for [`DIALOG_DELAY`].
     fn check_dialog(&mut self, view: &View) -> Result<(), BackendError> {
         let View::Dialog(dialog) = view else {
             self.screen.dialog_since = None;
             return Ok(());
         };
         let since = *self.screen.dialog_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < DIALOG_STAYS {
+        if since.elapsed() < DIALOG_DELAY {
             return Ok(());
         }
         Err(BackendError::Dialog { name: dialog.name.clone(), advice: dialog.advice.clone() })
     }
 
-    /// Returns when the terminal has written more, the process has ended, or it is time.
+    /// Returns when there is more output, the process has ended, or the deadline is reached.
     async fn screen_changes(&self, until: Instant) {
         let output = self.child.output().clone();
         tokio::select! {
             _ = output.grows_past(self.screen.position) => {}
             _ = self.child.exited() => {}
             () = tokio::time::sleep_until(until.into()) => {}
-            // A dialog writes nothing more; it counts once it has stayed.
-            () = tokio::time::sleep(DIALOG_STAYS) => {}
+            // A dialog writes nothing more, so its delay needs a timer.
+            () = tokio::time::sleep(DIALOG_DELAY) => {}
         }
     }
 
     pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
         let terminal = self.screen.terminal.clone();
-        self.write_with(&terminal.typing().await, bytes).await
+        self.write_with(&terminal.lock_input().await, bytes).await
     }
 
-    async fn write_with(&mut self, typing: &Typing<'_>, bytes: &[u8]) -> Result<(), BackendError> {
+    async fn write_with(
+        &mut self,
+        typing: &InputLock<'_>,
+        bytes: &[u8],
+    ) -> Result<(), BackendError> {
         match typing.write(bytes).await {
             Ok(()) => Ok(()),
             Err(_) => Err(self.died().await),
         }
     }
 
-    /// The process has ended: how, and what it said last.
+    /// Builds the error for a process that has ended, with the last text on its screen.
     pub(super) async fn died(&mut self) -> BackendError {
         let exit = self.child.gone().await;
         self.screen.update();
@@ -452,5 +489,5 @@ impl LiveSession {
 }
 
 #[cfg(test)]
-#[path = "live_tests.rs"]
+#[path = "terminal_session_tests.rs"]
 mod tests;

@@ -1,35 +1,35 @@
-//! The agent's standard output, line by line, unchanged.
+//! JSON objects on an agent's standard output, one per line, unchanged.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// A longer line is thrown away: it would have to be held in memory whole.
-const LIMIT: usize = 32 << 20;
+/// Longer lines are dropped, since a line must fit in memory.
+const MAX_LINE_BYTES: usize = 32 << 20;
 
-/// What a line is to us.
+/// The role of a line in JSON-RPC.
 #[derive(Debug, PartialEq)]
-pub(in crate::driver) enum Kind {
-    /// The answer to a request of ours.
+pub enum LineKind {
+    /// The response to one of Hob's requests, with its id.
     Response(Value),
-    /// A request of the agent, with an id.
+    /// A request of the agent.
     Request,
     Notification,
 }
 
-/// A JSON object that came as one line.
+/// A line that holds a JSON object.
 #[derive(Debug, PartialEq)]
-pub(in crate::driver) struct Line {
+pub struct JsonLine {
     pub text: String,
-    pub kind: Kind,
+    pub kind: LineKind,
 }
 
-/// Reads a line as a message; `None` for anything that is no JSON object.
-pub(super) fn parse(text: &str) -> Option<Line> {
+/// Parses a line; `None` if it is not a JSON object.
+pub fn parse(text: &str) -> Option<JsonLine> {
     let text = text.trim();
     if !text.starts_with('{') {
         return None;
     }
-    // Only what is needed is looked at; the rest stays as it is.
+    // Only these fields are parsed.
     #[derive(serde::Deserialize)]
     struct Head<'a> {
         id: Option<Value>,
@@ -38,15 +38,15 @@ pub(super) fn parse(text: &str) -> Option<Line> {
     }
     let head: Head<'_> = serde_json::from_str(text).ok()?;
     let kind = match (head.method, head.id) {
-        (None, Some(id)) => Kind::Response(id),
-        (Some(_), Some(id)) if !id.is_null() => Kind::Request,
-        _ => Kind::Notification,
+        (None, Some(id)) => LineKind::Response(id),
+        (Some(_), Some(id)) if !id.is_null() => LineKind::Request,
+        _ => LineKind::Notification,
     };
-    Some(Line { text: text.to_owned(), kind })
+    Some(JsonLine { text: text.to_owned(), kind })
 }
 
-/// The method of a message, where it has one.
-pub(super) fn method(text: &str) -> Option<String> {
+/// Returns the method of a message, if it has one.
+pub fn method(text: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Head {
         method: Option<String>,
@@ -54,8 +54,8 @@ pub(super) fn method(text: &str) -> Option<String> {
     serde_json::from_str::<Head>(text).ok()?.method
 }
 
-/// The next message; garbage and lines that are too long are passed over. `None` at the end.
-pub(in crate::driver) async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Option<Line> {
+/// Returns the next JSON object, or `None` at the end. Other lines and lines that are too long are skipped.
+pub async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Option<JsonLine> {
     loop {
         let bytes = next_bytes(input).await?;
         if let Some(line) = std::str::from_utf8(&bytes).ok().and_then(parse) {
@@ -76,13 +76,13 @@ async fn next_bytes(input: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<u8>> 
             Some(at) => (&chunk[..at], at + 1, true),
             None => (chunk, chunk.len(), false),
         };
-        too_long |= line.len() + part.len() > LIMIT;
+        too_long |= line.len() + part.len() > MAX_LINE_BYTES;
         if !too_long {
             line.extend_from_slice(part);
         }
         input.consume(used);
         if ended && too_long {
-            tracing::warn!("a line of an agent was too long and was thrown away");
+            tracing::warn!("dropped a line of an agent that was too long");
             (line, too_long) = (Vec::new(), false);
         } else if ended {
             return Some(line);
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    async fn all(bytes: &[u8]) -> Vec<Line> {
+    async fn all(bytes: &[u8]) -> Vec<JsonLine> {
         let mut input = bytes;
         let mut lines = Vec::new();
         while let Some(line) = next(&mut input).await {
@@ -111,25 +111,29 @@ mod tests {
         let texts: Vec<String> = all(raw).await.into_iter().map(|line| line.text).collect();
         assert_eq!(texts, [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#]);
         assert!(all(b"[1]\n\"x\"\n{\"a\":\n\xff\xfe\n").await.is_empty());
-        assert_eq!(all(b"{\"a\":1}\r\n{\"b\":2}").await.len(), 2, "CRLF, and no end of the last");
+        assert_eq!(
+            all(b"{\"a\":1}\r\n{\"b\":2}").await.len(),
+            2,
+            "CRLF, and a last line without an end"
+        );
     }
 
     #[test]
     fn kinds_of_lines() {
         let kind = |text: &str| parse(text).map(|line| line.kind);
-        let response = |id: Value| Some(Kind::Response(id));
+        let response = |id: Value| Some(LineKind::Response(id));
         assert_eq!(kind(r#"{"id":1,"result":{}}"#), response(1.into()));
         assert_eq!(kind(r#"{"id":"x","error":{"code":1}}"#), response("x".into()));
-        assert_eq!(kind(r#"{"id":0,"method":"m"}"#), Some(Kind::Request));
-        assert_eq!(kind(r#"{"method":"m","params":{}}"#), Some(Kind::Notification));
-        assert_eq!(kind(r#"{"id":null,"method":"m"}"#), Some(Kind::Notification));
-        assert_eq!(kind(r#"{"a":1}"#), Some(Kind::Notification));
+        assert_eq!(kind(r#"{"id":0,"method":"m"}"#), Some(LineKind::Request));
+        assert_eq!(kind(r#"{"method":"m","params":{}}"#), Some(LineKind::Notification));
+        assert_eq!(kind(r#"{"id":null,"method":"m"}"#), Some(LineKind::Notification));
+        assert_eq!(kind(r#"{"a":1}"#), Some(LineKind::Notification));
     }
 
     proptest! {
-        /// Whatever comes, nothing breaks, and good lines are found unchanged.
+        /// Valid lines are found unchanged after any bytes.
         #[test]
-        fn any_bytes(before in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_survived(before in prop::collection::vec(any::<u8>(), 0..200)) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let mut bytes = before;
             bytes.extend_from_slice(b"\n{\"id\": 7,  \"result\":{}}\n");

@@ -7,46 +7,45 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hob_child::Output;
 use hob_domain::Timestamp;
 
-use super::options::Profile;
+use super::profile::Profile;
 use crate::LivePermit;
 
-/// A live process, as a person would want to see it.
+/// The facts about a live process.
 #[derive(Debug, Clone)]
-pub struct LiveInfo {
+pub struct ProcessInfo {
     pub number: u64,
     pub session_id: String,
     pub app: String,
     pub cwd: PathBuf,
-    /// `None` while it is being started.
+    /// `None` while the process starts.
     pub pid: Option<i32>,
     /// Whether a turn runs.
     pub busy: bool,
     pub turns: u32,
     pub since: Timestamp,
-    /// What its terminal shows.
+    /// The output of its terminal.
     pub output: Option<Output>,
 }
 
-/// All entries by number. Cloning shares it.
+/// All live processes by number. Clones share the list.
 #[derive(Debug, Clone, Default)]
-pub struct LiveList {
+pub struct ProcessList {
     inner: Arc<Mutex<Entries>>,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
     last: u64,
-    entries: BTreeMap<u64, LiveInfo>,
+    entries: BTreeMap<u64, ProcessInfo>,
 }
 
-impl LiveList {
-    /// Enters a process that is about to be started. Its place in the limit is given back with its
-    /// entry.
-    pub fn enter(&self, permit: LivePermit, profile: &Profile, session_id: &str) -> Listed {
+impl ProcessList {
+    /// Adds a process that is about to start. Its permit is returned when the entry is dropped.
+    pub fn enter(&self, permit: LivePermit, profile: &Profile, session_id: &str) -> ProcessEntry {
         let mut list = self.lock();
         list.last += 1;
         let number = list.last;
-        let info = LiveInfo {
+        let info = ProcessInfo {
             number,
             session_id: session_id.to_owned(),
             app: profile.app.clone(),
@@ -58,10 +57,10 @@ impl LiveList {
             output: None,
         };
         list.entries.insert(number, info);
-        Listed { list: self.clone(), number, _permit: permit }
+        ProcessEntry { list: self.clone(), number, _permit: permit }
     }
 
-    pub fn entries(&self) -> Vec<LiveInfo> {
+    pub fn entries(&self) -> Vec<ProcessInfo> {
         self.lock().entries.values().cloned().collect()
     }
 
@@ -70,29 +69,28 @@ impl LiveList {
     }
 }
 
-/// One process's place on the list. Dropping it gives the place up, however the process ended and
-/// whoever was waiting for that.
+/// One process's entry in the list. Dropping it removes the entry, however the process ended.
 #[derive(Debug)]
-pub struct Listed {
-    list: LiveList,
+pub struct ProcessEntry {
+    list: ProcessList,
     number: u64,
     _permit: LivePermit,
 }
 
-impl Listed {
-    /// Whose process it is.
+impl ProcessEntry {
+    /// Returns the app that owns the process.
     pub fn app(&self) -> String {
         self.list.lock().entries.get(&self.number).map(|info| info.app.clone()).unwrap_or_default()
     }
 
-    pub fn change(&self, change: impl FnOnce(&mut LiveInfo)) {
+    pub fn update(&self, change: impl FnOnce(&mut ProcessInfo)) {
         if let Some(info) = self.list.lock().entries.get_mut(&self.number) {
             change(info);
         }
     }
 }
 
-impl Drop for Listed {
+impl Drop for ProcessEntry {
     fn drop(&mut self) {
         self.list.lock().entries.remove(&self.number);
     }
@@ -104,16 +102,16 @@ mod tests {
     use crate::LiveLimit;
 
     #[test]
-    fn a_place_is_given_up_with_its_owner() {
-        let list = LiveList::default();
+    fn dropped_entry_returns_its_permit() {
+        let list = ProcessList::default();
         let profile = Profile::new("/w");
         let limit = LiveLimit::new(1);
-        let first = list.enter(limit.try_take().unwrap(), &profile, "a");
-        assert!(limit.try_take().is_none());
-        first.change(|info| info.turns = 3);
+        let first = list.enter(limit.try_acquire().unwrap(), &profile, "a");
+        assert!(limit.try_acquire().is_none());
+        first.update(|info| info.turns = 3);
         assert_eq!(list.entries()[0].turns, 3);
         drop(first);
         assert!(list.entries().is_empty());
-        assert!(limit.try_take().is_some());
+        assert!(limit.try_acquire().is_some());
     }
 }

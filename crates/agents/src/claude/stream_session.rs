@@ -1,34 +1,25 @@
-//! One live `claude` without a terminal: JSON lines both ways, answers as they are written.
+//! One live `claude` without a terminal: stream-json in both directions.
 //!
-//! It says nothing before the first prompt, so it is ready as soon as it runs. A text comes in pieces
-//! first and then whole; a turn ends with a `result`.
+//! [`stream_json`] reads the records; this module runs the process and its turns.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use hob_child::{Child, ChildSpec, Children, Output, Stdin, StopLadder, Streams};
-use hob_domain::Block;
 use hob_transcript::claude::{Event, TurnResult, Usage};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
 use super::error::BackendError;
 use super::input;
-use super::live::{Launch, Limits, spawned};
-use crate::driver::claude_stream::{RECORDS, read, write};
+use super::pipes::{self, MAX_PENDING_RECORDS};
+use super::stream_json::{
+    self, AssistantMessage, DeltaKind, SYNTHETIC_MODEL, StreamEvent, StreamResult,
+};
+use super::terminal_session::{Launch, TurnTimeouts, spawned};
 
-const ARGUMENTS: [&str; 7] = [
-    "-p",
-    "--input-format",
-    "stream-json",
-    "--output-format",
-    "stream-json",
-    "--verbose",
-    "--include-partial-messages",
-];
-
-/// A live process between or in turns. Dropping it ends its tree.
+/// A live process, in a turn or between turns. Dropping it ends its process tree.
 pub struct StreamSession {
     child: Child,
     input: mpsc::UnboundedSender<Value>,
@@ -46,7 +37,7 @@ impl StreamSession {
     ) -> Result<StreamSession, BackendError> {
         let mut command = launch.command.iter();
         let program = command.next().cloned().unwrap_or_default();
-        let args = command.map(String::as_str).chain(ARGUMENTS);
+        let args = command.map(String::as_str).chain(stream_json::ARGUMENTS);
         let args = args.chain(launch.arguments.iter().map(String::as_str));
         let spec = ChildSpec {
             program: program.into(),
@@ -62,9 +53,9 @@ impl StreamSession {
         let stdin = child.stdin.take().ok_or_else(|| internal("the agent has no input"))?;
         let stdout = child.stdout.take().ok_or_else(|| internal("the agent has no output"))?;
         let (input, to_write) = mpsc::unbounded_channel();
-        let (sender, records) = mpsc::channel(RECORDS);
-        tasks.spawn(write(stdin, to_write));
-        tasks.spawn(read(stdout, sender));
+        let (sender, records) = mpsc::channel(MAX_PENDING_RECORDS);
+        tasks.spawn(pipes::write(stdin, to_write));
+        tasks.spawn(pipes::read(stdout, sender));
         let session_id = launch.session_id;
         Ok(StreamSession { child, input, records, session_id, turns: 0, cost_usd: 0.0 })
     }
@@ -81,49 +72,47 @@ impl StreamSession {
         self.child.output()
     }
 
-    /// Whether it can be asked again: it runs, and has said nothing since its last turn was over that
-    /// belongs to a turn nobody asked for.
-    pub fn healthy(&mut self) -> bool {
-        let mut silent = true;
+    /// Returns whether the process accepts a prompt: it runs, and has not started a turn by itself since
+    /// its last turn ended.
+    pub fn is_healthy(&mut self) -> bool {
+        let mut is_silent = true;
         while let Ok(record) = self.records.try_recv() {
-            let kind = record["type"].as_str().unwrap_or_default();
-            silent &= !matches!(kind, "assistant" | "user" | "stream_event" | "result");
+            is_silent &= !stream_json::belongs_to_turn(&record);
         }
-        silent && self.child.is_running()
+        is_silent && self.child.is_running()
     }
 
-    /// Ends the whole tree.
+    /// Ends the process tree.
     pub async fn end(mut self) {
         self.child.stop(StopLadder::AT_ONCE).await;
     }
 
-    /// Asks and reads the turn. Events go to `emit` as they come, but the result: that is returned. After
+    /// Sends a prompt and reads the turn. Events go to `emit` as they arrive; the result is returned. After
     /// an error the session must not be used again.
     pub async fn turn(
         &mut self,
         prompt: &str,
-        limits: Limits,
+        limits: TurnTimeouts,
         mut emit: impl FnMut(Event),
     ) -> Result<TurnResult, BackendError> {
         let typed = input::typed(prompt)
-            .ok_or_else(|| BackendError::Invalid("the prompt is empty".to_owned()))?;
+            .ok_or_else(|| BackendError::Invalid("prompt: must not be empty".to_owned()))?;
         let started = Instant::now();
-        // What was said after the last turn's end is of no turn.
+        // Records after the end of the last turn belong to no turn.
         while self.records.try_recv().is_ok() {}
-        let message = json!({"type": "user", "message": {"role": "user", "content": typed}});
-        if self.input.send(message).is_err() {
+        if self.input.send(stream_json::user_message(&typed)).is_err() {
             return Err(self.died().await);
         }
-        let mut told = false;
+        let mut accepted = false;
         let mut stalled = false;
         loop {
             let left = limits.turn.saturating_sub(started.elapsed());
-            let patience = if stalled { left } else { left.min(limits.stall) };
-            let record = match tokio::time::timeout(patience, self.records.recv()).await {
+            let wait = if stalled { left } else { left.min(limits.stall) };
+            let record = match tokio::time::timeout(wait, self.records.recv()).await {
                 Ok(Some(record)) => record,
                 Ok(None) => return Err(self.died().await),
                 Err(_) if started.elapsed() >= limits.turn => {
-                    let screen = "it has no screen".to_owned();
+                    let screen = "(no screen)".to_owned();
                     return Err(BackendError::TimedOut { limit: limits.turn, screen });
                 }
                 Err(_) => {
@@ -133,13 +122,13 @@ impl StreamSession {
                 }
             };
             stalled = false;
-            // It has taken the prompt.
-            if !std::mem::replace(&mut told, true) {
+            // The first record shows that the process has accepted the prompt.
+            if !std::mem::replace(&mut accepted, true) {
                 emit(Event::User { text: prompt.to_owned() });
             }
-            match take(&record) {
-                Taken::Events(events) => events.into_iter().for_each(&mut emit),
-                Taken::End(Ok(end)) => {
+            match interpret(&record) {
+                Interpretation::Events(events) => events.into_iter().for_each(&mut emit),
+                Interpretation::End(Ok(end)) => {
                     self.turns += 1;
                     let cost_usd = (end.cost_usd - self.cost_usd).max(0.0);
                     self.cost_usd = self.cost_usd.max(end.cost_usd);
@@ -153,7 +142,7 @@ impl StreamSession {
                         cost_usd,
                     });
                 }
-                Taken::End(Err(error)) => return Err(error),
+                Interpretation::End(Err(error)) => return Err(error),
             }
         }
     }
@@ -165,92 +154,63 @@ impl StreamSession {
     }
 }
 
-/// What a record means.
-enum Taken {
+/// What a record means to the backend.
+enum Interpretation {
     Events(Vec<Event>),
-    End(Result<End, BackendError>),
+    End(Result<TurnEnding, BackendError>),
 }
 
-struct End {
+/// A turn that ended with an answer.
+struct TurnEnding {
     stop_reason: String,
     usage: Usage,
-    /// Of the whole process so far.
+    /// The cost of the whole process so far.
     cost_usd: f64,
 }
 
-fn take(record: &Value) -> Taken {
-    // Sub-agents speak to the agent, not to us.
-    if !record["parent_tool_use_id"].is_null() {
-        return Taken::Events(Vec::new());
-    }
-    match record["type"].as_str() {
-        Some("stream_event") => Taken::Events(piece(record).into_iter().collect()),
-        Some("assistant" | "user") => Taken::Events(blocks(record)),
-        Some("result") => Taken::End(end(record)),
-        _ => Taken::Events(Vec::new()),
-    }
-}
-
-fn piece(record: &Value) -> Option<Event> {
-    let delta = &record["event"]["delta"];
-    let text = delta["text"].as_str().filter(|_| delta["type"] == "text_delta")?;
-    Some(Event::Piece { text: text.to_owned() })
-}
-
-fn blocks(record: &Value) -> Vec<Event> {
-    let message = &record["message"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    // Ours to report, not the model's words.
-    if message["model"] == "<synthetic>" {
-        return Vec::new();
-    }
-    let is_user = record["type"] == "user";
-    let blocks = message["content"].as_array().into_iter().flatten().filter_map(Block::parse);
-    let event = |block: Block| match (is_user, &block) {
-        (true, Block::ToolResult { .. }) => Some(Event::ToolResult { block }),
-        (true, _) => None,
-        (false, _) => Some(Event::Assistant {
-            message_id: text(&message["id"]),
-            model: text(&message["model"]),
-            block,
-            stop_reason: message["stop_reason"].as_str().map(str::to_owned),
-        }),
-    };
-    blocks.filter_map(event).collect()
-}
-
-fn end(record: &Value) -> Result<End, BackendError> {
-    if record["is_error"] == true {
-        let first = record["errors"][0].as_str();
-        let said = record["result"].as_str().filter(|text| !text.is_empty()).or(first);
-        let message = said.unwrap_or("the agent failed").to_owned();
-        if record["stop_reason"] == "refusal" {
-            return Ok(finished(record, "refusal"));
+fn interpret(record: &Value) -> Interpretation {
+    Interpretation::Events(match stream_json::parse(record) {
+        Some(StreamEvent::Delta { kind: DeltaKind::Text, text }) => vec![Event::Piece { text }],
+        // Hob reports the program's own messages itself; they are not the model's words.
+        Some(StreamEvent::Assistant(message)) if message.model == SYNTHETIC_MODEL => Vec::new(),
+        Some(StreamEvent::Assistant(AssistantMessage { id, model, stop_reason, blocks })) => {
+            let event = |block| Event::Assistant {
+                message_id: id.clone(),
+                model: model.clone(),
+                block,
+                stop_reason: stop_reason.clone(),
+            };
+            blocks.into_iter().map(event).collect()
         }
-        let told =
-            record["api_error_status"].as_u64().and_then(|status| u16::try_from(status).ok());
-        let status = told.or_else(|| status_in(&message));
-        let kind = record["subtype"].as_str().unwrap_or_default().to_owned();
+        Some(StreamEvent::ToolResults(blocks)) => {
+            blocks.into_iter().map(|block| Event::ToolResult { block }).collect()
+        }
+        Some(StreamEvent::Result(result)) => return Interpretation::End(ending(result)),
+        Some(StreamEvent::Delta { .. } | StreamEvent::PermissionRequest(_)) | None => Vec::new(),
+    })
+}
+
+fn ending(result: StreamResult) -> Result<TurnEnding, BackendError> {
+    let refused = result.stop_reason.as_deref() == Some("refusal");
+    if result.is_error && !refused {
+        let message = result.error.unwrap_or_else(|| "the agent failed".to_owned());
+        let status = result.api_error_status.or_else(|| status_in(&message));
+        let kind = result.subtype.unwrap_or_default();
         return Err(BackendError::Api { status, kind, message });
     }
-    Ok(finished(record, record["stop_reason"].as_str().unwrap_or("end_turn")))
-}
-
-fn finished(record: &Value, stop_reason: &str) -> End {
-    let tokens = |name: &str| record["usage"][name].as_u64().unwrap_or_default();
-    End {
-        stop_reason: stop_reason.to_owned(),
+    Ok(TurnEnding {
+        stop_reason: result.stop_reason.unwrap_or_else(|| "end_turn".to_owned()),
         usage: Usage {
-            input_tokens: tokens("input_tokens"),
-            output_tokens: tokens("output_tokens"),
-            cache_creation_input_tokens: tokens("cache_creation_input_tokens"),
-            cache_read_input_tokens: tokens("cache_read_input_tokens"),
+            input_tokens: result.input_tokens.unwrap_or_default(),
+            output_tokens: result.output_tokens.unwrap_or_default(),
+            cache_creation_input_tokens: result.cache_creation_input_tokens.unwrap_or_default(),
+            cache_read_input_tokens: result.cache_read_input_tokens.unwrap_or_default(),
         },
-        cost_usd: record["total_cost_usd"].as_f64().unwrap_or_default(),
-    }
+        cost_usd: result.total_cost_usd.unwrap_or_default(),
+    })
 }
 
-/// The status in `API Error: 529 …`, where the result itself does not say it.
+/// Returns the status in `API Error: 529 …`, for results without a status field.
 fn status_in(message: &str) -> Option<u16> {
     let rest = message.split("API Error: ").nth(1)?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -260,11 +220,12 @@ fn status_in(message: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn events(record: Value) -> Vec<Event> {
-        match take(&record) {
-            Taken::Events(events) => events,
-            Taken::End(_) => panic!("an end: {record}"),
+        match interpret(&record) {
+            Interpretation::Events(events) => events,
+            Interpretation::End(_) => panic!("an end: {record}"),
         }
     }
 
@@ -275,7 +236,7 @@ mod tests {
         assert_eq!(events(delta.clone()), [Event::Piece { text: "he".into() }]);
         let mut inner = delta;
         inner["parent_tool_use_id"] = json!("toolu_1");
-        assert!(events(inner).is_empty(), "a sub-agent's words are not ours");
+        assert!(events(inner).is_empty(), "messages of sub-agents are ignored");
         let said = json!({"type": "assistant", "message": {"id": "m", "model": "x",
             "content": [{"type": "text", "text": "hello"}]}});
         assert!(
@@ -291,9 +252,9 @@ mod tests {
 
     #[test]
     fn endings() {
-        let of = |record: Value| match take(&record) {
-            Taken::End(end) => end.map(|end| (end.stop_reason, end.usage.output_tokens)),
-            Taken::Events(_) => panic!("no end: {record}"),
+        let of = |record: Value| match interpret(&record) {
+            Interpretation::End(end) => end.map(|end| (end.stop_reason, end.usage.output_tokens)),
+            Interpretation::Events(_) => panic!("no end: {record}"),
         };
         let good = json!({"type": "result", "is_error": false, "stop_reason": "max_tokens", "usage": {"output_tokens": 7}});
         assert_eq!(of(good), Ok(("max_tokens".to_owned(), 7)));

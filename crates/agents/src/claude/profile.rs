@@ -1,0 +1,123 @@
+//! What may differ from one conversation to the next.
+
+use std::path::PathBuf;
+
+use hob_domain::Driver;
+use serde_json::{Map, Value, json};
+
+/// How Hob communicates with a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaudeTransport {
+    /// The interactive program in a terminal: an answer arrives block by block.
+    Terminal,
+    /// Stream-json without a terminal: an answer arrives as it is written.
+    Stream,
+}
+
+impl ClaudeTransport {
+    /// Returns the transport of a Claude Code driver, or `None` for other drivers.
+    pub fn of(driver: Driver) -> Option<ClaudeTransport> {
+        match driver {
+            Driver::ClaudeTui => Some(ClaudeTransport::Terminal),
+            Driver::ClaudeStream => Some(ClaudeTransport::Stream),
+            Driver::Acp | Driver::Demo => None,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            ClaudeTransport::Terminal => "terminal",
+            ClaudeTransport::Stream => "stream",
+        }
+    }
+}
+
+/// The settings of a conversation. Two conversations share a live process only if all of them are equal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    /// The app that owns the conversation: the pool never crosses apps.
+    pub app: String,
+    /// When the app was created: a later app of the same name is another app.
+    pub app_since: String,
+    /// The working folder, which must exist.
+    pub cwd: PathBuf,
+    pub transport: ClaudeTransport,
+    pub model: Option<String>,
+    /// Replaces the system prompt.
+    pub system_prompt: Option<String>,
+    /// Added to the system prompt.
+    pub append_system_prompt: Option<String>,
+    /// Claude Code's permission mode; `dontAsk` denies tools that are not allowed.
+    pub permission_mode: Option<String>,
+    pub allowed_tools: Vec<String>,
+    pub mcp_servers: Map<String, Value>,
+    pub extra_args: Vec<String>,
+}
+
+impl Profile {
+    /// Creates the profile of a conversation in a folder. Tools that would ask are denied.
+    pub fn new(cwd: impl Into<PathBuf>) -> Profile {
+        Profile {
+            app: String::new(),
+            app_since: String::new(),
+            cwd: cwd.into(),
+            transport: ClaudeTransport::Terminal,
+            model: None,
+            system_prompt: None,
+            append_system_prompt: None,
+            permission_mode: Some("dontAsk".to_owned()),
+            allowed_tools: Vec::new(),
+            mcp_servers: Map::new(),
+            extra_args: Vec::new(),
+        }
+    }
+
+    /// Returns the part of the fingerprint other than the history.
+    pub(crate) fn scope(&self) -> Value {
+        json!({
+            "app": self.app, "since": self.app_since, "cwd": self.cwd.to_string_lossy(), "model": self.model,
+            "way": self.transport.as_str(),
+            "system": self.system_prompt, "append": self.append_system_prompt,
+            "permissions": self.permission_mode, "tools": self.allowed_tools,
+            "mcp": self.mcp_servers, "args": self.extra_args,
+        })
+    }
+
+    /// Returns the arguments of a process, after those that name its session.
+    pub(crate) fn arguments(&self, mcp_config: Option<&str>) -> Vec<String> {
+        let mut args = Vec::new();
+        let tools = (!self.allowed_tools.is_empty()).then(|| self.allowed_tools.join(","));
+        let pairs = [
+            ("--model", self.model.as_deref()),
+            ("--system-prompt", self.system_prompt.as_deref()),
+            ("--append-system-prompt", self.append_system_prompt.as_deref()),
+            ("--permission-mode", self.permission_mode.as_deref()),
+            ("--allowedTools", tools.as_deref()),
+            ("--mcp-config", mcp_config),
+        ];
+        for (flag, value) in pairs {
+            if let Some(value) = value {
+                args.push(format!("{flag}={value}"));
+            }
+        }
+        args.extend(self.extra_args.iter().cloned());
+        args
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_set_fields_become_arguments() {
+        let mut profile = Profile::new("/w");
+        assert_eq!(profile.arguments(None), ["--permission-mode=dontAsk"]);
+        profile.permission_mode = None;
+        profile.model = Some("sonnet".into());
+        profile.allowed_tools = vec!["Bash".into(), "Read".into()];
+        profile.extra_args = vec!["--verbose".into()];
+        let expect = ["--model=sonnet", "--allowedTools=Bash,Read", "--mcp-config=/f", "--verbose"];
+        assert_eq!(profile.arguments(Some("/f")), expect);
+    }
+}

@@ -1,0 +1,229 @@
+//! Claude Code's stream-json: the records it writes, as events, and the messages it reads. Pure.
+//!
+//! The program says nothing before the first prompt, so it is ready as soon as it runs. With partial
+//! messages a text arrives as deltas first and then as a whole block. A turn ends with a `result`.
+
+use hob_domain::Block;
+use serde_json::{Value, json};
+
+/// The launch arguments for stream-json in both directions, with partial messages.
+pub const ARGUMENTS: [&str; 7] = [
+    "-p",
+    "--input-format",
+    "stream-json",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--include-partial-messages",
+];
+
+/// The model of messages that the program itself writes, such as API errors.
+pub const SYNTHETIC_MODEL: &str = "<synthetic>";
+
+/// A record of the program that matters to a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamEvent {
+    /// A part of a block that follows whole.
+    Delta {
+        kind: DeltaKind,
+        text: String,
+    },
+    /// Blocks of an assistant's message. Records of one message share its id.
+    Assistant(AssistantMessage),
+    /// The results of tool calls.
+    ToolResults(Vec<Block>),
+    PermissionRequest(ToolPermissionRequest),
+    /// The end of the turn.
+    Result(StreamResult),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeltaKind {
+    Text,
+    Thinking,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct AssistantMessage {
+    pub id: String,
+    pub model: String,
+    pub stop_reason: Option<String>,
+    pub blocks: Vec<Block>,
+}
+
+/// A `can_use_tool` request, sent if `--permission-prompt-tool stdio` is given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolPermissionRequest {
+    pub id: String,
+    pub tool: String,
+    pub tool_use_id: Value,
+    pub input: Value,
+}
+
+/// The `result` record. Fields that the record lacks are `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StreamResult {
+    pub is_error: bool,
+    pub subtype: Option<String>,
+    pub stop_reason: Option<String>,
+    /// The error in words, if the record has any.
+    pub error: Option<String>,
+    pub api_error_status: Option<u16>,
+    pub input_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    pub cache_creation_input_tokens: Option<u64>,
+    pub cache_read_input_tokens: Option<u64>,
+    /// The cost of the whole process so far.
+    pub total_cost_usd: Option<f64>,
+}
+
+/// Reads a record. Returns `None` for records that do not matter to a turn, and for the messages of
+/// sub-agents: those speak to the agent, not to its caller.
+pub fn parse(record: &Value) -> Option<StreamEvent> {
+    let of_sub_agent = !record["parent_tool_use_id"].is_null();
+    match record["type"].as_str()? {
+        "stream_event" if !of_sub_agent => delta(record),
+        "assistant" if !of_sub_agent => {
+            let message = &record["message"];
+            Some(StreamEvent::Assistant(AssistantMessage {
+                id: text(&message["id"]).unwrap_or_default(),
+                model: text(&message["model"]).unwrap_or_default(),
+                stop_reason: text(&message["stop_reason"]),
+                blocks: blocks(message).collect(),
+            }))
+        }
+        "user" if !of_sub_agent => {
+            let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+            Some(StreamEvent::ToolResults(blocks(&record["message"]).filter(is_result).collect()))
+        }
+        "control_request" if record["request"]["subtype"] == "can_use_tool" => {
+            let request = &record["request"];
+            Some(StreamEvent::PermissionRequest(ToolPermissionRequest {
+                id: text(&record["request_id"]).unwrap_or_default(),
+                tool: text(&request["tool_name"]).unwrap_or_default(),
+                tool_use_id: request["tool_use_id"].clone(),
+                input: request["input"].clone(),
+            }))
+        }
+        "result" => Some(StreamEvent::Result(result(record))),
+        _ => None,
+    }
+}
+
+/// Returns whether a record belongs to a turn, the messages of sub-agents included.
+pub fn belongs_to_turn(record: &Value) -> bool {
+    matches!(record["type"].as_str(), Some("assistant" | "user" | "stream_event" | "result"))
+}
+
+/// A prompt.
+pub fn user_message(text: &str) -> Value {
+    json!({"type": "user", "message": {"role": "user", "content": text}})
+}
+
+/// A request to interrupt the turn. The turn still ends with a `result`.
+pub fn interrupt_request(id: &str) -> Value {
+    json!({"type": "control_request", "request_id": id, "request": {"subtype": "interrupt"}})
+}
+
+/// An answer that allows a tool call with this input.
+pub fn allow_response(request: &str, input: &Value) -> Value {
+    control_response(request, &json!({"behavior": "allow", "updatedInput": input}))
+}
+
+/// An answer that denies a tool call.
+pub fn deny_response(request: &str) -> Value {
+    control_response(request, &json!({"behavior": "deny", "message": "This was not allowed."}))
+}
+
+fn control_response(request: &str, response: &Value) -> Value {
+    json!({"type": "control_response",
+        "response": {"subtype": "success", "request_id": request, "response": response}})
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn blocks(message: &Value) -> impl Iterator<Item = Block> {
+    message["content"].as_array().into_iter().flatten().filter_map(Block::parse)
+}
+
+fn delta(record: &Value) -> Option<StreamEvent> {
+    let delta = &record["event"]["delta"];
+    let (kind, part) = match delta["type"].as_str()? {
+        "text_delta" => (DeltaKind::Text, &delta["text"]),
+        "thinking_delta" => (DeltaKind::Thinking, &delta["thinking"]),
+        _ => return None,
+    };
+    Some(StreamEvent::Delta { kind, text: text(part)? })
+}
+
+fn result(record: &Value) -> StreamResult {
+    let tokens = |name: &str| record["usage"][name].as_u64();
+    let message = record["result"].as_str().filter(|text| !text.is_empty());
+    let error = message.or(record["errors"][0].as_str());
+    let status = record["api_error_status"].as_u64();
+    StreamResult {
+        is_error: record["is_error"] == true,
+        subtype: text(&record["subtype"]),
+        stop_reason: text(&record["stop_reason"]),
+        error: error.map(str::to_owned),
+        api_error_status: status.and_then(|status| u16::try_from(status).ok()),
+        input_tokens: tokens("input_tokens"),
+        output_tokens: tokens("output_tokens"),
+        cache_creation_input_tokens: tokens("cache_creation_input_tokens"),
+        cache_read_input_tokens: tokens("cache_read_input_tokens"),
+        total_cost_usd: record["total_cost_usd"].as_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_sub_agents_are_ignored() {
+        for kind in ["stream_event", "assistant", "user"] {
+            let record = json!({"type": kind, "parent_tool_use_id": "toolu_1",
+                "event": {"delta": {"type": "text_delta", "text": "x"}},
+                "message": {"content": [{"type": "text", "text": "x"}]}});
+            assert_eq!(parse(&record), None);
+            assert!(belongs_to_turn(&record));
+        }
+    }
+
+    #[test]
+    fn deltas_carry_text_and_thoughts() {
+        let delta =
+            |delta: Value| parse(&json!({"type": "stream_event", "event": {"delta": delta}}));
+        let expect = |kind, text: &str| Some(StreamEvent::Delta { kind, text: text.to_owned() });
+        assert_eq!(
+            delta(json!({"type": "text_delta", "text": "he"})),
+            expect(DeltaKind::Text, "he")
+        );
+        assert_eq!(
+            delta(json!({"type": "thinking_delta", "thinking": "hm"})),
+            expect(DeltaKind::Thinking, "hm")
+        );
+        assert_eq!(delta(json!({"type": "input_json_delta", "partial_json": "{"})), None);
+    }
+
+    #[test]
+    fn user_records_yield_tool_results_only() {
+        let record = json!({"type": "user", "message": {"content": [
+            {"type": "tool_result", "tool_use_id": "t", "content": "out"},
+            {"type": "text", "text": "x"}]}});
+        let Some(StreamEvent::ToolResults(blocks)) = parse(&record) else { panic!() };
+        assert!(matches!(&blocks[..], [Block::ToolResult { .. }]));
+    }
+
+    #[test]
+    fn missing_fields_of_a_result_are_none() {
+        let record = json!({"type": "result", "is_error": true, "result": "", "errors": ["why"],
+            "usage": {"output_tokens": 7}});
+        let Some(StreamEvent::Result(result)) = parse(&record) else { panic!() };
+        assert_eq!(result.error.as_deref(), Some("why"));
+        assert_eq!((result.input_tokens, result.output_tokens), (None, Some(7)));
+        assert_eq!((result.total_cost_usd, result.subtype), (None, None));
+    }
+}

@@ -1,0 +1,151 @@
+//! A live agent as its caller sees it: commands in, events out.
+
+use tokio::sync::mpsc;
+
+/// Events that may wait to be stored. When the channel is full, the agent itself waits.
+const MAX_PENDING_EVENTS: usize = 256;
+
+/// A live agent. Dropping it, or calling [`LiveAgent::stop`], ends its process tree.
+pub struct LiveAgent {
+    /// The agent's own id of the conversation, with everything needed to resume it.
+    pub conversation: String,
+    /// A request that could not be met as asked, in words for the caller.
+    pub notice: Option<String>,
+    commands: mpsc::UnboundedSender<AgentCommand>,
+    events: mpsc::Receiver<AgentEvent>,
+}
+
+/// A command for an agent.
+#[derive(Debug)]
+pub enum AgentCommand {
+    Prompt(String),
+    /// Interrupt the turn. Its [`AgentEvent::TurnEnded`] still follows.
+    Cancel,
+    /// Answer a [`PermissionRequest`]; `None` if nobody will.
+    AnswerPermission {
+        request: String,
+        option: Option<String>,
+    },
+    /// End the conversation for good.
+    Close,
+}
+
+/// An event of an agent. Events arrive in order.
+#[derive(Debug)]
+pub enum AgentEvent {
+    /// A message of the Agent Client Protocol: one JSON object without line ends.
+    Message(String),
+    /// The agent asks for permission. The request's own message came before.
+    PermissionRequested(PermissionRequest),
+    /// The turn has ended, with its stop reason or an error. Its message came before.
+    TurnEnded(Result<String, String>),
+    /// The agent has been silent for a while; the text is what its screen shows.
+    Stalled(String),
+    /// The agent's process tree has ended.
+    Exited(AgentExit),
+}
+
+/// How an agent's process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentExit {
+    /// The exit status in words.
+    pub status: String,
+    pub stderr: String,
+    /// Whether a prompt was sent that the agent never read. Such a prompt may be sent again.
+    pub prompt_unseen: bool,
+}
+
+/// An agent's request for permission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermissionRequest {
+    pub id: String,
+    /// The action, in the agent's words.
+    pub title: String,
+    pub options: Vec<PermissionOption>,
+}
+
+/// An answer that an agent accepts to a [`PermissionRequest`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermissionOption {
+    pub id: String,
+    pub name: String,
+    pub kind: PermissionOptionKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermissionOptionKind {
+    AllowOnce,
+    AllowAlways,
+    RejectOnce,
+    RejectAlways,
+    Other,
+}
+
+impl PermissionOptionKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PermissionOptionKind::AllowOnce => "allow_once",
+            PermissionOptionKind::AllowAlways => "allow_always",
+            PermissionOptionKind::RejectOnce => "reject_once",
+            PermissionOptionKind::RejectAlways => "reject_always",
+            PermissionOptionKind::Other => "other",
+        }
+    }
+}
+
+/// The driver's ends of a [`LiveAgent`]'s channels.
+pub(crate) struct DriverChannels {
+    pub commands: mpsc::UnboundedReceiver<AgentCommand>,
+    pub events: mpsc::Sender<AgentEvent>,
+}
+
+impl DriverChannels {
+    /// Sends the last event. Prompts that are still queued never reached the agent and count as unseen;
+    /// the driver itself knows about earlier ones.
+    pub async fn exit(mut self, exit: AgentExit) {
+        let mut prompt_unseen = exit.prompt_unseen;
+        while let Ok(command) = self.commands.try_recv() {
+            prompt_unseen |= matches!(command, AgentCommand::Prompt(_));
+        }
+        let _ = self.events.send(AgentEvent::Exited(AgentExit { prompt_unseen, ..exit })).await;
+    }
+}
+
+impl LiveAgent {
+    pub(crate) fn new(conversation: String) -> (LiveAgent, DriverChannels) {
+        let (commands, received_commands) = mpsc::unbounded_channel();
+        let (event_sender, events) = mpsc::channel(MAX_PENDING_EVENTS);
+        (
+            LiveAgent { conversation, notice: None, commands, events },
+            DriverChannels { commands: received_commands, events: event_sender },
+        )
+    }
+
+    /// Sends a command. An agent that has ended reports that with its own event.
+    pub fn send(&self, command: AgentCommand) {
+        let _ = self.commands.send(command);
+    }
+
+    /// Returns the next event. It is cancel safe: no event is lost if the caller stops waiting.
+    pub async fn next_event(&mut self) -> AgentEvent {
+        // The driver ended without an event. The prompt counts as seen: sending it twice would be worse.
+        let exit = || AgentExit {
+            status: "an unknown status".to_owned(),
+            stderr: String::new(),
+            prompt_unseen: false,
+        };
+        self.events.recv().await.unwrap_or_else(|| AgentEvent::Exited(exit()))
+    }
+
+    /// Returns the next event if one has arrived.
+    pub fn try_next_event(&mut self) -> Option<AgentEvent> {
+        self.events.try_recv().ok()
+    }
+
+    /// Ends the agent and returns once none of its processes is left.
+    pub async fn stop(self) {
+        let LiveAgent { commands, mut events, .. } = self;
+        drop(commands);
+        while events.recv().await.is_some() {}
+    }
+}

@@ -1,0 +1,43 @@
+//! What every part of Hob that runs agents shares.
+
+use hob_child::Children;
+use hob_terminal::Terminals;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::live_limit::LiveLimit;
+use crate::sandbox::SandboxConfig;
+
+/// The processes, tasks and limits that all parts share. Clones share them too.
+#[derive(Clone)]
+pub struct Runtime {
+    /// Every task belongs to this tracker.
+    pub tasks: TaskTracker,
+    /// Cancelled when no new work may begin.
+    pub stopping: CancellationToken,
+    /// Cancelled when running work must end.
+    pub ending: CancellationToken,
+    pub children: Children,
+    /// The terminals of live agents.
+    pub terminals: Terminals,
+    /// The limit on live agents.
+    pub live: LiveLimit,
+    /// The environment and confinement of every agent.
+    pub sandbox: SandboxConfig,
+}
+
+impl Runtime {
+    /// Creates a runtime without tasks and without agents.
+    pub fn new(children: Children, live: LiveLimit, sandbox: SandboxConfig) -> Runtime {
+        let tasks = TaskTracker::new();
+        Runtime {
+            terminals: Terminals::new(tasks.clone()),
+            tasks,
+            stopping: CancellationToken::new(),
+            ending: CancellationToken::new(),
+            children,
+            live,
+            sandbox,
+        }
+    }
+}
