@@ -22,6 +22,7 @@ pub mod run;
 pub mod secret;
 pub mod session;
 mod store_error;
+mod turn_source;
 mod usage;
 mod vectors;
 

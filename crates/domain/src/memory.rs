@@ -11,6 +11,7 @@ pub use crate::recall::{
     TermCount,
 };
 use crate::store_error::StoreError;
+pub use crate::turn_source::TurnSource;
 pub use crate::vectors::{
     Embedded, KindVector, Unembedded, UnembeddedPage, VectorKind, VectorStore,
 };
@@ -86,10 +87,9 @@ pub struct NewTurn {
     pub ts: Timestamp,
     /// Where it stands in the order: its time, but never before what it follows.
     pub at: Timestamp,
-    /// The program it was said in, such as `claude` or `codex`.
+    /// The program in which the turn was said: `claude`, `codex`, or the name of a configured agent.
     pub client: String,
-    /// How it came: `hook`, `transcript`, `deferral`, `import`, `mcp`, `gateway`.
-    pub source: String,
+    pub source: TurnSource,
     /// The terms it is found by, in the index's own spelling, separated by spaces.
     pub terms: String,
     pub vector: Vec<i8>,
@@ -129,7 +129,7 @@ pub struct Record {
     pub cue: Option<String>,
     pub ts: Timestamp,
     pub client: String,
-    pub source: String,
+    pub source: TurnSource,
     pub superseded_by: Option<RecordId>,
     pub supersedes: Option<RecordId>,
 }

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use hob_domain::memory::{MemoryStore, Principal, Stored};
 use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{Here, Tools};
-use hob_memory::TableEmbedder;
-use hob_memory::project::locate_project;
-use hob_memory::{Batch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral};
+use hob_memory::{
+    CaptureBatch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, TableEmbedder, deferral,
+    locate_project,
+};
 use hob_store::{ConnectError, Memory, PostgresMemory};
 use serde_json::Value;
 
@@ -168,7 +169,7 @@ pub struct Delivered {
 /// Brings turns to where they are durable, before `deadline`. `cwd` is what a deferral file says.
 pub fn deliver(
     settings: &Resolved,
-    batch: &Batch,
+    batch: &CaptureBatch,
     cwd: &str,
     fallback: Fallback,
     deadline: Instant,
@@ -179,7 +180,7 @@ pub fn deliver(
         while !left.is_empty() {
             let (chunk, rest) = left.split_at(chunk(left));
             let time = DEADLINE.min(remaining(deadline).saturating_sub(RESERVE));
-            match connection.call(&Call::Capture { batch: batch.with(chunk) }, time) {
+            match connection.call(&Call::Capture { batch: batch.with_turns(chunk) }, time) {
                 Ok(Answer::Captured(stored)) => delivered.stored += stored,
                 _ => break,
             }
@@ -201,7 +202,7 @@ pub fn deliver(
         }
     }
     let key = sealing_key(settings)?;
-    let rest = batch.with(left);
+    let rest = batch.with_turns(left);
     let path = deferral::write(&settings.home.deferred(), &rest, cwd, &key, Timestamp::now())?;
     delivered.deferred = Some((path, rest.turns.len()));
     Ok(delivered)
@@ -209,7 +210,7 @@ pub fn deliver(
 
 fn store(
     settings: &Resolved,
-    batch: &Batch,
+    batch: &CaptureBatch,
     left: &mut &[RawTurn],
     delivered: &mut Delivered,
     deadline: Instant,
@@ -229,7 +230,7 @@ fn store(
         if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > CHUNK_BYTES {
             break;
         }
-        let stored = tools.engine.capture(&Principal::Owner, batch.with(chunk), Vec::new());
+        let stored = tools.engine.capture(&Principal::Owner, batch.with_turns(chunk), Vec::new());
         let time = remaining(deadline).saturating_sub(to_defer(left));
         delivered.stored += runtime.block_on(async { within(time, stored).await })??;
         *left = rest;

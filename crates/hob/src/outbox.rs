@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::memory::{Principal, Tier};
+use hob_domain::memory::{Principal, Tier, TurnSource};
 use hob_domain::session::OutboxItem;
 use hob_domain::{AppName, LedgerStore, Role, StoreError, Timestamp};
-use hob_memory::project::locate_project;
-use hob_memory::{Batch, Engine, RawTurn};
+use hob_memory::{CaptureBatch, Engine, RawTurn, locate_project};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -51,7 +50,7 @@ pub async fn drain_last(ledger: &dyn LedgerStore, engine: &Engine) {
 async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, StoreError> {
     let items = ledger.outbox(TOGETHER).await?;
     // Those of one principal go together: a transaction costs more than a turn.
-    let mut by_principal: Vec<(Principal, Vec<Batch>)> = Vec::new();
+    let mut by_principal: Vec<(Principal, Vec<CaptureBatch>)> = Vec::new();
     for item in &items {
         let Some((principal, batch)) = batch(item) else {
             tracing::error!(item = item.id, "something for the memory can't be read");
@@ -101,7 +100,7 @@ struct Ended {
     ended_at: Timestamp,
 }
 
-fn batch(item: &OutboxItem) -> Option<(Principal, Batch)> {
+fn batch(item: &OutboxItem) -> Option<(Principal, CaptureBatch)> {
     let ended: Ended = serde_json::from_str(&item.body).ok()?;
     let app = AppName::stored(item.app.as_str()).ok()?;
     let principal = match app.is_owner() {
@@ -124,11 +123,11 @@ fn batch(item: &OutboxItem) -> Option<(Principal, Batch)> {
     for (index, answer) in ended.answers.into_iter().enumerate() {
         turns.push(turn(format!("turn-{n}-{index}"), Role::Assistant, answer, ended.ended_at));
     }
-    let batch = Batch {
+    let batch = CaptureBatch {
         session: ended.session_id,
         place: locate_project(Path::new(&ended.cwd)),
         client: ended.agent,
-        source: "session".to_owned(),
+        source: TurnSource::Session,
         turns,
     };
     Some((principal, batch))

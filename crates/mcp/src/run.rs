@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use hob_domain::memory::{Around, Forget, Principal, ProjectLocation, RecordId, Scope, Window};
 use hob_domain::{StoreError, Timestamp};
-use hob_memory::project::locate_project;
 use hob_memory::{
-    Backlog, Engine, Note, Question, UpgradeProgress, UpgradeState, backlog, waiting_turns,
+    Backlog, Engine, Note, Question, UpgradeProgress, UpgradeState, backlog, locate_project,
+    waiting_turns,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,11 +1,11 @@
-//! Draining the folder of deferral files into the store, in the background, oldest first.
+//! Drains the folder of deferral files into the store, in the background, oldest first.
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hob_domain::memory::{MaintenanceEvent, Principal};
 use hob_domain::{StoreError, Timestamp};
@@ -13,81 +13,37 @@ use notify::{RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::capture::deferral::{BadFile, decode};
+use crate::capture::backlog::{failed_name, waiting_files};
+use crate::capture::deferral::decode;
 use crate::engine::Engine;
 
-/// A file is tried once and then so many times more before it is set aside.
-const RETRIES: u32 = 3;
-const FIRST_DELAY: Duration = Duration::from_millis(500);
-const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// How often the folder is looked at without being told of a change.
-const LOOK: Duration = Duration::from_secs(5);
-/// A file that was written to more recently may not be whole.
-const SETTLE: Duration = Duration::from_millis(150);
-const SET_ASIDE: &str = ".failed.jsonl";
+/// How many times a file is retried before it is set aside.
+const MAX_RETRIES: u32 = 3;
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// How often the folder is polled without a notification of a change.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// A file that was written to more recently may not be complete.
+const SETTLE_TIME: Duration = Duration::from_millis(150);
 
-/// What waits in the folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Backlog {
-    pub files: usize,
-    pub bytes: u64,
-    /// Files that were set aside.
-    pub failed: usize,
-}
-
-/// Counts the folder's files.
-pub fn backlog(folder: &Path) -> Backlog {
-    let mut backlog = Backlog::default();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.ends_with(SET_ASIDE) {
-            backlog.failed += 1;
-        } else if name.ends_with(".jsonl") {
-            backlog.files += 1;
-            backlog.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
-        }
-    }
-    backlog
-}
-
-/// About how many turns wait: the lines of the files, of very many bytes only the first.
-pub fn waiting_turns(folder: &Path) -> usize {
-    let mut left: u64 = 16 << 20;
-    let mut turns = 0;
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.ends_with(SET_ASIDE) || !name.ends_with(".jsonl") || left == 0 {
-            continue;
-        }
-        let Ok(file) = fs::File::open(entry.path()) else { continue };
-        let mut text = Vec::new();
-        let read = file.take(left).read_to_end(&mut text).unwrap_or_default();
-        left = left.saturating_sub(read as u64);
-        // The first line is about the file.
-        turns += text.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1);
-    }
-    turns
-}
-
-/// Drains one folder.
+/// A task that drains one folder.
 pub struct Drain {
     engine: Engine,
     folder: PathBuf,
-    failures: HashMap<PathBuf, Failure>,
+    failures: HashMap<PathBuf, FileFailure>,
 }
 
-struct Failure {
+/// The failed attempts to drain a file.
+struct FileFailure {
     attempts: u32,
-    again: Instant,
+    retry_at: Instant,
 }
 
 /// Why a file could not be drained.
-enum Trouble {
-    /// It is the file.
+enum DrainError {
+    /// The file is at fault.
     File(String),
-    /// It may be the store.
+    /// The store may be at fault.
     Store(StoreError),
 }
 
@@ -96,7 +52,7 @@ impl Drain {
         Drain { engine, folder, failures: HashMap::new() }
     }
 
-    /// Drains until told to stop: at once, whenever the folder changes, and when a retry is due.
+    /// Drains until `stopping`: at once, whenever the folder changes, and when a retry is due.
     pub async fn run(mut self, stopping: CancellationToken) {
         let changed = Arc::new(Notify::new());
         let _watcher = self.watch(changed.clone());
@@ -106,7 +62,7 @@ impl Drain {
                 () = stopping.cancelled() => return,
             };
             tokio::select! {
-                () = tokio::time::sleep(next.unwrap_or(LOOK).min(LOOK)) => {}
+                () = tokio::time::sleep(next.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)) => {}
                 () = changed.notified() => {}
                 () = stopping.cancelled() => return,
             }
@@ -115,7 +71,7 @@ impl Drain {
 
     fn watch(&self, changed: Arc<Notify>) -> Option<notify::RecommendedWatcher> {
         let tell = move |event: notify::Result<notify::Event>| {
-            // Our own reading is told as well; only what comes into the folder matters.
+            // Notifications include this task's own reads; only additions to the folder matter.
             if event.is_ok_and(|event| event.kind.is_create() || event.kind.is_modify()) {
                 changed.notify_one();
             }
@@ -126,70 +82,70 @@ impl Drain {
         match watched {
             Ok(watcher) => Some(watcher),
             Err(error) => {
-                tracing::warn!(%error, "the folder of deferred captures cannot be watched");
+                tracing::warn!(%error, "failed to watch the folder of deferral files; polling it");
                 None
             }
         }
     }
 
-    /// Drains every file that is due. Returns after how long the next retry is due.
+    /// Drains every file that is due. Returns the time until the next retry.
     pub async fn pass(&mut self, now: Instant) -> Option<Duration> {
         let mut unsettled = false;
-        for path in waiting(&self.folder) {
+        for path in waiting_files(&self.folder) {
             if is_being_written(&path) {
                 unsettled = true;
                 continue;
             }
-            if self.failures.get(&path).is_some_and(|failure| failure.again > now) {
+            if self.failures.get(&path).is_some_and(|failure| failure.retry_at > now) {
                 continue;
             }
             match self.drain(&path).await {
                 Ok(()) => {
                     self.failures.remove(&path);
                 }
-                Err(trouble) => self.failed(path, trouble, now).await,
+                Err(error) => self.record_failure(path, error, now).await,
             }
         }
         self.failures.retain(|path, _| fs::symlink_metadata(path).is_ok());
-        let due = self.failures.values().map(|failure| failure.again).min();
+        let due = self.failures.values().map(|failure| failure.retry_at).min();
         let due = due.map(|due| due.saturating_duration_since(Instant::now()));
-        let settled = unsettled.then_some(SETTLE);
+        let settled = unsettled.then_some(SETTLE_TIME);
         due.into_iter().chain(settled).min()
     }
 
-    async fn drain(&self, path: &Path) -> Result<(), Trouble> {
-        // Reading a pipe would wait for whoever writes to it.
+    async fn drain(&self, path: &Path) -> Result<(), DrainError> {
+        // Reading a pipe would wait for its writer.
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_file() => {}
-            Ok(_) => return Err(Trouble::File("it is not a file".to_owned())),
+            Ok(_) => return Err(DrainError::File("not a regular file".to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Trouble::File(format!("it cannot be read: {error}"))),
+            Err(error) => return Err(DrainError::File(format!("cannot read it: {error}"))),
         }
         let content = match fs::read(path) {
             Ok(content) => content,
-            // Somebody else has drained it.
+            // Another process has drained it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Trouble::File(format!("it cannot be read: {error}"))),
+            Err(error) => return Err(DrainError::File(format!("cannot read it: {error}"))),
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if !content.is_empty() {
             let deferred = decode(&content, &name, self.engine.opening_keys())
-                .map_err(|error: BadFile| Trouble::File(error.to_string()))?;
+                .map_err(|error| DrainError::File(error.to_string()))?;
             if !deferred.batch.turns.is_empty() {
                 let stored =
                     self.engine.capture(&Principal::Owner, deferred.batch, Vec::new()).await;
-                let stored = stored.map_err(Trouble::Store)?;
+                let stored = stored.map_err(DrainError::Store)?;
                 tracing::info!(
                     inserted = stored.inserted,
                     duplicates = stored.duplicates,
-                    "drained a deferred capture"
+                    "drained a deferral file"
                 );
             }
             if !deferred.bad_lines.is_empty() {
                 let lines: Vec<String> =
                     deferred.bad_lines.iter().take(20).map(usize::to_string).collect();
                 let detail = format!(
-                    "{} lines of {name} could not be read and were left out ({})",
+                    "{} lines of {name} could not be read and were skipped ({})",
                     deferred.bad_lines.len(),
                     lines.join(", ")
                 );
@@ -199,35 +155,39 @@ impl Drain {
         match fs::remove_file(path) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Trouble::File(format!("it cannot be removed: {error}"))),
+            Err(error) => Err(DrainError::File(format!("cannot remove it: {error}"))),
         }
     }
 
-    async fn failed(&mut self, path: PathBuf, trouble: Trouble, now: Instant) {
+    /// Schedules the next attempt, or sets the file aside after the last one.
+    async fn record_failure(&mut self, path: PathBuf, error: DrainError, now: Instant) {
         let attempts = self.failures.get(&path).map_or(0, |failure| failure.attempts) + 1;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (why, is_files_fault) = match trouble {
-            Trouble::File(why) => (why, true),
-            // A store that is locked or full says nothing about the file; it waits.
-            Trouble::Store(error) => (error.to_string(), !error.is_temporary()),
+        let (why, is_files_fault) = match error {
+            DrainError::File(why) => (why, true),
+            // A store that is locked or full says nothing about the file, which waits.
+            DrainError::Store(error) => (error.to_string(), !error.is_temporary()),
         };
-        tracing::warn!(name, attempts, "a deferred capture could not be drained: {why}");
-        let attempts = if is_files_fault { attempts } else { attempts.min(RETRIES) };
-        if attempts > RETRIES {
+        tracing::warn!(name, attempts, "a deferral file could not be drained: {why}");
+        let attempts = if is_files_fault { attempts } else { attempts.min(MAX_RETRIES) };
+        if attempts > MAX_RETRIES {
             let detail = format!("{name} was set aside after {attempts} attempts: {why}");
             if self.event("set_aside", detail).await.is_ok() {
-                let aside = free_name(&path, &name);
+                let aside = failed_name(&path, &name);
                 match fs::rename(&path, &aside) {
                     Ok(()) => {
                         self.failures.remove(&path);
                         return;
                     }
-                    Err(error) => tracing::error!(%error, name, "it cannot be set aside"),
+                    Err(error) => {
+                        tracing::error!(%error, name, "failed to set a deferral file aside")
+                    }
                 }
             }
         }
-        let delay = FIRST_DELAY.saturating_mul(1 << (attempts - 1).min(10)).min(LONGEST_DELAY);
-        self.failures.insert(path, Failure { attempts, again: now + delay });
+        let delay =
+            FIRST_RETRY_DELAY.saturating_mul(1 << (attempts - 1).min(10)).min(MAX_RETRY_DELAY);
+        self.failures.insert(path, FileFailure { attempts, retry_at: now + delay });
     }
 
     async fn event(&self, kind: &str, detail: String) -> Result<(), StoreError> {
@@ -236,34 +196,9 @@ impl Drain {
     }
 }
 
-/// A name for a file that is set aside; an earlier one is never replaced.
-fn free_name(path: &Path, name: &str) -> PathBuf {
-    let stem = name.strip_suffix(".jsonl").unwrap_or(name);
-    let named = |n: u32| match n {
-        0 => path.with_file_name(format!("{stem}{SET_ASIDE}")),
-        n => path.with_file_name(format!("{stem}-{n}{SET_ASIDE}")),
-    };
-    (0..).map(named).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| named(0))
-}
-
-/// Whether somebody may still be at it. Hob's own files are whole when they appear, others' need not be.
+/// Returns whether another program may still be writing a file. Hob's own files are complete when they
+/// appear; those of others need not be.
 fn is_being_written(path: &Path) -> bool {
     let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-    modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SETTLE))
-}
-
-/// The files that wait, oldest first.
-fn waiting(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.ends_with(".jsonl") && !name.ends_with(SET_ASIDE) {
-            let modified = entry.metadata().and_then(|metadata| metadata.modified());
-            files.push((modified.unwrap_or(SystemTime::UNIX_EPOCH), path));
-        }
-    }
-    files.sort();
-    files.into_iter().map(|(_, path)| path).collect()
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SETTLE_TIME))
 }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use hob_domain::memory::{
     Counts, Facets, Forget, Identity, ImportMark, MaintenanceEvent, MemoryStore, NewTurn,
     Principal, ProjectLocation, Record, RecordId, Remask, Scope, Stored, Superseded, Tier,
-    TurnRole, Window,
+    TurnRole, TurnSource, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use crate::capture::batch::{
-    self, Batch, Preparer, RawTurn, Sealed, found_by, seal_secrets, unsealed,
-};
+use crate::capture::batch::{CaptureBatch, RawTurn};
+use crate::capture::prepare::{Preparer, RULES_VERSION};
 use crate::capture::seal::{OpeningKey, OpeningKeys};
+use crate::capture::sealed_text::{SealedText, restore_secrets, seal_secrets};
 use crate::embed::embedder::Embedder;
 use crate::embed::upgrade::{Upgrade, UpgradeProgress};
 use crate::recall::pack::{Ranked, pack};
@@ -26,6 +26,7 @@ use crate::recall::search::{Search, without_any_names};
 use crate::recall::session_start;
 use crate::redact;
 use crate::text::analyse::Analyser;
+use crate::text::indexed_text::indexed_text;
 
 /// How many more hits than asked for are read.
 const SPARE: usize = 20;
@@ -118,7 +119,7 @@ impl Engine {
     pub async fn capture(
         &self,
         principal: &Principal,
-        batch: Batch,
+        batch: CaptureBatch,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
         self.capture_all(principal, vec![batch], marks).await
@@ -128,7 +129,7 @@ impl Engine {
     pub async fn capture_all(
         &self,
         principal: &Principal,
-        batches: Vec<Batch>,
+        batches: Vec<CaptureBatch>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
         let _work = self.inner.upgrade.work();
@@ -137,7 +138,7 @@ impl Engine {
     }
 
     /// Masks, analyses and embeds turns: the first half of a capture, which needs no store.
-    pub async fn prepare(&self, batches: Vec<Batch>) -> Result<Prepared, StoreError> {
+    pub async fn prepare(&self, batches: Vec<CaptureBatch>) -> Result<Prepared, StoreError> {
         let engine = self.clone();
         let prepare = move || {
             let prepare = |batch| engine.inner.preparer.prepare(batch);
@@ -374,14 +375,14 @@ impl Engine {
     pub fn unseal(&self, record: &Record) -> Option<String> {
         match &record.sealed {
             None => Some(record.text.clone()),
-            Some(sealed) => unsealed(&record.text, &self.inner.opening.open(sealed)?),
+            Some(sealed) => restore_secrets(&record.text, &self.inner.opening.open(sealed)?),
         }
     }
 
     /// Masks again what was masked by older rules. Returns how many turns it looked at; call it until
     /// that is 0.
     pub async fn rescan(&self) -> Result<usize, StoreError> {
-        let old = self.inner.store.masked_before(batch::VERSION, RESCAN).await?;
+        let old = self.inner.store.masked_before(RULES_VERSION, RESCAN).await?;
         let count = old.len();
         let changes = old.iter().map(|record| self.remasked(record, self.unseal(record))).collect();
         if count > 0 {
@@ -403,7 +404,7 @@ impl Engine {
                     continue;
                 };
                 // What does not fit its text can't be sealed anew; it stays as it is.
-                if let Some(original) = unsealed(&record.text, &clear) {
+                if let Some(original) = restore_secrets(&record.text, &clear) {
                     changes.push(self.remasked(record, Some(original)));
                 }
             }
@@ -418,31 +419,33 @@ impl Engine {
     /// there.
     fn remasked(&self, record: &Record, original: Option<String>) -> Remask {
         let preparer = &self.inner.preparer;
-        let Sealed { text, sealed } = match &original {
+        let SealedText { text, sealed } = match &original {
             Some(original) => seal_secrets(original, &preparer.sealing),
             // New rules may find more in what is there; the old seal keeps what it has.
-            None => Sealed { text: redact::mask(&record.text).text, sealed: record.sealed.clone() },
+            None => {
+                SealedText { text: redact::mask(&record.text).text, sealed: record.sealed.clone() }
+            }
         };
         let cue = record.cue.as_ref().map(|cue| redact::mask(cue).text);
-        let found_by = found_by(&text, cue.as_deref());
+        let indexed = indexed_text(&text, cue.as_deref());
         Remask {
             seq: record.seq,
-            terms: preparer.index_terms(&found_by),
-            vector: preparer.embedder.embed(&found_by),
+            terms: preparer.index_terms(&indexed),
+            vector: preparer.embedder.embed(&indexed),
             text,
             sealed,
             cue,
-            rules: batch::VERSION,
+            rules: RULES_VERSION,
         }
     }
 }
 
-fn note_batch(note: &Note, id: String, now: Timestamp) -> Batch {
-    Batch {
+fn note_batch(note: &Note, id: String, now: Timestamp) -> CaptureBatch {
+    CaptureBatch {
         session: format!("note:{}", note.place.project),
         place: note.place.clone(),
         client: "mcp".to_owned(),
-        source: "mcp".to_owned(),
+        source: TurnSource::Mcp,
         turns: vec![RawTurn {
             id: Some(id),
             role: note.role,

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args as ClapArgs;
-use hob_domain::memory::Stored;
-use hob_memory::Batch;
-use hob_memory::follow::{self, Manner, Mark, News, Torn};
-use hob_memory::project::locate_project;
+use hob_domain::memory::{Stored, TurnSource};
+use hob_memory::{
+    CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, locate_project,
+    read_update,
+};
 use hob_transcript::AgentClient;
 use serde_json::{Value, json};
 
@@ -37,21 +38,24 @@ pub struct Args {
 
 pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
     let mut totals = Totals::default();
-    let mut mark = Mark::default();
+    let mut mark = TranscriptMark::default();
     loop {
-        let manner =
-            Manner { session: args.session_id.as_deref(), torn: Torn::Included, most: PART };
-        let news = match follow::since(&args.path, &mut mark, manner) {
-            Ok(news) => news,
+        let options = ReadOptions {
+            session: args.session_id.as_deref(),
+            partial_line: PartialLine::Include,
+            max_bytes: PART,
+        };
+        let update = match read_update(&args.path, &mut mark, options) {
+            Ok(update) => update,
             Err(error) => {
                 totals.errors += 1;
-                totals.problem = Some(format!("{} cannot be read: {error}", args.path.display()));
+                totals.problem = Some(format!("cannot read {}: {error}", args.path.display()));
                 let session = args.session_id.clone().unwrap_or_else(|| "unknown".to_owned());
-                News { session, ..News::default() }
+                TranscriptUpdate { session, ..TranscriptUpdate::default() }
             }
         };
-        let more = news.more;
-        if let Err(error) = capture(settings, args, news, deadline, &mut totals) {
+        let more = update.more;
+        if let Err(error) = capture(settings, args, update, deadline, &mut totals) {
             totals.errors += 1;
             totals.problem = Some(format!("{error:#}"));
             return totals.answer("failed");
@@ -108,20 +112,20 @@ impl Totals {
 fn capture(
     settings: &Resolved,
     args: &Args,
-    news: News,
+    update: TranscriptUpdate,
     deadline: Instant,
     totals: &mut Totals,
 ) -> anyhow::Result<()> {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    let folder = args.cwd.clone().or_else(|| news.cwd.as_ref().map(PathBuf::from));
-    let batch = Batch {
-        session: news.session,
+    let folder = args.cwd.clone().or_else(|| update.cwd.as_ref().map(PathBuf::from));
+    let batch = CaptureBatch {
+        session: update.session,
         place: locate_project(folder.as_deref().unwrap_or(&here)),
-        client: news.client.map_or("unknown", AgentClient::as_str).to_owned(),
-        source: "transcript".to_owned(),
-        turns: news.turns,
+        client: update.client.map_or("unknown", AgentClient::as_str).to_owned(),
+        source: TurnSource::Transcript,
+        turns: update.turns,
     };
-    totals.errors += news.unreadable;
+    totals.errors += update.unreadable;
     let cwd = text(args.cwd.as_deref().unwrap_or(&here));
     let fallback = if args.no_spawn { Fallback::Defer } else { Fallback::Store };
     let delivered = deliver(settings, &batch, &cwd, fallback, deadline)?;

@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use hob_domain::Timestamp;
-use hob_domain::memory::TurnKey;
-use hob_memory::Batch;
-use hob_memory::follow::{self, Manner, Mark, News, Torn};
-use hob_memory::project::locate_project;
+use hob_domain::memory::{TurnKey, TurnSource};
+use hob_memory::{
+    CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, locate_project,
+    read_update,
+};
 use hob_transcript::AgentClient;
 use serde::Deserialize;
 
@@ -66,37 +67,37 @@ pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
     settings.home.prepare_for_capture()?;
     let session = input.session_id.as_deref();
     let state = input.transcript_path.as_ref().map(|path| state_file(settings, path, session));
-    let mut mark: Mark = state
+    let mut mark: TranscriptMark = state
         .as_ref()
         .and_then(|path| std::fs::read(path).ok())
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
     // At the end of a session nobody comes back for a last line without its end.
-    let torn = match input.hook_event_name.as_deref() {
-        Some("SessionEnd") => Torn::Included,
-        _ => Torn::Later,
+    let partial_line = match input.hook_event_name.as_deref() {
+        Some("SessionEnd") => PartialLine::Include,
+        _ => PartialLine::Defer,
     };
     loop {
         let before = mark.clone();
-        let manner = Manner { session, torn, most: PART };
-        let read =
-            input.transcript_path.as_ref().map(|path| follow::since(path, &mut mark, manner));
-        let mut news = match read {
-            Some(Ok(news)) => news,
+        let options = ReadOptions { session, partial_line, max_bytes: PART };
+        let read = input.transcript_path.as_ref().map(|path| read_update(path, &mut mark, options));
+        let mut update = match read {
+            Some(Ok(update)) => update,
             // A transcript that is not there yet has nothing new.
             Some(Err(_)) | None => {
-                News { session: session.unwrap_or("unknown").to_owned(), ..News::default() }
+                let session = session.unwrap_or("unknown").to_owned();
+                TranscriptUpdate { session, ..TranscriptUpdate::default() }
             }
         };
-        if let (false, Some(answer)) = (news.more, &input.last_assistant_message) {
+        if let (false, Some(answer)) = (update.more, &input.last_assistant_message) {
             let prompt = input.prompt_id.as_deref();
-            news.turns.extend(mark.lagging_answer(answer, prompt, Timestamp::now()));
+            update.turns.extend(mark.lagging_answer(answer, prompt, Timestamp::now()));
         }
-        let more = news.more;
-        capture(settings, &input, news, deadline)?;
+        let more = update.more;
+        capture(settings, &input, update, deadline)?;
         // Only now: what was read is durable.
         if let Some(path) = state.as_ref().filter(|_| mark != before) {
-            hob_files::write_over(path, &serde_json::to_vec(&mark.to_keep())?, 0o600)?;
+            hob_files::write_over(path, &serde_json::to_vec(&mark.without_secrets())?, 0o600)?;
         }
         // What there is no time for is read by the next hook.
         if !more || !is_time_for_more(deadline) {
@@ -108,25 +109,25 @@ pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
 fn capture(
     settings: &Resolved,
     input: &HookInput,
-    news: News,
+    update: TranscriptUpdate,
     deadline: Instant,
 ) -> anyhow::Result<()> {
-    if news.turns.is_empty() {
+    if update.turns.is_empty() {
         return Ok(());
     }
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    let folder = input.cwd.clone().or_else(|| news.cwd.as_ref().map(PathBuf::from));
+    let folder = input.cwd.clone().or_else(|| update.cwd.as_ref().map(PathBuf::from));
     let folder = folder.unwrap_or_else(here);
-    let batch = Batch {
-        session: news.session,
+    let batch = CaptureBatch {
+        session: update.session,
         place: locate_project(&folder),
-        client: news
+        client: update
             .client
             .or_else(|| input.client())
             .map_or("unknown", AgentClient::as_str)
             .to_owned(),
-        source: "hook".to_owned(),
-        turns: news.turns,
+        source: TurnSource::Hook,
+        turns: update.turns,
     };
     deliver(settings, &batch, &folder.to_string_lossy(), Fallback::Defer, deadline)?;
     Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use hob_domain::memory::Principal;
-use hob_memory::project::locate_project;
+use hob_memory::locate_project;
 use serde_json::json;
 
 use super::{Context, Exit};

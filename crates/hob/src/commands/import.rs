@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use hob_domain::StoreError;
-use hob_domain::memory::{ImportMark, Principal, Stored};
-use hob_memory::project::locate_project;
-use hob_memory::{Batch, Engine, follow, import};
+use hob_domain::memory::{ImportMark, Principal, Stored, TurnSource};
+use hob_memory::{
+    CaptureBatch, Engine, find_transcripts, import_mark, locate_project, read_all,
+    transcript_folders,
+};
 use hob_transcript::AgentClient;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -45,14 +47,14 @@ struct Totals {
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     settings.home.prepare()?;
-    let places = if args.paths.is_empty() { transcript_folders() } else { args.paths.clone() };
+    let places = if args.paths.is_empty() { default_folders() } else { args.paths.clone() };
     let mut totals = Totals::default();
     let missing = places.iter().any(|path| !path.exists());
     for path in places.iter().filter(|path| !path.exists()) {
         eprintln!("hob: {} does not exist", path.display());
         totals.errors += 1;
     }
-    let files: Vec<PathBuf> = places.iter().flat_map(|path| import::transcripts(path)).collect();
+    let files: Vec<PathBuf> = places.iter().flat_map(|path| find_transcripts(path)).collect();
     let runtime = memory::runtime()?;
     let tools = runtime.block_on(memory::open(settings, Duration::from_secs(30)))?;
     let bar = progress(files.len() as u64);
@@ -92,10 +94,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Returns the folders in which this user's clients store transcripts.
-fn transcript_folders() -> Vec<PathBuf> {
+fn default_folders() -> Vec<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let Some(home) = folder("HOME") else { return Vec::new() };
-    import::transcript_folders(&home, |client| folder(client.description().config_variable))
+    transcript_folders(&home, |client| folder(client.description().config_variable))
 }
 
 fn progress(files: u64) -> ProgressBar {
@@ -113,19 +115,18 @@ async fn import_all(
     totals: &mut Totals,
 ) -> anyhow::Result<()> {
     let mut storing = Storing { engine: engine.clone(), under_way: JoinSet::new() };
-    let mut waiting: Vec<Batch> = Vec::new();
+    let mut waiting: Vec<CaptureBatch> = Vec::new();
     let mut marks: Vec<ImportMark> = Vec::new();
     let mut turns = 0;
     for chunk in files.chunks(200) {
-        let known: Vec<ImportMark> =
-            chunk.iter().filter_map(|path| import::mark_of(path)).collect();
+        let known: Vec<ImportMark> = chunk.iter().filter_map(|path| import_mark(path)).collect();
         let done = engine.imported(known).await?;
         let done: HashSet<_> =
             done.iter().map(|mark| (mark.path, mark.size, mark.modified)).collect();
         for path in chunk {
             bar.inc(1);
             // The mark is taken before the reading: what comes meanwhile is read the next time.
-            let Some(mark) = import::mark_of(path) else {
+            let Some(mark) = import_mark(path) else {
                 totals.errors += 1;
                 continue;
             };
@@ -144,7 +145,7 @@ async fn import_all(
                 let (part, more) = rest.split_at(memory::chunk(rest).min(TRANSACTION));
                 rest = more;
                 turns += part.len();
-                waiting.push(batch.with(part));
+                waiting.push(batch.with_turns(part));
                 if turns >= TRANSACTION && !rest.is_empty() {
                     let batches = std::mem::take(&mut waiting);
                     totals.stored += storing.add(batches, Vec::new()).await?;
@@ -166,23 +167,23 @@ async fn import_all(
     Ok(())
 }
 
-fn read(path: &Path, totals: &mut Totals) -> Option<Batch> {
-    let news = match follow::whole(path, None) {
-        Ok(news) => news,
+fn read(path: &Path, totals: &mut Totals) -> Option<CaptureBatch> {
+    let update = match read_all(path, None) {
+        Ok(update) => update,
         Err(_) => {
             totals.errors += 1;
             return None;
         }
     };
     totals.files += 1;
-    totals.errors += news.unreadable;
-    let folder = news.cwd.map(PathBuf::from).or_else(|| path.parent().map(PathBuf::from));
-    Some(Batch {
-        session: news.session,
+    totals.errors += update.unreadable;
+    let folder = update.cwd.map(PathBuf::from).or_else(|| path.parent().map(PathBuf::from));
+    Some(CaptureBatch {
+        session: update.session,
         place: locate_project(&folder.unwrap_or_else(|| PathBuf::from("/"))),
-        client: news.client.map_or("unknown", AgentClient::as_str).to_owned(),
-        source: "import".to_owned(),
-        turns: news.turns,
+        client: update.client.map_or("unknown", AgentClient::as_str).to_owned(),
+        source: TurnSource::Import,
+        turns: update.turns,
     })
 }
 
@@ -195,7 +196,11 @@ struct Storing {
 
 impl Storing {
     /// Takes turns in, and says what became of those before.
-    async fn add(&mut self, batches: Vec<Batch>, marks: Vec<ImportMark>) -> anyhow::Result<Stored> {
+    async fn add(
+        &mut self,
+        batches: Vec<CaptureBatch>,
+        marks: Vec<ImportMark>,
+    ) -> anyhow::Result<Stored> {
         let prepared = self.engine.prepare(batches).await?;
         let before = self.finish().await?;
         let engine = self.engine.clone();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
 use hob_domain::memory::Principal;
-use hob_memory::project::locate_project;
+use hob_memory::locate_project;
 use std::io::IsTerminal;
 
 use super::capture_turn::HookInput;

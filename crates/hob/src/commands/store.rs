@@ -7,9 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use hob_domain::{DataKey, NodeStore};
-use hob_memory::Analyser;
-use hob_memory::TableEmbedder;
-use hob_memory::indexed;
+use hob_memory::{Analyser, TableEmbedder, index_turn};
 use hob_store::{
     Analyse, Analysed, Ledger, Memory, Move, MoveError, MoveProgress, MovedTable, PostgresLedger,
     PostgresMemory, StoreUrl, Tell, ledger_to_postgres, ledger_to_sqlite, memory_to_postgres,
@@ -199,7 +197,7 @@ async fn server(settings: &Resolved, url: &StoreUrl) -> anyhow::Result<PostgresL
 fn analyse() -> Analyse {
     let (analyser, embedder) = (Analyser::default(), TableEmbedder::new());
     Arc::new(move |text, cue| {
-        let (terms, vector) = indexed(&analyser, &embedder, text, cue);
+        let (terms, vector) = index_turn(&analyser, &embedder, text, cue);
         Analysed { terms, vector }
     })
 }

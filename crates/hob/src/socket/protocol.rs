@@ -4,7 +4,7 @@
 //! with a hello that carries the protocol's version, so that an older and a newer Hob recognise each other.
 
 use hob_domain::memory::Stored;
-use hob_memory::Batch;
+use hob_memory::CaptureBatch;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub enum Call {
     },
     /// Stores turns in the memory; the answer comes once they are durable.
     Capture {
-        batch: Batch,
+        batch: CaptureBatch,
     },
     /// Calls one of the memory's tools.
     Tool {

@@ -14,7 +14,7 @@ use hob_domain::AppName;
 use hob_domain::memory::{Principal, ProjectLocation, RecordId, Stored};
 use hob_gateway::{Connections, Router, serve_owner};
 use hob_mcp::{Backend, Caller, Here, McpServer, ToolError, Tools};
-use hob_memory::project::locate_project;
+use hob_memory::locate_project;
 use hob_sessions::session::Sessions;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,34 +1,43 @@
-//! Deferral files: turns that wait in a folder for the daemon. Version 1.
+//! Deferral files: turns that wait in a folder for the server. Version 1.
 //!
-//! The first line is a header, each further line a turn. Files are plain JSON, so secrets in them are
-//! masked and their originals sealed beside them.
+//! The first line is a header, each further line a turn. The files are plain JSON, so secrets in them
+//! are masked, and the originals are sealed in a field of their own.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hob_domain::Timestamp;
-use hob_domain::memory::{ProjectLocation, Tier, TurnRole, words_key};
+use hob_domain::memory::{ProjectLocation, Tier, TurnRole, TurnSource, words_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::capture::batch::{Batch, RawTurn, Sealed, name_without_secrets, seal_secrets, unsealed};
-use crate::capture::project::locate_project;
-use crate::capture::seal::{OpeningKeys, SealingKey};
+use super::batch::{CaptureBatch, RawTurn};
+use super::masked_name::masked_name;
+use super::project::locate_project;
+use super::seal::{OpeningKeys, SealingKey};
+use super::sealed_text::{SealedText, restore_secrets, seal_secrets};
 use crate::redact;
 
+/// The version of the file format.
 pub const VERSION: u64 = 1;
+/// How many names are tried for a new file.
+const MAX_NAME_ATTEMPTS: u32 = 10_000;
+/// The maximum length of the session's part of a file name, and of a cue.
+const MAX_NAME_CHARS: usize = 120;
+const MAX_CUE_CHARS: usize = 120;
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct DeferralHeader {
     version: u64,
     #[serde(default)]
     session_id: Option<String>,
     deferred_at: Option<String>,
     #[serde(default)]
     cwd: Option<String>,
-    /// What the command knew beyond the contract's fields.
+    /// Fields that Hob writes in addition to those of the documented format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     place: Option<ProjectLocation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +45,7 @@ struct Header {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct DeferralLine {
     text: String,
     #[serde(default)]
     cue: Option<String>,
@@ -57,18 +66,18 @@ struct Line {
     sealed: Option<String>,
 }
 
-/// Writes turns into a new file of the folder, whole or not at all, and returns its path.
+/// Writes a batch into a new file of the folder, as a whole or not at all. Returns the file's path.
 pub fn write(
     folder: &Path,
-    batch: &Batch,
+    batch: &CaptureBatch,
     cwd: &str,
     key: &SealingKey,
     now: Timestamp,
 ) -> io::Result<PathBuf> {
     let content = encode(batch, cwd, key, now)?;
-    let session = file_name(&name_without_secrets(&batch.session));
+    let session = file_name(&masked_name(&batch.session));
     let seconds = now.as_second();
-    for attempt in 0..10_000 {
+    for attempt in 0..MAX_NAME_ATTEMPTS {
         let name = match attempt {
             0 => format!("{session}-{seconds}.jsonl"),
             attempt => format!("{session}-{seconds}-{attempt}.jsonl"),
@@ -78,13 +87,18 @@ pub fn write(
             return Ok(path);
         }
     }
-    Err(io::Error::other("no free name for a deferral file"))
+    Err(io::Error::other("cannot find a free name for a deferral file"))
 }
 
-fn encode(batch: &Batch, cwd: &str, key: &SealingKey, now: Timestamp) -> io::Result<Vec<u8>> {
-    let mut content = serde_json::to_vec(&Header {
+fn encode(
+    batch: &CaptureBatch,
+    cwd: &str,
+    key: &SealingKey,
+    now: Timestamp,
+) -> io::Result<Vec<u8>> {
+    let mut content = serde_json::to_vec(&DeferralHeader {
         version: VERSION,
-        session_id: Some(name_without_secrets(&batch.session)),
+        session_id: Some(masked_name(&batch.session)),
         deferred_at: Some(now.to_string()),
         cwd: Some(redact::mask(cwd).text),
         place: Some(batch.place.clone()),
@@ -93,11 +107,11 @@ fn encode(batch: &Batch, cwd: &str, key: &SealingKey, now: Timestamp) -> io::Res
     content.push(b'\n');
     let mut prompt = String::new();
     for turn in &batch.turns {
-        let Sealed { text, sealed } = seal_secrets(&turn.text, key);
+        let SealedText { text, sealed } = seal_secrets(&turn.text, key);
         if turn.role == TurnRole::User {
-            prompt = headline(&text);
+            prompt = first_line(&text);
         }
-        let line = Line {
+        let line = DeferralLine {
             cue: Some(
                 turn.cue.as_ref().map_or_else(|| prompt.clone(), |cue| redact::mask(cue).text),
             ),
@@ -117,22 +131,23 @@ fn encode(batch: &Batch, cwd: &str, key: &SealingKey, now: Timestamp) -> io::Res
     Ok(content)
 }
 
-/// What a turn is about, in a few words: its first line.
-fn headline(text: &str) -> String {
+/// Returns the first line of a prompt: the cue of the turns after it.
+fn first_line(text: &str) -> String {
     text.lines()
         .map(str::trim)
         .find(|line| !line.is_empty())
         .unwrap_or_default()
         .chars()
-        .take(120)
+        .take(MAX_CUE_CHARS)
         .collect()
 }
 
-/// A name for a file: what is not plainly allowed becomes `_`.
+/// Returns a text as the name of a file: characters that are not plainly allowed become `_`.
 pub fn file_name(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let name: String = text.chars().map(|c| if allowed(c) { c } else { '_' }).take(120).collect();
-    // A name that begins with a dot would be hidden, and an empty one is none.
+    let name: String =
+        text.chars().map(|c| if allowed(c) { c } else { '_' }).take(MAX_NAME_CHARS).collect();
+    // A name that begins with a dot would be hidden, and an empty one is not a name.
     match name.strip_prefix('.') {
         Some(rest) => format!("_{rest}"),
         None if name.is_empty() => "_".to_owned(),
@@ -140,82 +155,88 @@ pub fn file_name(text: &str) -> String {
     }
 }
 
-/// A file as it was read.
+/// The content of a deferral file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Deferred {
-    pub batch: Batch,
-    /// The numbers of the lines that could not be read, the header being 1.
+pub struct DeferralFile {
+    pub batch: CaptureBatch,
+    /// The numbers of the lines that could not be read; the header is line 1.
     pub bad_lines: Vec<usize>,
 }
 
+/// Why a file cannot be read as a deferral file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadFile {
-    #[error("it is version {0}; this hob knows version 1")]
+pub enum DeferralError {
+    #[error("the file has version {0}; this hob reads version {VERSION}")]
     Version(u64),
-    #[error("it is no deferral file: {0}")]
-    NotOne(String),
+    #[error("not a deferral file: {0}")]
+    Malformed(String),
 }
 
-/// Reads a file. A bad line is skipped and said; a file without a single good line is bad.
-pub fn decode(content: &[u8], name: &str, keys: &OpeningKeys) -> Result<Deferred, BadFile> {
+/// Reads the content of a file named `name`. Lines that cannot be read are skipped and reported.
+pub fn decode(
+    content: &[u8],
+    name: &str,
+    keys: &OpeningKeys,
+) -> Result<DeferralFile, DeferralError> {
     let mut lines = content.split(|byte| *byte == b'\n').enumerate().peekable();
     let header = match lines.peek().map(|(_, line)| serde_json::from_slice::<Value>(line)) {
         Some(Ok(value)) if value.get("version").is_some() => {
             lines.next();
             value
         }
+        // A file without a header begins with a turn.
         Some(Ok(value)) if value.get("role").is_some() => Value::Null,
         Some(Err(error)) => {
-            return Err(BadFile::NotOne(format!("its header is damaged ({error})")));
+            return Err(DeferralError::Malformed(format!("its header is damaged ({error})")));
         }
-        _ => return Err(BadFile::NotOne("it has no header".to_owned())),
+        _ => return Err(DeferralError::Malformed("it has no header".to_owned())),
     };
     match header.get("version").map(Value::as_u64) {
         None | Some(Some(VERSION)) => {}
-        Some(version) => return Err(BadFile::Version(version.unwrap_or_default())),
+        Some(version) => return Err(DeferralError::Version(version.unwrap_or_default())),
     }
-    let text = |key: &str| header.get(key).and_then(Value::as_str).map(str::to_owned);
-    let from_name = || session_of_name(name);
-    let session = text("session_id").filter(|s| !s.is_empty()).unwrap_or_else(from_name);
-    let place = header
-        .get("place")
-        .and_then(|place| serde_json::from_value(place.clone()).ok())
-        .unwrap_or_else(|| locate_project(Path::new(text("cwd").as_deref().unwrap_or("/"))));
-    let deferred_at = text("deferred_at").and_then(|at| at.parse().ok());
-    let mut deferred = Deferred {
-        batch: Batch {
-            session,
-            place,
-            client: text("client").unwrap_or_else(|| "unknown".to_owned()),
-            source: "deferral".to_owned(),
-            turns: Vec::new(),
-        },
-        bad_lines: Vec::new(),
-    };
-    let mut counts = std::collections::HashMap::new();
+    let deferred_at = header.get("deferred_at").and_then(Value::as_str);
+    let deferred_at = deferred_at.and_then(|at| at.parse().ok());
+    let mut file = DeferralFile { batch: empty_batch(&header, name), bad_lines: Vec::new() };
+    let mut counts = HashMap::new();
     for (index, line) in lines {
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let turn = serde_json::from_slice::<Line>(line)
+        let turn = serde_json::from_slice::<DeferralLine>(line)
             .ok()
             .and_then(|line| raw_turn(line, deferred_at, keys));
         match turn {
-            Some((mut turn, numbered)) => {
+            Some((mut turn, is_numbered)) => {
                 let count = counts.entry(words_key(turn.role, &turn.text)).or_insert(0_u32);
                 *count += 1;
-                if !numbered {
+                if !is_numbered {
                     turn.n = *count;
                 }
-                deferred.batch.turns.push(turn);
+                file.batch.turns.push(turn);
             }
-            None => deferred.bad_lines.push(index + 1),
+            None => file.bad_lines.push(index + 1),
         }
     }
-    Ok(deferred)
+    Ok(file)
 }
 
-/// The session that a file without a header is named after: what stands before the time.
+/// Returns the batch that a header describes, without its turns.
+fn empty_batch(header: &Value, name: &str) -> CaptureBatch {
+    let text = |key: &str| header.get(key).and_then(Value::as_str).map(str::to_owned);
+    let session = text("session_id").filter(|session| !session.is_empty());
+    let place = header.get("place").and_then(|place| serde_json::from_value(place.clone()).ok());
+    let locate = || locate_project(Path::new(text("cwd").as_deref().unwrap_or("/")));
+    CaptureBatch {
+        session: session.unwrap_or_else(|| session_of_name(name)),
+        place: place.unwrap_or_else(locate),
+        client: text("client").unwrap_or_else(|| "unknown".to_owned()),
+        source: TurnSource::Deferral,
+        turns: Vec::new(),
+    }
+}
+
+/// Returns the session of a file without a header: the part of its name before the time.
 fn session_of_name(name: &str) -> String {
     let stem = name.strip_suffix(".jsonl").unwrap_or(name);
     let is_time = |part: &str| part.len() >= 9 && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -226,22 +247,22 @@ fn session_of_name(name: &str) -> String {
     }
 }
 
-/// The turn of a line, and whether the line says which one of several equal ones it is.
+/// Returns the turn of a line, and whether the line has the occurrence number of its text.
 fn raw_turn(
-    line: Line,
+    line: DeferralLine,
     deferred_at: Option<Timestamp>,
     keys: &OpeningKeys,
 ) -> Option<(RawTurn, bool)> {
     if line.text.trim().is_empty() {
         return None;
     }
-    // The original is put together again, so that this turn is the same as one that came directly.
+    // The original is restored, so that this turn is the same as one that came directly.
     let original = line
         .sealed
         .as_deref()
         .and_then(|sealed| BASE64.decode(sealed).ok())
         .and_then(|sealed| keys.open(&sealed))
-        .and_then(|clear| unsealed(&line.text, &clear));
+        .and_then(|clear| restore_secrets(&line.text, &clear));
     let tier = line.tier.as_deref().and_then(Tier::parse).unwrap_or_default();
     let ts = line.ts.as_deref().and_then(|ts| ts.parse().ok()).or(deferred_at);
     let turn = RawTurn {
@@ -253,7 +274,7 @@ fn raw_turn(
         n: line.n.unwrap_or(1),
         answer: line.answer,
         tier,
-        // The cue of what was said is what was said before it, which is stored as well.
+        // The cue of an episodic turn is the prompt before it, which is stored as well.
         cue: line.cue.filter(|_| tier == Tier::Semantic),
     };
     Some((turn, line.n.is_some()))
@@ -283,15 +304,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_byte_for_byte_and_shows_no_secret() {
+    fn written_files_read_back_exactly_and_show_no_secret() {
         let folder = tempfile::tempdir().unwrap();
         let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
         let said = format!("my token is {secret}, ok?\n\u{0}\u{1F600}");
-        let batch = Batch {
+        let batch = CaptureBatch {
             session: "a/b".to_owned(),
             place: ProjectLocation { project: "/p".to_owned(), worktree: "/p".to_owned() },
             client: "claude".to_owned(),
-            source: "deferral".to_owned(),
+            source: TurnSource::Deferral,
             turns: vec![turn(TurnRole::User, &said), turn(TurnRole::Assistant, "fine")],
         };
         let now = "2026-01-02T03:04:06Z".parse().unwrap();
@@ -305,11 +326,11 @@ mod tests {
         let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!((&header["version"], &header["cwd"]), (&1.into(), &"/some/cwd".into()));
         let read = decode(&content, "a_b-1767323046.jsonl", &key()).unwrap();
-        assert_eq!(read, Deferred { batch, bad_lines: vec![] });
+        assert_eq!(read, DeferralFile { batch, bad_lines: vec![] });
     }
 
     #[test]
-    fn others_files_are_read_as_far_as_they_go() {
+    fn damaged_files_are_read_as_far_as_possible() {
         let content = br#"{"version":1,"session_id":"s","deferred_at":"2026-01-02T03:04:05Z","cwd":"/nowhere"}
 {"text":"go on","cue":"x","tier":"episodic","role":"user","ts":"2026-01-02T03:00:00Z"}
 not json
@@ -324,7 +345,7 @@ not json
         assert_eq!(read.batch.session, "s");
         assert_eq!(read.batch.place.project, "/nowhere");
         let bad = |content: &[u8]| decode(content, "s-1.jsonl", &key()).unwrap_err();
-        assert_eq!(bad(b"{\"version\":99}\n"), BadFile::Version(99));
-        assert!(matches!(bad(b"\x00\xff"), BadFile::NotOne(_)));
+        assert_eq!(bad(b"{\"version\":99}\n"), DeferralError::Version(99));
+        assert!(matches!(bad(b"\x00\xff"), DeferralError::Malformed(_)));
     }
 }

@@ -1,4 +1,4 @@
-//! Finding past transcripts.
+//! Finds past transcripts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ pub fn transcript_folders(
     folders.filter(|folder| folder.is_dir()).collect()
 }
 
-/// All transcripts under a path, or the path itself where it is a file. What sub-agents did lies in
-/// folders of their own and is not part of a conversation. Oldest first, so that sessions come in
-/// the order they happened.
-pub fn transcripts(path: &Path) -> Vec<PathBuf> {
+/// Returns all transcripts below a path, or the path itself if it is a file. Transcripts of sub-agents
+/// have folders of their own and are not part of a conversation. The oldest come first, so that
+/// sessions are imported in the order in which they happened.
+pub fn find_transcripts(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -48,8 +48,8 @@ pub fn transcripts(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What tells whether a file has changed since it was imported.
-pub fn mark_of(path: &Path) -> Option<ImportMark> {
+/// Returns the mark by which a changed file is recognised after it was imported.
+pub fn import_mark(path: &Path) -> Option<ImportMark> {
     let real = path.canonicalize().ok()?;
     let metadata = fs::metadata(&real).ok()?;
     let modified = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;

@@ -1,8 +1,19 @@
 //! Capture: turns on their way into the memory, from hooks, transcripts and deferral files.
+//!
+//! - [`follow`] reads what is new in a transcript; [`mark`] knows how far, and which turn is which.
+//! - [`batch`] is what is captured; [`prepare`] masks, seals and indexes it for the store.
+//! - [`deferral`] writes batches to files for the server; [`backlog`] counts them.
+//! - [`import`] finds past transcripts; [`project`] resolves the project of a folder.
+//! - [`seal`] has the keys by which [`sealed_text`] keeps secrets.
 
+pub mod backlog;
 pub mod batch;
 pub mod deferral;
 pub mod follow;
 pub mod import;
+pub mod mark;
+mod masked_name;
+pub mod prepare;
 pub mod project;
 pub mod seal;
+pub mod sealed_text;

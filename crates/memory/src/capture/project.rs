@@ -1,14 +1,14 @@
-//! Which project a folder belongs to: resolved here and nowhere else, for reading and for writing.
+//! Resolves the project that a folder belongs to. Reading and writing both use this module.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use hob_domain::memory::ProjectLocation;
 
-use crate::capture::batch::name_without_secrets;
+use super::masked_name::masked_name;
 
-/// The repository's common root and the working tree of a folder, or the folder itself where there is
-/// no repository. The folder need not exist. All working trees of one repository have one project.
+/// Returns the repository's common root and the working tree of a folder, or the folder itself outside
+/// a repository. The folder need not exist. All working trees of one repository have one project.
 pub fn locate_project(folder: &Path) -> ProjectLocation {
     let folder = real_path(folder);
     for ancestor in folder.ancestors() {
@@ -27,8 +27,9 @@ pub fn locate_project(folder: &Path) -> ProjectLocation {
     ProjectLocation { project: shown.clone(), worktree: shown }
 }
 
-/// A `.git` file points to the working tree's own part of the repository; `commondir` in there leads
-/// to what all of them share. A submodule has none and is a repository of its own.
+/// Returns the repository's root for a working tree whose `.git` is a file. That file points to the
+/// tree's own part of the repository, and `commondir` in there to the part that all trees share. A
+/// submodule has no `commondir` and is a repository of its own.
 fn root_of_worktree(tree: &Path, git: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(git).ok()?;
     let own = tree.join(text.trim().strip_prefix("gitdir:")?.trim());
@@ -42,14 +43,14 @@ fn root_of_worktree(tree: &Path, git: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Absolute, without `.` and `..`, links resolved as far as the path exists.
+/// Returns an absolute path without `.` and `..`, with links resolved as far as the path exists.
 fn real_path(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
             Component::ParentDir => {
-                // What a link means must be known before its parent is.
+                // A link must be resolved before its parent is known.
                 plain = plain.canonicalize().unwrap_or(plain);
                 plain.pop();
             }
@@ -65,9 +66,9 @@ fn real_path(path: &Path) -> PathBuf {
     plain
 }
 
-/// A path as it is stored and shown.
+/// Returns a path as it is stored and shown.
 fn shown(path: &Path) -> String {
-    name_without_secrets(&path.to_string_lossy())
+    masked_name(&path.to_string_lossy())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Sealing: anyone who knows the home's public key can put something away that only the holder of the
-//! home's data key can read. Hooks seal; they never hold a secret.
+//! Sealing: anyone who knows the home's public key can encrypt data that only the owner of the home's
+//! data key can read. Hooks seal; they never have a secret key.
 
 use crypto_box::aead::OsRng;
 use crypto_box::{PublicKey, SecretKey};
@@ -7,14 +7,14 @@ use hob_domain::DataKey;
 use hob_domain::secret::{hex, unhex};
 use sha2::{Digest, Sha256};
 
-/// How many bytes in front of a sealed box say which key it was sealed to.
-const KEY_ID: usize = 8;
+/// The length of the key id in front of a sealed box.
+const KEY_ID_BYTES: usize = 8;
 
-/// The public half.
+/// The public key of a home: seals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealingKey(PublicKey);
 
-/// The secret half; it follows from the data key.
+/// The secret key of a home: opens what was sealed. It is derived from the data key.
 #[derive(Clone)]
 pub struct OpeningKey(SecretKey);
 
@@ -31,9 +31,9 @@ impl OpeningKey {
         SealingKey(self.0.public_key())
     }
 
-    /// What was sealed; `None` when it was sealed to another key, or is damaged.
+    /// Opens sealed data. Returns `None` if it was sealed to another key, or is damaged.
     pub fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
-        let (id, sealed) = sealed.split_at_checked(KEY_ID)?;
+        let (id, sealed) = sealed.split_at_checked(KEY_ID_BYTES)?;
         if id != self.sealing_key().id() {
             return None;
         }
@@ -41,19 +41,18 @@ impl OpeningKey {
     }
 }
 
-/// The key of a home and, while one takes the place of another, also that one. Sealed is to the
-/// first.
+/// The keys of a home: the current one, and during a rotation also the other. Sealing uses the first.
 #[derive(Clone)]
 pub struct OpeningKeys(Vec<OpeningKey>);
 
 impl OpeningKeys {
-    /// The first key with another one that may be needed.
+    /// Adds another key that may be needed to open.
     pub fn and(mut self, other: OpeningKey) -> OpeningKeys {
         self.0.push(other);
         self
     }
 
-    /// What was sealed to any of them.
+    /// Opens data that was sealed to any of the keys.
     pub fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
         self.0.iter().find_map(|key| key.open(sealed))
     }
@@ -85,10 +84,10 @@ impl SealingKey {
         Some(SealingKey(PublicKey::from(bytes)))
     }
 
-    fn id(&self) -> [u8; KEY_ID] {
+    fn id(&self) -> [u8; KEY_ID_BYTES] {
         let digest: [u8; 32] = Sha256::digest(self.0.as_bytes()).into();
-        let mut id = [0; KEY_ID];
-        id.copy_from_slice(&digest[..KEY_ID]);
+        let mut id = [0; KEY_ID_BYTES];
+        id.copy_from_slice(&digest[..KEY_ID_BYTES]);
         id
     }
 }
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_right_key_opens() {
+    fn only_the_matching_key_opens() {
         let key = |byte| OpeningKey::of(&DataKey::from_bytes([byte; 32]));
         let (right, wrong) = (key(1), key(2));
         let public = SealingKey::from_hex(&right.sealing_key().to_hex()).unwrap();

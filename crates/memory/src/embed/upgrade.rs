@@ -12,8 +12,8 @@ use hob_domain::memory::{Embedded, KindVector, MemoryStore, Unembedded, VectorKi
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::capture::batch::found_by;
 use crate::embed::model::SentenceModel;
+use crate::text::indexed_text::indexed_text;
 
 /// How many questions are remembered with their vectors.
 const QUESTIONS: usize = 64;
@@ -343,7 +343,7 @@ impl Way {
 
 /// What a turn is found by, as far as a model looks at it.
 fn words(turn: &Unembedded) -> String {
-    let words = found_by(&turn.text, turn.cue.as_deref());
+    let words = indexed_text(&turn.text, turn.cue.as_deref());
     crate::text::analyse::beginning(&words, LETTERS).to_owned()
 }
 

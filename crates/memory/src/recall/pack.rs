@@ -144,7 +144,7 @@ pub(crate) fn tokens(text: &str) -> usize {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use hob_domain::memory::{ProjectLocation, RecordId, Tier, TurnRole};
+    use hob_domain::memory::{ProjectLocation, RecordId, Tier, TurnRole, TurnSource};
 
     pub(crate) fn ranked(seq: i64, text: &str) -> Ranked {
         let record = Record {
@@ -159,7 +159,7 @@ pub(crate) mod tests {
             cue: None,
             ts: hob_domain::Timestamp::from_second(seq).unwrap(),
             client: "claude".to_owned(),
-            source: "hook".to_owned(),
+            source: TurnSource::Hook,
             superseded_by: None,
             supersedes: None,
         };

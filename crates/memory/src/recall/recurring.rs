@@ -143,7 +143,7 @@ fn alike(a: &HashSet<String>, b: &HashSet<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hob_domain::memory::{ProjectLocation, RecordId, Tier, TurnRole};
+    use hob_domain::memory::{ProjectLocation, RecordId, Tier, TurnRole, TurnSource};
 
     fn prompt(number: i64, session: &str, text: &str) -> Record {
         Record {
@@ -158,7 +158,7 @@ mod tests {
             cue: None,
             ts: Timestamp::from_second(number).unwrap(),
             client: "claude".to_owned(),
-            source: "hook".to_owned(),
+            source: TurnSource::Hook,
             superseded_by: None,
             supersedes: None,
         }

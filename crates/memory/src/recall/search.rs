@@ -3,7 +3,7 @@
 use hob_domain::Timestamp;
 use hob_domain::memory::{CandidateQuery, CandidateSet, KindVector, QueryTerm};
 
-use crate::capture::batch::Preparer;
+use crate::capture::prepare::Preparer;
 use crate::recall::answers::answers;
 use crate::recall::names::without_names;
 use crate::recall::pack::{Ranked, reason};

@@ -1,4 +1,5 @@
 //! Text analysis: the terms of a text, and what writing systems need.
 
 pub(crate) mod analyse;
+pub(crate) mod indexed_text;
 pub(crate) mod writing_systems;

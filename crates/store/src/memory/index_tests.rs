@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hob_domain::memory::{
     CandidateQuery, Forget, Identity, MemoryStore, NewTurn, Principal, ProjectLocation, QueryTerm,
-    RecordId, Remask, Scope, Tier, TurnRole, record_key, words_key,
+    RecordId, Remask, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
 };
 use hob_domain::{DataKey, Timestamp};
 use hob_testkit::Postgres;
@@ -82,7 +82,7 @@ fn turn(number: usize, session: &str, project: &str, terms: &str, second: i64) -
         ts: Timestamp::from_second(second).unwrap(),
         at: Timestamp::from_second(second).unwrap(),
         client: "claude".to_owned(),
-        source: "hook".to_owned(),
+        source: TurnSource::Hook,
         terms: terms.to_owned(),
         vector: vector(number % 5),
         rules: 1,

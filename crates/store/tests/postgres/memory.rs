@@ -8,7 +8,7 @@ use std::time::Duration;
 use hob_domain::DataKey;
 use hob_domain::memory::{
     CandidateQuery, Forget, Identity, MemoryStore, NewTurn, Principal, ProjectLocation, QueryTerm,
-    Scope, Tier, TurnRole, record_key, words_key,
+    Scope, Tier, TurnRole, TurnSource, record_key, words_key,
 };
 use hob_store::{ConnectError, PostgresMemory};
 use tokio::task::JoinSet;
@@ -42,7 +42,7 @@ fn turn(session: &str, number: usize, text: &str) -> NewTurn {
         ts: at(number as i64),
         at: at(number as i64),
         client: "claude".to_owned(),
-        source: "hook".to_owned(),
+        source: TurnSource::Hook,
         terms: text.to_owned(),
         vector: (0..256).map(|place| ((place * 7 + number * 13) % 200) as i8).collect(),
         rules: 1,

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use hob_domain::DataKey;
 use hob_domain::memory::{
     CandidateQuery, Forget, Identity, MaintenanceEvent, MemoryStore, NewTurn, Principal,
-    ProjectLocation, QueryTerm, Scope, Tier, TurnRole, VectorStore, answer_key, record_key,
-    words_key,
+    ProjectLocation, QueryTerm, Scope, Tier, TurnRole, TurnSource, VectorStore, answer_key,
+    record_key, words_key,
 };
 use hob_store::{
     Analyse, Analysed, ConnectError, Memory, MoveError, MoveProgress, MovedTable, PostgresMemory,
@@ -155,7 +155,7 @@ fn turn(number: usize) -> NewTurn {
         ts: at(number as i64),
         at: at(number as i64),
         client: "claude".to_owned(),
-        source: "hook".to_owned(),
+        source: TurnSource::Hook,
         terms: text.clone(),
         vector: same::analysed(&text, None).1,
         text,
@@ -266,7 +266,8 @@ async fn hostile_texts_move() {
     for (n, text) in texts.iter().enumerate() {
         let mut turn = turn(n);
         let odd = |what: &str| format!("{what} {text}");
-        (turn.session, turn.client, turn.source) = (odd("note:"), odd("client"), odd("source"));
+        (turn.session, turn.client, turn.source) =
+            (odd("note:"), odd("client"), odd("source").into());
         turn.place = ProjectLocation { project: odd("/p"), worktree: odd("/w") };
         turn.cue = (n > 0).then(|| odd("cue"));
         turn.sealed = (n > 1).then(|| text.as_bytes().to_vec());

@@ -2,7 +2,7 @@
 
 use hob_domain::memory::{
     Forget, MaintenanceEvent, NewTurn, Principal, ProjectLocation, Scope, Superseded, TurnRole,
-    Window,
+    TurnSource, Window,
 };
 
 use super::{Place, add_of, at, found, with_id};
@@ -37,7 +37,7 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
             sealed: Some(text.as_bytes().to_vec()),
             cue: Some(format!("cue {text}")),
             client: format!("client {text}"),
-            source: format!("source {text}"),
+            source: TurnSource::from(format!("source {text}")),
             terms: format!("port t{}", text.replace(' ', "_")),
             vector: vec![-128, 127, 0, 5],
             ..with_id(&session, text, "1", 7)

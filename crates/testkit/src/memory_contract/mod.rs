@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
     CandidateQuery, CandidateSet, Identity, MemoryStore, NewTurn, Principal, ProjectLocation,
-    QueryTerm, Scope, Tier, TurnRole, record_key, words_key,
+    QueryTerm, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
 };
 
 /// Where a memory is kept.
@@ -60,7 +60,7 @@ fn turn(session: &str, text: &str, identity: Identity, second: i64) -> NewTurn {
         ts: at(second),
         at: at(second),
         client: "claude".to_owned(),
-        source: "hook".to_owned(),
+        source: TurnSource::Hook,
         terms: text.to_lowercase(),
         vector: vec![1; 4],
         rules: 1,

@@ -43,7 +43,7 @@ impl Arrived {
             ts: time(moved.ts),
             at: time(moved.at),
             client: moved.client.clone(),
-            source: std::mem::take(&mut moved.source),
+            source: std::mem::take(&mut moved.source).into(),
             terms: analysed.terms,
             vector: analysed.vector,
             rules: u32::try_from(moved.rules).map_err(|_| wrong())?,

@@ -79,7 +79,7 @@ pub(super) fn record(cipher: &Cipher, row: &Row) -> Result<Record, StoreError> {
         cue,
         ts: time(row.get(8)),
         client: take(row.get(9)),
-        source: take(row.get(10)),
+        source: take(row.get(10)).into(),
         superseded_by: other(row.get(11))?,
         supersedes: other(row.get(12))?,
     })

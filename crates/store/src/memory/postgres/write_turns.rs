@@ -148,7 +148,7 @@ impl Batch<'_> {
         let rules: Vec<i32> = all.iter().map(|one| one.turn.rules as i32).collect();
         let roles: Vec<&str> = all.iter().map(|one| one.turn.role.as_str()).collect();
         let tiers: Vec<&str> = all.iter().map(|one| one.turn.tier.as_str()).collect();
-        let sources: Vec<_> = all.iter().map(|one| put(&one.turn.source)).collect();
+        let sources: Vec<_> = all.iter().map(|one| put(one.turn.source.as_str())).collect();
         let sealed: Vec<Option<&[u8]>> = all.iter().map(|one| one.turn.sealed.as_deref()).collect();
         let counted: Vec<_> = all.iter().map(|one| counts(one.turn)).collect();
         let lengths: Vec<i32> = counted.iter().map(|counts| terms::length(counts) as i32).collect();

@@ -34,7 +34,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
         cue: row.get(9)?,
         ts: time(row.get(10)?),
         client: row.get(11)?,
-        source: row.get(12)?,
+        source: row.get::<_, String>(12)?.into(),
         superseded_by: row.get::<_, Option<String>>(13)?.map(RecordId::new),
         supersedes: row.get::<_, Option<String>>(14)?.map(RecordId::new),
     })

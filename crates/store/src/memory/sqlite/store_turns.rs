@@ -258,7 +258,7 @@ fn insert(
             ts,
             at,
             turn.client,
-            turn.source,
+            turn.source.as_str(),
             turn.rules,
         ])?;
     let seq = transaction.last_insert_rowid();

@@ -1,0 +1,74 @@
+use serde::{Deserialize, Serialize};
+
+/// How a turn came into the memory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum TurnSource {
+    /// A hook of a coding agent.
+    Hook,
+    /// `hob capture-transcript`.
+    Transcript,
+    /// A deferral file.
+    Deferral,
+    /// `hob import`.
+    Import,
+    /// A tool of the MCP server: a note or a correction.
+    Mcp,
+    /// A session or a completion of the gateway.
+    Session,
+    /// A source of another version, as it was stored.
+    Other(String),
+}
+
+impl TurnSource {
+    /// Returns the source as it is stored.
+    pub fn as_str(&self) -> &str {
+        match self {
+            TurnSource::Hook => "hook",
+            TurnSource::Transcript => "transcript",
+            TurnSource::Deferral => "deferral",
+            TurnSource::Import => "import",
+            TurnSource::Mcp => "mcp",
+            TurnSource::Session => "session",
+            TurnSource::Other(text) => text,
+        }
+    }
+}
+
+impl From<String> for TurnSource {
+    fn from(text: String) -> TurnSource {
+        match text.as_str() {
+            "hook" => TurnSource::Hook,
+            "transcript" => TurnSource::Transcript,
+            "deferral" => TurnSource::Deferral,
+            "import" => TurnSource::Import,
+            "mcp" => TurnSource::Mcp,
+            "session" => TurnSource::Session,
+            _ => TurnSource::Other(text),
+        }
+    }
+}
+
+impl From<TurnSource> for String {
+    fn from(source: TurnSource) -> String {
+        match source {
+            TurnSource::Other(text) => text,
+            source => source.as_str().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_sources_read_back_as_they_were() {
+        for text in ["hook", "transcript", "deferral", "import", "mcp", "session", "", "odd"] {
+            let source = TurnSource::from(text.to_owned());
+            assert_eq!(source.as_str(), text);
+            assert_eq!(matches!(source, TurnSource::Other(_)), matches!(text, "" | "odd"));
+            assert_eq!(String::from(source), text);
+        }
+    }
+}

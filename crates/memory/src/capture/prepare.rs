@@ -1,0 +1,71 @@
+//! Makes captured turns ready for the store: masked, sealed, analysed and embedded.
+
+use hob_domain::memory::{NewTurn, words_key};
+
+use super::batch::{CaptureBatch, RawTurn};
+use super::masked_name::masked_name;
+use super::seal::SealingKey;
+use super::sealed_text::{SealedText, seal_secrets};
+use crate::embed::embedder::Embedder;
+use crate::redact;
+use crate::text::analyse::{self, Analyser};
+use crate::text::indexed_text::indexed_text;
+
+/// The version of the rules by which a stored turn was masked and analysed.
+pub const RULES_VERSION: u32 = redact::RULES_VERSION + analyse::VERSION - 1;
+
+/// Returns what the index stores of a turn: its terms, separated by spaces, and its vector.
+pub fn index_turn(
+    analyser: &Analyser,
+    embedder: &dyn Embedder,
+    text: &str,
+    cue: Option<&str>,
+) -> (String, Vec<i8>) {
+    let indexed = indexed_text(text, cue);
+    let terms = analyser.telling(&indexed);
+    let vector = embedder.embed_analysed(&indexed, &terms);
+    (terms.join(" "), vector)
+}
+
+/// Prepares turns for the store.
+pub struct Preparer {
+    pub analyser: Analyser,
+    pub embedder: Box<dyn Embedder>,
+    pub sealing: SealingKey,
+}
+
+impl Preparer {
+    pub fn prepare(&self, batch: &CaptureBatch) -> Vec<NewTurn> {
+        batch.turns.iter().map(|turn| self.prepare_turn(batch, turn)).collect()
+    }
+
+    fn prepare_turn(&self, batch: &CaptureBatch, turn: &RawTurn) -> NewTurn {
+        let SealedText { text, sealed } = seal_secrets(&turn.text, &self.sealing);
+        let cue = turn.cue.as_ref().map(|cue| redact::mask(cue).text);
+        let session = masked_name(&batch.session);
+        let (terms, vector) = index_turn(&self.analyser, &*self.embedder, &text, cue.as_deref());
+        NewTurn {
+            identity: turn.identity(&session),
+            words: words_key(turn.role, &turn.text),
+            session,
+            place: batch.place.clone(),
+            role: turn.role,
+            tier: turn.tier,
+            vector,
+            terms,
+            text,
+            sealed,
+            cue,
+            ts: turn.ts,
+            at: turn.at.unwrap_or(turn.ts),
+            client: batch.client.clone(),
+            source: batch.source.clone(),
+            rules: RULES_VERSION,
+        }
+    }
+
+    /// Returns the terms of a text as the index stores them.
+    pub fn index_terms(&self, text: &str) -> String {
+        self.analyser.telling(text).join(" ")
+    }
+}
