@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod memory;
 pub mod message;
 pub mod node;
+mod outbox;
 mod permissions;
 mod recall;
 pub mod run;

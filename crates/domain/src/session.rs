@@ -12,6 +12,7 @@ use crate::app::AppName;
 use crate::ids::NodeId;
 pub use crate::ids::SessionId;
 use crate::node::{Lease, LeaseOutcome};
+pub use crate::outbox::{OutboxItem, RememberedTurn};
 pub use crate::permissions::Permissions;
 use crate::store_error::StoreError;
 pub use crate::usage::{TurnUsage, UsageDay};
@@ -200,8 +201,8 @@ pub struct TurnEnding {
     pub events: Vec<NewEvent>,
     /// The agent's own name for the conversation, as it is now.
     pub agent_session: Option<String>,
-    /// What the memory is to remember; drained once.
-    pub outbox: Option<String>,
+    /// What the memory is to remember of the turn.
+    pub outbox: Option<RememberedTurn>,
 }
 
 /// Something that happened in a session.
@@ -227,14 +228,6 @@ pub struct SessionEvent {
 pub fn turn_event(index: u32, state: TurnState, stop_reason: Option<&str>) -> NewEvent {
     let body = serde_json::json!({"turn_index": index, "state": state, "stop_reason": stop_reason});
     NewEvent { kind: "turn".to_owned(), turn: Some(index), body: body.to_string() }
-}
-
-/// Something for the memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutboxItem {
-    pub id: i64,
-    pub app: String,
-    pub body: String,
 }
 
 /// Storage of sessions.
@@ -405,14 +398,14 @@ pub trait SessionStore: Send + Sync {
         app: &AppName,
         state: TurnState,
         usage: TurnUsage,
-        outbox: Option<String>,
+        outbox: Option<RememberedTurn>,
         now: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// The oldest things for the memory.
+    /// Returns the oldest turns that the memory is to remember.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
 
-    /// They are in the memory.
+    /// Removes turns that the memory has.
     async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError>;
 }
 

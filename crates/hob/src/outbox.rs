@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use hob_domain::memory::{Principal, Tier, TurnSource};
 use hob_domain::session::OutboxItem;
-use hob_domain::{AppName, LedgerStore, Role, StoreError, Timestamp};
+use hob_domain::{AppName, LedgerStore, Role, StoreError};
 use hob_memory::{CaptureBatch, Engine, RawTurn, locate_project};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 /// How often it is looked at.
@@ -51,9 +50,11 @@ async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, 
     let items = ledger.outbox(TOGETHER).await?;
     // Those of one principal go together: a transaction costs more than a turn.
     let mut by_principal: Vec<(Principal, Vec<CaptureBatch>)> = Vec::new();
-    for item in &items {
+    let ids: Vec<i64> = items.iter().map(|item| item.id).collect();
+    for item in items {
+        let id = item.id;
         let Some((principal, batch)) = batch(item) else {
-            tracing::error!(item = item.id, "something for the memory can't be read");
+            tracing::error!(item = id, "something for the memory can't be read");
             continue;
         };
         match by_principal.iter_mut().find(|(known, _)| *known == principal) {
@@ -81,31 +82,20 @@ async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, 
         }
     }
     // Killed before this, they are captured again, and stored once all the same.
-    if !items.is_empty() {
-        ledger.outbox_done(items.iter().map(|item| item.id).collect()).await?;
+    let count = ids.len();
+    if count > 0 {
+        ledger.outbox_done(ids).await?;
     }
-    Ok(items.len())
+    Ok(count)
 }
 
-/// A turn as a session writes it down.
-#[derive(Deserialize)]
-struct Ended {
-    session_id: String,
-    turn_index: u32,
-    cwd: String,
-    agent: String,
-    prompt: String,
-    answers: Vec<String>,
-    asked_at: Timestamp,
-    ended_at: Timestamp,
-}
-
-fn batch(item: &OutboxItem) -> Option<(Principal, CaptureBatch)> {
-    let ended: Ended = serde_json::from_str(&item.body).ok()?;
+/// Returns the turn as the memory captures it, and the principal whose memory it is.
+fn batch(item: OutboxItem) -> Option<(Principal, CaptureBatch)> {
+    let remembered = item.turn?;
     let app = AppName::stored(item.app.as_str()).ok()?;
     let principal = match app.is_owner() {
         true => Principal::Owner,
-        false => Principal::App(item.app.clone()),
+        false => Principal::App(item.app),
     };
     let turn = |id: String, role, text: String, ts| RawTurn {
         id: Some(id),
@@ -118,15 +108,16 @@ fn batch(item: &OutboxItem) -> Option<(Principal, CaptureBatch)> {
         tier: Tier::default(),
         cue: None,
     };
-    let n = ended.turn_index;
-    let mut turns = vec![turn(format!("turn-{n}"), Role::User, ended.prompt, ended.asked_at)];
-    for (index, answer) in ended.answers.into_iter().enumerate() {
-        turns.push(turn(format!("turn-{n}-{index}"), Role::Assistant, answer, ended.ended_at));
+    let n = remembered.turn_index;
+    let mut turns =
+        vec![turn(format!("turn-{n}"), Role::User, remembered.prompt, remembered.asked_at)];
+    for (index, answer) in remembered.answers.into_iter().enumerate() {
+        turns.push(turn(format!("turn-{n}-{index}"), Role::Assistant, answer, remembered.ended_at));
     }
     let batch = CaptureBatch {
-        session: ended.session_id,
-        place: locate_project(Path::new(&ended.cwd)),
-        client: ended.agent,
+        session: remembered.session_id,
+        place: locate_project(Path::new(&remembered.cwd)),
+        client: remembered.agent,
         source: TurnSource::Session,
         turns,
     };

@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use hob_domain::session::{Permissions, SessionStore, TurnState, TurnUsage};
+use hob_domain::session::{Permissions, RememberedTurn, SessionStore, TurnState, TurnUsage};
 use hob_domain::{App, AppName, AppStore, Block, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -317,15 +317,18 @@ impl Carrying {
             cost_usd: result.cost_usd,
         };
         let now = Timestamp::now();
-        let outbox = json!({
-            "session_id": result.session_id, "turn_index": result.num_turns, "cwd": self.cwd,
-            "agent": self.agent, "prompt": self.prompt, "answers": self.texts,
-            "asked_at": self.asked_at.to_string(), "ended_at": now.to_string(),
-        });
-        if let Err(error) = self
-            .store
-            .note_turn(&self.app, TurnState::Finished, usage, Some(outbox.to_string()), now)
-            .await
+        let remembered = RememberedTurn {
+            session_id: result.session_id.clone(),
+            turn_index: result.num_turns,
+            cwd: self.cwd.clone(),
+            agent: self.agent.clone(),
+            prompt: self.prompt.clone(),
+            answers: self.texts.clone(),
+            asked_at: self.asked_at,
+            ended_at: now,
+        };
+        if let Err(error) =
+            self.store.note_turn(&self.app, TurnState::Finished, usage, Some(remembered), now).await
         {
             tracing::error!(%error, app = %self.app, "a turn's usage and words were not stored");
         }

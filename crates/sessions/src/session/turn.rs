@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hob_domain::session::{NewEvent, SessionTurn, TurnEnding, TurnState, turn_event};
+use hob_domain::session::{
+    NewEvent, RememberedTurn, SessionTurn, TurnEnding, TurnState, turn_event,
+};
 use hob_domain::{StoreError, Timestamp};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -107,14 +109,15 @@ impl Actor {
         let usage = outcome.reading.usage(&mut self.cost);
         let mut events = outcome.last;
         events.push(turn_event(index, outcome.state, outcome.stop_reason.as_deref()));
-        let outbox = turn.filter(|_| outcome.asked).map(|turn| {
-            json!({
-                "session_id": self.entry.id.as_str(), "turn_index": index,
-                "cwd": self.entry.setup.cwd, "agent": self.entry.setup.agent.as_str(),
-                "prompt": turn.prompt, "answers": outcome.reading.runs(),
-                "asked_at": turn.queued_at.to_string(), "ended_at": Timestamp::now().to_string(),
-            })
-            .to_string()
+        let outbox = turn.filter(|_| outcome.asked).map(|turn| RememberedTurn {
+            session_id: self.entry.id.as_str().to_owned(),
+            turn_index: index,
+            cwd: self.entry.setup.cwd.clone(),
+            agent: self.entry.setup.agent.as_str().to_owned(),
+            prompt: turn.prompt.clone(),
+            answers: outcome.reading.runs(),
+            asked_at: turn.queued_at,
+            ended_at: Timestamp::now(),
         });
         let ending = TurnEnding {
             state: outcome.state,

@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hob_domain::session::{
-    NewEvent, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnState, TurnUsage,
+    NewEvent, Permissions, RememberedTurn, Session, SessionId, SessionSetup, SessionStore,
+    TurnState, TurnUsage,
 };
 use hob_domain::{AgentName, App, AppName, AppStore, Lease, NodeId, StoreError, Timestamp, Token};
 use hob_store::{ConnectError, PostgresLedger};
@@ -91,7 +92,16 @@ async fn a_role_of_one_app_is_behind_a_wall() {
         let own = App { name: AppName::new(app).unwrap(), created_at: at(1) };
         ledger.create_app(&own, Token::from_random([byte; 32]).hash()).await.unwrap();
         ledger.create_session(&session(app, byte), event(), &node()).await.unwrap();
-        let noted = Some("words".to_owned());
+        let noted = Some(RememberedTurn {
+            session_id: "s".to_owned(),
+            turn_index: 1,
+            cwd: "/w".to_owned(),
+            agent: "claude".to_owned(),
+            prompt: "words".to_owned(),
+            answers: Vec::new(),
+            asked_at: at(1),
+            ended_at: at(1),
+        });
         let usage = TurnUsage::default();
         ledger.note_turn(&own.name, TurnState::Finished, usage, noted, at(1)).await.unwrap();
     }

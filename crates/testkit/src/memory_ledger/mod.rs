@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionTurn, TurnState, TurnUsage,
-    turn_event,
+    NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionTurn, TurnState,
+    TurnUsage, turn_event,
 };
 use hob_domain::{
     App, AppName, AppStore, AuditEntry, AuditStore, Lease, NodeId, StoreError, Timestamp, TokenHash,
@@ -86,11 +86,11 @@ impl State {
         add(sum, usage);
     }
 
-    fn remember(&mut self, app: &AppName, body: Option<String>) {
-        if let Some(body) = body {
+    fn remember(&mut self, app: &AppName, turn: Option<RememberedTurn>) {
+        if turn.is_some() {
             self.next_outbox += 1;
             let (id, app) = (self.next_outbox, app.as_str().to_owned());
-            self.outbox.push(OutboxItem { id, app, body });
+            self.outbox.push(OutboxItem { id, app, turn });
         }
     }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
-    TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionStore,
+    SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 
@@ -345,7 +345,7 @@ impl SessionStore for MemoryLedger {
         app: &AppName,
         turn: TurnState,
         usage: TurnUsage,
-        outbox: Option<String>,
+        outbox: Option<RememberedTurn>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut state = self.state();

@@ -7,8 +7,8 @@ use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
 
 use super::{
-    Place, accept, app, at, ending, event, id, keyed, lease, make, node, request, seqs, session,
-    story, used,
+    Place, accept, app, at, ending, event, id, keyed, lease, make, node, remembered, request, seqs,
+    session, story, used,
 };
 
 /// The same ledger twice, as two nodes have it.
@@ -171,7 +171,7 @@ pub async fn days_add_up(place: &dyn Place) {
     let stores = two(place).await;
     at_once(&stores, 20, |store, time| async move {
         let state = if time < 5 { TurnState::Died } else { TurnState::Finished };
-        store.note_turn(&app("a"), state, used(), Some("x".into()), at(9)).await.unwrap();
+        store.note_turn(&app("a"), state, used(), Some(remembered("x")), at(9)).await.unwrap();
     })
     .await;
     let days = stores[1].usage_since(at(0), None).await.unwrap();

@@ -4,7 +4,9 @@ use hob_domain::AppName;
 use hob_domain::session::{Accepted, NewEvent, Session, SessionSetup, TurnEnding, TurnState};
 use serde_json::json;
 
-use super::{Place, app, at, ending, event, id, lease, node, request, session};
+use super::{
+    Place, app, at, ending, event, id, lease, node, prompts, remembered, request, session,
+};
 use hob_domain::session::TurnRequest;
 
 /// Whatever a text holds, it comes back as it was.
@@ -56,7 +58,7 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
             error: Some(text.to_owned()),
             events: vec![told.clone()],
             agent_session: Some(text.to_owned()),
-            outbox: Some(text.to_owned()),
+            outbox: Some(remembered(text)),
             ..ending(1, TurnState::Failed)
         };
         store.end_turn(&lease(byte), 1, end, at(9)).await.unwrap().unwrap();
@@ -68,9 +70,7 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
         assert!(events.iter().all(|event| event.event == told), "{events:?}");
         assert_eq!(store.turn_events(&id(byte), u32::MAX).await.unwrap(), events);
     }
-    let outbox: Vec<String> =
-        store.outbox(99).await.unwrap().into_iter().map(|item| item.body).collect();
-    assert_eq!(outbox, TEXTS);
+    assert_eq!(prompts(&store.outbox(99).await.unwrap()), TEXTS);
 }
 
 /// Names of apps are given by callers; those that look like something are nothing but names.

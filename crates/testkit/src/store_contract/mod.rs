@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, Permissions, Session, SessionEvent, SessionId, SessionSetup, SessionStore,
-    TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
+    Accepted, NewEvent, OutboxItem, Permissions, RememberedTurn, Session, SessionEvent, SessionId,
+    SessionSetup, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
@@ -145,8 +145,27 @@ fn ending(index: u32, state: TurnState) -> TurnEnding {
         usage: used(),
         events: vec![turn_event(index, state, Some("end_turn"))],
         agent_session: Some("own".to_owned()),
-        outbox: Some("remember".to_owned()),
+        outbox: Some(remembered("remember")),
     }
+}
+
+/// A turn for the memory with this prompt.
+fn remembered(prompt: &str) -> RememberedTurn {
+    RememberedTurn {
+        session_id: "s".to_owned(),
+        turn_index: 1,
+        cwd: "/w".to_owned(),
+        agent: "claude".to_owned(),
+        prompt: prompt.to_owned(),
+        answers: vec![prompt.to_owned()],
+        asked_at: at(1),
+        ended_at: at(2),
+    }
+}
+
+/// The prompts of the turns in the outbox.
+fn prompts(outbox: &[OutboxItem]) -> Vec<&str> {
+    outbox.iter().filter_map(|item| Some(item.turn.as_ref()?.prompt.as_str())).collect()
 }
 
 async fn accept(store: &dyn SessionStore, byte: u8, request: &TurnRequest) -> Option<Accepted> {

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use super::{Place, app, at, id, node, session};
+use super::{Place, app, at, id, node, remembered, session};
 use crate::memory_ledger::MemoryLedger;
 
 const APPS: [&str; 2] = ["a", "b"];
@@ -211,7 +211,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
                 usage: usage(used),
                 events: vec![turn_event(turn, state, None)],
                 agent_session: out.then(|| text.clone()),
-                outbox: out.then_some(text),
+                outbox: out.then(|| remembered(&text)),
             };
             told(store.end_turn(&lease, turn, ending, now).await)
         }
@@ -228,7 +228,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
         Call::Beat(by) => told(store.heartbeat(&nobody(by)).await),
         Call::Gone(by) => told(store.remove_node(&nobody(by)).await),
         Call::Note(index, state, used, out) => {
-            let outbox = out.then(|| "noted".to_owned());
+            let outbox = out.then(|| remembered("noted"));
             told(store.note_turn(&name(&index), state, usage(used), outbox, now).await)
         }
         Call::DeleteClosed => told(store.delete_closed(at(second - 5)).await.map(sorted)),
@@ -236,8 +236,8 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
         Call::Drain(count) => match store.outbox(count).await {
             Ok(items) => {
                 let ids = items.iter().map(|item| item.id).collect();
-                let bodies: Vec<_> = items.iter().map(|item| (&item.app, &item.body)).collect();
-                format!("{bodies:?} {}", told(store.outbox_done(ids).await))
+                let turns: Vec<_> = items.iter().map(|item| (&item.app, &item.turn)).collect();
+                format!("{turns:?} {}", told(store.outbox_done(ids).await))
             }
             Err(error) => kind(&error).to_owned(),
         },
@@ -268,7 +268,7 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
             told(store.usage_since(at(0), None).await),
             told(store.usage_since(at(second), Some(&app("a"))).await),
             told(store.outbox(100).await.map(|items| {
-                items.into_iter().map(|item| (item.app, item.body)).collect::<Vec<_>>()
+                items.into_iter().map(|item| (item.app, item.turn)).collect::<Vec<_>>()
             })),
         ];
     for byte in 0..3 {

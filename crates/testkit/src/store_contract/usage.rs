@@ -6,7 +6,8 @@ use hob_domain::AppName;
 use hob_domain::session::{TurnEnding, TurnState, TurnUsage};
 
 use super::{
-    Place, accept, app, at, ending, event, id, lease, make, node, request, used, whole_turn,
+    Place, accept, app, at, ending, event, id, lease, make, node, prompts, remembered, request,
+    used, whole_turn,
 };
 
 const DAY: i64 = 24 * 60 * 60;
@@ -94,9 +95,12 @@ pub async fn absurd_usage_stops_nothing(place: &dyn Place) {
 pub async fn turns_outside_of_sessions_count(place: &dyn Place) {
     let store = place.open().await;
     let (a, owner) = (app("a"), AppName::owner());
-    store.note_turn(&a, TurnState::Finished, used(), Some("one".into()), at(1)).await.unwrap();
+    store.note_turn(&a, TurnState::Finished, used(), Some(remembered("one")), at(1)).await.unwrap();
     store.note_turn(&a, TurnState::Died, used(), None, at(2)).await.unwrap();
-    store.note_turn(&owner, TurnState::Finished, used(), Some("two".into()), at(3)).await.unwrap();
+    store
+        .note_turn(&owner, TurnState::Finished, used(), Some(remembered("two")), at(3))
+        .await
+        .unwrap();
     store.note_turn(&a, TurnState::Finished, used(), None, at(-1)).await.unwrap();
     assert_eq!(store.usage_on(&a, at(5)).await.unwrap(), twice());
     let days = store.usage_since(at(-DAY), None).await.unwrap();
@@ -104,8 +108,8 @@ pub async fn turns_outside_of_sessions_count(place: &dyn Place) {
     let expected = [(at(-DAY), "a", 1, 0), (at(0), "@owner", 1, 0), (at(0), "a", 2, 1)];
     assert_eq!(days, expected, "by day, then by app");
     let outbox = store.outbox(10).await.unwrap();
-    let outbox: Vec<_> = outbox.iter().map(|i| (i.app.as_str(), i.body.as_str())).collect();
-    assert_eq!(outbox, [("a", "one"), ("@owner", "two")]);
+    let apps: Vec<_> = outbox.iter().map(|item| item.app.as_str()).collect();
+    assert_eq!((apps, prompts(&outbox)), (vec!["a", "@owner"], vec!["one", "two"]));
 }
 
 /// What the memory is to have is there with the turn's end, in order, until it is said to be there.
@@ -116,22 +120,20 @@ pub async fn the_outbox_is_drained_once(place: &dyn Place) {
         accept(&*store, 1, &request("p")).await;
         store.start_turn(&lease(1), index, at(11)).await.unwrap();
         assert_eq!(store.outbox(99).await.unwrap().len() as u32, index - 1);
-        let outbox = Some(format!("the \0 {index}."));
+        let outbox = Some(remembered(&format!("the \0 {index}.")));
         let ending = TurnEnding { outbox, ..ending(index, TurnState::Finished) };
         store.end_turn(&lease(1), index, ending.clone(), at(12)).await.unwrap().unwrap();
         assert_eq!(store.end_turn(&lease(1), index, ending, at(12)).await.unwrap(), None);
     }
     let first = store.outbox(2).await.unwrap();
-    let bodies: Vec<_> = first.iter().map(|item| item.body.as_str()).collect();
-    assert_eq!(bodies, ["the \0 1.", "the \0 2."]);
+    assert_eq!(prompts(&first), ["the \0 1.", "the \0 2."]);
     assert_eq!(first[0].app, "a");
     assert_eq!(store.outbox(2).await.unwrap(), first, "reading takes nothing");
     store.outbox_done(vec![first[1].id]).await.unwrap();
     store.outbox_done(vec![first[1].id]).await.unwrap();
     store.outbox_done(Vec::new()).await.unwrap();
     let left = store.outbox(99).await.unwrap();
-    let bodies: Vec<_> = left.iter().map(|item| item.body.as_str()).collect();
-    assert_eq!(bodies, ["the \0 1.", "the \0 3.", "the \0 4."]);
+    assert_eq!(prompts(&left), ["the \0 1.", "the \0 3.", "the \0 4."]);
     // It outlives its session, but not its app.
     store.close_session(&id(1), event("close", None), at(13)).await.unwrap();
     store.delete_closed(at(14)).await.unwrap();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
-    TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionStore,
+    SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{
     AppName, Created, Lease, LeaseOutcome, NodeId, OpenLimits, StoreError, Timestamp,
@@ -211,6 +211,7 @@ impl SessionStore for PostgresLedger {
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let End { ending, used, columns } = End::new(ending);
+        let outbox = ending.outbox.as_ref().map(RememberedTurn::to_json);
         let values: Values<'_> = &[
             &key(&lease.session),
             &i64::from(index),
@@ -226,7 +227,7 @@ impl SessionStore for PostgresLedger {
             &used.cached_write,
             &used.cost,
             &ending.agent_session.as_deref().map(put),
-            &ending.outbox.as_deref().map(put),
+            &outbox.as_deref().map(put),
             &columns.kinds,
             &columns.turns,
             &columns.bodies,
@@ -349,16 +350,17 @@ impl SessionStore for PostgresLedger {
         app: &AppName,
         state: TurnState,
         usage: TurnUsage,
-        outbox: Option<String>,
+        outbox: Option<RememberedTurn>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
+        let outbox = outbox.map(|turn| turn.to_json());
         let (outbox, usage) = (&outbox, &usage);
         self.connections
             .transaction(|client| async move {
-                if let Some(body) = outbox {
+                if let Some(json) = outbox {
                     let sql = "INSERT INTO hob.outbox (app, body) VALUES ($1, $2)";
                     let statement = client.prepare_cached(sql).await?;
-                    client.execute(&statement, &[&app.as_str(), &put(body)]).await?;
+                    client.execute(&statement, &[&app.as_str(), &put(json)]).await?;
                 }
                 count(&client, app.as_str(), state, 1, usage, now).await
             })
@@ -377,10 +379,8 @@ impl SessionStore for PostgresLedger {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let values: Values<'_> = &[&limit, &self.carrier];
         let rows = self.connections.query(Again::Harmless, sql, values).await?;
-        let item = |row: &tokio_postgres::Row| OutboxItem {
-            id: row.get(0),
-            app: row.get(1),
-            body: take(row.get(2)),
+        let item = |row: &tokio_postgres::Row| {
+            OutboxItem::from_row(row.get(0), row.get(1), &take(row.get(2)))
         };
         Ok(rows.iter().map(item).collect())
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, Session, SessionEvent, SessionId, SessionStore, SessionTurn,
-    TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionStore,
+    SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
@@ -374,7 +374,7 @@ impl SessionStore for Ledger {
         app: &AppName,
         state: TurnState,
         usage: TurnUsage,
-        outbox: Option<String>,
+        outbox: Option<RememberedTurn>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let app = app.clone();
@@ -382,9 +382,9 @@ impl SessionStore for Ledger {
             .write(move |transaction| {
                 add_to_day(transaction, app.as_str(), state, &Tally::of(&usage), now)
                     .and_then(|()| match outbox {
-                        Some(body) => transaction
+                        Some(turn) => transaction
                             .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?
-                            .execute(params![app.as_str(), body])
+                            .execute(params![app.as_str(), turn.to_json()])
                             .map(drop),
                         None => Ok(()),
                     })
@@ -400,7 +400,8 @@ impl SessionStore for Ledger {
                     .prepare_cached("SELECT id, app, body FROM outbox ORDER BY id LIMIT ?1")
                     .and_then(|mut s| {
                         let item = |row: &Row<'_>| {
-                            Ok(OutboxItem { id: row.get(0)?, app: row.get(1)?, body: row.get(2)? })
+                            let json: String = row.get(2)?;
+                            Ok(OutboxItem::from_row(row.get(0)?, row.get(1)?, &json))
                         };
                         s.query_map([limit as i64], item)?.collect()
                     })

@@ -177,12 +177,12 @@ pub(super) fn end(
         add_usage(transaction, id, &used).map_err(failed)?;
     }
     count_turn(transaction, id, ending.state, &used, now).map_err(failed)?;
-    if let Some(body) = ending.outbox {
+    if let Some(turn) = ending.outbox {
         transaction
             .prepare_cached(
                 "INSERT INTO outbox (app, body) SELECT app, ?2 FROM sessions WHERE id = ?1",
             )
-            .and_then(|mut s| s.execute(params![id.as_str(), body]))
+            .and_then(|mut s| s.execute(params![id.as_str(), turn.to_json()]))
             .map_err(failed)?;
     }
     append(transaction, id, ending.events, now).map(Some)
