@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
-use super::Finding;
 use super::bytes::{ALNUM, DASH, DOT, UNDERSCORE, WORD, class, class_at, line_start};
-use super::values::{Name, Style, secret};
+use super::finding::Finding;
+use super::names::strength;
+use super::values::{NameStrength, Style, secret};
 
 /// The secret that is assigned by the `=` or `:` here.
 pub fn at(bytes: &[u8], sign: usize) -> Option<Finding> {
@@ -30,7 +31,7 @@ pub fn at(bytes: &[u8], sign: usize) -> Option<Finding> {
     }
     let (value, style) = value_after(bytes, sign, name.start)?;
     let kind = match strength {
-        Name::Password => "password",
+        NameStrength::Password => "password",
         _ => "assigned-secret",
     };
     secret(strength, &bytes[value.clone()], style).then_some(Finding { range: value, kind })
@@ -70,7 +71,7 @@ pub fn name_before(bytes: &[u8], sign: usize) -> Range<usize> {
 }
 
 /// The name before a type, as in `password: &str = "…"`.
-fn typed_name(bytes: &[u8], sign: usize) -> Option<(Range<usize>, Name)> {
+fn typed_name(bytes: &[u8], sign: usize) -> Option<(Range<usize>, NameStrength)> {
     const LONGEST: usize = 40;
     if bytes[sign] != b'=' || !matches!(bytes.get(sign + 1), Some(b' ' | b'"' | b'\'')) {
         return None;
@@ -94,131 +95,6 @@ fn typed_name(bytes: &[u8], sign: usize) -> Option<(Range<usize>, Name)> {
         }
     }
     None
-}
-
-/// What a name says about its value; `None` when it says nothing.
-pub fn strength(name: &[u8]) -> Option<Name> {
-    const LONGEST: usize = 64;
-    // Nearly every name ends here, by length or by what it does not hold.
-    if name.len() < 3 || name.len() > LONGEST || !rooted(name) {
-        return None;
-    }
-    let mut plain = [0u8; LONGEST];
-    let mut length = 0;
-    for &byte in name {
-        if class(byte) & ALNUM != 0 {
-            plain[length] = byte.to_ascii_lowercase();
-            length += 1;
-        }
-    }
-    let plain = &plain[..length];
-    const PASSWORDS: &[&[u8]] = &[
-        b"password",
-        b"passwd",
-        b"passphrase",
-        b"pwd",
-        b"passwort",
-        b"dbpass",
-        b"userpass",
-        b"smtppass",
-        b"mailpass",
-        b"rootpass",
-        b"adminpass",
-        b"loginpass",
-        b"mysqlpass",
-    ];
-    const TOKENS: &[&[u8]] = &[
-        b"secret",
-        b"token",
-        b"apikey",
-        b"secretkey",
-        b"accesskey",
-        b"privatekey",
-        b"authkey",
-        b"signingkey",
-        b"encryptionkey",
-        b"masterkey",
-        b"clientkey",
-        b"appkey",
-        b"servicekey",
-        b"secretaccesskey",
-        b"credential",
-        b"credentials",
-        b"secretkeybase",
-        b"authorization",
-        b"accountkey",
-        b"sessionkey",
-        b"accesskeyid",
-        b"auth",
-        b"webhookkey",
-        b"apisecret",
-        b"hmackey",
-        b"jwtkey",
-        b"deploykey",
-        b"licensekey",
-        b"psk",
-        b"apitoken",
-        b"adminkey",
-    ];
-    const PUBLIC: &[&[u8]] = &[
-        b"public",
-        b"pubkey",
-        b"nexttoken",
-        b"pagetoken",
-        b"tokentype",
-        b"synctoken",
-        b"tokenid",
-        b"passwordhash",
-        b"hashedpassword",
-        b"tokenizer",
-        b"maxtoken",
-        b"secretary",
-        b"continuationtoken",
-        b"secretname",
-        b"cancellationtoken",
-        b"secretid",
-        b"keytoken",
-    ];
-    const HINTS: &[&[u8]] =
-        &[b"password", b"passwd", b"secret", b"token", b"apikey", b"credential", b"privatekey"];
-    let last = *plain.last()?;
-    let ends = |words: &[&[u8]]| {
-        words.iter().any(|word| last == word[word.len() - 1] && plain.ends_with(word))
-    };
-    let contains = |words: &[&[u8]]| {
-        words.iter().any(|word| plain.windows(word.len()).any(|window| window == *word))
-    };
-    let found = if ends(PASSWORDS)
-        || plain == b"pass"
-        || name.ends_with(b"_pass")
-        || name.ends_with(b"_PASS")
-    {
-        Name::Password
-    } else if ends(TOKENS) && (plain != b"auth" || name.starts_with(b"_")) {
-        Name::Token
-    } else if plain.len() >= 6 && (contains(HINTS) || upper_key(name)) {
-        Name::Hint
-    } else {
-        return None;
-    };
-    (!contains(PUBLIC)).then_some(found)
-}
-
-/// Whether a name holds the root of any secret word; one pass that spares nearly all names the
-/// tables.
-fn rooted(name: &[u8]) -> bool {
-    name.windows(3).any(|root| {
-        matches!(
-            &[root[0] | 32, root[1] | 32, root[2] | 32],
-            b"pas" | b"pwd" | b"sec" | b"tok" | b"key" | b"cre" | b"aut" | b"psk"
-        )
-    })
-}
-
-/// Environment variables that end in `_KEY` mostly hold one.
-fn upper_key(name: &[u8]) -> bool {
-    name.ends_with(b"_KEY")
-        && name.iter().all(|&byte| class(byte) & WORD != 0 && !byte.is_ascii_lowercase())
 }
 
 fn ends_with(name: &[u8], end: &[u8]) -> bool {
@@ -323,6 +199,6 @@ pub fn authorization(bytes: &[u8], from: usize) -> Option<Finding> {
         && class_at(text, text.len() - 1) & WORD | u16::from(text.ends_with(b"=")) != 0
         && super::entropy::look(text).changes >= 3
         && !super::values::placeholder(text);
-    (encoded || secret(Name::Token, text, Style::Setting))
+    (encoded || secret(NameStrength::Token, text, Style::Setting))
         .then_some(Finding { range: value, kind: "authorization" })
 }

@@ -7,6 +7,9 @@
 use super::bytes::{
     ALNUM, BASE64, DIGIT, EQUALS, HEX, LOWER, UPPER, WORD, all, class, class_at, run_end,
 };
+use super::word_list::word_list;
+
+const IDENTIFIER_PREFIXES: &[&[u8]] = word_list!("data/identifier_prefixes.txt");
 
 /// For each letter, the letters that commonly follow it in prose and code (94 % of all pairs).
 const FOLLOWERS: &[&[u8]; 26] = &[
@@ -205,48 +208,6 @@ pub fn stray_secret(token: &[u8]) -> bool {
 /// identifiers fill the logs of every service, and none of them opens anything.
 fn named(token: &[u8]) -> bool {
     const LONGEST_PART: usize = 12;
-    const IDENTIFIERS: &[&[u8]] = &[
-        b"msg",
-        b"toolu",
-        b"req",
-        b"run",
-        b"call",
-        b"thread",
-        b"asst",
-        b"resp",
-        b"rs",
-        b"fc",
-        b"evt",
-        b"cus",
-        b"sub",
-        b"price",
-        b"prod",
-        b"pi",
-        b"ch",
-        b"in",
-        b"il",
-        b"acct",
-        b"file",
-        b"batch",
-        b"chatcmpl",
-        b"cmpl",
-        b"gen",
-        b"org",
-        b"proj",
-        b"user",
-        b"step",
-        b"item",
-        b"session",
-        b"srvtoolu",
-        b"wrkspc",
-        b"agent",
-        b"env",
-        b"trace",
-        b"span",
-        b"job",
-        b"task",
-        b"conv",
-    ];
     let mut parts = token.split(|&byte| byte == b'_' || byte == b'-');
     let first = parts.next().unwrap_or_default();
     if first.len() == token.len() {
@@ -256,7 +217,7 @@ fn named(token: &[u8]) -> bool {
     // Anthropic's identifiers all start with a version, whatever they identify.
     let versioned = first.len() <= 12 && all(first, LOWER) && rest.starts_with(b"01");
     versioned && rest.len() == 24
-        || IDENTIFIERS.contains(&first)
+        || IDENTIFIER_PREFIXES.contains(&first)
         || parts.map(<[u8]>::len).max().unwrap_or(0).max(first.len()) <= LONGEST_PART
 }
 

@@ -1,10 +1,11 @@
 //! Secrets that only the line they stand on gives away: options of commands and the files in
 //! which programs look for passwords.
 
-use super::Finding;
-use super::assign::{authorization, bare, quoted, strength};
+use super::assign::{authorization, bare, quoted};
 use super::bytes::{DIGIT, holds, line_start, run_end, starts_at};
-use super::values::{Name, Style, secret};
+use super::finding::Finding;
+use super::names::strength;
+use super::values::{NameStrength, Style, secret};
 
 /// The secret that follows the word here, which ends at `end`.
 pub fn after_word(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
@@ -34,7 +35,7 @@ fn option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     }
     let name = strength(&bytes[from + 2..end])?;
     let value = quoted(bytes, end + 1).unwrap_or_else(|| bare(bytes, end + 1));
-    let kind = if name == Name::Password { "password" } else { "assigned-secret" };
+    let kind = if name == NameStrength::Password { "password" } else { "assigned-secret" };
     let fits = !bytes[value.clone()].starts_with(b"-")
         && secret(name, &bytes[value.clone()], Style::Setting);
     fits.then_some(Finding { range: value, kind })
@@ -50,7 +51,7 @@ fn password_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     let start = if end == from + 2 && !joined { end + 1 } else { from + 2 };
     let value = quoted(bytes, start).unwrap_or_else(|| bare(bytes, start));
     let text = bytes.get(value.clone())?;
-    secret(Name::Password, text, Style::Setting)
+    secret(NameStrength::Password, text, Style::Setting)
         .then_some(Finding { range: value, kind: "password" })
 }
 
@@ -63,7 +64,7 @@ fn user_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     let pair = quoted(bytes, end + 1).unwrap_or_else(|| bare(bytes, end + 1));
     let colon = bytes[pair.clone()].iter().position(|&byte| byte == b':')?;
     let value = pair.start + colon + 1..pair.end;
-    secret(Name::Password, &bytes[value.clone()], Style::Setting)
+    secret(NameStrength::Password, &bytes[value.clone()], Style::Setting)
         .then_some(Finding { range: value, kind: "password" })
 }
 
@@ -80,7 +81,7 @@ fn netrc(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     let start = end + 1;
     let value = bare(bytes, start);
     let text = &bytes[value.clone()];
-    (text.len() >= 5 && secret(Name::Password, text, Style::Quoted))
+    (text.len() >= 5 && secret(NameStrength::Password, text, Style::Quoted))
         .then_some(Finding { range: value, kind: "password" })
 }
 
@@ -107,6 +108,6 @@ pub fn pgpass(bytes: &[u8], colon: usize) -> Option<Finding> {
     let fits = database > 0
         && user > database + 1
         && !spaced
-        && secret(Name::Password, &bytes[value.clone()], Style::Quoted);
+        && secret(NameStrength::Password, &bytes[value.clone()], Style::Quoted);
     fits.then_some(Finding { range: value, kind: "password" })
 }

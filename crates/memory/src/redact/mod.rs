@@ -1,142 +1,29 @@
-//! Secrets are masked before anything is indexed, recalled or exported.
+//! Masks secrets before anything is indexed, recalled or exported.
 //!
-//! The scanners are hand-written and driven by tables: this code runs in a hook that has to start
-//! within milliseconds, where compiling a hundred regular expressions would cost more than the
-//! work itself.
+//! The scanners are hand-written and driven by tables: this code runs in a hook that must start within
+//! milliseconds, where compiling a hundred regular expressions would cost more than the work itself.
+//!
+//! [`scan`] makes one pass over a text. It asks [`shapes`] and [`special`] for known kinds of tokens,
+//! [`assign`] and [`line`] for values of secret-looking names ([`names`], [`values`]), and [`entropy`]
+//! for random-looking tokens, unless [`public_token`] knows them as public. The word lists are in
+//! `data/`.
 
 mod assign;
 mod bytes;
 mod entropy;
+mod finding;
 mod line;
+mod mask;
+mod names;
+mod public_token;
 mod scan;
 mod shapes;
 mod special;
 mod values;
+mod word_list;
 
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-
-use serde::{Deserialize, Serialize};
-
-/// Grows with every change of the rules; rows masked by older rules are scanned again.
-pub const RULES_VERSION: u32 = 1;
-
-/// One secret in a text. Findings come in order, never overlap, and start and end between
-/// characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    pub range: Range<usize>,
-    pub kind: &'static str,
-}
-
-/// What a mask stands for, kept apart from the masked text so that it can be sealed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Original {
-    /// The byte offset of the mask in the masked text.
-    pub at: usize,
-    /// The byte length of the mask.
-    pub mask: usize,
-    pub secret: String,
-}
-
-/// A text that is safe to index, and what it takes to restore it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Masked {
-    pub text: String,
-    pub originals: Vec<Original>,
-}
-
-/// Finds all secrets in a text.
-///
-/// A mask that already stands in the text splits it, and so does every finding: the parts are
-/// searched again on their own until none holds a secret. That is what makes masking idempotent,
-/// since the masked text falls apart into exactly the parts in which nothing was found.
-pub fn find(text: &str) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut from = 0;
-    let mut search = 0;
-    while let Some(open) = text[search..].find('[') {
-        let open = search + open;
-        search = open + 1;
-        if let Some(length) = mask_length(&text.as_bytes()[open..]) {
-            find_between(text, from..open, &mut found);
-            from = open + length;
-            search = from;
-        }
-    }
-    find_between(text, from..text.len(), &mut found);
-    found.sort_unstable_by_key(|finding| finding.range.start);
-    found
-}
-
-/// Replaces every secret by `[secret:KIND]`.
-pub fn mask(text: &str) -> Masked {
-    let findings = find(text);
-    let mut masked = Masked { text: String::with_capacity(text.len()), originals: Vec::new() };
-    let mut from = 0;
-    for finding in findings {
-        masked.text.push_str(&text[from..finding.range.start]);
-        let at = masked.text.len();
-        masked.text.push_str(OPEN);
-        masked.text.push_str(finding.kind);
-        masked.text.push(']');
-        let mask = masked.text.len() - at;
-        from = finding.range.end;
-        masked.originals.push(Original { at, mask, secret: text[finding.range].to_owned() });
-    }
-    masked.text.push_str(&text[from..]);
-    masked
-}
-
-/// Puts the originals back in place of their masks; `None` when they do not fit the text, since a
-/// text restored in the wrong place is worse than one that stays masked.
-pub fn unmask(masked: &str, originals: &[Original]) -> Option<String> {
-    let secrets: usize = originals.iter().map(|original| original.secret.len()).sum();
-    let mut text = String::with_capacity(masked.len().saturating_add(secrets));
-    let mut from = 0;
-    for original in originals {
-        text.push_str(masked.get(from..original.at)?);
-        let mask = masked.get(original.at..original.at.checked_add(original.mask)?)?;
-        if mask_length(mask.as_bytes()) != Some(mask.len()) {
-            return None;
-        }
-        text.push_str(&original.secret);
-        from = original.at + original.mask;
-    }
-    text.push_str(masked.get(from..)?);
-    Some(text)
-}
-
-const OPEN: &str = "[secret:";
-const LONGEST_KIND: usize = 32;
-
-/// The length of the mask at the start of these bytes.
-fn mask_length(bytes: &[u8]) -> Option<usize> {
-    let kind = bytes.strip_prefix(OPEN.as_bytes())?;
-    let end = kind.iter().take(LONGEST_KIND + 1).position(|&byte| byte == b']')?;
-    let named = |&byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (end > 0 && kind[..end].iter().all(named)).then_some(OPEN.len() + end + 1)
-}
-
-/// Searches a part, and then the parts that the findings leave, until nothing more is found. Every
-/// finding shortens what is left, so this ends.
-fn find_between(text: &str, part: Range<usize>, found: &mut Vec<Finding>) {
-    let mut parts = vec![];
-    let mut next = Some(part);
-    while let Some(part) = next {
-        let findings = scan::scan(&text[part.clone()]);
-        let mut end = part.end;
-        for finding in findings.into_iter().rev() {
-            let range = part.start + finding.range.start..part.start + finding.range.end;
-            parts.push(range.end..end);
-            end = range.start;
-            found.push(Finding { range, kind: finding.kind });
-        }
-        if end < part.end {
-            parts.push(part.start..end);
-        }
-        next = parts.pop();
-    }
-}
+pub use finding::Finding;
+pub use mask::{Masked, Original, RULES_VERSION, find, mask, unmask};

@@ -1,13 +1,12 @@
 //! One pass over a text: it runs over everything that cannot be secret at the speed of a table
 //! look-up, and stops only at long runs, at signs that assign, and at a few words.
 
-use super::bytes::{
-    ALNUM, BASE64, COLON, DASH, EQUALS, WIDE, WORD, class, class_at, line_end, line_start,
-    starts_at,
-};
+use super::bytes::{ALNUM, BASE64, COLON, DASH, EQUALS, WIDE, WORD, class, starts_at};
 use super::entropy::{stray_secret, token_end};
+use super::finding::Finding;
+use super::public_token::is_public;
 use super::special::Block;
-use super::{Finding, assign, line, shapes, special};
+use super::{assign, line, shapes, special};
 
 /// No known shape is shorter than this.
 const LONG: usize = 16;
@@ -150,129 +149,9 @@ impl Scan<'_> {
             return None;
         }
         let stop = token_end(bytes, at);
-        if !stray_secret(&bytes[at..stop]) || self.harmless(at, stop) {
+        if !stray_secret(&bytes[at..stop]) || is_public(bytes, at, stop) {
             return None;
         }
         Some(self.take(Finding { range: at..stop, kind: "high-entropy" }))
-    }
-
-    /// Whether what stands around a random token tells that it is public: a digest, a file name, a
-    /// piece of embedded data, a key that is made to be shown.
-    fn harmless(&self, at: usize, stop: usize) -> bool {
-        let bytes = self.bytes;
-        let token = &bytes[at..stop];
-        const PUBLIC: &[&[u8]] = &[
-            b"sha1-",
-            b"sha256-",
-            b"sha384-",
-            b"sha512-",
-            b"md5-",
-            b"AAAAB3Nza",
-            b"AAAAC3Nza",
-            b"AAAAE2Vj",
-            b"AAAAG",
-            b"_ZN",
-            b"_R",
-            b"_Z",
-            b"iVBORw0KGgo",
-            b"R0lGOD",
-            b"/9j/",
-            b"UklGR",
-            b"d09GM",
-            b"T2dnUw",
-            b"MII",
-            b"$s",
-        ];
-        const NAMES: &[&[u8]] = &[
-            b"integrity",
-            b"checksum",
-            b"hash",
-            b"digest",
-            b"sha",
-            b"sha1",
-            b"sha256",
-            b"sha384",
-            b"sha512",
-            b"md5",
-            b"etag",
-            b"fingerprint",
-            b"public",
-            b"pub",
-            b"publickey",
-            b"cert",
-            b"certificate",
-            b"nonce",
-            b"commit",
-            b"h1",
-            b"resolved",
-            b"mappings",
-            b"signature",
-            b"sig",
-            b"href",
-            b"src",
-            b"data",
-            b"image",
-            b"icon",
-            b"id",
-            b"uuid",
-            b"cursor",
-            b"challenge",
-            b"slug",
-            b"ref",
-            b"state",
-            b"cache",
-        ];
-        if PUBLIC.iter().any(|start| token.starts_with(start)) {
-            return true;
-        }
-        let before = at.checked_sub(1).map_or(0, |at| bytes[at]);
-        if matches!(before, b'.' | b'/' | b'\\' | b'@' | b'#' | b'$' | b'%' | b'~') {
-            return true;
-        }
-        let next = bytes.get(stop).copied().unwrap_or(0);
-        let joined = class_at(bytes, stop + 1) & ALNUM != 0;
-        if matches!(next, b'.' | b'~' | b'@' | b':' | b'/') && joined
-            || matches!(next, b'(' | b'<' | b'[')
-        {
-            return true;
-        }
-        if bytes[..at].ends_with(b"base64,") || bytes[..at].ends_with(b"base64, ") {
-            return true;
-        }
-        let mut sign = at;
-        while sign > 0 && at - sign < 4 && b" \"'`".contains(&bytes[sign - 1]) {
-            sign -= 1;
-        }
-        if sign > 0 && b":=".contains(&bytes[sign - 1]) {
-            let name = assign::name_before(bytes, sign - 1);
-            let name = &bytes[name];
-            let last = name.rsplit(|byte| b"_-.".contains(byte)).next().unwrap_or(name);
-            if last.ends_with(b"Id") || last.ends_with(b"ID") || last.ends_with(b"Hash") {
-                return true;
-            }
-            if NAMES.iter().any(|known| known.eq_ignore_ascii_case(last)) {
-                return true;
-            }
-        }
-        self.embedded(at, stop)
-    }
-
-    /// Whether a token is one line of many that together hold embedded data.
-    fn embedded(&self, at: usize, stop: usize) -> bool {
-        const LEAST: usize = 40;
-        const REACH: usize = 200;
-        if stop - at < LEAST {
-            return false;
-        }
-        let bytes = self.bytes;
-        let start = line_start(bytes, at, REACH);
-        let before = line_start(bytes, start.saturating_sub(1), REACH);
-        let end = line_end(bytes, stop, REACH);
-        let after = line_end(bytes, end + 1, REACH);
-        let encoded = |line: &[u8]| {
-            let run = line.split(|&byte| class(byte) & (BASE64 | EQUALS) == 0);
-            run.map(<[u8]>::len).max().unwrap_or(0) >= LEAST
-        };
-        encoded(&bytes[before..start]) || encoded(bytes.get(end + 1..after).unwrap_or_default())
     }
 }

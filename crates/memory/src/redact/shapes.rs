@@ -1,11 +1,11 @@
 //! The known shapes: a prefix that its issuer chose to be recognised by, and what follows it.
 
-use super::Finding;
 use super::bytes::{
     ALNUM, BASE64, COMMA, DASH, DOT, EQUALS, HEX, SLASH, TILDE, UNDERSCORE, UPPER_ALNUM, WORD,
     class_at, run_end_within,
 };
 use super::entropy::{distinct, look, random};
+use super::finding::Finding;
 use super::values::placeholder;
 
 /// How much the text after a prefix has to look like a token.

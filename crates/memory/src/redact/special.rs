@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::Finding;
 use super::bytes::{
     ALNUM, BASE64, DIGIT, DOT, EQUALS, HEX, SLASH, TILDE, UPPER, WORD, all, class, class_at,
     find_in, holds, run_end, run_end_within, starts_at,
 };
 use super::entropy::{look, random};
-use super::values::{dictionary, placeholder};
+use super::finding::Finding;
+use super::values::{is_common_value, placeholder};
 
 /// The secret in several parts that starts exactly here.
 pub fn at(bytes: &[u8], from: usize) -> Option<Finding> {
@@ -233,7 +233,7 @@ pub fn address(bytes: &[u8], colon: usize) -> (Option<Finding>, usize) {
     let text = &bytes[password.clone()];
     let known = text.len() < 3
         || text == user
-        || dictionary(text)
+        || is_common_value(text)
         || (placeholder(text) && !random(text))
         || text.iter().any(|byte| b"{}$()[]|*,".contains(byte)) && look(text).digits == 0
         || text.starts_with(b"$")

@@ -2,10 +2,14 @@
 
 use super::bytes::{ALNUM, DIGIT, LOWER, UPPER, class, holds};
 use super::entropy::{distinct, look, plain_hex, random, uuid};
+use super::word_list::word_list;
+
+const PLACEHOLDER_MARKS: &[&[u8]] = word_list!("data/placeholder_marks.txt");
+const COMMON_VALUES: &[&[u8]] = word_list!("data/common_values.txt");
 
 /// How much a name says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Name {
+pub enum NameStrength {
     /// People choose passwords, so that little in the value needs to look random.
     Password,
     /// Machines make tokens and keys, so that the value has to look made.
@@ -24,7 +28,7 @@ pub enum Style {
     Code,
 }
 
-pub fn secret(name: Name, value: &[u8], style: Style) -> bool {
+pub fn secret(name: NameStrength, value: &[u8], style: Style) -> bool {
     const LONGEST: usize = 600;
     if value.len() < 5 || value.len() > LONGEST || uuid(value) {
         return false;
@@ -38,11 +42,15 @@ pub fn secret(name: Name, value: &[u8], style: Style) -> bool {
     if random(value) && !interpolated(value) {
         return true;
     }
-    if name == Name::Hint || placeholder(value) || dictionary(value) || interpolated(value) {
+    if name == NameStrength::Hint
+        || placeholder(value)
+        || is_common_value(value)
+        || interpolated(value)
+    {
         return false;
     }
     match name {
-        Name::Password => password(value, style),
+        NameStrength::Password => password(value, style),
         _ => token(value, style),
     }
 }
@@ -151,114 +159,14 @@ fn interpolated(value: &[u8]) -> bool {
 
 /// Whether a value says that it stands for another.
 pub fn placeholder(value: &[u8]) -> bool {
-    const MARKS: &[&[u8]] = &[
-        b"your",
-        b"example",
-        b"changeme",
-        b"change-me",
-        b"change_me",
-        b"placeholder",
-        b"xxxx",
-        b"redacted",
-        b"dummy",
-        b"...",
-        b"***",
-        b"insert",
-        b"replace",
-        b"sample",
-        b"process.env",
-        b"environ",
-        b"_here",
-        b"-here",
-        b"\xe2\x80\xa6",
-        b"\xe2\x80\xa2",
-        b"import.meta",
-        b"secrets.",
-        b"foobar",
-    ];
-    MARKS.iter().any(|mark| holds(value, mark)) || distinct(value) <= 2
+    PLACEHOLDER_MARKS.iter().any(|mark| holds(value, mark)) || distinct(value) <= 2
 }
 
 /// Whether a value is nothing but a word that stands for any password, perhaps with some digits or
 /// signs after it.
-pub fn dictionary(value: &[u8]) -> bool {
-    const WORDS: &[&[u8]] = &[
-        b"password",
-        b"passwd",
-        b"passwort",
-        b"pass",
-        b"pwd",
-        b"pw",
-        b"secret",
-        b"token",
-        b"test",
-        b"testing",
-        b"tester",
-        b"user",
-        b"username",
-        b"root",
-        b"admin",
-        b"guest",
-        b"postgres",
-        b"mysql",
-        b"redis",
-        b"default",
-        b"changeme",
-        b"example",
-        b"foo",
-        b"bar",
-        b"baz",
-        b"demo",
-        b"sample",
-        b"none",
-        b"null",
-        b"true",
-        b"false",
-        b"undefined",
-        b"string",
-        b"bearer",
-        b"basic",
-        b"qwerty",
-        b"letmein",
-        b"key",
-        b"apikey",
-        b"mypassword",
-        b"mysecret",
-        b"mytoken",
-        b"testpassword",
-        b"testpass",
-        b"abc",
-        b"a",
-        b"p",
-        b"x",
-        b"value",
-        b"access",
-        b"hidden",
-        b"rabbitmq",
-        b"mongo",
-        b"minio",
-        b"minioadmin",
-        b"newpassword",
-        b"oldpassword",
-        b"wrong",
-        b"test-token",
-        b"test_token",
-        b"test-secret",
-        b"test-key",
-        b"my-secret",
-        b"my-token",
-        b"sha",
-        b"md",
-        b"utf",
-        b"hmac",
-        b"hs",
-        b"rs",
-        b"es",
-        b"ed",
-        b"oauth",
-        b"x509",
-    ];
+pub fn is_common_value(value: &[u8]) -> bool {
     let letters = value.iter().rposition(|byte| byte.is_ascii_alphabetic()).map_or(0, |at| at + 1);
     let word = &value[..letters];
-    word.is_empty() && value.len() < 6 || WORDS.iter().any(|known| known.eq_ignore_ascii_case(word))
+    word.is_empty() && value.len() < 6
+        || COMMON_VALUES.iter().any(|known| known.eq_ignore_ascii_case(word))
 }

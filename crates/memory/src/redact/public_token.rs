@@ -1,0 +1,95 @@
+//! Recognises random-looking tokens that are public by what surrounds them: a digest, a file name, a
+//! piece of embedded data, a key that is made to be shown.
+
+use super::assign;
+use super::bytes::{ALNUM, BASE64, EQUALS, class, class_at, line_end, line_start};
+use super::word_list::word_list;
+
+const PUBLIC_PREFIXES: &[&[u8]] = word_list!("data/public_prefixes.txt");
+const PUBLIC_FIELDS: &[&[u8]] = word_list!("data/public_fields.txt");
+/// How many quotes and blanks may separate a value from the sign that assigns it.
+const MAX_SIGN_GAP: usize = 4;
+/// A shorter line is not one of many lines of embedded data.
+const MIN_EMBEDDED_BYTES: usize = 40;
+/// How far the lines around a token are searched.
+const MAX_LINE_BYTES: usize = 200;
+
+/// A token in its text.
+struct Token<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    end: usize,
+}
+
+/// The rules by which a token is public; any of them is enough.
+const RULES: &[fn(&Token<'_>) -> bool] = &[
+    has_public_prefix,
+    follows_a_path_or_mark,
+    continues_as_a_name_or_call,
+    is_a_data_url,
+    has_a_public_field_name,
+    is_embedded_data,
+];
+
+/// Returns whether the token at `start..end` is public.
+pub fn is_public(bytes: &[u8], start: usize, end: usize) -> bool {
+    let token = Token { bytes, start, end };
+    RULES.iter().any(|is_public| is_public(&token))
+}
+
+fn has_public_prefix(token: &Token<'_>) -> bool {
+    let text = &token.bytes[token.start..token.end];
+    PUBLIC_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+}
+
+fn follows_a_path_or_mark(token: &Token<'_>) -> bool {
+    let before = token.start.checked_sub(1).map_or(0, |at| token.bytes[at]);
+    matches!(before, b'.' | b'/' | b'\\' | b'@' | b'#' | b'$' | b'%' | b'~')
+}
+
+fn continues_as_a_name_or_call(token: &Token<'_>) -> bool {
+    let next = token.bytes.get(token.end).copied().unwrap_or(0);
+    let is_joined = class_at(token.bytes, token.end + 1) & ALNUM != 0;
+    matches!(next, b'.' | b'~' | b'@' | b':' | b'/') && is_joined
+        || matches!(next, b'(' | b'<' | b'[')
+}
+
+fn is_a_data_url(token: &Token<'_>) -> bool {
+    let before = &token.bytes[..token.start];
+    before.ends_with(b"base64,") || before.ends_with(b"base64, ")
+}
+
+fn has_a_public_field_name(token: &Token<'_>) -> bool {
+    let Token { bytes, start, .. } = *token;
+    let mut sign = start;
+    while sign > 0 && start - sign < MAX_SIGN_GAP && b" \"'`".contains(&bytes[sign - 1]) {
+        sign -= 1;
+    }
+    if sign == 0 || !b":=".contains(&bytes[sign - 1]) {
+        return false;
+    }
+    let name = &bytes[assign::name_before(bytes, sign - 1)];
+    let last = name.rsplit(|byte| b"_-.".contains(byte)).next().unwrap_or(name);
+    last.ends_with(b"Id")
+        || last.ends_with(b"ID")
+        || last.ends_with(b"Hash")
+        || PUBLIC_FIELDS.iter().any(|known| known.eq_ignore_ascii_case(last))
+}
+
+/// Returns whether a token is one of several lines that together are embedded data.
+fn is_embedded_data(token: &Token<'_>) -> bool {
+    let Token { bytes, start, end } = *token;
+    if end - start < MIN_EMBEDDED_BYTES {
+        return false;
+    }
+    let line = line_start(bytes, start, MAX_LINE_BYTES);
+    let line_before = line_start(bytes, line.saturating_sub(1), MAX_LINE_BYTES);
+    let line_stop = line_end(bytes, end, MAX_LINE_BYTES);
+    let line_after = line_end(bytes, line_stop + 1, MAX_LINE_BYTES);
+    let is_encoded = |line: &[u8]| {
+        let runs = line.split(|&byte| class(byte) & (BASE64 | EQUALS) == 0);
+        runs.map(<[u8]>::len).max().unwrap_or(0) >= MIN_EMBEDDED_BYTES
+    };
+    is_encoded(&bytes[line_before..line])
+        || is_encoded(bytes.get(line_stop + 1..line_after).unwrap_or_default())
+}
