@@ -1,12 +1,12 @@
-//! Transcripts of Claude Code.
+//! Tests with transcripts of Claude Code.
 
 use hob_domain::memory::TurnRole;
 use serde_json::{Value, json};
 
 use super::*;
 
-/// The turns of a file of these lines, each as its role's first letter and its words.
-fn said(lines: &[Value]) -> Vec<String> {
+/// Returns the turns of a file of these lines, each as the first letter of its role and its text.
+fn turns_of(lines: &[Value]) -> Vec<String> {
     let file: String = lines.iter().map(|line| format!("{line}\n")).collect();
     short(&parse_chunk(file.as_bytes(), &mut ReadProgress::default()).turns)
 }
@@ -35,9 +35,9 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn what_is_a_turn() {
+fn only_messages_of_user_and_model_are_turns() {
     let check = |line: Value, expect: &[&str]| {
-        assert_eq!(said(std::slice::from_ref(&line)), expect, "{line}")
+        assert_eq!(turns_of(std::slice::from_ref(&line)), expect, "{line}")
     };
     check(user(json!("hello world")), &["u hello world"]);
     check(json!({"type": "user", "message": {"content": "no role"}}), &["u no role"]);
@@ -69,16 +69,16 @@ fn what_is_a_turn() {
     let mut made_up = assistant(json!([text("partial")]));
     made_up["message"]["model"] = json!("<synthetic>");
     check(made_up, &[]);
-    // Values of another kind than expected cost nothing but themselves.
+    // A value of an unexpected type costs nothing but itself.
     check(with(user(json!("x")), json!({"uuid": 7, "timestamp": [1], "isMeta": "no"})), &["u x"]);
     check(user(json!([1, "x", [text("deep")], text("y")])), &["u y"]);
 }
 
 #[test]
-fn what_the_program_put_in_is_left_out() {
+fn text_of_the_program_is_removed_from_prompts() {
     let check = |content: Value, expect: Option<&str>| {
         let expect: Vec<String> = expect.iter().map(|text| format!("u {text}")).collect();
-        assert_eq!(said(&[user(content.clone())]), expect, "{content}");
+        assert_eq!(turns_of(&[user(content.clone())]), expect, "{content}");
     };
     let skipped = |text: &str| check(json!(text), None);
     let kept = |text: &str| check(json!(text), Some(text));
@@ -113,13 +113,13 @@ fn what_the_program_put_in_is_left_out() {
     check(json!("\u{2800}/clear"), Some("/clear"));
     check(json!("\u{2800} exit"), Some(" exit"));
     kept("\u{2800}braille");
-    // The model may say whatever it likes.
+    // The model's text is not changed.
     let quoted = json!([text("<bash-input>ls</bash-input>")]);
-    assert_eq!(said(&[assistant(quoted)]), ["a <bash-input>ls</bash-input>"]);
+    assert_eq!(turns_of(&[assistant(quoted)]), ["a <bash-input>ls</bash-input>"]);
 }
 
 #[test]
-fn a_turn_is_told_with_its_ids() {
+fn turns_have_ids_and_progress_survives_saving() {
     let line = json!({"type": "assistant", "uuid": "a", "parentUuid": null, "sessionId": "s",
         "cwd": "/w", "timestamp": "2026-01-02T03:04:05.678Z",
         "message": {"id": "msg_1", "role": "assistant", "content": [text("hi")]}});
@@ -148,14 +148,14 @@ fn turns_come_after_their_parents() {
     let check = |records: &[(&str, &str)], expect: &str| {
         let line = |(id, parent): &(&str, &str)| match *id {
             "" => user(json!("-")),
-            // Capital letters are turns, the others are links only.
+            // Capital letters are turns; the others are links only.
             _ if id.starts_with(char::is_uppercase) => {
                 with(user(json!(id)), json!({"uuid": id, "parentUuid": parent}))
             }
             _ => json!({"type": "attachment", "uuid": id, "parentUuid": parent}),
         };
         let lines: Vec<Value> = records.iter().map(line).collect();
-        let said: Vec<String> = said(&lines).iter().map(|turn| turn[2..].to_owned()).collect();
+        let said: Vec<String> = turns_of(&lines).iter().map(|turn| turn[2..].to_owned()).collect();
         assert_eq!(said.join(" "), expect, "{records:?}");
     };
     check(&[("A", ""), ("B", "A"), ("C", "B")], "A B C");
@@ -172,11 +172,11 @@ fn turns_come_after_their_parents() {
         "logicalParentUuid": "A"});
     let after = with(user(json!("after")), json!({"uuid": "B", "parentUuid": "x"}));
     let before = with(user(json!("before")), json!({"uuid": "A"}));
-    assert_eq!(said(&[after, boundary, before]), ["u before", "u after"]);
+    assert_eq!(turns_of(&[after, boundary, before]), ["u before", "u after"]);
 }
 
 #[test]
-fn what_is_broken_costs_only_itself() {
+fn damaged_lines_cost_only_themselves() {
     let check = |line: &[u8], expect: &[&str], unreadable: usize| {
         let mut file = line.to_vec();
         file.extend_from_slice(b"\n");
@@ -215,7 +215,7 @@ fn what_is_broken_costs_only_itself() {
 }
 
 #[test]
-fn a_torn_line_is_not_consumed() {
+fn partial_lines_are_not_consumed() {
     let check = |rest: &str, expect: &[&str]| {
         let first = format!("{}\n", with(user(json!("first")), json!({"uuid": "1"})));
         let chunk = parse_chunk(format!("{first}{rest}").as_bytes(), &mut ReadProgress::default());

@@ -1,18 +1,18 @@
-//! Rollouts of Codex.
+//! Tests with rollouts of Codex.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Reads the lines in as many readings as there are groups.
-fn said(groups: &[&[Value]]) -> Vec<String> {
+/// Reads each group of lines as one chunk, and returns all turns.
+fn turns_of(groups: &[&[Value]]) -> Vec<String> {
     let mut progress = ReadProgress::default();
     let mut turns = Vec::new();
     for lines in groups {
         let file: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let chunk = parse_chunk(file.as_bytes(), &mut progress);
         turns.extend(chunk.turns);
-        // What was learned has to survive being saved.
+        // The progress must survive being saved.
         let saved = serde_json::to_string(&progress).unwrap();
         progress = serde_json::from_str(&saved).unwrap();
     }
@@ -52,18 +52,18 @@ fn item(kind: &str, text: &str) -> Value {
     )
 }
 
-/// The groups of lines, in one chunk and in one for each line; both have to give the same.
+/// Reads the lines in one chunk, and in one chunk for each line; both must give the same turns.
 fn check(lines: &[Value], expect: &[&str]) {
-    assert_eq!(said(&[lines]), expect, "in one chunk");
+    assert_eq!(turns_of(&[lines]), expect, "in one chunk");
     for cut in 1..lines.len() {
-        assert_eq!(said(&[&lines[..cut], &lines[cut..]]), expect, "cut at {cut}");
+        assert_eq!(turns_of(&[&lines[..cut], &lines[cut..]]), expect, "cut at {cut}");
     }
     let each: Vec<&[Value]> = lines.chunks(1).collect();
-    assert_eq!(said(&each), expect, "line by line");
+    assert_eq!(turns_of(&each), expect, "line by line");
 }
 
 #[test]
-fn events_are_the_turns() {
+fn turns_come_from_events() {
     check(
         &[
             meta(),
@@ -81,7 +81,7 @@ fn events_are_the_turns() {
         ],
         &["u hello", "a hi there"],
     );
-    // Events that come late, and words that are said again.
+    // Events that come late, and text that is said again.
     check(
         &[
             meta(),
@@ -108,15 +108,15 @@ fn events_are_the_turns() {
 }
 
 #[test]
-fn an_event_may_have_other_words_than_its_message() {
+fn event_with_other_text_than_its_message_is_not_a_second_turn() {
     let lines =
         [meta(), history("user", "<image> look"), event("user", "look"), event("assistant", "ok")];
-    assert_eq!(said(&[&lines]), ["u look", "a ok"]);
-    assert_eq!(said(&[&lines[..2], &lines[2..]]), ["u <image> look", "a ok"]);
+    assert_eq!(turns_of(&[&lines]), ["u look", "a ok"]);
+    assert_eq!(turns_of(&[&lines[..2], &lines[2..]]), ["u <image> look", "a ok"]);
 }
 
 #[test]
-fn completed_items_are_the_turns_of_newer_files() {
+fn turns_of_newer_files_come_from_completed_items() {
     check(
         &[
             meta(),
@@ -132,7 +132,7 @@ fn completed_items_are_the_turns_of_newer_files() {
 }
 
 #[test]
-fn a_file_without_events_has_its_history() {
+fn turns_of_files_without_events_come_from_the_history() {
     let injected = [
         "<environment_context>\n</environment_context>",
         "<user_instructions>\n\nx\n\n</user_instructions>",
@@ -166,7 +166,7 @@ fn a_file_without_events_has_its_history() {
 }
 
 #[test]
-fn the_first_format_has_bare_items() {
+fn oldest_format_has_bare_items() {
     let head = json!({"id": "s", "timestamp": "2025-05-07T17:24:21.123Z", "instructions": null});
     let lines = [
         head,
@@ -188,7 +188,7 @@ fn the_first_format_has_bare_items() {
 }
 
 #[test]
-fn the_first_description_counts() {
+fn first_session_meta_counts() {
     let other = line(
         "session_meta",
         json!({"id": "parent", "cwd": "/p", "source": {"subagent": "review"}}),
@@ -202,7 +202,7 @@ fn the_first_description_counts() {
 }
 
 #[test]
-fn a_torn_event_is_not_given_beside_its_message() {
+fn partial_event_does_not_repeat_its_message() {
     let whole = format!("{}\n{}\n", meta(), history("user", "q"));
     let mut progress = ReadProgress::default();
     let chunk = parse_chunk(format!("{whole}{}", event("user", "q")).as_bytes(), &mut progress);

@@ -1,12 +1,12 @@
-//! Random transcripts: where a file is cut, in which order its first lines are, and what bytes it
-//! has must not matter.
+//! Random transcripts: the result must not depend on where a file is cut or in which order its first
+//! lines are, and no bytes may cause a panic.
 
 use hob_domain::memory::TurnRole;
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A small generator (xorshift), so that a failure comes again.
+/// A small deterministic generator (xorshift), so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -83,34 +83,34 @@ fn file(random: &mut Random, lines: &[Value]) -> Vec<u8> {
     file.into_bytes()
 }
 
-type Said = (TurnRole, String);
+type RoleAndText = (TurnRole, String);
 
-fn said(turns: Vec<TranscriptTurn>) -> Vec<Said> {
+fn texts_of(turns: Vec<TranscriptTurn>) -> Vec<RoleAndText> {
     turns.into_iter().map(|turn| (turn.role, turn.text)).collect()
 }
 
 #[test]
-fn a_cut_anywhere_loses_and_doubles_nothing() {
+fn chunks_cut_anywhere_lose_and_repeat_no_turn() {
     let mut random = Random(0x5eed);
     for round in 0..60 {
         let lines = if round % 2 == 0 { claude(&mut random) } else { codex(&mut random) };
         let file = file(&mut random, &lines);
         let whole = parse_chunk(&file, &mut ReadProgress::default());
         assert_eq!(whole.consumed, file.len());
-        let sorted = |mut turns: Vec<Said>| {
+        let sorted = |mut turns: Vec<RoleAndText>| {
             turns.sort_by(|a, b| (a.0.as_str(), &a.1).cmp(&(b.0.as_str(), &b.1)));
             turns
         };
-        let expect = sorted(said(whole.turns));
+        let expect = sorted(texts_of(whole.turns));
         for cut in 0..=file.len() {
             let mut progress = ReadProgress::default();
             let first = parse_chunk(&file[..cut], &mut progress);
             let second = parse_chunk(&file[first.consumed..], &mut progress);
             assert_eq!(first.consumed + second.consumed, file.len());
-            let mut partial = said(first.partial_line);
+            let mut partial = texts_of(first.partial_line);
             partial.retain(|turn| !expect.contains(turn));
             assert_eq!(partial, []);
-            let both = said(first.turns).into_iter().chain(said(second.turns)).collect();
+            let both = texts_of(first.turns).into_iter().chain(texts_of(second.turns)).collect();
             assert_eq!(sorted(both), expect, "cut at {cut} of {}", String::from_utf8_lossy(&file));
             assert_eq!(first.unreadable + second.unreadable, whole.unreadable);
         }
@@ -118,7 +118,7 @@ fn a_cut_anywhere_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn a_shuffled_batch_comes_out_in_order() {
+fn shuffled_lines_come_out_in_order() {
     let mut random = Random(7);
     for _ in 0..300 {
         let mut lines = claude(&mut random);
@@ -134,7 +134,7 @@ fn a_shuffled_batch_comes_out_in_order() {
 }
 
 #[test]
-fn no_bytes_are_a_panic() {
+fn no_bytes_cause_a_panic() {
     let mut random = Random(99);
     let pieces: [&[u8]; 22] = [
         b"{",

@@ -3,8 +3,6 @@
 //! Capture and the live backend read the same records but need different parts of a message: capture
 //! reads texts only, the backend reads whole blocks. The type of a block is therefore a parameter.
 
-use std::borrow::Cow;
-
 use hob_domain::memory::TurnRole;
 use serde::de::{IgnoredAny, MapAccess};
 
@@ -133,7 +131,7 @@ pub fn is_speaker(name: &str) -> bool {
     TurnRole::parse(name).is_some()
 }
 
-/// Returns a text as it is kept beyond the line it was read from.
+/// Returns the text of a field; empty if it has none.
 pub fn owned_or_empty(text: &Scalar<'_>) -> String {
-    text.text().map(Cow::from).unwrap_or_default().into_owned()
+    text.owned().unwrap_or_default()
 }
