@@ -8,7 +8,7 @@ use super::finding::Finding;
 use super::names::strength;
 use super::values::{NameStrength, Style, secret};
 
-/// The secret that is assigned by the `=` or `:` here.
+/// Returns the secret that the `=` or `:` at `sign` assigns.
 pub fn at(bytes: &[u8], sign: usize) -> Option<Finding> {
     let after = sign + 1;
     // `::` is a path, and `==`, `!=`, `<=` and `>=` compare.
@@ -41,12 +41,12 @@ fn starts_slashes(bytes: &[u8], at: usize) -> bool {
     bytes.get(at) == Some(&b'/') && bytes.get(at + 1) == Some(&b'/')
 }
 
-/// The name that a sign assigns to, without quotes and brackets around it.
+/// Returns the name that a sign assigns to, without quotes and brackets around it.
 pub fn name_before(bytes: &[u8], sign: usize) -> Range<usize> {
-    const LONGEST: usize = 64;
-    const GAP: usize = 40;
+    const MAX_NAME_BYTES: usize = 64;
+    const MAX_GAP_BYTES: usize = 40;
     let mut end = sign;
-    let floor = sign.saturating_sub(GAP);
+    let floor = sign.saturating_sub(MAX_GAP_BYTES);
     while end > floor && matches!(bytes[end - 1], b' ' | b'\t' | b':' | b'?' | b'+' | b'=') {
         end -= 1;
     }
@@ -58,21 +58,21 @@ pub fn name_before(bytes: &[u8], sign: usize) -> Range<usize> {
         end -= 1;
         closing += 1;
     }
-    let floor = end.saturating_sub(LONGEST);
+    let floor = end.saturating_sub(MAX_NAME_BYTES);
     let mut start = end;
     while start > floor && class(bytes[start - 1]) & (ALNUM | UNDERSCORE | DASH | DOT) != 0 {
         start -= 1;
     }
-    // In a string the letter of an escape sequence is no part of the name.
+    // In a string, the letter of an escape sequence is not part of the name.
     if start > 0 && start < end && bytes[start - 1] == b'\\' && b"nrt".contains(&bytes[start]) {
         start += 1;
     }
     start..end
 }
 
-/// The name before a type, as in `password: &str = "…"`.
+/// Returns the name before a type, as in `password: &str = "…"`.
 fn typed_name(bytes: &[u8], sign: usize) -> Option<(Range<usize>, NameStrength)> {
-    const LONGEST: usize = 40;
+    const MAX_TYPE_BYTES: usize = 40;
     if bytes[sign] != b'=' || !matches!(bytes.get(sign + 1), Some(b' ' | b'"' | b'\'')) {
         return None;
     }
@@ -80,7 +80,7 @@ fn typed_name(bytes: &[u8], sign: usize) -> Option<(Range<usize>, NameStrength)>
     if !quote {
         return None;
     }
-    let floor = sign.saturating_sub(LONGEST);
+    let floor = sign.saturating_sub(MAX_TYPE_BYTES);
     let mut at = sign;
     while at > floor {
         at -= 1;
@@ -101,15 +101,15 @@ fn ends_with(name: &[u8], end: &[u8]) -> bool {
     name.len() >= end.len() && name[name.len() - end.len()..].eq_ignore_ascii_case(end)
 }
 
-/// The value after a sign and how it is written.
+/// Returns the value after a sign, and how it is written.
 fn value_after(bytes: &[u8], sign: usize, name: usize) -> Option<(Range<usize>, Style)> {
-    const GAP: usize = 24;
+    const MAX_GAP_BYTES: usize = 24;
     let mut at = sign + 1;
     while matches!(bytes.get(at), Some(b'=' | b'>')) {
         at += 1;
     }
     let spaced = at;
-    while at < sign + GAP && matches!(bytes.get(at), Some(b' ' | b'\t')) {
+    while at < sign + MAX_GAP_BYTES && matches!(bytes.get(at), Some(b' ' | b'\t')) {
         at += 1;
     }
     if let Some(value) = quoted(bytes, at) {
@@ -129,10 +129,10 @@ fn value_after(bytes: &[u8], sign: usize, name: usize) -> Option<(Range<usize>, 
     Some((value, style))
 }
 
-/// The content of the string that starts here, on one line; its quotes may be escaped, as in JSON
-/// within JSON, and letters such as `r`, `b` or `@` may precede them.
+/// Returns the content of the string that begins at `from`, on one line. Its quotes may be escaped, as
+/// in JSON inside JSON, and letters such as `r`, `b` or `@` may precede them.
 pub fn quoted(bytes: &[u8], from: usize) -> Option<Range<usize>> {
-    const LONGEST: usize = 640;
+    const MAX_VALUE_BYTES: usize = 640;
     let mut at = from;
     while at < from + 2
         && matches!(bytes.get(at), Some(b'r' | b'b' | b'u' | b'f' | b'@' | b'L' | b'c'))
@@ -144,7 +144,7 @@ pub fn quoted(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     let quote = *bytes.get(at).filter(|byte| b"\"'`".contains(byte))?;
     let start = at + 1;
     let mut end = start;
-    while end < bytes.len() && end - start <= LONGEST {
+    while end < bytes.len() && end - start <= MAX_VALUE_BYTES {
         match bytes[end] {
             b'\n' => return None,
             b'\\' if escaped && bytes.get(end + 1) == Some(&quote) => return Some(start..end),
@@ -157,11 +157,11 @@ pub fn quoted(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     None
 }
 
-/// The value that runs from here to the next space, quote or separator.
+/// Returns the value from `from` to the next space, quote or separator.
 pub fn bare(bytes: &[u8], from: usize) -> Range<usize> {
-    // Longer than any value that is accepted, so that one that is cut off here never is.
-    const LONGEST: usize = 640;
-    let limit = (from + LONGEST).min(bytes.len()).max(from);
+    // Longer than any accepted value, so that a value that is cut off here is never accepted.
+    const MAX_VALUE_BYTES: usize = 640;
+    let limit = (from + MAX_VALUE_BYTES).min(bytes.len()).max(from);
     let stops = |byte: u8| {
         byte <= b' ' || matches!(byte, b'"' | b'\'' | b'`' | b',' | b';' | b'\\' | b'&' | b'|')
     };
@@ -172,7 +172,7 @@ pub fn bare(bytes: &[u8], from: usize) -> Range<usize> {
     from..end
 }
 
-/// The credentials after `Authorization:`, whatever their scheme.
+/// Returns the credentials after `Authorization:`, of any scheme.
 pub fn authorization(bytes: &[u8], from: usize) -> Option<Finding> {
     const SCHEMES: &[&[u8]] =
         &[b"Bearer", b"Basic", b"Token", b"token", b"bearer", b"basic", b"ApiKey", b"SSWS", b"Bot"];

@@ -5,7 +5,7 @@ use std::ops::Range;
 pub const LOWER: u16 = 1;
 pub const UPPER: u16 = 1 << 1;
 pub const DIGIT: u16 = 1 << 2;
-/// The lower-case letters `a` to `f`; with [`DIGIT`] they make hex digests.
+/// The lower-case letters `a` to `f`; with [`DIGIT`], the alphabet of hex digests.
 pub const HEX_LETTER: u16 = 1 << 3;
 pub const UNDERSCORE: u16 = 1 << 4;
 pub const DASH: u16 = 1 << 5;
@@ -23,7 +23,7 @@ pub const UPPER_ALNUM: u16 = UPPER | DIGIT;
 /// The alphabet of base64url and of most tokens.
 pub const WORD: u16 = ALNUM | UNDERSCORE | DASH;
 pub const BASE64: u16 = ALNUM | PLUS | SLASH;
-/// Everything a run of interest may hold; all other bytes end a run.
+/// The bytes of a run that is examined; all others end a run.
 pub const WIDE: u16 = WORD | DOT | PLUS | SLASH | EQUALS | TILDE | COLON;
 
 const CLASSES: &[u16; 256] = &classes();
@@ -58,13 +58,13 @@ pub fn class(byte: u8) -> u16 {
     CLASSES[byte as usize]
 }
 
-/// The class of the byte at a position, with nothing beyond the end.
+/// Returns the class of the byte at a position; 0 beyond the end.
 #[inline]
 pub fn class_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at).map_or(0, |&byte| class(byte))
 }
 
-/// Where the run of bytes of these classes that starts at `from` ends.
+/// Returns the end of the run of bytes of these classes that begins at `from`.
 #[inline]
 pub fn run_end(bytes: &[u8], from: usize, set: u16) -> usize {
     let mut at = from;
@@ -74,14 +74,14 @@ pub fn run_end(bytes: &[u8], from: usize, set: u16) -> usize {
     at
 }
 
-/// Like [`run_end`], but no further than `most` bytes: what starts at many places must not run to
-/// the end of a huge line from each of them.
+/// Returns the end of a run like [`run_end`], but at most `most` bytes on: a search that begins at many
+/// positions must not run to the end of a huge line from each of them.
 #[inline]
 pub fn run_end_within(bytes: &[u8], from: usize, set: u16, most: usize) -> usize {
     run_end(&bytes[..(from + most).min(bytes.len())], from, set)
 }
 
-/// Whether all bytes are of these classes.
+/// Returns whether all bytes are of these classes.
 pub fn all(bytes: &[u8], set: u16) -> bool {
     run_end(bytes, 0, set) == bytes.len()
 }
@@ -90,18 +90,18 @@ pub fn starts_at(bytes: &[u8], at: usize, prefix: &[u8]) -> bool {
     bytes.get(at..).is_some_and(|rest| rest.starts_with(prefix))
 }
 
-/// The first place of a needle within a range, searched by its first byte.
+/// Returns the first position of a needle in a range.
 pub fn find_in(bytes: &[u8], range: Range<usize>, needle: &[u8]) -> Option<usize> {
     let hay = bytes.get(range.start..range.end.min(bytes.len()))?;
     hay.windows(needle.len()).position(|window| window == needle).map(|at| range.start + at)
 }
 
-/// Whether a lower-case needle occurs in any case.
+/// Returns whether a lower-case needle occurs, in any case.
 pub fn holds(bytes: &[u8], needle: &[u8]) -> bool {
     bytes.windows(needle.len()).any(|window| window.eq_ignore_ascii_case(needle))
 }
 
-/// Where the line that holds a position starts, looking back no further than `limit` bytes.
+/// Returns where the line of a position begins, at most `limit` bytes back.
 pub fn line_start(bytes: &[u8], at: usize, limit: usize) -> usize {
     let floor = at.saturating_sub(limit);
     bytes[floor..at]
@@ -110,7 +110,7 @@ pub fn line_start(bytes: &[u8], at: usize, limit: usize) -> usize {
         .map_or(floor, |found| floor + found + 1)
 }
 
-/// Where the line that holds a position ends, looking on no further than `limit` bytes.
+/// Returns where the line of a position ends, at most `limit` bytes on.
 pub fn line_end(bytes: &[u8], at: usize, limit: usize) -> usize {
     let at = at.min(bytes.len());
     let ceiling = (at + limit).min(bytes.len());

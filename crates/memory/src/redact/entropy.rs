@@ -1,8 +1,8 @@
-//! Tells random tokens from names, words and digests.
+//! Distinguishes random tokens from names, words and digests.
 //!
-//! Shannon entropy alone cannot do that: a long identifier has as much of it as a short token. What
-//! sets random text apart is how often the class of character changes, and how many letter pairs
-//! it has that neither prose nor code ever uses.
+//! Shannon entropy alone cannot do that: a long identifier has as much of it as a short token. Random
+//! text differs in how often the class of its characters changes, and in how many of its letter pairs
+//! neither prose nor code uses.
 
 use super::bytes::{
     ALNUM, BASE64, DIGIT, EQUALS, HEX, LOWER, UPPER, WORD, all, class, class_at, run_end,
@@ -57,18 +57,18 @@ const fn common() -> [u32; 26] {
     table
 }
 
-/// What a token looks like, counted in one pass.
+/// The statistics of a token, counted in one pass.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Look {
     pub length: usize,
     pub lower: usize,
     pub upper: usize,
     pub digits: usize,
-    /// Everything that is neither letter nor digit.
+    /// Characters that are neither letters nor digits.
     pub signs: usize,
-    /// How often the class changes, where a capital before small letters counts as one of them.
+    /// How often the class changes. A capital before small letters counts as one of them.
     pub changes: usize,
-    /// How often letters turn into digits or back.
+    /// How often a letter follows a digit, or a digit a letter.
     pub digit_changes: usize,
     /// Neighbouring letters, and how many of these pairs are uncommon.
     pub pairs: usize,
@@ -102,7 +102,7 @@ pub fn look(token: &[u8]) -> Look {
                 seen.digit_changes += 1;
             }
         }
-        // A capital after a small letter starts a new word, so that pair says nothing.
+        // A capital after a small letter begins a new word, so that pair says nothing.
         let joined = kind & (LOWER | UPPER) != 0
             && kind_before & (LOWER | UPPER) != 0
             && !(kind == UPPER && kind_before == LOWER);
@@ -118,7 +118,7 @@ pub fn look(token: &[u8]) -> Look {
     seen
 }
 
-/// How many different bytes a token has.
+/// Returns how many different bytes a token has.
 pub fn distinct(token: &[u8]) -> u32 {
     let mut seen = 0u128;
     for &byte in token {
@@ -127,8 +127,8 @@ pub fn distinct(token: &[u8]) -> u32 {
     seen.count_ones()
 }
 
-/// Whether a token of 16 and more characters is so irregular that nobody can have named anything
-/// so. Digests, which are plain hex, are not.
+/// Returns whether a token of 16 characters or more is too irregular to be a name. Digests, which are
+/// plain hex, are not.
 pub fn random(token: &[u8]) -> bool {
     if token.len() < 16 || token.starts_with(b"0x") || hex_and_dashes(token) {
         return false;
@@ -155,19 +155,19 @@ pub fn random(token: &[u8]) -> bool {
         && seen.odd * 100 >= seen.pairs * 30
 }
 
-/// Whether a token is made of hex digits only, perhaps after `0x`, as all digests are.
+/// Returns whether a token has hex digits only, perhaps after `0x`, like all digests.
 pub fn plain_hex(token: &[u8]) -> bool {
     let token = token.strip_prefix(b"0x").unwrap_or(token);
     all(token, HEX)
         || token.iter().all(|&byte| byte.is_ascii_digit() || (b'A'..=b'F').contains(&byte))
 }
 
-/// Whether a token is a UUID or the like, in any case and grouping.
+/// Returns whether a token is a UUID or similar, in any case and grouping.
 fn hex_and_dashes(token: &[u8]) -> bool {
     token.iter().all(|&byte| byte.is_ascii_hexdigit() || byte == b'-' || byte == b'_')
 }
 
-/// Whether a token has the form of a UUID, with anything or nothing after it.
+/// Returns whether a token begins with the form of a UUID.
 pub fn uuid(token: &[u8]) -> bool {
     let dashes = [8, 13, 18, 23];
     token.len() >= 36
@@ -177,17 +177,17 @@ pub fn uuid(token: &[u8]) -> bool {
         && token[36..].iter().all(|&byte| !byte.is_ascii_alphanumeric())
 }
 
-/// The token that starts here, if it may stand alone as a base62, base64 or base64url token.
+/// Returns the end of the base62, base64 or base64url token that begins at `from`.
 pub fn token_end(bytes: &[u8], from: usize) -> usize {
     let end = run_end(bytes, from, WORD | BASE64);
     let padded = run_end(bytes, end, EQUALS);
     if padded - end <= 2 && class_at(bytes, padded) & ALNUM == 0 { padded } else { end }
 }
 
-/// Whether a token that nothing points at is a secret by its look alone.
+/// Returns whether a token without any context looks like a secret.
 pub fn stray_secret(token: &[u8]) -> bool {
-    const LONGEST: usize = 128;
-    if token.len() < 20 || token.len() > LONGEST {
+    const MAX_TOKEN_BYTES: usize = 128;
+    if token.len() < 20 || token.len() > MAX_TOKEN_BYTES {
         return false;
     }
     let core = run_end(token, 0, WORD | BASE64);
@@ -204,24 +204,24 @@ pub fn stray_secret(token: &[u8]) -> bool {
     seen.digits >= 1 && random(core) && !named(core) && !encoded_text(core)
 }
 
-/// Whether a token is a name in parts, or an identifier that says what it identifies: such
-/// identifiers fill the logs of every service, and none of them opens anything.
+/// Returns whether a token is a name in parts, or an identifier with the kind of what it identifies:
+/// such identifiers fill the logs of every service, and none of them opens anything.
 fn named(token: &[u8]) -> bool {
-    const LONGEST_PART: usize = 12;
+    const MAX_PART_BYTES: usize = 12;
     let mut parts = token.split(|&byte| byte == b'_' || byte == b'-');
     let first = parts.next().unwrap_or_default();
     if first.len() == token.len() {
         return false;
     }
     let rest = &token[first.len() + 1..];
-    // Anthropic's identifiers all start with a version, whatever they identify.
+    // Anthropic's identifiers all begin with a version.
     let versioned = first.len() <= 12 && all(first, LOWER) && rest.starts_with(b"01");
     versioned && rest.len() == 24
         || IDENTIFIER_PREFIXES.contains(&first)
-        || parts.map(<[u8]>::len).max().unwrap_or(0).max(first.len()) <= LONGEST_PART
+        || parts.map(<[u8]>::len).max().unwrap_or(0).max(first.len()) <= MAX_PART_BYTES
 }
 
-/// Whether a token is base64 of plain text, which is data and no key.
+/// Returns whether a token is base64 of plain text, which is data and not a key.
 fn encoded_text(token: &[u8]) -> bool {
     let mut bits = 0u32;
     let mut held = 0;

@@ -1,5 +1,5 @@
-//! Secrets that only the line they stand on gives away: options of commands and the files in
-//! which programs look for passwords.
+//! Finds secrets by their line: options of commands, and lines of the files from which programs read
+//! passwords.
 
 use super::assign::{authorization, bare, quoted};
 use super::bytes::{DIGIT, holds, line_start, run_end, starts_at};
@@ -7,7 +7,7 @@ use super::finding::Finding;
 use super::names::strength;
 use super::values::{NameStrength, Style, secret};
 
-/// The secret that follows the word here, which ends at `end`.
+/// Returns the secret that follows the word at `from..end`.
 pub fn after_word(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     match &bytes[from..end] {
         word if word.starts_with(b"--") => option(bytes, from, end),
@@ -22,7 +22,7 @@ pub fn after_word(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     }
 }
 
-/// `--password value`, `--token "value"`; the form with `=` is an assignment.
+/// Returns the value of `--password value` or `--token "value"`. The form with `=` is an assignment.
 fn option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     if bytes.get(end) != Some(&b' ') {
         if starts_at(bytes, from, b"--user") {
@@ -41,7 +41,7 @@ fn option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     fits.then_some(Finding { range: value, kind })
 }
 
-/// `mysql -p'value'` and `sshpass -p value`.
+/// Returns the value of `mysql -p'value'` or `sshpass -p value`.
 fn password_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     let before = &bytes[line_start(bytes, from, 300)..from];
     let joined = holds(before, b"mysql") || holds(before, b"mariadb");
@@ -55,7 +55,7 @@ fn password_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
         .then_some(Finding { range: value, kind: "password" })
 }
 
-/// `curl -u name:value`.
+/// Returns the value of `curl -u name:value`.
 fn user_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     let before = &bytes[line_start(bytes, from, 300)..from];
     if !holds(before, b"curl") || end >= bytes.len() {
@@ -68,13 +68,13 @@ fn user_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
         .then_some(Finding { range: value, kind: "password" })
 }
 
-/// `machine host login name password value`, on one line or on several.
+/// Returns the value of `machine host login name password value`, on one line or several.
 fn netrc(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
-    const REACH: usize = 160;
+    const MAX_REACH_BYTES: usize = 160;
     if !matches!(bytes.get(end), Some(b' ' | b'\t')) {
         return None;
     }
-    let before = &bytes[from.saturating_sub(REACH)..from];
+    let before = &bytes[from.saturating_sub(MAX_REACH_BYTES)..from];
     if !holds(before, b"login ") || !(holds(before, b"machine ") || holds(before, b"default")) {
         return None;
     }
@@ -85,7 +85,7 @@ fn netrc(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
         .then_some(Finding { range: value, kind: "password" })
 }
 
-/// `host:port:database:user:value`, which is a whole line; the colon is the first of the line.
+/// Returns the value of `host:port:database:user:value`, a whole line whose first colon is at `colon`.
 pub fn pgpass(bytes: &[u8], colon: usize) -> Option<Finding> {
     let port = colon + 1;
     let port_end =

@@ -1,15 +1,15 @@
-//! One pass over a text: it runs over everything that cannot be secret at the speed of a table
-//! look-up, and stops only at long runs, at signs that assign, and at a few words.
+//! One pass over a text. It skips everything that cannot be secret at the speed of a table look-up,
+//! and stops only at long runs, at signs that assign, and at a few words.
 
 use super::bytes::{ALNUM, BASE64, COLON, DASH, EQUALS, WIDE, WORD, class, starts_at};
 use super::entropy::{stray_secret, token_end};
 use super::finding::Finding;
 use super::public_token::is_public;
-use super::special::Block;
+use super::special::PemBlock;
 use super::{assign, line, shapes, special};
 
-/// No known shape is shorter than this.
-const LONG: usize = 16;
+/// The length of the shortest known shape.
+const MIN_SHAPE_BYTES: usize = 16;
 
 pub fn scan(text: &str) -> Vec<Finding> {
     let bytes = text.as_bytes();
@@ -26,8 +26,8 @@ pub fn scan(text: &str) -> Vec<Finding> {
             seen |= class(bytes[at]);
             at += 1;
         }
-        let short = at - start < LONG && seen & (COLON | EQUALS | DASH) == 0;
-        if !short || wordy(bytes[start], at - start) {
+        let short = at - start < MIN_SHAPE_BYTES && seen & (COLON | EQUALS | DASH) == 0;
+        if !short || may_announce(bytes[start], at - start) {
             at = scan.run(start, at, seen).max(at);
         }
     }
@@ -38,26 +38,26 @@ pub fn scan(text: &str) -> Vec<Finding> {
     found
 }
 
-/// Whether a word of this length and first letter may be one that announces a secret.
-fn wordy(first: u8, length: usize) -> bool {
+/// Returns whether a word of this first letter and length may announce a secret.
+fn may_announce(first: u8, length: usize) -> bool {
     matches!((first, length), (b'B' | b'b', 6) | (b'S', 4) | (b'F', 5) | (b'p', 6 | 8))
 }
 
 struct Scan<'a> {
     bytes: &'a [u8],
     found: Vec<Finding>,
-    /// Up to here, random text is no secret by itself: it is part of an address.
+    /// Up to here, random text alone is not a secret: it is part of a URL.
     quiet: usize,
 }
 
 impl Scan<'_> {
-    /// Searches a run and returns where to go on, which may lie beyond it.
+    /// Searches a run. Returns where to continue, which may be after it.
     fn run(&mut self, start: usize, end: usize, seen: u16) -> usize {
         let bytes = self.bytes;
         if let Some(finding) = line::after_word(bytes, start, end) {
             return self.take(finding);
         }
-        let long = end - start >= LONG;
+        let long = end - start >= MIN_SHAPE_BYTES;
         let mut block = None;
         if seen & DASH != 0 && end - start >= 10 && bytes.get(end) == Some(&b' ') {
             let dashes = end - 10;
@@ -69,10 +69,10 @@ impl Scan<'_> {
         while at < end {
             if block == Some(at) {
                 match special::block(bytes, at) {
-                    Some(Block::Secret(range)) => {
+                    Some(PemBlock::Secret(range)) => {
                         return self.take(Finding { range, kind: "private-key" });
                     }
-                    Some(Block::Public(end)) => return end,
+                    Some(PemBlock::Public(end)) => return end,
                     None => {}
                 }
             }
@@ -83,7 +83,7 @@ impl Scan<'_> {
                     continue;
                 }
             } else if long && self.boundary(start, at) {
-                if end - at >= LONG
+                if end - at >= MIN_SHAPE_BYTES
                     && let Some(finding) = shapes::at(bytes, at).or_else(|| special::at(bytes, at))
                 {
                     at = self.take(finding);
@@ -105,7 +105,7 @@ impl Scan<'_> {
         end
     }
 
-    /// Looks at what a colon or an equals sign separates.
+    /// Searches what a colon or an equals sign separates.
     fn sign(&mut self, at: usize) -> Option<usize> {
         let bytes = self.bytes;
         let finding = if starts_at(bytes, at, b"://") && at > 0 && class(bytes[at - 1]) & ALNUM != 0
@@ -123,8 +123,8 @@ impl Scan<'_> {
         Some(self.take(Finding { kind: kind.unwrap_or(finding.kind), ..finding }))
     }
 
-    /// Whether a token may start here: no letter or digit precedes it, unless as part of an escape
-    /// sequence such as `\n` or `%3D`.
+    /// Returns whether a token may begin at `at`: no letter or digit precedes it, except as part of an
+    /// escape sequence such as `\n` or `%3D`.
     fn boundary(&self, start: usize, at: usize) -> bool {
         let bytes = self.bytes;
         if at == start || class(bytes[at - 1]) & ALNUM == 0 {
@@ -137,8 +137,8 @@ impl Scan<'_> {
         }
     }
 
-    /// A token that nothing announces but its look; returns where the token ends if it is one that
-    /// was judged, so that its parts are not judged again.
+    /// Searches for a token that only looks random. Returns its end if it is a secret, so that its parts
+    /// are not judged again.
     fn stray(&mut self, start: usize, at: usize, end: usize) -> Option<usize> {
         let bytes = self.bytes;
         if at < self.quiet || end - at < 20 {

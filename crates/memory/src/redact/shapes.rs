@@ -1,4 +1,4 @@
-//! The known shapes: a prefix that its issuer chose to be recognised by, and what follows it.
+//! Known shapes of tokens: a prefix that the issuer chose, and the alphabet and length of the rest.
 
 use super::bytes::{
     ALNUM, BASE64, COMMA, DASH, DOT, EQUALS, HEX, SLASH, TILDE, UNDERSCORE, UPPER_ALNUM, WORD,
@@ -8,14 +8,14 @@ use super::entropy::{distinct, look, random};
 use super::finding::Finding;
 use super::values::placeholder;
 
-/// How much the text after a prefix has to look like a token.
+/// How much the text after a prefix must look like a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Proof {
-    /// The prefix and the length say enough.
+    /// The prefix and the length are proof enough.
     Form,
     /// Not a word and not a placeholder.
     Mixed,
-    /// The prefix is weak, so that the rest has to look random on its own.
+    /// The prefix is weak, so the rest must look random on its own.
     Random,
 }
 
@@ -26,7 +26,7 @@ struct Shape {
     most: usize,
     proof: Proof,
     kind: &'static str,
-    /// The prefix is no part of the secret, as with the address of a webhook.
+    /// Whether the prefix stays visible, as with the URL of a webhook.
     keep: bool,
 }
 
@@ -52,9 +52,9 @@ const fn after(
 
 use Proof::{Form, Mixed, Random};
 
-const LONG: usize = 1024;
+const MAX_TOKEN_BYTES: usize = 1024;
 
-/// A longer prefix stands before a shorter one that it starts with.
+/// The known shapes. A longer prefix precedes a shorter one that it begins with.
 const SHAPES: &[Shape] = &[
     shape("AKIA", UPPER_ALNUM, (16, 16), Form, "aws-key"),
     shape("ASIA", UPPER_ALNUM, (16, 16), Form, "aws-key"),
@@ -64,7 +64,7 @@ const SHAPES: &[Shape] = &[
     shape("ghp_", ALNUM, (30, 255), Mixed, "github-token"),
     shape("gho_", ALNUM, (30, 255), Mixed, "github-token"),
     shape("ghu_", ALNUM, (30, 255), Mixed, "github-token"),
-    shape("ghs_", WORD | DOT, (30, LONG), Mixed, "github-token"),
+    shape("ghs_", WORD | DOT, (30, MAX_TOKEN_BYTES), Mixed, "github-token"),
     shape("ghr_", ALNUM, (30, 255), Mixed, "github-token"),
     shape("github_pat_", ALNUM | UNDERSCORE, (22, 255), Mixed, "github-token"),
     shape("glpat-", WORD | DOT, (20, 300), Mixed, "gitlab-token"),
@@ -90,7 +90,7 @@ const SHAPES: &[Shape] = &[
     shape("sess-", ALNUM, (40, 40), Random, "openai-key"),
     shape("AIza", WORD, (35, 40), Mixed, "google-key"),
     shape("AQ.", WORD, (40, 120), Random, "google-key"),
-    shape("ya29.", WORD | DOT, (20, LONG), Mixed, "google-token"),
+    shape("ya29.", WORD | DOT, (20, MAX_TOKEN_BYTES), Mixed, "google-token"),
     shape("GOCSPX-", WORD, (20, 40), Mixed, "google-secret"),
     shape("1//0", WORD, (20, 300), Mixed, "google-token"),
     shape("xoxb-", ALNUM | DASH, (10, 300), Mixed, "slack-token"),
@@ -118,7 +118,7 @@ const SHAPES: &[Shape] = &[
     shape("SK", HEX, (32, 32), Mixed, "twilio-key"),
     shape("key-", ALNUM, (32, 32), Mixed, "mailgun-key"),
     shape("npm_", ALNUM, (36, 40), Mixed, "npm-token"),
-    shape("pypi-AgEI", WORD, (50, LONG), Mixed, "pypi-token"),
+    shape("pypi-AgEI", WORD, (50, MAX_TOKEN_BYTES), Mixed, "pypi-token"),
     shape("rubygems_", HEX, (48, 48), Mixed, "rubygems-token"),
     shape("cio", ALNUM, (32, 32), Random, "crates-token"),
     shape("dckr_pat_", WORD, (20, 60), Mixed, "docker-token"),
@@ -189,7 +189,7 @@ const SHAPES: &[Shape] = &[
     shape("vca_", ALNUM, (24, 64), Mixed, "vercel-token"),
     shape("vci_", ALNUM, (24, 64), Mixed, "vercel-token"),
     shape("vcr_", ALNUM, (24, 64), Mixed, "vercel-token"),
-    shape("sl.", WORD | DOT | EQUALS, (60, LONG), Random, "dropbox-token"),
+    shape("sl.", WORD | DOT | EQUALS, (60, MAX_TOKEN_BYTES), Random, "dropbox-token"),
     shape("ATATT3", WORD | EQUALS, (50, 300), Mixed, "atlassian-token"),
     shape("ATCTT3", WORD | EQUALS, (50, 300), Mixed, "atlassian-token"),
     shape("ATBB", ALNUM, (28, 40), Mixed, "bitbucket-token"),
@@ -220,7 +220,7 @@ const SHAPES: &[Shape] = &[
     after("SharedAccessKey=", BASE64 | EQUALS, (40, 120), "azure-key"),
 ];
 
-/// The shapes grouped by their first byte: those of byte `b` are
+/// The shapes by their first byte: those of byte `b` are
 /// `ORDER[STARTS[b]..STARTS[b + 1]]`.
 struct Index {
     starts: [u8; 257],
@@ -249,7 +249,7 @@ const fn index() -> Index {
     index
 }
 
-/// The secret of a known shape that starts exactly here.
+/// Returns the secret of a known shape that begins at this position.
 pub fn at(bytes: &[u8], from: usize) -> Option<Finding> {
     let first = bytes[from] as usize;
     let candidates = INDEX.starts[first] as usize..INDEX.starts[first + 1] as usize;
@@ -264,7 +264,7 @@ impl Shape {
         }
         let start = from + self.prefix.len();
         let mut end = run_end_within(bytes, start, self.set, self.most + 8);
-        // A full stop, a dash or the like at the end belongs to the sentence, not to the token.
+        // A full stop or a dash at the end belongs to the sentence, not to the token.
         while end > start && !ends_token(bytes[end - 1]) {
             end -= 1;
         }
@@ -292,7 +292,7 @@ fn ends_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'=' || byte == b'_' || byte == b'-'
 }
 
-/// Whether the text after a strong prefix is a token rather than a name or a placeholder.
+/// Returns whether the text after a strong prefix is a token rather than a name or a placeholder.
 fn mixed(body: &[u8]) -> bool {
     if distinct(body) < 4 || (placeholder(body) && !random(body)) {
         return false;
@@ -302,6 +302,7 @@ fn mixed(body: &[u8]) -> bool {
     if seen.digits > 0 && letters > 0 {
         return seen.digit_changes >= 2 || seen.odd * 3 >= seen.pairs;
     }
-    // Without digits only odd letters tell a token from a name; without letters it is a number.
+    // Without digits, only uncommon letter pairs distinguish a token from a name; without letters, it
+    // is a number.
     letters > 0 && seen.signs * 8 <= seen.length && seen.odd * 4 >= seen.pairs && seen.changes >= 3
 }

@@ -1,4 +1,4 @@
-//! Secrets that a prefix alone does not give away: blocks, tokens in parts, addresses.
+//! Finds secrets that have no prefix of their own: key blocks, tokens in parts, URLs.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::entropy::{look, random};
 use super::finding::Finding;
 use super::values::{is_common_value, placeholder};
 
-/// The secret in several parts that starts exactly here.
+/// Returns the secret in several parts that begins at `from`.
 pub fn at(bytes: &[u8], from: usize) -> Option<Finding> {
     let found = |end: Option<usize>, kind| Some(Finding { range: from..end?, kind });
     let first = bytes[from];
@@ -47,7 +47,7 @@ pub fn at(bytes: &[u8], from: usize) -> Option<Finding> {
     .or_else(|| found(azure_client(bytes, from), "azure-secret"))
 }
 
-/// Where parts of these sets and lengths, joined by dots, end.
+/// Returns the end of parts of these classes and lengths, joined by dots.
 fn parts(bytes: &[u8], from: usize, wanted: &[(u16, usize, usize)]) -> Option<usize> {
     let mut at = from;
     for (index, &(set, least, most)) in wanted.iter().enumerate() {
@@ -63,10 +63,10 @@ fn parts(bytes: &[u8], from: usize, wanted: &[(u16, usize, usize)]) -> Option<us
     (class_at(bytes, at) & ALNUM == 0).then_some(at)
 }
 
-/// Signed and encrypted tokens alike: three to five parts, of which the first is JSON.
+/// Returns the end of a signed or encrypted JSON web token: three to five parts, the first being JSON.
 fn json_web_token(bytes: &[u8], from: usize) -> Option<usize> {
-    const LONGEST_HEADER: usize = 4096;
-    let header = run_end_within(bytes, from, WORD, LONGEST_HEADER);
+    const MAX_HEADER_BYTES: usize = 4096;
+    let header = run_end_within(bytes, from, WORD, MAX_HEADER_BYTES);
     if header - from < 15 || bytes.get(header) != Some(&b'.') {
         return None;
     }
@@ -77,7 +77,7 @@ fn json_web_token(bytes: &[u8], from: usize) -> Option<usize> {
         .map(|end| if bytes[end - 1] == b'.' { end - 1 } else { end })
 }
 
-/// Telegram's `123456789:token` and Asana's `1/123456789:token`.
+/// Returns a token of Telegram (`123456789:token`) or Asana (`1/123456789:token`).
 fn numbered(bytes: &[u8], from: usize) -> Option<Finding> {
     let mut colon = run_end(bytes, from, DIGIT);
     let asana = bytes.get(colon) == Some(&b'/');
@@ -100,7 +100,7 @@ fn numbered(bytes: &[u8], from: usize) -> Option<Finding> {
     fits.then_some(Finding { range: from..end, kind })
 }
 
-/// Mailchimp's keys end in their data center: 32 hex digits and `-us12`.
+/// Returns the end of a key of Mailchimp: 32 hex digits and a data center such as `-us12`.
 fn data_center(bytes: &[u8], from: usize) -> Option<usize> {
     let hex = run_end(bytes, from, HEX);
     if hex - from != 32 || !starts_at(bytes, hex, b"-us") {
@@ -112,7 +112,7 @@ fn data_center(bytes: &[u8], from: usize) -> Option<usize> {
 
 fn terraform(bytes: &[u8], from: usize) -> Option<usize> {
     const MARK: &[u8] = b".atlasv1.";
-    // The cheap look at the one place where the mark can stand spares all others the scan.
+    // A cheap check of the only position of the mark spares most tokens the scan.
     if !starts_at(bytes, from + 14, MARK) || !all(&bytes[from..from + 14], ALNUM) {
         return None;
     }
@@ -120,7 +120,7 @@ fn terraform(bytes: &[u8], from: usize) -> Option<usize> {
     (end - from >= 60).then_some(end)
 }
 
-/// Azure's client secrets: three characters, a digit, `Q~` and 31 to 34 more.
+/// Returns the end of a client secret of Azure: three characters, a digit, `Q~` and 31 to 34 more.
 fn azure_client(bytes: &[u8], from: usize) -> Option<usize> {
     let set = WORD | DOT | TILDE;
     if !starts_at(bytes, from + 4, b"Q~") || class_at(bytes, from + 3) & DIGIT == 0 {
@@ -131,46 +131,46 @@ fn azure_client(bytes: &[u8], from: usize) -> Option<usize> {
     (all(&bytes[from..from + 3], set) && (37..=40).contains(&(end - from))).then_some(end)
 }
 
-/// The private key block whose dashes start here, up to and with its last line; a block that was
-/// cut off ends where its text stops looking like a key. Other blocks are skipped whole, since
-/// certificates and public keys are full of random text that is not secret.
-pub enum Block {
+/// A block that begins with dashes. A private key ends with its last line or, if it was cut off, where
+/// its text no longer looks like a key. Other blocks are skipped as a whole, since certificates and
+/// public keys are full of random text that is not secret.
+pub enum PemBlock {
     Secret(Range<usize>),
     Public(usize),
 }
 
 pub const BEGIN: &[u8] = b"-----BEGIN ";
 
-pub fn block(bytes: &[u8], from: usize) -> Option<Block> {
-    const LONGEST_LABEL: usize = 60;
-    const LONGEST_BLOCK: usize = 64 * 1024;
+pub fn block(bytes: &[u8], from: usize) -> Option<PemBlock> {
+    const MAX_LABEL_BYTES: usize = 60;
+    const MAX_BLOCK_BYTES: usize = 64 * 1024;
     let label = from + BEGIN.len();
-    let limit = (label + LONGEST_LABEL).min(bytes.len());
+    let limit = (label + MAX_LABEL_BYTES).min(bytes.len());
     let label_end = find_in(bytes, label..limit, b"-----").filter(|&end| end > label)?;
     if !bytes[label..label_end].iter().all(|&b| class(b) & (UPPER | DIGIT) != 0 || b == b' ') {
         return None;
     }
     let secret = holds(&bytes[label..label_end], b"private key");
     let body = label_end + 5;
-    let window = body..(body + LONGEST_BLOCK).min(bytes.len());
+    let window = body..(body + MAX_BLOCK_BYTES).min(bytes.len());
     let dashes = find_in(bytes, window.clone(), b"-----");
     let next = dashes.filter(|&at| starts_at(bytes, at, b"-----END "));
     let closed = next.and_then(|end| {
         let rest = end + 9;
-        let limit = (rest + LONGEST_LABEL).min(bytes.len());
+        let limit = (rest + MAX_LABEL_BYTES).min(bytes.len());
         (bytes.get(rest..rest + label_end - label) == Some(&bytes[label..label_end]))
             .then(|| find_in(bytes, rest..limit, b"-----").map(|at| at + 5))?
     });
-    // A block that was cut off ends before the next dashes, and before it grows too long.
+    // A block that was cut off ends before the next dashes, or at the maximum length.
     let limit = dashes.unwrap_or(window.end);
     let end = closed.unwrap_or_else(|| key_text_end(&bytes[..limit], body));
-    // A lone first line, as in code that looks for one, holds no key.
+    // A first line alone, as in code that searches for one, contains no key.
     let holds_key = bytes[body..end].iter().filter(|&&b| class(b) & BASE64 != 0).count() >= 40
         && longest_run(&bytes[body..end]) >= 20;
     match (secret, holds_key) {
         (_, false) => None,
-        (true, true) => Some(Block::Secret(from..end)),
-        (false, true) => Some(Block::Public(end)),
+        (true, true) => Some(PemBlock::Secret(from..end)),
+        (false, true) => Some(PemBlock::Public(end)),
     }
 }
 
@@ -178,7 +178,7 @@ fn longest_run(bytes: &[u8]) -> usize {
     bytes.split(|&byte| class(byte) & (BASE64 | EQUALS) == 0).map(<[u8]>::len).max().unwrap_or(0)
 }
 
-/// Where the base64 lines of a block end, whether its line ends are real or written `\n`.
+/// Returns where the base64 lines of a block end. Its line ends are real or written `\n`.
 fn key_text_end(bytes: &[u8], from: usize) -> usize {
     let mut end = from;
     let mut at = from;
@@ -193,7 +193,7 @@ fn key_text_end(bytes: &[u8], from: usize) -> usize {
                 _ => break,
             }
         } else if run - at > 1 && end > from {
-            // A short last line still belongs to the key when a longer one precedes it.
+            // A short last line belongs to the key if a longer one precedes it.
             let padded = bytes[run - 1] == b'=' || bytes[at] == b'n' || bytes[at] == b'r';
             if !padded {
                 break;
@@ -212,11 +212,11 @@ fn putty_end(bytes: &[u8], from: usize) -> Option<usize> {
     Some(run_end(bytes, mac + mark.len(), HEX))
 }
 
-/// An address that starts with the `://` here: the password in it, and where it ends.
+/// Returns the password in the URL whose `://` is at `colon`, and the end of the URL.
 pub fn address(bytes: &[u8], colon: usize) -> (Option<Finding>, usize) {
-    const LONGEST: usize = 2048;
+    const MAX_URL_BYTES: usize = 2048;
     let start = colon + 3;
-    let limit = (start + LONGEST).min(bytes.len());
+    let limit = (start + MAX_URL_BYTES).min(bytes.len());
     let stops =
         |byte: u8| byte <= b' ' || matches!(byte, b'"' | b'\'' | b'<' | b'>' | b'`' | b'\\');
     let end = (start..limit).find(|&at| stops(bytes[at])).unwrap_or(limit);

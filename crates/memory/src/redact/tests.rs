@@ -1,10 +1,10 @@
-//! The samples are put together at run time, so that no scanner flags this file.
+//! The samples are assembled at run time, so that no scanner flags this file.
 
 use proptest::prelude::*;
 
 use super::{Original, find, mask, unmask};
 
-/// What a text must look like once masked; `None` when it must stay as it is.
+/// Checks what a text looks like once masked; `None` if it must not change.
 fn check(input: &str, expect: Option<&str>) {
     let masked = mask(input);
     assert_eq!(masked.text, expect.unwrap_or(input), "from {input}");
@@ -12,7 +12,7 @@ fn check(input: &str, expect: Option<&str>) {
     assert_eq!(find(&masked.text), [], "again from {input}");
 }
 
-/// A body of a length that looks random; the same on every run.
+/// Returns a random-looking text of a length; the same on every run.
 fn body(alphabet: &str, length: usize) -> String {
     let alphabet = alphabet.as_bytes();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ length as u64;
@@ -235,7 +235,7 @@ fn originals_that_do_not_fit_are_refused() {
     assert_eq!(unmask("[secret:x]", &[original(0, 10), original(0, 10)]), None);
 }
 
-/// Text that is full of what the scanners look for.
+/// Generates text that is full of what the scanners search for.
 fn tricky() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "\\PC{0,12}",

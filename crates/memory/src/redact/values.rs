@@ -1,4 +1,4 @@
-//! Judges the value that something with a secret-looking name is set to.
+//! Judges the value that is assigned to a secret-looking name.
 
 use super::bytes::{ALNUM, DIGIT, LOWER, UPPER, class, holds};
 use super::entropy::{distinct, look, plain_hex, random, uuid};
@@ -10,27 +10,28 @@ const COMMON_VALUES: &[&[u8]] = word_list!("data/common_values.txt");
 /// How much a name says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameStrength {
-    /// People choose passwords, so that little in the value needs to look random.
+    /// People choose passwords, so little in the value needs to look random.
     Password,
-    /// Machines make tokens and keys, so that the value has to look made.
+    /// Machines make tokens and keys, so the value must look generated.
     Token,
-    /// A secret word stands somewhere in the name; only an unmistakable value counts.
+    /// A secret word is somewhere in the name; only an unmistakable value counts.
     Hint,
 }
 
-/// How a value is written down.
+/// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     Quoted,
     /// Bare in a settings file, a shell line or a chat.
     Setting,
-    /// Bare in what may be code, where it rather is the name of a variable.
+    /// Bare in what may be code, where it is more likely the name of a variable.
     Code,
 }
 
+/// Returns whether a value is a secret.
 pub fn secret(name: NameStrength, value: &[u8], style: Style) -> bool {
-    const LONGEST: usize = 600;
-    if value.len() < 5 || value.len() > LONGEST || uuid(value) {
+    const MAX_VALUE_BYTES: usize = 600;
+    if value.len() < 5 || value.len() > MAX_VALUE_BYTES || uuid(value) {
         return false;
     }
     if value.iter().any(|&byte| byte <= b' ') || (style != Style::Quoted && codelike(value)) {
@@ -96,18 +97,18 @@ fn token(value: &[u8], style: Style) -> bool {
     seen.digit_changes >= 4 || (seen.digit_changes >= 2 && irregular) || named_secret(value)
 }
 
-/// A token that says of itself what it is, such as `prod-secret-9f8a`.
+/// Returns whether a token names itself a secret, such as `prod-secret-9f8a`.
 fn named_secret(value: &[u8]) -> bool {
     let seen = look(value);
     seen.digits >= 3 && seen.digit_changes >= 2 && holds(value, b"secret")
 }
 
-/// Whether the digits only count up or repeat.
+/// Returns whether the digits only count up or repeat.
 fn counted(value: &[u8]) -> bool {
     distinct(value) <= 2 || value.windows(2).all(|pair| pair[1] == pair[0] + 1 || pair[1] == b'0')
 }
 
-/// Whether a bare value is rather a call, a type, a path or the like.
+/// Returns whether a bare value is more likely code: a call, a type, a path.
 fn codelike(value: &[u8]) -> bool {
     value.iter().any(|byte| b"()[]{}<>|;\"'`\\".contains(byte))
         || value.starts_with(b"&")
@@ -124,13 +125,13 @@ fn codelike(value: &[u8]) -> bool {
         || (value.contains(&b'.') && dotted_names(value))
 }
 
-/// Whether a value is rather the name of a constant or a type in capitals.
+/// Returns whether a value is more likely the name of a constant or a type in capitals.
 fn constant(value: &[u8]) -> bool {
     let named = |&byte: &u8| class(byte) & (UPPER | DIGIT) != 0 || byte == b'_';
     value.contains(&b'_') && value.iter().all(named)
 }
 
-/// Whether every part between dots could be the name of a field or a file.
+/// Returns whether every part between dots could be the name of a field or a file.
 fn dotted_names(value: &[u8]) -> bool {
     value.split(|&byte| byte == b'.').all(|part| {
         part.first().is_none_or(|&byte| class(byte) & (LOWER | UPPER) != 0 || byte == b'_')
@@ -138,7 +139,7 @@ fn dotted_names(value: &[u8]) -> bool {
     })
 }
 
-/// Whether the value is filled in elsewhere: `${TOKEN}`, `%s`, `{{ token }}`, `$(cat file)`.
+/// Returns whether a value is filled in elsewhere: `${TOKEN}`, `%s`, `{{ token }}`, `$(cat file)`.
 fn interpolated(value: &[u8]) -> bool {
     let holds = |needle: &[u8]| value.windows(needle.len()).any(|window| window == needle);
     value.contains(&b'{') && value.contains(&b'}')
@@ -157,13 +158,12 @@ fn interpolated(value: &[u8]) -> bool {
         || value.starts_with(b"#")
 }
 
-/// Whether a value says that it stands for another.
+/// Returns whether a value is a placeholder for another.
 pub fn placeholder(value: &[u8]) -> bool {
     PLACEHOLDER_MARKS.iter().any(|mark| holds(value, mark)) || distinct(value) <= 2
 }
 
-/// Whether a value is nothing but a word that stands for any password, perhaps with some digits or
-/// signs after it.
+/// Returns whether a value is nothing but a common word, perhaps with digits or signs after it.
 pub fn is_common_value(value: &[u8]) -> bool {
     let letters = value.iter().rposition(|byte| byte.is_ascii_alphabetic()).map_or(0, |at| at + 1);
     let word = &value[..letters];
