@@ -746,7 +746,7 @@ fn a_conversation_goes_on_at_another_node() {
             nodes: 2,
             lease_secs: 3,
             config: agent,
-            apart: true,
+            separate_disks: true,
             proxied: false,
         });
         let token = cluster.app("tests");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::http::{self, Answer};
 use crate::random::Random;
 use crate::wait::{wait_until, wait_until_ok};
-use crate::wire::{Asked, Head, StreamEvent, Wire};
+use crate::wire::{Head, StreamEvent, Wire, WireRequest};
 
 /// Asks for a turn as a stream of events.
 pub const STREAM: (&str, &str) = ("accept", "text/event-stream");
@@ -104,7 +104,7 @@ impl Client {
         let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let body = (!body.is_null()).then(|| body.to_string());
         let mut wire = Wire::connect(self.address()).expect("the server accepts a connection");
-        wire.ask(&Asked { method, path, token: Some(&self.token), headers, body })
+        wire.ask(&WireRequest { method, path, token: Some(&self.token), headers, body })
             .expect("the server takes the request");
         let head = wire.head().expect("the server answers");
         EventStream { head, events: Box::new(wire.events()) }

@@ -15,28 +15,28 @@ use crate::random::Random;
 use crate::server::{HobServer, TestHome};
 use crate::wait::wait_until;
 
-/// The variable that says by which seed nodes are chosen.
+/// The environment variable with the seed by which nodes are chosen.
 pub const SEED: &str = "HOB_TEST_SEED";
 
-/// The admin's token of all nodes.
+/// The admin token of all nodes.
 pub const ADMIN: &str = "the-admin-of-a-cluster";
 
-/// What a cluster is to be like.
+/// The settings of a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
     pub nodes: usize,
-    /// After so long a node that is not heard of counts as dead.
+    /// A node without a heartbeat for this long counts as dead.
     pub lease_secs: u32,
-    /// `config.toml` of all nodes, but for where the ledger is.
+    /// `config.toml` of all nodes, without the store.
     pub config: String,
     /// Whether nodes share nothing but the database: each has workspaces and a `$HOME` of its own.
-    pub apart: bool,
-    /// Whether each node reaches the database over a [`Proxy`] of its own.
+    pub separate_disks: bool,
+    /// Whether each node reaches the database through a [`Proxy`] of its own.
     pub proxied: bool,
 }
 
-/// Running nodes, which clients and whoever disturbs them may use at the same time. Dropping it ends all, and then no
-/// process may be left.
+/// Running nodes. Clients may use them while a test kills, pauses or disconnects them. Dropping the cluster ends all
+/// nodes, and then no process may be left.
 pub struct Cluster {
     nodes: Vec<Node>,
     lease_secs: u32,
@@ -47,7 +47,7 @@ pub struct Cluster {
 
 struct Node {
     server: Mutex<Option<HobServer>>,
-    /// Also of a node that was killed, since a client does not know yet.
+    /// Kept after a kill: a client does not know yet.
     address: Mutex<String>,
     home: TestHome,
     store_url: String,
@@ -55,12 +55,12 @@ struct Node {
 }
 
 impl Cluster {
-    /// On a database server of its own.
+    /// Starts a cluster with a database server of its own.
     pub fn start(options: &ClusterOptions) -> Cluster {
         Cluster::on(&Arc::new(RwLock::new(Postgres::start())), options)
     }
 
-    /// On a new database of a server that others use as well.
+    /// Starts a cluster on a new database of a shared server.
     pub fn on(server: &Arc<RwLock<Postgres>>, options: &ClusterOptions) -> Cluster {
         let postgres = server.read().unwrap_or_else(PoisonError::into_inner);
         let database = postgres.database();
@@ -68,13 +68,15 @@ impl Cluster {
         let mut nodes: Vec<Node> = Vec::new();
         for number in 0..options.nodes {
             let home = match nodes.first() {
-                Some(first) if !options.apart => first.home.beside(number).known_apart(number),
+                Some(first) if !options.separate_disks => {
+                    first.home.sibling(number).with_own_user_name(number)
+                }
                 _ => TestHome::new(),
             };
             home.configure(&options.config);
-            if let Some(first) = nodes.first().filter(|_| options.apart) {
+            if let Some(first) = nodes.first().filter(|_| options.separate_disks) {
                 let key = first.home.hob_home().join("key");
-                std::fs::copy(key, home.hob_home().join("key")).expect("the first one's key");
+                std::fs::copy(key, home.hob_home().join("key")).expect("the key of the first node");
             }
             let proxy = options.proxied.then(|| Proxy::to(&postgres.socket()));
             let store_url =
@@ -108,18 +110,18 @@ impl Cluster {
         self.nodes.is_empty()
     }
 
-    /// How long after its end a node may count as alive, a beat included.
+    /// Returns how long a dead node may count as alive: its lease and one heartbeat.
     pub fn lease(&self) -> Duration {
         Duration::from_millis(u64::from(self.lease_secs) * 1250)
     }
 
-    /// The number of a node, by chance. It may be dead.
-    pub fn any(&self) -> usize {
+    /// Returns the number of a node, chosen at random. It may be dead.
+    pub fn random_node(&self) -> usize {
         let nodes = self.nodes.len() as u64;
         self.random.lock().unwrap_or_else(PoisonError::into_inner).below(nodes) as usize
     }
 
-    /// `127.0.0.1:PORT` of a node as it is now, or as it was when it died.
+    /// Returns `127.0.0.1:PORT` of a node as it is now, or as it was when the node died.
     pub fn address(&self, node: usize) -> String {
         lock(&self.nodes[node].address).clone()
     }
@@ -133,17 +135,17 @@ impl Cluster {
         &self.nodes[node].home
     }
 
-    /// Whatever is to be done with a running node's server.
+    /// Calls `work` with the server of a running node.
     pub fn with<T>(&self, node: usize, work: impl FnOnce(&HobServer) -> T) -> T {
         work(lock(&self.nodes[node].server).as_ref().expect("a node that runs"))
     }
 
-    /// What stands between a node and the database.
+    /// Returns the proxy between a node and the database.
     pub fn proxy(&self, node: usize) -> &Proxy {
         self.nodes[node].proxy.as_ref().expect("a cluster with proxies")
     }
 
-    /// Makes an app and returns its token.
+    /// Creates an app and returns its token.
     pub fn app(&self, name: &str) -> String {
         let node = &self.nodes[0];
         let mut command = node.home.command(&["app", "create", name, "--json"]);
@@ -159,7 +161,7 @@ impl Cluster {
         server.expect("a node that runs").kill();
     }
 
-    /// Tells a node to stop, and waits for its end.
+    /// Stops a node with SIGTERM and waits for its end.
     pub fn stop(&self, node: usize) -> ExitStatus {
         let server = lock(&self.nodes[node].server).take();
         server.expect("a node that runs").stop()
@@ -170,16 +172,17 @@ impl Cluster {
         self.nodes[node].start(self.lease_secs);
     }
 
-    /// Stops a node as if its machine slept.
+    /// Suspends a node, as if its machine slept.
     pub fn pause(&self, node: usize) {
         self.with(node, |server| server.signal(Signal::SIGSTOP));
     }
 
-    pub fn go_on(&self, node: usize) {
+    /// Resumes a suspended node.
+    pub fn resume(&self, node: usize) {
         self.with(node, |server| server.signal(Signal::SIGCONT));
     }
 
-    /// Ends the database server as if it had crashed, and starts it again after a while.
+    /// Crashes the database server and starts it again after a pause.
     pub fn restart_database(&self, after: Duration) {
         let mut postgres = self.postgres.write().unwrap_or_else(PoisonError::into_inner);
         postgres.crash();
@@ -200,19 +203,19 @@ impl Cluster {
         postgres.sql(&postgres.url_of(role, name), statements)
     }
 
-    /// Where the ledger is, with nothing in between.
+    /// Returns the address of the database without a proxy.
     pub fn database(&self) -> &str {
         &self.database
     }
 
-    /// What the database server wrote into its log.
+    /// Returns the log of the database server.
     pub fn database_log(&self) -> String {
         let postgres = self.postgres.read().unwrap_or_else(PoisonError::into_inner);
         let path = postgres.socket().with_file_name("log");
         std::fs::read_to_string(path).unwrap_or_default()
     }
 
-    /// The folders in which sessions without a folder of the caller's work.
+    /// Returns the folders of the workspaces that Hob makes for sessions.
     pub fn workspaces(&self) -> Vec<PathBuf> {
         let folders = self.nodes.iter().map(|node| node.home.hob_home().join("workspaces"));
         let mut folders: Vec<PathBuf> =
@@ -253,11 +256,11 @@ impl Node {
     }
 }
 
-/// The seed by which nodes are chosen: another one every time, unless it is said.
+/// Returns the seed by which nodes are chosen: that of [`SEED`], or a new one.
 pub fn seed() -> u64 {
-    let said = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
+    let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    said.unwrap_or_else(|| u64::from(now.subsec_nanos()) + 1)
+    given.unwrap_or_else(|| u64::from(now.subsec_nanos()) + 1)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

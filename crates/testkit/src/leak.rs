@@ -8,7 +8,7 @@ use hob_child::tree;
 
 use crate::wait::wait_until;
 
-/// What the calling process has now, to be compared with what it has at the end.
+/// The processes and descriptors of the calling process, to be compared with those at the end.
 pub struct LeakCheck {
     pid: i32,
     processes: BTreeSet<i32>,
@@ -16,14 +16,14 @@ pub struct LeakCheck {
 }
 
 impl LeakCheck {
-    /// Looks at the calling process.
+    /// Counts what the calling process has now.
     pub fn new() -> LeakCheck {
         let pid = std::process::id() as i32;
         LeakCheck { pid, processes: descendants(pid), descriptors: descriptors(pid) }
     }
 
-    /// Waits until there is no process and no descriptor more than at the beginning. Zombies count
-    /// as processes.
+    /// Waits until there are no more processes and descriptors than at the beginning. Zombies count as
+    /// processes.
     #[track_caller]
     pub fn assert_clean(&self) {
         let look = || {
@@ -44,7 +44,7 @@ impl Default for LeakCheck {
     }
 }
 
-/// The processes that carry this text in their command line or environment.
+/// Returns the processes with this text in their command line or environment.
 pub fn processes_with(text: &str) -> Vec<i32> {
     tree::all()
         .into_iter()
@@ -59,7 +59,7 @@ pub fn processes_with(text: &str) -> Vec<i32> {
         .collect()
 }
 
-/// All files below a folder.
+/// Returns all files below a folder.
 pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -78,7 +78,7 @@ fn descendants(pid: i32) -> BTreeSet<i32> {
     tree::descendants(pid).into_iter().map(|process| process.pid).collect()
 }
 
-/// How many descriptors a process has open.
+/// Counts the open descriptors of a process.
 pub fn descriptors(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! What tests stand on: a scripted agent with several faces, a scripted model API, servers on
-//! temporary homes, clusters of them, a PostgreSQL server, the contract of the ledger's stores, and leak checks. Used by tests only.
+//! The test kit: a scripted agent that speaks several protocols, a scripted model API, servers on temporary homes and a
+//! client of their API, clusters, a PostgreSQL server, the contracts of the stores, and leak checks. Only tests use it.
 //!
-//! The agent and the model API are steered by the same words in a prompt; see [`script`].
+//! The same words in a prompt steer the agent and the model API; see [`script`].
 #![allow(clippy::disallowed_methods, reason = "tests start programs to look at them from outside")]
 
 pub mod agent;

@@ -1,8 +1,8 @@
-//! A scripted model API: the Anthropic Messages endpoint, with no model behind it, so that the real
-//! `claude` and real adapters run offline.
+//! A scripted model API: the Anthropic Messages endpoint without a model, so that the real `claude` and
+//! real adapters run offline.
 //!
 //! The newest user message that is not a tool result steers it with the words of [`crate::script`];
-//! tool calls walk down its messages. Without words it echoes: `echo: <text>`. A key that begins
+//! each tool call goes on to the next of its messages. Without words it echoes: `echo: <text>`. A key that begins
 //! with `sk-bad` is refused with 401, a model whose name holds `nonexist` with 404.
 
 use std::collections::HashMap;
@@ -24,11 +24,11 @@ use uuid::Uuid;
 
 use crate::script::{self, Step};
 
-/// A running model API. Dropping it ends it.
+/// A running model API. Dropping it stops it.
 pub struct ModelApi {
     url: String,
     state: Arc<Seen>,
-    /// Dropping it ends the thread.
+    /// Dropping this sender ends the thread.
     _stop: oneshot::Sender<()>,
 }
 
@@ -39,7 +39,7 @@ struct Seen {
 }
 
 impl ModelApi {
-    /// Starts it on a free port, on a thread of its own.
+    /// Starts the API on a free port, on a thread of its own.
     pub fn start() -> ModelApi {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a listener");
@@ -64,12 +64,12 @@ impl ModelApi {
         &self.url
     }
 
-    /// Every request that came with tools, as sent: the agent's own turns, not its side calls.
+    /// Returns every request with tools, as sent: the agent's own turns, not its side calls.
     pub fn requests(&self) -> Vec<Value> {
         self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The variables that point the real `claude` here and keep it quiet.
+    /// Returns the variables that point the real `claude` here and switch its telemetry off.
     pub fn claude_environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("ANTHROPIC_BASE_URL", self.url.clone()),
@@ -156,7 +156,7 @@ fn error(status: u16, message: &str) -> Response {
     (status, Json(body)).into_response()
 }
 
-/// The newest user text that is not a tool result, and how many assistant messages follow it.
+/// Returns the newest user text that is not a tool result, and how many assistant messages follow it.
 fn prompt(request: &Value) -> (String, usize) {
     let mut played = 0;
     for message in request["messages"].as_array().into_iter().flatten().rev() {
@@ -170,8 +170,7 @@ fn prompt(request: &Value) -> (String, usize) {
         let text = match &message["content"] {
             Value::String(text) => text.clone(),
             Value::Array(blocks) => {
-                // What stands behind the results of tools is a prompt of its own: the turn before it
-                // was broken off.
+                // A text after the results of tools is a new prompt: the turn before it was interrupted.
                 let results = blocks.iter().rposition(|block| block["type"] == "tool_result");
                 let own = &blocks[results.map_or(0, |last| last + 1)..];
                 let texts: Vec<&str> = own.iter().filter_map(|b| b["text"].as_str()).collect();
@@ -187,14 +186,14 @@ fn prompt(request: &Value) -> (String, usize) {
     (String::new(), 0)
 }
 
-/// The last prompt in a text: one that was broken off is sent again with the next one.
+/// Returns the last prompt in a text: an interrupted prompt is sent again together with the next one.
 fn newest(text: &str) -> String {
     let after = text.rsplit_once("[Request interrupted by user").map(|(_, after)| after);
     let after = after.and_then(|after| after.split_once(']')).map(|(_, after)| after);
     after.unwrap_or(text).trim_start_matches('\n').to_owned()
 }
 
-/// The text without what the CLI adds to it.
+/// Returns the text without what the CLI adds to it.
 pub fn without_reminders(text: &str) -> String {
     const OPEN: &str = "<system-reminder>";
     const CLOSE: &str = "</system-reminder>";
@@ -209,7 +208,7 @@ pub fn without_reminders(text: &str) -> String {
     kept.trim_start_matches('\n').to_owned()
 }
 
-/// The content block of a step, if it is one.
+/// Returns the content block of a step, if the step has one.
 fn block(step: &Step) -> Option<Value> {
     Some(match step {
         Step::Say(text) => json!({"type": "text", "text": text}),
@@ -278,7 +277,7 @@ fn stream(model: String, steps: Vec<Step>, reason: String) -> Response {
     (headers, Body::from_stream(events)).into_response()
 }
 
-/// How a block starts and the pieces that complete it.
+/// Returns the start of a block and the pieces that complete it.
 fn pieces(block: &Value) -> (Value, Vec<Value>) {
     let mut start = block.clone();
     let cut = |text: &str, kind: &str, field: &str| -> Vec<Value> {
@@ -327,7 +326,7 @@ mod tests {
         assert_eq!(prompt(&request), ("second".to_owned(), 1));
     }
 
-    /// Agents send what was said since the model's last word as one message.
+    /// Agents send everything since the model's last message as one message.
     #[test]
     fn model_api_ends_an_interrupted_turn() {
         let text = |text: &str| json!({"type": "text", "text": text});

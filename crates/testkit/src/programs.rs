@@ -1,8 +1,8 @@
-//! Finding the programs of this workspace that tests run.
+//! Finds the programs and data that tests use.
 
 use std::path::PathBuf;
 
-/// The path of a program built from this workspace. Tests run from `target/<profile>/deps`.
+/// Returns the path of a program of this workspace. Tests run from `target/<profile>/deps`.
 pub fn program(name: &str) -> PathBuf {
     let mut folder = std::env::current_exe().expect("own path");
     folder.pop();
@@ -14,7 +14,7 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
-/// The folder of a sentence model that is small enough for tests. Its vectors mean nothing; see
+/// Returns the folder of a sentence model that is small enough for tests. Its vectors mean nothing; see
 /// `scripts/make-tiny-model`.
 pub fn tiny_model() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/tiny-model")

@@ -1,4 +1,4 @@
-//! A proxy between a node and its database that can be cut, closed or made to swallow what is sent.
+//! A proxy between a node and its database that can cut connections, refuse them, or hold their bytes back.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ enum Mode {
     Over,
 }
 
-/// Listens on a free port of this machine and passes everything on to a server's socket. Dropping it cuts everybody.
+/// Listens on a free port and forwards everything to a server's socket. Dropping it cuts all connections.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -28,7 +28,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// To the socket of a server.
+    /// Starts a proxy to the socket of a server.
     pub fn to(target: &Path) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -51,28 +51,28 @@ impl Proxy {
         Proxy { address, shared }
     }
 
-    /// The address of a database behind it, for the role `hob`.
+    /// Returns the address of a database through this proxy, for the role `hob`.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://hob@{}/{database}", self.address)
     }
 
-    /// Everything is passed on. What was swallowed comes late, as it does when a network heals.
+    /// Forwards everything. Bytes that were held back arrive late, as after a network partition.
     pub fn pass(&self) {
         self.shared.set(Mode::Through);
     }
 
-    /// Nothing more comes through in either direction, and nobody is told: what is sent is kept.
+    /// Holds back all bytes in both directions without closing anything.
     pub fn swallow(&self) {
         self.shared.set(Mode::Swallow);
     }
 
-    /// All connections end, and new ones do as soon as they are made.
+    /// Cuts all connections, and every new one as soon as it is made.
     pub fn refuse(&self) {
         self.shared.set(Mode::Refuse);
         self.cut();
     }
 
-    /// All connections end; new ones can be made.
+    /// Cuts all connections; new ones can be made.
     pub fn cut(&self) {
         for (client, server) in self.shared.pairs().drain(..) {
             let _ = client.shutdown(Shutdown::Both);
@@ -146,7 +146,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::time::Duration;
 
-    /// An echo behind it: what is swallowed comes late and whole, what is cut ends, who is refused hears nothing.
+    /// With an echo server: held bytes come late and whole, cut connections end, refused ones hear nothing.
     #[test]
     fn proxy_passes_swallows_cuts_and_refuses() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Random choices that are the same in every run.
+//! Pseudo-random choices that can be repeated.
 
-/// A small generator, so that a failing sequence can be played again.
+/// A small generator (xorshift). The same seed gives the same sequence, so that a failure can be repeated.
 pub struct Random(u64);
 
 impl Random {
@@ -8,7 +8,7 @@ impl Random {
         Random(seed)
     }
 
-    /// A number from 0 up to, and without, the bound.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

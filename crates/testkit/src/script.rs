@@ -12,7 +12,7 @@
 //! | `[[also NAME JSON]]` | one more call in the same message as the tool before it |
 //! | `[[stop REASON]]` | the stop reason |
 //! | `[[error STATUS TEXT]]` | the model API's error |
-//! | `[[sleep MS]]`, `[[hang]]` | wait so long, or for ever |
+//! | `[[sleep MS]]`, `[[hang]]` | wait for this long, or forever |
 //! | `[[retry MS]]` | wait as the CLI does between tries of a failing API |
 //! | `[[permission TITLE]]` | ask for permission and go on once there is an answer |
 //! | `[[request METHOD JSON]]` | ask the client for something; a block of text with its answer (ACP) |
@@ -21,16 +21,16 @@
 //! | `[[daemon]]` | leave a grandchild in a session of its own |
 //! | `[[chunks N]]` | N blocks of text |
 //! | `[[note TEXT]]` | a line in the file `notes` of the working folder |
-//! | `[[until FILE]]` | wait until there is such a file in the working folder |
+//! | `[[until FILE]]` | wait until this file exists in the working folder |
 //! | `[[deaf]]` | ignore the protocol's cancel from now on |
 //! | `[[stubborn]]` | ignore TERM, INT, HUP and end of file from now on |
-//! | `[[late MS]]` | records reach the transcript only so long after the answer is shown |
+//! | `[[late MS]]` | records reach the transcript this long after the answer is shown |
 //! | `[[shuffle]]`, `[[torn]]` | the first batch out of order; records in torn writes |
 //! | `[[flood N]]` | N bytes onto the screen |
 //! | `[[stamps N MS]]` | over ACP: N chunks of text, one every MS milliseconds, each with the time of its writing |
 //! | `[[env NAME]]` | a block of text with that variable's value |
 //!
-//! On the terminal, in stream-json and over ACP `{history}` in a text stands for everything said before.
+//! On the terminal, in stream-json and over ACP, `{history}` in a text is replaced by all earlier messages.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

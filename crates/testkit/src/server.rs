@@ -1,4 +1,4 @@
-//! A `hob serve` on a temporary home, talked to from outside.
+//! A `hob serve` on a temporary home, used from outside.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -18,9 +18,9 @@ use crate::programs::program;
 use crate::random::Random;
 use crate::wait::wait_until;
 
-/// A home of its own below a temporary folder, which is also `HOME` of everything started on it.
+/// A temporary `$HOB_HOME`, with a temporary `$HOME` for everything that is started on it.
 pub struct TestHome {
-    /// Homes beside each other share it.
+    /// Shared with sibling homes.
     folder: Arc<TempDir>,
     hob: PathBuf,
     user: PathBuf,
@@ -34,9 +34,9 @@ impl TestHome {
         TestHome { folder: Arc::new(folder), hob, user }
     }
 
-    /// A home for another node: a `$HOB_HOME` of its own with the same settings, key and admin's token as far as there
-    /// are any. Workspaces and `$HOME` are the same, as on machines that share a disk.
-    pub fn beside(&self, number: usize) -> TestHome {
+    /// Returns a home for another node: a `$HOB_HOME` of its own with the same settings, key and admin token, where they
+    /// exist. Workspaces and `$HOME` are shared, as on machines that share a disk.
+    pub fn sibling(&self, number: usize) -> TestHome {
         let hob = self.folder.path().join(format!("hob-{number}"));
         fs::create_dir_all(&hob).expect("a home");
         for name in ["config.toml", "key", "admin.token"] {
@@ -48,25 +48,25 @@ impl TestHome {
         TestHome { folder: self.folder.clone(), hob, user: self.user.clone() }
     }
 
-    /// The same home with another name for the same `$HOME`, by which its processes are known among those of others.
-    pub fn known_apart(mut self, number: usize) -> TestHome {
+    /// Gives the shared `$HOME` another name, by which the processes of this home are told from those of its siblings.
+    pub fn with_own_user_name(mut self, number: usize) -> TestHome {
         let name = self.folder.path().join(format!("{number}-user"));
         let _ = std::os::unix::fs::symlink(&self.user, &name);
         self.user = name;
         self
     }
 
-    /// The folder of this home and all that are beside it.
+    /// Returns the folder of this home and its siblings.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// `$HOB_HOME`. It does not exist until Hob makes it.
+    /// Returns `$HOB_HOME`. It does not exist until Hob creates it.
     pub fn hob_home(&self) -> PathBuf {
         self.hob.clone()
     }
 
-    /// `$HOME` of Hob and its agents.
+    /// Returns `$HOME` of Hob and its agents.
     pub fn user_home(&self) -> PathBuf {
         self.user.clone()
     }
@@ -77,19 +77,18 @@ impl TestHome {
         fs::write(self.hob_home().join("config.toml"), config).expect("config.toml");
     }
 
-    /// The part of `config.toml` that makes the scripted agent of this name.
+    /// Returns the part of `config.toml` that defines a scripted agent.
     pub fn scripted_agent(name: &str, driver: &str, arguments: &[&str]) -> String {
         let agent = program("hob-scripted-agent");
         let command: Vec<String> = std::iter::once(agent.display().to_string())
             .chain(arguments.iter().map(|argument| argument.to_string()))
             .collect();
-        // Its ACP face keeps conversations there.
+        // As an ACP agent it keeps its conversations there.
         let writable = "writable = [\"~/.hob-scripted\"]";
         format!("[agents.{name}]\ndriver = \"{driver}\"\ncommand = {command:?}\n{writable}\n")
     }
 
-    /// A `hob` command on this home with an environment of its own: nothing of the caller's but
-    /// `PATH`.
+    /// Returns a `hob` command on this home. Its environment has only `PATH`, `HOME` and `HOB_HOME`.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("hob"));
         command.args(arguments).env_clear();
@@ -104,7 +103,7 @@ impl TestHome {
         self.command(arguments).output().expect("hob runs")
     }
 
-    /// Makes an app and returns its token.
+    /// Creates an app and returns its token.
     pub fn app(&self, name: &str) -> String {
         let output = self.run(&["app", "create", name, "--json"]);
         assert!(output.status.success(), "{output:?}");
@@ -112,12 +111,12 @@ impl TestHome {
         value["token"].as_str().expect("a token").to_owned()
     }
 
-    /// Starts `hob serve` on a free port and waits until it answers.
+    /// Starts `hob serve` on a free port and waits until it listens.
     pub fn serve(&self) -> HobServer {
         self.serve_with(|_| {})
     }
 
-    /// The same, with a last word on the command.
+    /// Starts `hob serve` like [`TestHome::serve`]; `adjust` may change the command.
     pub fn serve_with(&self, adjust: impl FnOnce(&mut Command)) -> HobServer {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
         adjust(&mut command);
@@ -127,17 +126,17 @@ impl TestHome {
         let stdout = child.stdout.take().expect("stdout");
         let mut stdout = BufReader::new(stdout);
         stdout.read_line(&mut line).expect("the line on stdout");
-        let Some(place) = line.trim_end().strip_prefix("hob listening on ") else {
+        let Some(url) = line.trim_end().strip_prefix("hob listening on ") else {
             let mut stderr = String::new();
             let _ = child.stderr.take().expect("stderr").read_to_string(&mut stderr);
             let status = child.wait();
-            panic!("hob serve said {line:?}, ended with {status:?}: {stderr}");
+            panic!("hob serve printed {line:?} and ended with {status:?}: {stderr}");
         };
-        // Read, so that a server that logs much does not wait for us.
+        // Drained, so that a full pipe never blocks a server that logs much.
         let mut stderr = child.stderr.take().expect("stderr");
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
         HobServer {
-            url: place.to_owned(),
+            url: url.to_owned(),
             child: Some(child),
             hob_home: self.hob_home(),
             user_home: self.user_home(),
@@ -154,42 +153,42 @@ impl Default for TestHome {
     }
 }
 
-/// A running `hob serve`. Dropping it kills it, and then no process of it may be left; after an orderly
-/// end no temporary file either.
+/// A running `hob serve`. Dropping it kills it, and then no process of it may be left. After an orderly end
+/// no temporary file may be left either.
 pub struct HobServer {
     url: String,
     child: Option<Child>,
     hob_home: PathBuf,
     user_home: PathBuf,
-    /// After a kill it is the test that looks for what is left.
+    /// After a kill the test itself checks what is left.
     killed: bool,
-    /// The other nodes of a cluster that is looked at as if it were one server.
+    /// The other nodes of a cluster that is addressed as one server.
     peers: Vec<HobServer>,
     choice: Mutex<Random>,
 }
 
 impl HobServer {
-    /// This server and others as if they were one behind a balancer: every request goes to one of them by chance, and
-    /// what is done to it is done to all. They must have the same `$HOME`.
-    pub fn together_with(mut self, peers: Vec<HobServer>, seed: u64) -> HobServer {
+    /// Joins this server and others into one, as a load balancer does: every request goes to one of them, chosen at
+    /// random, and signals go to all. They must have the same `$HOME`.
+    pub fn with_peers(mut self, peers: Vec<HobServer>, seed: u64) -> HobServer {
         self.peers = peers;
         self.choice = Mutex::new(Random::new(seed));
         self
     }
 
-    /// One of the nodes, by chance.
+    /// Returns one of the nodes, chosen at random.
     fn any(&self) -> &HobServer {
         let nodes = 1 + self.peers.len() as u64;
         let chosen = self.choice.lock().unwrap_or_else(PoisonError::into_inner).below(nodes);
         self.peers.get(chosen as usize).unwrap_or(self)
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.any().url
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         self.url().trim_start_matches("http://")
     }
@@ -198,7 +197,7 @@ impl HobServer {
         self.child.as_ref().expect("it runs").id() as i32
     }
 
-    /// A request with any method, token and body; a body is JSON.
+    /// Sends a request with any method, token and JSON body.
     pub fn call(
         &self,
         method: &str,
@@ -209,7 +208,7 @@ impl HobServer {
         self.call_with(method, path, token, body.map(|body| ("application/json", body)))
     }
 
-    /// A request with any method and token, and a body with its content type.
+    /// Sends a request with any method and token, and a body with its content type.
     pub fn call_with(
         &self,
         method: &str,
@@ -257,7 +256,7 @@ impl HobServer {
         Client::new(addresses.collect(), token, seed + 1)
     }
 
-    /// Uploads a file as a form's only part.
+    /// Uploads a file as the only part of a form.
     pub fn upload(&self, token: Option<&str>, name: &str, bytes: &[u8]) -> Answer {
         let mut body = format!(
             "--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n"
@@ -283,13 +282,13 @@ impl HobServer {
         self.peers.iter().for_each(|peer| peer.signal(signal));
     }
 
-    /// Stops it with SIGTERM and returns how it ended.
+    /// Stops the server with SIGTERM and returns its exit status.
     pub fn stop(mut self) -> ExitStatus {
         self.signal(nix::sys::signal::Signal::SIGTERM);
         self.wait()
     }
 
-    /// Kills it with SIGKILL and reaps it. Its agents may still be ending.
+    /// Kills the server with SIGKILL and reaps it. Its agents may still be ending.
     pub fn kill(mut self) {
         self.signal(nix::sys::signal::Signal::SIGKILL);
         self.killed = true;
@@ -300,7 +299,7 @@ impl HobServer {
         });
     }
 
-    /// Waits for it to end by itself, in order.
+    /// Waits for an orderly end.
     pub fn wait(&mut self) -> ExitStatus {
         let mut status = self.ended();
         for peer in &mut self.peers {
@@ -334,14 +333,14 @@ impl HobServer {
         assert!(temporary.is_empty(), "temporary files are left: {temporary:?}");
     }
 
-    /// What it has started, shims included.
+    /// Returns the processes that it has started, shims included.
     pub fn descendants(&self) -> Vec<i32> {
         let nodes = self.peers.iter().chain([self]);
         let trees = nodes.flat_map(|node| hob_child::tree::descendants(node.pid()));
         trees.map(|process| process.pid).collect()
     }
 
-    /// The server and everything it started, but shims: they have no environment.
+    /// Returns the server and everything it started, without shims: they have no environment.
     fn processes(&self) -> Vec<i32> {
         processes_with(&format!("HOME={}", self.user_home.display()))
     }
@@ -362,7 +361,7 @@ impl Drop for HobServer {
     }
 }
 
-/// Whether a folder holds this text in any file, for secrets that must not be there.
+/// Returns whether any file below a folder contains this text. For secrets that must not be there.
 pub fn folder_holds(folder: &Path, text: &str) -> bool {
     files_below(folder).iter().any(|path| {
         fs::read(path)

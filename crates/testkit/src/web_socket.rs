@@ -1,4 +1,4 @@
-//! A WebSocket from outside, for tests: blocking, with an end to every waiting.
+//! A blocking WebSocket client whose every read has a timeout.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -10,30 +10,30 @@ use tokio_tungstenite::tungstenite::handshake::HandshakeError;
 use tokio_tungstenite::tungstenite::http::Request;
 use tokio_tungstenite::tungstenite::{self, Error, Message};
 
-/// Nothing that is waited for takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// No read takes longer.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An open one. Dropping it hangs up.
+/// An open WebSocket. Dropping it closes the connection.
 pub struct WebSocket {
     socket: tungstenite::WebSocket<TcpStream>,
 }
 
-/// What comes over one.
+/// A message from the server.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum SocketMessage {
     Json(Value),
     Bytes(Vec<u8>),
-    /// It was closed, with this code where one was said.
+    /// The close, with its code if it has one.
     Closed(Option<u16>),
 }
 
 impl WebSocket {
-    /// Opens one with these headers; the status where that is refused.
+    /// Opens a WebSocket with these headers. The error is the HTTP status of the refusal.
     pub fn open(address: &str, path: &str, headers: &[(&str, &str)]) -> Result<WebSocket, u16> {
         let stream = TcpStream::connect(address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        // Whoever does not read holds little up.
+        // A small buffer, so that a client that does not read soon blocks the server.
         let _ = setsockopt(&stream, RcvBuf, &(64 << 10));
         let key = tungstenite::handshake::client::generate_key();
         let mut request = Request::builder()
@@ -53,26 +53,26 @@ impl WebSocket {
         }
     }
 
-    /// What comes next.
+    /// Returns the next message.
     #[allow(clippy::should_implement_trait, reason = "it is no iterator: it has an end of its own")]
-    pub fn next(&mut self) -> Said {
+    pub fn next(&mut self) -> SocketMessage {
         let since = Instant::now();
         loop {
-            assert!(since.elapsed() < PATIENCE, "nothing comes");
+            assert!(since.elapsed() < READ_TIMEOUT, "nothing comes");
             match self.socket.read() {
                 Ok(Message::Text(text)) => {
-                    return Said::Json(serde_json::from_str(&text).expect("JSON"));
+                    return SocketMessage::Json(serde_json::from_str(&text).expect("JSON"));
                 }
-                Ok(Message::Binary(bytes)) => return Said::Bytes(bytes.to_vec()),
+                Ok(Message::Binary(bytes)) => return SocketMessage::Bytes(bytes.to_vec()),
                 Ok(Message::Close(frame)) => {
-                    return Said::Closed(frame.map(|frame| frame.code.into()));
+                    return SocketMessage::Closed(frame.map(|frame| frame.code.into()));
                 }
                 Ok(_) => {}
                 Err(Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(_)) => {
-                    return Said::Closed(None);
+                    return SocketMessage::Closed(None);
                 }
                 Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::ConnectionReset => {
-                    return Said::Closed(None);
+                    return SocketMessage::Closed(None);
                 }
                 Err(error) => panic!("the WebSocket broke: {error}"),
             }
@@ -84,7 +84,7 @@ impl WebSocket {
     }
 
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        // One that the other side has closed meanwhile is seen with the next reading.
+        // A close by the server shows with the next read.
         let _ = self.socket.send(Message::Binary(bytes.to_vec().into()));
     }
 }

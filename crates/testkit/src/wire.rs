@@ -1,5 +1,5 @@
-//! HTTP by hand over one connection, for what a well-behaved client does not do: streams that are cut in
-//! the middle, requests that are wrong on purpose, connections that are kept.
+//! HTTP by hand over one connection, for what a well-behaved client does not do: cut streams, malformed
+//! requests, reused connections.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Nothing is waited for longer than this.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// No read or write takes longer.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection.
 pub struct Wire {
     stream: BufReader<TcpStream>,
 }
 
-/// The beginning of an answer.
+/// The status and headers of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub status: u16,
-    /// Names in lower case, in the order they came.
+    /// Names are in lower case, in the order of the answer.
     pub headers: Vec<(String, String)>,
 }
 
@@ -28,9 +28,8 @@ impl Head {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// What must be the same for two requests that are to be the same: all but the time and the
-    /// request's own name.
-    pub fn without_names(&self) -> Head {
+    /// Returns the head without the date and the request id, which differ between equal answers.
+    pub fn without_request_id(&self) -> Head {
         let mut head = self.clone();
         head.headers.retain(|(name, _)| name != "date" && name != "x-request-id");
         head
@@ -49,7 +48,7 @@ impl Reply {
         self.head.status
     }
 
-    /// The body as JSON; `null` when it is none.
+    /// Returns the body as JSON, or `null` when it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
@@ -58,15 +57,15 @@ impl Reply {
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamEvent {
-    /// The session's number for it.
+    /// The event's number in the session's log.
     pub id: u64,
     pub kind: String,
     pub data: String,
 }
 
-/// What is sent.
+/// A request.
 #[derive(Debug, Clone, Default)]
-pub struct Asked<'a> {
+pub struct WireRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub token: Option<&'a str>,
@@ -78,16 +77,16 @@ pub struct Asked<'a> {
 impl Wire {
     /// Connects to `127.0.0.1:PORT`.
     pub fn connect(address: &str) -> io::Result<Wire> {
-        Wire::connect_within(address, PATIENCE)
+        Wire::connect_within(address, TIMEOUT)
     }
 
-    /// The same to a server that may not be awake; nothing on the connection is waited for longer either.
-    pub fn connect_within(address: &str, patience: Duration) -> io::Result<Wire> {
+    /// Connects with a timeout, which then holds for every read and write. For a server that may be suspended.
+    pub fn connect_within(address: &str, timeout: Duration) -> io::Result<Wire> {
         let stream =
-            TcpStream::connect_timeout(&address.parse().map_err(io::Error::other)?, patience)?;
+            TcpStream::connect_timeout(&address.parse().map_err(io::Error::other)?, timeout)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
         Ok(Wire { stream: BufReader::with_capacity(64 << 10, stream) })
     }
 
@@ -96,18 +95,18 @@ impl Wire {
         self.stream.get_ref()
     }
 
-    /// Writes anything.
+    /// Writes any bytes.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Says that nothing more comes.
+    /// Closes the writing side.
     pub fn end(&mut self) {
         let _ = self.stream.get_ref().shutdown(Shutdown::Write);
     }
 
-    /// Sends a request; the connection may be used again once its answer was read.
-    pub fn ask(&mut self, asked: &Asked<'_>) -> io::Result<()> {
+    /// Sends a request. The connection may be reused once its answer has been read.
+    pub fn ask(&mut self, asked: &WireRequest<'_>) -> io::Result<()> {
         let mut text = format!("{} {} HTTP/1.1\r\nhost: localhost\r\n", asked.method, asked.path);
         if let Some(token) = asked.token {
             text.push_str(&format!("authorization: Bearer {token}\r\n"));
@@ -127,7 +126,7 @@ impl Wire {
     }
 
     /// Sends a request and reads its whole answer.
-    pub fn call(&mut self, asked: &Asked<'_>) -> io::Result<Reply> {
+    pub fn call(&mut self, asked: &WireRequest<'_>) -> io::Result<Reply> {
         self.ask(asked)?;
         self.reply()
     }
@@ -148,7 +147,7 @@ impl Wire {
         Ok(Reply { head, body: String::from_utf8_lossy(&body).into_owned() })
     }
 
-    /// Reads the beginning of an answer.
+    /// Reads the status and headers of an answer.
     pub fn head(&mut self) -> io::Result<Head> {
         let first = self.line()?;
         let status = first.split(' ').nth(1).and_then(|word| word.parse().ok());
@@ -162,7 +161,7 @@ impl Wire {
         Ok(Head { status, headers })
     }
 
-    /// A line without its end.
+    /// Reads a line, without its end.
     fn line(&mut self) -> io::Result<String> {
         let mut line = Vec::new();
         self.stream.read_until(b'\n', &mut line)?;
@@ -172,7 +171,7 @@ impl Wire {
         Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
     }
 
-    /// A chunk of a chunked body; `None` for the last.
+    /// Reads a chunk of a chunked body; `None` after the last.
     fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let size = self.line()?;
         let size = usize::from_str_radix(&size, 16).map_err(io::Error::other)?;
@@ -182,8 +181,8 @@ impl Wire {
         Ok((size > 0).then_some(bytes))
     }
 
-    /// The events of a stream whose head was read, each as soon as it is whole. Ends with the stream,
-    /// however that ends.
+    /// Returns the events of a stream whose head has been read, each as soon as it is complete. Ends with the
+    /// stream, also when that is cut.
     pub fn events(mut self) -> impl Iterator<Item = StreamEvent> + Send {
         let mut text = String::new();
         std::iter::from_fn(move || {
@@ -202,7 +201,7 @@ impl Wire {
     }
 }
 
-/// Reads a block of a stream; `None` for a comment.
+/// Parses a block of a stream; `None` for a comment.
 pub fn stream_event(block: &str) -> Option<StreamEvent> {
     let mut event = StreamEvent { id: 0, kind: String::new(), data: String::new() };
     let mut has_data = false;
@@ -229,7 +228,7 @@ impl StreamEvent {
         serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 
-    /// Whether this is what the log has.
+    /// Returns whether the log has this event.
     pub fn is_logged_as(&self, logged: &Value) -> bool {
         let data: Value = serde_json::from_str(&self.data).unwrap_or_default();
         if logged["event"] != self.kind.as_str() {
@@ -237,14 +236,14 @@ impl StreamEvent {
         }
         match self.kind.as_str() {
             "message" => logged["message"] == data,
-            // A stream gives the whole answer in its place.
+            // A stream sends the whole answer of the turn instead.
             "turn" => ["turn_index", "state", "stop_reason"].iter().all(|k| logged[k] == data[k]),
             _ => to_microseconds(logged) == to_microseconds(&data),
         }
     }
 }
 
-/// The log keeps microseconds; a stream may say it more exactly.
+/// Cuts the time of an event to microseconds: the log stores no more, a stream may send more.
 pub fn to_microseconds(event: &Value) -> Value {
     let mut event = event.clone();
     let exact = event["at"].as_str().and_then(|at| at.trim_end_matches('Z').split_once('.'));

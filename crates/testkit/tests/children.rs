@@ -1,5 +1,5 @@
 //! Children never outlive their owner: started, cancelled and killed at random, dropped with their
-//! runtime, orphaned by a panic, bereft of their shim.
+//! runtime, orphaned by a panic, or without their shim.
 //!
 //! The full counts run in `scripts/campaign` (`HOB_CAMPAIGN=1`).
 
@@ -18,7 +18,7 @@ use hob_testkit::{LeakCheck, Random, program, wait_until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
-/// Leak checks look at the whole process, so one test at a time.
+/// Leak checks count everything in the process, so only one test runs at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -60,7 +60,7 @@ fn shell(nest: &Nest, script: &str, streams: Streams) -> ChildSpec {
     }
 }
 
-/// Every process that was started in this nest, wherever it went.
+/// Returns every process that was started in this nest, also those that left its session.
 fn inhabitants(nest: &Nest) -> Vec<i32> {
     processes_with(&format!("NEST={}", nest.folder.path().display()))
 }
@@ -75,7 +75,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Leaves grandchildren in sessions of their own, one of which ignores every polite signal.
+/// Leaves grandchildren in sessions of their own, one of which ignores every signal but KILL.
 const FAMILY: &str = "setsid sleep 1000 & (setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000 & \
     sleep 1000' &) ; echo ready; ";
 
@@ -244,7 +244,7 @@ fn random_lives_leave_no_process() {
     let mut random = Random::new(0x5eed);
     let runtime = runtime();
     let nest = nest("random");
-    // The first life pays for what the process keeps open anyway.
+    // The first life opens descriptors that the process keeps.
     runtime.block_on(one_life(&nest, &mut random));
     let check = LeakCheck::new();
     for _ in 0..rounds {
@@ -279,7 +279,7 @@ async fn one_life(nest: &Nest, random: &mut Random) {
             child.gone().await;
         }
         _ => {
-            // Somebody kills the shim itself.
+            // The shim itself is killed.
             if let Some(process) = tree::process(child.pid()) {
                 let shim = nix::unistd::Pid::from_raw(process.parent);
                 let _ = nix::sys::signal::kill(shim, nix::sys::signal::Signal::SIGKILL);
@@ -341,7 +341,7 @@ fn closed_children_are_ended_and_no_more_start() {
     check.assert_clean();
 }
 
-/// What a killed shim could not end is found by the next run through the marker, and only that.
+/// The next run ends exactly the processes that a killed shim left, which it finds by their marker.
 #[test]
 fn leftovers_of_an_earlier_run_are_ended() {
     let _alone = alone();

@@ -1,7 +1,7 @@
-//! Confined children: what they cannot reach, what they still can, and that they end like all others.
+//! Confined children: what they can and cannot reach, and that they end like all others.
 //!
-//! What is refused to a confined child is also tried by a free one, so that nothing is refused for
-//! another reason.
+//! A free child tries everything that is refused to a confined one, so that nothing is refused for another
+//! reason.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -22,16 +22,16 @@ use tokio::runtime::Runtime;
 
 const PIPES: Streams = Streams::Pipes { stdin: Stdin::Null };
 
-/// A home with secrets and a workspace inside, and a user's folder beside it.
-struct Place {
+/// A home with secrets and a workspace, and a user's folder next to it.
+struct Fixture {
     base: PathBuf,
     children: Children,
     runtime: Runtime,
     _folder: tempfile::TempDir,
 }
 
-/// `None` where nothing can be confined.
-fn place() -> Option<Place> {
+/// Returns `None` on a kernel that cannot confine.
+fn place() -> Option<Fixture> {
     if landlock_version().is_none() {
         println!("skipped: this kernel has no Landlock");
         return None;
@@ -51,10 +51,10 @@ fn place() -> Option<Place> {
         umask: 0o022,
     })
     .unwrap();
-    Some(Place { base, children, runtime: Runtime::new().unwrap(), _folder: folder })
+    Some(Fixture { base, children, runtime: Runtime::new().unwrap(), _folder: folder })
 }
 
-impl Place {
+impl Fixture {
     fn path(&self, below: &str) -> PathBuf {
         self.base.join(below)
     }
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    /// A shell in the workspace, with `H` as the hidden folder and `U` as the user's.
+    /// Returns a shell script in the workspace, with `H` as the hidden folder and `U` as the user's.
     fn shell(&self, script: &str, confinement: Option<Confinement>) -> ChildSpec {
         ChildSpec {
             program: "sh".into(),
@@ -93,7 +93,7 @@ impl Place {
         self.runtime.block_on(self.children.spawn(spec)).unwrap()
     }
 
-    /// Runs to the end: how it ended, and what it said.
+    /// Runs a child to its end and returns its exit and its output.
     fn run(&self, spec: ChildSpec) -> (Exit, String) {
         let mut child = self.start(spec);
         self.runtime.block_on(async {
@@ -128,7 +128,7 @@ impl Place {
         assert!(matches!(exit, Exit::Code(1..)), "`{script}` went well: {text}");
     }
 
-    /// Every process that was started here, wherever it went.
+    /// Returns every process that was started here, also those that left its session.
     fn inhabitants(&self) -> Vec<i32> {
         processes_with(&format!("NEST={}", self.base.display()))
     }
@@ -211,7 +211,7 @@ fn confined_child_runs_programs_and_sees_devices_and_its_processes() {
     ] {
         place.allows(script);
     }
-    // Another process's variables hold what Hob's own may hold.
+    // The variables of another process may hold secrets.
     place.refuses(&format!("cat /proc/{}/environ > /dev/null", std::process::id()));
 }
 
@@ -283,7 +283,7 @@ fn links_do_not_lead_into_the_hidden_folder() {
     place.refuses("ls $U/../door/");
     place.refuses("ln -s $H/key link; cat link");
     place.refuses("cat /proc/self/root$H/key");
-    // What a child can change must not say what the next one can.
+    // A child must not be able to change what the next child may reach.
     symlink(place.path("hidden/other"), place.path("user/.conf/planted")).unwrap();
     symlink(place.path("hidden/other"), place.path("hidden/ws/planted")).unwrap();
     let mut confinement = place.confinement();
@@ -291,7 +291,7 @@ fn links_do_not_lead_into_the_hidden_folder() {
     confinement.writable.push(place.path("hidden/ws/planted"));
     place.refuses_under(confinement.clone(), "cat $H/other/secret");
     place.refuses_under(confinement, "echo x >> $H/other/secret");
-    // The same folders under other names are what they are.
+    // Other names of the same folders make no difference.
     let confinement = Confinement {
         hidden: place.path("door"),
         writable: vec![place.path("hidden/ws"), place.path("door/other")],
@@ -318,7 +318,7 @@ fn folders_above_the_hidden_one_are_not_writable() {
     for path in ["hidden/ws", "hidden/key", "user", "user/.missing", "hidde"] {
         assert!(!opens(&place.path(path), &hidden), "{path}");
     }
-    // Before it is made, too.
+    // Also before the hidden folder exists.
     assert!(opens(&place.path("user/up"), &place.path("hidden3")));
     assert!(!opens(&place.path("user"), &place.path("hidden3")));
 }
@@ -397,7 +397,7 @@ fn free_child_is_not_confined() {
     assert_eq!(exit, Exit::Code(0), "{text}");
 }
 
-/// What the rules cost at the start of a child, with many neighbours to name. Figures, no judgement.
+/// Prints the cost of confinement at the start of a child, with many neighbouring files to name. Asserts nothing.
 #[test]
 fn confinement_cost_is_printed() {
     let Some(place) = place() else { return };

@@ -1,4 +1,4 @@
-//! The scripted agent's faces behave as the facts about the real agents say.
+//! The scripted agent behaves like the real agents in every protocol.
 #![allow(clippy::disallowed_methods, reason = "tests start the agent to look at it from outside")]
 
 use std::ffi::OsString;
@@ -67,7 +67,7 @@ impl Talk {
         line
     }
 
-    /// Lines up to and with the first that satisfies.
+    /// Returns the lines up to the first that satisfies, and that one.
     fn until(&mut self, done: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut seen = Vec::new();
         loop {
@@ -151,7 +151,7 @@ fn acp_agent_initializes_prompts_and_cancels() {
     assert_eq!(failed.last().unwrap()["error"]["message"], "broken");
     assert!(talk.end().success());
 
-    // Another process knows the session: load replays it, resume does not, others are unknown.
+    // Another process knows the session: load replays it, resume does not, other ids are unknown.
     let mut talk = Talk::start(agent(home.path(), &["acp"]));
     let params = json!({"sessionId": session, "cwd": home.path(), "mcpServers": []});
     assert!(talk.call(1, "session/load", params.clone()).len() > 5);
@@ -173,7 +173,7 @@ fn acp_agent_can_ignore_end_of_file() {
     drop(talk.stdin.take());
     let term = nix::sys::signal::Signal::SIGTERM;
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(talk.child.id() as i32), term).unwrap();
-    // It ignores both: its output stays open, and only KILL ends it.
+    // It ignores end of file and TERM: its output stays open, and only KILL ends it.
     let mut stdout = talk.stdout.get_ref().try_clone_owned();
     let reader = std::thread::spawn(move || stdout.read(&mut [0; 1]));
     assert!(talk.child.try_wait().unwrap().is_none());
@@ -231,7 +231,7 @@ fn stream_json_agent_answers_like_claude() {
     assert!(talk.end().success());
 }
 
-/// The terminal face on a real pseudo-terminal.
+/// The scripted agent on a real pseudo-terminal.
 struct Terminal {
     child: hob_child::Child,
     home: PathBuf,
@@ -306,7 +306,7 @@ impl Terminal {
         lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()
     }
 
-    /// Waits for so many records that satisfy and returns all records.
+    /// Waits for this many records that satisfy and returns all records.
     fn wait_for(&self, what: &str, count: usize, is: impl Fn(&Value) -> bool) -> Vec<Value> {
         wait_until(what, || {
             let records = self.records();
@@ -435,7 +435,7 @@ fn terminal_agent_is_interrupted_by_escape() {
             .unwrap()
             .ends_with("for tool use]")
     );
-    // The session lives on, and nothing of the three wrote an end of turn.
+    // The session goes on, and none of the three interrupts wrote an end of turn.
     terminal.ask("still there");
     assert_eq!(
         terminal.wait_for("the last turn", 1, turn_end).iter().filter(|r| turn_end(r)).count(),

@@ -88,9 +88,9 @@ impl Backend {
             adjust(command);
         };
         let first = home.serve_with(adjust);
-        let second = home.beside(1).serve_with(adjust);
+        let second = home.sibling(1).serve_with(adjust);
         let seed = cluster::seed();
         println!("nodes are chosen by {}={seed}", cluster::SEED);
-        first.together_with(vec![second], seed)
+        first.with_peers(vec![second], seed)
     }
 }

@@ -1,7 +1,7 @@
 //! Live terminals: what is alive, what it shows, watching it and typing into it.
 
 use hob_terminal::{ScreenModel, Size};
-use hob_testkit::web_socket::Said;
+use hob_testkit::web_socket::SocketMessage;
 use hob_testkit::{TestHome, WebSocket, wait_until};
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn watch(api: &Api, id: &str) -> Watching {
     let path = format!("/admin/live/{id}/attach");
     let socket = WebSocket::open(api.server.address(), &path, &[("authorization", &bearer)]);
     let mut socket = socket.unwrap_or_else(|status| panic!("refused with {status}"));
-    let Said::Json(hello) = socket.next() else { panic!("no hello") };
+    let SocketMessage::Json(hello) = socket.next() else { panic!("no hello") };
     assert_eq!((&hello["type"], &hello["id"]), (&json!("hello"), &json!(id)));
     let cells = |key: &str| hello[key].as_u64().unwrap() as u16;
     let model = ScreenModel::new(Size { rows: cells("rows"), cols: cells("cols") });
@@ -83,18 +83,18 @@ impl Watching {
         while !done(self) {
             assert!(self.closed.is_none(), "{what}: {:?} {}", self.messages, self.model.text());
             match self.socket.next() {
-                Said::Json(message) => {
+                SocketMessage::Json(message) => {
                     if message["type"] == "size" {
                         let cells = |key: &str| message[key].as_u64().unwrap() as u16;
                         self.model.resize(Size { rows: cells("rows"), cols: cells("cols") });
                     }
                     self.messages.push(message);
                 }
-                Said::Bytes(bytes) => {
+                SocketMessage::Bytes(bytes) => {
                     self.bytes += bytes.len();
                     self.model.feed(&bytes);
                 }
-                Said::Closed(code) => self.closed = Some(code),
+                SocketMessage::Closed(code) => self.closed = Some(code),
             }
         }
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hob_testkit::leak::files_below;
-use hob_testkit::wire::Asked;
+use hob_testkit::wire::WireRequest;
 use hob_testkit::{HobServer, Random, Wire, is_campaign};
 use serde_json::json;
 
@@ -90,7 +90,13 @@ fn hostile_names_in_paths_are_refused() {
                 let method = method.to_uppercase();
                 let body = Some(json!({"prompt": "x", "option": "yes"}).to_string());
                 let token = Some(token.as_str());
-                let asked = Asked { method: &method, path: &path, token, body, ..Asked::default() };
+                let asked = WireRequest {
+                    method: &method,
+                    path: &path,
+                    token,
+                    body,
+                    ..WireRequest::default()
+                };
                 let reply = Wire::connect(server.address()).unwrap().call(&asked).unwrap();
                 assert!(is_refusal(Some(reply.status())), "{method} {path:.200}: {reply:?}");
                 count += 1;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hob_child::tree;
 use hob_testkit::leak::processes_with;
-use hob_testkit::wire::{Asked, StreamEvent, to_microseconds};
+use hob_testkit::wire::{StreamEvent, WireRequest, to_microseconds};
 use hob_testkit::{HobServer, Random, Stopwatch, TestHome, Wire, is_campaign, wait_until};
 use serde_json::{Value, json};
 
@@ -95,8 +95,13 @@ impl Talker {
         (format!("[[say {mark}]] {extra} [[stamps {chunks} 10]]"), mark)
     }
 
-    fn ask<'a>(token: &'a str, path: &'a str, prompt: &str, header: (&'a str, &str)) -> Asked<'a> {
-        Asked {
+    fn ask<'a>(
+        token: &'a str,
+        path: &'a str,
+        prompt: &str,
+        header: (&'a str, &str),
+    ) -> WireRequest<'a> {
+        WireRequest {
             method: "POST",
             path,
             token: Some(token),
@@ -156,7 +161,13 @@ impl Talker {
         let mut wire = Wire::connect(address)?;
         let headers =
             vec![("accept", "text/event-stream".to_owned()), ("last-event-id", from.to_string())];
-        wire.ask(&Asked { method: "GET", path: &path, token: Some(token), headers, body: None })?;
+        wire.ask(&WireRequest {
+            method: "GET",
+            path: &path,
+            token: Some(token),
+            headers,
+            body: None,
+        })?;
         wire.head()?;
         for (expected, event) in (from + 1..).zip(wire.events()) {
             if event.id != expected {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hob_testkit::wire::{Asked, Reply};
+use hob_testkit::wire::{Reply, WireRequest};
 use hob_testkit::{HobServer, Random, TestHome, Wire, is_campaign, wait_until};
 use serde_json::{Value, json};
 
@@ -169,7 +169,7 @@ impl Trespass {
     }
 
     fn try_it(&self, wire: &mut Wire, token: &str) -> Reply {
-        let asked = Asked {
+        let asked = WireRequest {
             method: &self.method,
             path: &self.path,
             token: Some(token),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hob_testkit::wire::{Asked, Reply};
+use hob_testkit::wire::{Reply, WireRequest};
 use hob_testkit::{Wire, is_campaign};
 use serde_json::json;
 
@@ -20,7 +20,8 @@ fn session_of_another_app_answers_like_an_unknown_one() {
     let existing = format!("/sessions/{id}");
     let mut wire = Wire::connect(server.address()).unwrap();
     let mut ask = |path: &str| -> (Reply, Duration) {
-        let asked = Asked { method: "GET", path, token: Some(&second), ..Asked::default() };
+        let asked =
+            WireRequest { method: "GET", path, token: Some(&second), ..WireRequest::default() };
         let begin = Instant::now();
         let reply = wire.call(&asked).expect("an answer");
         (reply, begin.elapsed())
@@ -36,7 +37,7 @@ fn session_of_another_app_answers_like_an_unknown_one() {
         let replies = pair.map(|(which, path)| {
             let (reply, took) = ask(path);
             times[which].push(took);
-            (reply.head.without_names(), reply.body)
+            (reply.head.without_request_id(), reply.body)
         });
         assert_eq!(replies[0].0.status, 404);
         assert_eq!(replies[0], replies[1], "the answers are the same");

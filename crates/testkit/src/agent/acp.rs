@@ -1,4 +1,4 @@
-//! The ACP face: JSON-RPC lines on the standard streams, protocol version 1.
+//! The scripted agent as an ACP agent: JSON-RPC lines on the standard streams, protocol version 1.
 //!
 //! Sessions are kept below `$HOME/.hob-scripted`, so that `session/load` and `session/resume` work in
 //! another process.
@@ -34,10 +34,10 @@ pub fn run() -> ExitCode {
 #[derive(Default)]
 struct Agent {
     sessions: Mutex<HashMap<String, Arc<Session>>>,
-    /// Requests of ours that wait for the client's answer.
+    /// Requests to the client that wait for an answer.
     waiting: Mutex<HashMap<u64, Sender<Value>>>,
     requests: Mutex<u64>,
-    /// Whether it ignores cancels since `[[deaf]]`.
+    /// Whether cancels are ignored, since `[[deaf]]`.
     deaf: AtomicBool,
     output: Lines,
 }
@@ -204,8 +204,8 @@ impl Agent {
         });
     }
 
-    /// Says what time it is, again and again, at times that do not drift. `false` when the turn was
-    /// cancelled meanwhile.
+    /// Writes the time again and again, at intervals that do not drift. Returns `false` when the turn was
+    /// cancelled.
     fn stamps(&self, session: &Session, count: u64, every_ms: u64) -> bool {
         let begin = Instant::now();
         for number in 0..count {
@@ -218,7 +218,7 @@ impl Agent {
         true
     }
 
-    /// Asks for permission. `false` when the turn was cancelled meanwhile.
+    /// Asks for permission. Returns `false` when the turn was cancelled.
     fn ask(&self, session: &Session, title: &str, index: usize) -> bool {
         let call = format!("permission-{index}");
         let params = json!({"sessionId": session.id,
@@ -237,7 +237,7 @@ impl Agent {
         outcome["outcome"] != "cancelled"
     }
 
-    /// The client's answer to a request; `None` when the turn was cancelled meanwhile.
+    /// Returns the client's answer to a request, or `None` when the turn was cancelled.
     fn request(&self, session: &Session, method: &str, params: Value) -> Option<Value> {
         let (sender, answer): (Sender<Value>, Receiver<Value>) = channel();
         let id = {
@@ -295,14 +295,14 @@ impl Session {
     }
 }
 
-/// The turns of a session, or `None` when there is none of that id.
+/// Returns the turns of a session, or `None` for an unknown id.
 fn history(session: &str) -> Option<Vec<Value>> {
     let text = fs::read_to_string(file(session)).ok()?;
     let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     Some(records.filter(|record| record.get("prompt").is_some()).collect())
 }
 
-/// `{history}` in a text is what was asked before, as this process can know it.
+/// Replaces `{history}` in a text by the earlier prompts, as far as this process knows them.
 fn with_history(text: &str, session: &str) -> String {
     if !text.contains("{history}") {
         return text.to_owned();
@@ -318,7 +318,7 @@ fn file(session: &str) -> PathBuf {
     home.join(".hob-scripted").join(format!("{name}.jsonl"))
 }
 
-/// The text blocks of a prompt.
+/// Returns the text blocks of a prompt.
 fn prompt_text(params: &Value) -> String {
     let blocks = params["prompt"].as_array().cloned().unwrap_or_default();
     let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();

@@ -1,4 +1,4 @@
-//! What steps do to the process, the same in every face.
+//! The effects of steps on the process, in every protocol.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ impl Interrupt {
         *self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits so long, or until interrupted. `true` when interrupted.
+    /// Waits for this time or until interrupted. Returns `true` when interrupted.
     pub fn wait(&self, time: Duration) -> bool {
         let set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
         let (set, _) = self
@@ -59,17 +59,17 @@ impl Lines {
     }
 }
 
-/// Whether the process ignores end of file since `[[stubborn]]`.
+/// Whether the process ignores end of file, since `[[stubborn]]`.
 static STUBBORN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Waits for ever if the process was told to be stubborn.
+/// Waits forever after `[[stubborn]]`.
 pub fn linger_if_stubborn() {
     while STUBBORN.load(std::sync::atomic::Ordering::Relaxed) {
         std::thread::sleep(Duration::from_secs(1));
     }
 }
 
-/// Does what a step means outside the protocol. `false` when the step was interrupted.
+/// Carries out a step outside the protocol. Returns `false` when the step was interrupted.
 pub fn perform(step: &Step, interrupt: &Interrupt) -> bool {
     match step {
         Step::Sleep(ms) | Step::Retry(ms) => !interrupt.wait(Duration::from_millis(*ms)),

@@ -1,6 +1,6 @@
-//! The scripted agent: one program with four faces, chosen by its arguments.
+//! The scripted agent: one program that speaks four protocols, chosen by its arguments.
 //!
-//! It behaves as the real agents were seen to behave, with no model behind it.
+//! It behaves as the real agents do, without a model.
 
 pub mod acp;
 mod effects;
@@ -10,7 +10,7 @@ pub mod terminal;
 
 use std::process::ExitCode;
 
-/// Runs the face the arguments ask for.
+/// Runs the protocol that the arguments ask for.
 pub fn run(arguments: &[String]) -> ExitCode {
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     if arguments.first().is_some_and(|first| first == "acp") {
@@ -24,7 +24,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The value after a flag.
+/// Returns the value after a flag.
 pub(crate) fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
     let at = arguments.iter().position(|argument| argument == name)?;
     arguments.get(at + 1).map(String::as_str)

@@ -1,4 +1,4 @@
-//! The print face: `-p PROMPT --output-format json`, one JSON result, as `claude -p` gives it.
+//! The scripted agent as `claude -p PROMPT --output-format json`: one JSON result.
 
 use std::io::Read;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The stream-json face: JSON lines both ways, as
+//! The scripted agent in stream-json: JSON lines both ways, as
 //! `claude -p --input-format stream-json --output-format stream-json --verbose` speaks them.
 
 use std::io::BufRead;
@@ -17,7 +17,7 @@ use crate::script::{self, Step};
 pub fn run(arguments: &[String]) -> ExitCode {
     let resumed = flag(arguments, "--resume");
     let session = resumed.or(flag(arguments, "--session-id"));
-    // It keeps no transcript, but one that was written for it is taken up.
+    // It writes no transcript, but resumes from one that was written for it.
     let before = resumed.and_then(|id| Transcript::open(None, Some(id)).ok());
     let before = before.map(|transcript| transcript.history());
     let face = Arc::new(Face {
@@ -59,7 +59,7 @@ struct Face {
     partial: bool,
     interrupt: Interrupt,
     output: Lines,
-    /// Everything said before.
+    /// All earlier messages.
     said: Mutex<Vec<String>>,
 }
 
@@ -73,7 +73,7 @@ impl Face {
         self.output.send(&json!({"type": "control_response", "response": response}));
     }
 
-    /// Plays one turn. `true` when it failed.
+    /// Plays one turn. Returns `true` when it failed.
     fn turn(&self, prompt: &str, number: usize) -> bool {
         self.interrupt.clear();
         let steps = self.steps(prompt, number);
@@ -144,7 +144,7 @@ impl Face {
         failed
     }
 
-    /// What the prompt asks for, with the history in its place.
+    /// Returns the steps of a prompt, with `{history}` replaced.
     fn steps(&self, prompt: &str, number: usize) -> Vec<Step> {
         let history = self.said.lock().unwrap_or_else(PoisonError::into_inner).join(" | ");
         self.note(prompt);
@@ -159,7 +159,7 @@ impl Face {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).push(said.to_owned());
     }
 
-    /// A text as it is written: some letters at a time.
+    /// Writes a text in small pieces.
     fn pieces(&self, text: &str) {
         let letters: Vec<char> = text.chars().collect();
         for piece in letters.chunks((letters.len() / 16).max(4)) {
@@ -177,7 +177,7 @@ impl Face {
     }
 }
 
-/// The text of a message's content, given as a string or as blocks.
+/// Returns the text of a message's content, which is a string or blocks.
 fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

@@ -20,7 +20,7 @@ fn main() {
         nodes,
         lease_secs: 10,
         config: format!("log = \"warn\"\n[sessions]\nmax_live = 1000\n{agent}"),
-        apart: false,
+        separate_disks: false,
         proxied: false,
     });
     let token = cluster.app("bench");

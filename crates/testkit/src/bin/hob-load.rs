@@ -1,10 +1,10 @@
-//! A client that keeps many sessions busy and stays out of the way: one thread, plain sockets, no parsing but
-//! what is measured. The benchmarks start it; it prints one JSON object.
+//! A load generator that keeps many sessions busy at little cost: one thread, plain sockets, and it parses only
+//! what it measures. The benchmarks start it; it prints one JSON object.
 //!
-//! `direct` has the same agents read over their own pipes, with nothing in between: what the machine itself adds.
+//! `direct` reads the same agents over their own pipes, without Hob: the cost of the machine itself.
 //!
-//! ADDRESS may be several nodes with commas between: sessions are made on one after the other and asked where they were
-//! made, or with `elsewhere` on the next.
+//! ADDRESS may be several nodes, separated by commas. Sessions are created on the nodes in turn. Their turns go to the
+//! same node, or with `elsewhere` to the next one.
 //!
 //!     hob-load turns|elsewhere ADDRESS TOKEN AGENT SESSIONS TURNS EVENTS EVERY_MS SPREAD_MS
 //!     hob-load direct AGENT SESSIONS TURNS EVENTS EVERY_MS SPREAD_MS
@@ -93,25 +93,25 @@ fn request(method: &str, path: &str, token: &str, more: &str, body: &str) -> Vec
     .into_bytes()
 }
 
-/// What is done to a server.
+/// The load on a server.
 struct Load {
     addresses: Vec<String>,
-    /// How many nodes after the one on which a session was made it is asked.
+    /// How many nodes after the one that created a session its turns are sent to.
     shift: usize,
     token: String,
     agent: String,
     turns: usize,
     events: usize,
     every_ms: usize,
-    /// The sessions begin one after another over this time, as clients do who know nothing of each other.
+    /// The sessions start one after another over this time, as independent clients do.
     spread: Duration,
     seen: RefCell<Seen>,
 }
 
-/// What all sessions saw together.
+/// The measurements of all sessions.
 #[derive(Default)]
 struct Seen {
-    /// Microseconds from the agent's writing to our reading.
+    /// Microseconds from the agent's write to this client's read.
     late: Vec<i64>,
     turns: usize,
     errors: Vec<String>,
@@ -123,14 +123,14 @@ async fn turns_of_all(load: Rc<Load>, sessions: usize) -> Value {
     for number in 0..sessions {
         let node = number % load.addresses.len();
         match load.create(&load.addresses[node]).await {
-            // The node stands before the name.
+            // The node comes before the name.
             Ok(name) => {
                 names.push(format!("{} {name}", (node + load.shift) % load.addresses.len()))
             }
             Err(error) => load.fail(format!("a session: {error}")),
         }
     }
-    // One turn first, so that every agent is there.
+    // One turn first, so that every agent is running.
     in_parallel(&load, &names, |load, name, _| async move {
         if let Err(error) = load.turn(&name, "[[say ready]]", 0).await {
             load.fail(format!("the first turn: {error}"));
@@ -153,7 +153,7 @@ async fn turns_of_all(load: Rc<Load>, sessions: usize) -> Value {
     summary(&load, names.len(), ready, begin.elapsed())
 }
 
-/// What was seen, in numbers.
+/// Returns the measurements as JSON.
 fn summary(load: &Load, sessions: usize, ready: Duration, wall: Duration) -> Value {
     let mut seen = load.seen.borrow_mut();
     seen.late.sort_unstable();
@@ -216,7 +216,7 @@ impl Load {
         name.map(str::to_owned).ok_or_else(|| io::Error::other(answer.clone()))
     }
 
-    /// Starts an agent and has all its turns.
+    /// Starts an agent and runs all its turns.
     async fn direct(&self, part: f64) -> io::Result<()> {
         let mut child = Command::new(&self.agent)
             .arg("acp")
@@ -256,7 +256,7 @@ impl Load {
         child.wait().map(drop)
     }
 
-    /// Asks, and reads the stream to the turn's answer.
+    /// Runs a turn and reads its stream to the end.
     async fn turn(&self, session: &str, prompt: &str, events: usize) -> io::Result<()> {
         let body = json!({"prompt": prompt}).to_string();
         let more = "accept: text/event-stream\r\n";
@@ -303,7 +303,7 @@ impl Load {
     }
 }
 
-/// The lines of an event stream inside of chunks. A chunk's own lines are none of an event's.
+/// The lines of a chunked event stream, without the lines of the chunks themselves.
 #[derive(Debug, Default)]
 struct StreamLines {
     rest: Vec<u8>,
@@ -327,7 +327,7 @@ impl StreamLines {
     }
 }
 
-/// The time in a message of the scripted agent.
+/// Returns the time in a message of the scripted agent.
 fn stamp(data: &[u8]) -> Option<i64> {
     let text = &data[find(data, b"\"text\":\"")? + 8..];
     let end = text.iter().position(|byte| !byte.is_ascii_digit())?;
@@ -357,7 +357,7 @@ async fn gets_of_all(address: &str, request: Vec<u8>, connections: usize, until:
         "per_second": answered as f64 / begin.elapsed().as_secs_f64()})
 }
 
-/// Asks the same again and again on one connection.
+/// Repeats one request on one connection.
 async fn gets(address: &str, request: &[u8], until: Instant) -> io::Result<usize> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;

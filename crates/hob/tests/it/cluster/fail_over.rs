@@ -89,7 +89,7 @@ fn paused_node_gives_up_its_sessions() {
     // What its agent says now lies in the pipe when it wakes up.
     nodes.on(1).open_gate(&id);
     let log = nodes.on(1).log(&id);
-    nodes.cluster.go_on(0);
+    nodes.cluster.resume(0);
     wait_until("its agents are ended", || {
         nodes.cluster.with(0, |server| server.descendants().is_empty()).then_some(())
     });
@@ -136,7 +136,7 @@ fn stopped_node_hands_over_its_sessions() {
 /// can't says so.
 #[test]
 fn conversation_without_a_shared_disk_is_rebuilt_or_resume_failed() {
-    let nodes = nodes(&hob_testkit::ClusterOptions { apart: true, ..options(2, "") });
+    let nodes = nodes(&hob_testkit::ClusterOptions { separate_disks: true, ..options(2, "") });
     let claude = nodes.on(0).create(&json!({"agent": "claude"}));
     let acp = nodes.on(0).session();
     let fresh = nodes.on(0).session();

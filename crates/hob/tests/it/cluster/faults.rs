@@ -149,7 +149,7 @@ fn sleep_ms(random: &mut Random, from: u64, to: u64) {
 #[test]
 fn sessions_survive_killed_nodes() {
     under(&run("kills", 100, 30, 180), |cluster, random| {
-        let (began, node) = (Instant::now(), cluster.any());
+        let (began, node) = (Instant::now(), cluster.random_node());
         sleep_ms(random, 500, 1500);
         cluster.kill(node);
         if random.below(3) > 0 {
@@ -179,11 +179,11 @@ fn sessions_survive_a_database_restart() {
 fn sessions_survive_a_paused_node() {
     let pause = Duration::from_secs(if is_campaign() { 30 } else { 7 });
     under(&run("pauses", 30, 12, 100), |cluster, random| {
-        let node = cluster.any();
+        let node = cluster.random_node();
         sleep_ms(random, 1500, 2500);
         cluster.pause(node);
         std::thread::sleep(pause);
-        cluster.go_on(node);
+        cluster.resume(node);
         sleep_ms(random, 2000, 3000);
         1
     });
@@ -197,7 +197,7 @@ fn sessions_survive_a_disconnected_node() {
     run.options.proxied = true;
     run.database_goes = true;
     under(&run, |cluster, random| {
-        let node = cluster.any();
+        let node = cluster.random_node();
         sleep_ms(random, 1000, 2000);
         cluster.proxy(node).swallow();
         sleep_ms(random, 4000, 5000);
@@ -217,7 +217,7 @@ fn sessions_survive_stopped_nodes() {
         cluster.sql("SELECT count(*) FROM hob.turns WHERE state = 'interrupted'")
     };
     under(&run("drains", 30, 12, 60), |cluster, random| {
-        let node = cluster.any();
+        let node = cluster.random_node();
         sleep_ms(random, 500, 1500);
         assert_eq!(cluster.stop(node).code(), Some(0));
         sleep_ms(random, 1, 1000);

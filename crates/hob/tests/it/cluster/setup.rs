@@ -21,7 +21,7 @@ pub fn options(nodes: usize, more: &str) -> ClusterOptions {
         nodes,
         lease_secs: 2,
         config: format!("{more}\n{acp}{claude}"),
-        apart: false,
+        separate_disks: false,
         proxied: false,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::time::{Duration, Instant};
 
-use hob_testkit::wire::{Asked, Reply, StreamEvent, to_microseconds};
+use hob_testkit::wire::{Reply, StreamEvent, WireRequest, to_microseconds};
 use hob_testkit::{Cluster, Random, Wire};
 use serde_json::{Value, json};
 
@@ -61,8 +61,9 @@ impl Place<'_> {
         body: Option<String>,
     ) -> io::Result<Reply> {
         let headers = more.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        let asked = Asked { method, path, token: Some(self.token), headers, body };
-        let mut wire = Wire::connect_within(&self.cluster.address(self.cluster.any()), QUIET)?;
+        let asked = WireRequest { method, path, token: Some(self.token), headers, body };
+        let mut wire =
+            Wire::connect_within(&self.cluster.address(self.cluster.random_node()), QUIET)?;
         wire.call(&asked)
     }
 
@@ -180,11 +181,12 @@ impl Talker {
     /// One stream of one node. `true` when the turn was over in it.
     fn hear(&mut self, place: &Place<'_>, last: &mut u64, turn: u64) -> io::Result<bool> {
         let path = format!("/sessions/{}/events", self.id);
-        let mut wire = Wire::connect_within(&place.cluster.address(place.cluster.any()), QUIET)?;
+        let mut wire =
+            Wire::connect_within(&place.cluster.address(place.cluster.random_node()), QUIET)?;
         let headers =
             vec![("accept", "text/event-stream".to_owned()), ("last-event-id", last.to_string())];
         let token = Some(place.token);
-        wire.ask(&Asked { method: "GET", path: &path, token, headers, body: None })?;
+        wire.ask(&WireRequest { method: "GET", path: &path, token, headers, body: None })?;
         let head = wire.head()?;
         if head.status != 200 {
             if !matches!(head.status, 500 | 503) {

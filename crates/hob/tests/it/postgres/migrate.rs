@@ -357,7 +357,7 @@ fn refused_migration_changes_nothing() {
 
     // On the way back a server on the database is noticed, and files stay.
     use_database(&home, &own);
-    let running = home.beside(2);
+    let running = home.sibling(2);
     fs::create_dir_all(running.hob_home()).unwrap();
     fs::write(running.hob_home().join("key"), &key).unwrap();
     use_database(&running, &own);

@@ -1,4 +1,4 @@
-//! Bytes from the terminal as keys and pastes.
+//! Parses bytes from the terminal into keys and pastes.
 
 const PASTE_START: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
@@ -7,7 +7,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 pub enum Key {
     Letter(char),
     Newline,
-    /// `swallowed` when it came in the same piece as the end of a paste: then it is lost.
+    /// `swallowed` when it came in the same read as the end of a paste: then it is lost.
     Enter {
         swallowed: bool,
     },
@@ -25,7 +25,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The keys of one piece, as one read returned it.
+    /// Returns the keys of one read.
     pub fn read(&mut self, piece: &[u8]) -> Vec<Key> {
         let mut bytes = std::mem::take(&mut self.pending);
         bytes.extend_from_slice(piece);
@@ -44,7 +44,7 @@ impl Keys {
                         keys.push(Key::Paste(String::from_utf8_lossy(&pasted).into_owned()));
                     }
                     None => {
-                        // The end mark itself may be torn.
+                        // The end mark itself may be split.
                         let kept = (1..PASTE_END.len())
                             .rev()
                             .find(|n| rest.ends_with(&PASTE_END[..*n]))

@@ -1,4 +1,4 @@
-//! The terminal face: behaves on a pseudo-terminal as the interactive Claude Code was seen to behave.
+//! The scripted agent on a pseudo-terminal: behaves as the interactive Claude Code does.
 //!
 //! [`keys`] reads the bytes, [`screen`] draws, [`transcript`] writes the records, [`play`] plays a
 //! turn. A dialog at start is asked for with the variable [`DIALOG`].
@@ -83,12 +83,12 @@ impl Terminal {
         self.screen.draw(&state.text, state.busy);
     }
 
-    /// The input loop, from the first byte drawn to the end.
+    /// Runs the input loop, from the first byte drawn to the end.
     fn converse(&self, incoming: &Receiver<Vec<u8>>, turns: &Sender<String>) -> ExitCode {
         self.screen.start();
         if let Ok(name) = std::env::var(DIALOG) {
             self.screen.startup_dialog(&name);
-            // Enter takes the default; what it is differs from dialog to dialog.
+            // Enter takes the default, which differs from dialog to dialog.
             let mut keys = Keys::default();
             loop {
                 let Ok(bytes) = incoming.recv() else { return ExitCode::from(129) };
@@ -105,7 +105,7 @@ impl Terminal {
         let startup = std::env::var(STARTUP).ok().and_then(|ms| ms.parse().ok()).unwrap_or(20);
         let ready_at = Instant::now() + Duration::from_millis(startup);
         let mut keys = Keys::default();
-        // What is typed before the prompt is there arrives, but Enter is lost.
+        // Keys typed before the prompt is ready arrive, but Enter is lost.
         while let Ok(bytes) =
             incoming.recv_timeout(ready_at.saturating_duration_since(Instant::now()))
         {
@@ -126,7 +126,7 @@ impl Terminal {
         ExitCode::from(129)
     }
 
-    /// One key. Some end the process.
+    /// Handles one key. Some keys end the process.
     fn press(&self, key: Key, turns: &Sender<String>) -> Option<ExitCode> {
         let mut state = self.state();
         if let Some(dialog) = &state.dialog {
@@ -168,7 +168,7 @@ impl Terminal {
         None
     }
 
-    /// Enter with something in the box.
+    /// Handles Enter with a text in the box.
     fn submit(&self, text: &str, turns: &Sender<String>) -> Option<ExitCode> {
         let text = text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
         let text = text.trim_end();

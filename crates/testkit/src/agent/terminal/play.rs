@@ -22,7 +22,7 @@ enum End {
     Restored,
 }
 
-/// Takes one prompt after the other.
+/// Plays one prompt after the other.
 pub fn run(terminal: &Terminal, turns: &Receiver<String>) {
     let mut number = 0;
     for first in turns {
@@ -197,7 +197,7 @@ fn user_text(terminal: &Terminal, text: &str) {
         .record(json!({"type": "user", "message": {"role": "user", "content": content}}));
 }
 
-/// Escape while waiting or streaming.
+/// Handles Escape while waiting or streaming.
 fn interrupted(terminal: &Terminal, shown: bool, blocks: &[Value]) -> End {
     if !shown {
         return End::Restored;
@@ -208,7 +208,7 @@ fn interrupted(terminal: &Terminal, shown: bool, blocks: &[Value]) -> End {
     End::Interrupted
 }
 
-/// Shows the dialog and waits for a key. `false` when denied.
+/// Shows the dialog and waits for a key. Returns `false` when denied.
 fn permission(terminal: &Terminal, title: &str) -> bool {
     let (sender, answer) = channel();
     terminal.state().dialog = Some(sender);

@@ -1,4 +1,4 @@
-//! What the terminal shows.
+//! The screen of the terminal.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +34,7 @@ impl Screen {
         lines.drain(..over);
     }
 
-    /// Draws everything anew.
+    /// Redraws everything.
     pub fn draw(&self, text: &str, busy: bool) {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::from("\x1b[H\x1b[2J\x1b[1mClaude Code\x1b[0m\r\n");
@@ -80,7 +80,7 @@ impl Screen {
         ));
     }
 
-    /// So many bytes of noise.
+    /// Writes this many bytes of noise.
     pub fn flood(&self, length: usize) {
         let line = "flood ".repeat(12);
         let mut left = length;

@@ -1,4 +1,4 @@
-//! The transcript file: where it lies and how records get into it.
+//! The transcript file: its path, and how records are written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -30,7 +30,7 @@ struct Inner {
 }
 
 impl Transcript {
-    /// A new session, or one that is resumed. The message is what the real CLI prints.
+    /// Opens a new or a resumed session. The error is the message that the real CLI prints.
     pub fn open(new: Option<&str>, resumed: Option<&str>) -> Result<Transcript, String> {
         let session = resumed.or(new).map_or_else(new_id, str::to_owned);
         let cwd = std::env::current_dir().unwrap_or_default().display().to_string();
@@ -66,7 +66,7 @@ impl Transcript {
         &self.session
     }
 
-    /// The texts of everything said before, user and assistant.
+    /// Returns the texts of all earlier messages, of user and assistant.
     pub fn history(&self) -> String {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -80,13 +80,13 @@ impl Transcript {
         texts.collect::<Vec<_>>().join(" | ")
     }
 
-    /// From now on records are held back, to be released in another order.
+    /// Holds records back from now on, to be written in another order.
     pub fn hold(&self) {
         self.lock().held = Some(Vec::new());
     }
 
-    /// Writes what was held, the last answer and the end of the turn right after the modes: so the
-    /// real first batch comes now and then.
+    /// Writes the records held back, with the last answer and the end of the turn right after the modes: the
+    /// first batch of the real CLI sometimes has this order.
     pub fn release(&self) {
         let mut inner = self.lock();
         if let Some(mut held) = inner.held.take() {
@@ -99,12 +99,12 @@ impl Transcript {
         }
     }
 
-    /// From now on every line is written in two pieces.
+    /// Writes every line in two pieces from now on.
     pub fn tear(&self) {
         self.lock().torn = true;
     }
 
-    /// A record of the conversation, parented on the one before. Returns its id.
+    /// Writes a record of the conversation, with the one before as its parent, and returns its id.
     pub fn record(&self, mut record: Value) -> String {
         let mut inner = self.lock();
         if std::mem::take(&mut inner.fresh) {
@@ -137,12 +137,12 @@ impl Transcript {
         id
     }
 
-    /// A record of a local command: not part of the conversation's preamble.
+    /// Writes a record of a local command, which is not part of the conversation's preamble.
     pub fn local(&self, record: Value) {
         self.record(record);
     }
 
-    /// A record without an id.
+    /// Writes a record without an id.
     pub fn note(&self, mut record: Value) {
         record["timestamp"] = json!(now());
         let mut inner = self.lock();
@@ -179,8 +179,8 @@ impl Transcript {
     }
 }
 
-/// The folder's name for a working folder: every UTF-16 unit that is no ASCII letter or digit
-/// becomes a dash; a long one is cut and gets a hash.
+/// Returns the folder name for a working folder: every UTF-16 unit that is no ASCII letter or digit
+/// becomes a dash; a long name is cut and gets a hash.
 fn munged(cwd: &str) -> String {
     let name: String = cwd
         .encode_utf16()
