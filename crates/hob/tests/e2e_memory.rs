@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 const FACT: &str = "The harbour crane is painted vermilion.";
 
-/// A program below `e2e/`. The name is kept as it is: what it links to may not find its own place.
+/// Returns a program below `e2e/`. Links are not resolved: the target of a link may not find its own files.
 fn installed(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e").join(name);
     assert!(path.exists(), "{name} is not installed: run scripts/setup-e2e, or scripts/test");
@@ -134,14 +134,14 @@ impl Setup {
         command.output().unwrap()
     }
 
-    /// All turns of agents in the order they were said: an answer may be stored before its prompt.
+    /// Returns all turns of agents in the order of the conversation: an answer may be stored before its prompt.
     fn turns(&self) -> Vec<Value> {
         let output = self.home.run(&["export", "--json"]);
         assert!(output.status.success(), "{output:?}");
         let lines = String::from_utf8(output.stdout).unwrap();
         let turns = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let mut turns: Vec<Value> = turns.filter(|turn| turn["tier"] == "episodic").collect();
-        // Without the letter behind it a shorter fraction sorts before a longer one.
+        // Without the letter after it a shorter fraction sorts before a longer one.
         turns.sort_by_key(|turn| turn["ts"].as_str().unwrap().trim_end_matches('Z').to_owned());
         turns
     }
@@ -196,7 +196,7 @@ impl Setup {
         });
     }
 
-    /// What the model was sent last.
+    /// Returns the last request to the model.
     fn last_request(&self) -> Value {
         self.api.requests().last().cloned().expect("a request reached the model")
     }
@@ -270,8 +270,8 @@ impl Drop for Conversation {
     }
 }
 
-/// A `claude` on a terminal, as a person has it. Its answers reach the transcript only after the hook
-/// has told of them.
+/// A `claude` on a terminal, as a person uses it. Its answers reach the transcript only after the hook
+/// has reported them.
 struct Terminal {
     child: Child,
     keys: File,
@@ -399,7 +399,7 @@ fn mcp_inspector_lists_and_calls_every_tool() {
     setup.assert_no_client_left();
 }
 
-/// What is known reaches the model when a session starts, and every turn is remembered once.
+/// The memory reaches the model when a session starts, and every turn is stored once.
 #[test]
 fn sessions_of_the_real_claude_are_remembered_once() {
     let mut setup = Setup::new();
@@ -415,7 +415,7 @@ fn sessions_of_the_real_claude_are_remembered_once() {
     let first = [(&*session, "user", question), (&*session, "assistant", "Vermilion.")];
     setup.assert_turns(&first);
 
-    // The same words again are other turns; what is said around a tool call is remembered, too.
+    // Repeated words are new turns. Texts before and after a tool call are remembered, too.
     let work = r#"Work. [[say Looking.]] [[tool Bash {"command":"echo hi"}]] [[say Found it.]]"#;
     let resumed = ["--resume", &session, "--allowedTools", "Bash"];
     assert_eq!(setup.ask(work, &resumed), (session.clone(), "Found it.".to_owned()));
@@ -427,7 +427,7 @@ fn sessions_of_the_real_claude_are_remembered_once() {
     all.extend(first);
     setup.assert_turns(&all);
 
-    // A new session is told how the last one ended; another project is told nothing.
+    // A new session hears how the last one ended. Another project hears nothing.
     let (second, _) = setup.ask("And now?", &[]);
     let request = setup.last_request().to_string();
     assert!(request.contains(&format!("session {session}")), "{request}");
@@ -562,7 +562,7 @@ fn terminal_session_is_captured_once() {
     setup.assert_no_client_left();
 }
 
-/// What Claude Code adds by itself was said by nobody: the body of a command, the summary after a
+/// Texts that Claude Code adds by itself are not remembered: the body of a command, the summary after a
 /// compaction, its own copies of requests.
 #[test]
 fn memory_holds_only_what_was_said() {

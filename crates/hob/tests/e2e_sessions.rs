@@ -1,5 +1,5 @@
 //! Sessions with real agents that speak ACP, over HTTP alone and offline against the scripted model
-//! API: Claude Code behind its adapter, and opencode.
+//! API: Claude Code through its adapter, and opencode.
 //!
 //! The agents come from `e2e/package.json`; `scripts/test` installs them. Without them this fails.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
@@ -38,7 +38,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Claude Code behind the official adapter. It gets no more than its own configuration folder.
+    /// Claude Code through the official adapter. It may write only its own configuration folder.
     fn claude() -> Setup {
         let api = ModelApi::start();
         let mut env = api.claude_environment();
@@ -49,7 +49,7 @@ impl Setup {
         Setup::new("claude-acp", command, env, entry, api)
     }
 
-    /// Claude Code itself, by the built-in entry, in this driver's way.
+    /// Claude Code itself, by the built-in entry, with this driver.
     fn plain_claude(driver: &str) -> Setup {
         let api = ModelApi::start();
         let env = api.claude_environment();
@@ -124,7 +124,7 @@ impl Setup {
         BufReader::new(answer.into_body().into_reader())
     }
 
-    /// The same, left to run.
+    /// Starts a turn without waiting for it.
     fn leave(&self, session: &Session, prompt: &str) {
         drop(self.begin(session, prompt, ("prefer", "respond-async")));
     }
@@ -184,7 +184,7 @@ impl Setup {
         })
     }
 
-    /// Waits until the agent has said this in a turn.
+    /// Waits until the agent has written this text in a turn.
     fn wait_for_words(&self, session: &Session, words: &str) {
         patiently("the agent says it", || {
             let mut events = self.events(session).into_iter();
@@ -192,7 +192,7 @@ impl Setup {
         });
     }
 
-    /// What the model was asked last: everything said so far, by whom.
+    /// Returns the last request to the model: all messages so far, with their roles.
     fn conversation(&self) -> Vec<(String, String)> {
         said(&self.last_request())
     }
@@ -249,7 +249,7 @@ impl Session {
     }
 }
 
-/// Asks again and again, for as long as a real agent may take.
+/// Polls until there is an answer, for as long as a real agent may take.
 #[track_caller]
 fn patiently<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -286,7 +286,7 @@ fn said(request: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// What tools gave back in a request to the model.
+/// Returns the tool results in a request to the model.
 fn tool_results(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().into_iter().flatten();
     let blocks = messages.filter_map(|message| message["content"].as_array()).flatten();
@@ -297,7 +297,7 @@ fn words(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(role, text)| (role.to_string(), text.to_string())).collect()
 }
 
-/// What the agent says in a turn that all has cost.
+/// Returns the total cost that the agent reports in a turn.
 fn told_cost(turn: &Value) -> f64 {
     let events = turn["events"].as_array().unwrap().iter().rev();
     let mut amounts =
@@ -338,7 +338,7 @@ impl<R: BufRead> Stream<R> {
     }
 }
 
-/// The model, the system prompt and all that was said outlive the server, however it ends.
+/// The model, the system prompt and the conversation survive the server, however it ends.
 #[test]
 fn a_conversation_goes_on_over_turns_a_restart_and_a_kill() {
     let mut setup = Setup::claude();
@@ -348,7 +348,7 @@ fn a_conversation_goes_on_over_turns_a_restart_and_a_kill() {
     assert_eq!(turn["text"], "echo: two");
     let two = [("user", "one"), ("assistant", "echo: one"), ("user", "two")];
     assert_eq!(setup.conversation(), words(&two));
-    // Tokens are told by the turn, costs from the beginning.
+    // Tokens are reported per turn, costs since the start of the session.
     assert_eq!(
         (&turn["usage"]["input_tokens"], &turn["usage"]["output_tokens"]),
         (&json!(10), &json!(5))
@@ -400,8 +400,8 @@ fn usage_before_a_restart_is_not_counted_again() {
     setup.end(&[".claude"]);
 }
 
-/// A conversation that the agent had not yet written down when all was killed is lost. That may be said
-/// once, but the session must not be lost with it: there is nothing to take up.
+/// A conversation that the agent had not written to disk before the kill is lost. One turn may fail for it, but the
+/// session must go on: there is nothing to resume.
 #[test]
 fn session_survives_a_kill_during_its_first_words() {
     let mut setup = Setup::claude();
@@ -514,7 +514,7 @@ fn session_permissions_decide_what_an_agent_may_do() {
 
     assert_eq!(setup.turn(&allow, &write(&allow))["text"], "After.");
     assert_eq!(allow.file("note.txt").as_deref(), Some("words"));
-    // What the caller allows is still kept in by the walls.
+    // The sandbox still confines what the caller allows.
     let outside = setup.home.user_home().join("outside.txt");
     let secret = setup.home.hob_home().join("admin.token");
     let command =
@@ -575,7 +575,7 @@ fn agent_calls_the_tools_of_its_mcp_servers() {
     setup.end(&[".claude"]);
 }
 
-/// A model that the agent does not have, and a run in place of a session.
+/// A model that the agent does not have, and a run instead of a session.
 #[test]
 fn wrong_model_is_an_error_and_a_run_is_a_session_of_one_turn() {
     let setup = Setup::claude();
@@ -588,7 +588,7 @@ fn wrong_model_is_an_error_and_a_run_is_a_session_of_one_turn() {
     setup.end(&[".claude"]);
 }
 
-/// opencode is another program by other people: what holds for it holds for the protocol.
+/// opencode is an independent implementation: what holds for it holds for the protocol.
 #[test]
 fn opencode_is_driven_like_any_other_agent() {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
@@ -667,7 +667,7 @@ fn claude_serves_a_session(driver: &str) {
     let two = [("user", "one"), ("assistant", "echo: one"), ("user", "two")];
     assert_eq!(setup.conversation(), words(&two));
 
-    // The turn goes on without what was not allowed.
+    // The turn continues without the tool that was denied.
     let input = json!({"command": "touch made.txt"});
     let denied = setup.turn(&session, &format!("[[tool Bash {input}]] [[say After.]]"));
     assert_eq!(denied["text"], "After.");
@@ -703,7 +703,7 @@ fn claude_serves_a_session(driver: &str) {
     let resumed = setup.audit(&session, "resume");
     assert!(resumed.len() == 2 && resumed.iter().all(|event| event["ok"] == true), "{resumed:?}");
 
-    // What is asked is asked of the caller.
+    // The permission request goes to the caller.
     let asking = setup.session(json!({"permissions": "ask"}));
     setup.leave(&asking, &format!("[[tool Bash {input}]] [[say After.]]"));
     let question = setup.question(&asking, 0);
@@ -726,10 +726,10 @@ fn claude_without_a_terminal_serves_a_session() {
     claude_serves_a_session("claude-stream");
 }
 
-/// A node dies, and nothing but the database is shared: on the other one Claude Code goes on with what was said, in a
-/// transcript that is written from the log, in both of its ways.
+/// A node dies, and nodes share only the database: on the other node Claude Code continues the conversation from a
+/// transcript that is written from the log, with both drivers.
 #[test]
-fn a_conversation_goes_on_at_another_node() {
+fn conversation_continues_on_another_node() {
     for driver in ["claude-tui", "claude-stream"] {
         let api = ModelApi::start();
         let env: Vec<String> = api
@@ -766,7 +766,7 @@ fn a_conversation_goes_on_at_another_node() {
         let log = format!("/sessions/{}/events?limit=100", made["session_id"].as_str().unwrap());
         let log = cluster.with(1, |server| server.get(&log, Some(&token)));
         assert!(log.text.contains("rebuilt from the ledger"), "{driver}: {}", log.text);
-        // What the first node's Claude Code has written down ends before that turn: it must not go on from there.
+        // The transcript on the first node ends before that turn: it must not be resumed there.
         cluster.restart(0);
         cluster.kill(1);
         assert_eq!(post(0, &turn, json!({"prompt": "three"}))["text"], "echo: three", "{driver}");

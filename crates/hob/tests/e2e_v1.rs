@@ -18,14 +18,14 @@ use hob_testkit::model_api::without_reminders;
 use hob_testkit::{HobServer, ModelApi, TestHome, program, wait_until};
 use serde_json::{Value, json};
 
-/// Something below `e2e/`. The name is kept as it is: what it links to may not find its own place.
+/// Returns a path below `e2e/`. Links are not resolved: the target of a link may not find its own files.
 fn installed(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e").join(name);
     assert!(path.exists(), "{name} is not installed: run scripts/setup-e2e, or scripts/test");
     path
 }
 
-/// What runs a script of `e2e/`.
+/// The interpreter of a script below `e2e/`.
 fn interpreter(script: &str) -> PathBuf {
     match script.ends_with(".py") {
         true => installed(".venv/bin/python"),
@@ -33,7 +33,7 @@ fn interpreter(script: &str) -> PathBuf {
     }
 }
 
-/// What answers behind `/v1`.
+/// The agent that serves `/v1`.
 #[derive(Clone, Copy, PartialEq)]
 enum Agent {
     Scripted,
@@ -225,7 +225,7 @@ impl Setup {
             .collect()
     }
 
-    /// What the model was sent last with these words in it: who said what, without what the CLI adds.
+    /// Returns the last request to the model with these words: the messages with their roles, without the CLI's additions.
     fn request(&self, holding: &str) -> Value {
         let requests = self.api.requests();
         let found = requests.iter().rev().find(|request| {
@@ -281,7 +281,7 @@ fn the_typescript_sdks_on_the_real_claude() {
     all_cases(Agent::Real, ["sdk_anthropic.mjs", "sdk_openai.mjs"]);
 }
 
-/// One place for an agent, and six turns of an app in a minute.
+/// Limits of one live agent and six turns per minute.
 #[test]
 fn refusals_raise_each_sdks_own_exceptions() {
     let sdks = ["sdk_anthropic.py", "sdk_openai.py", "sdk_anthropic.mjs", "sdk_openai.mjs"];
@@ -293,7 +293,7 @@ fn refusals_raise_each_sdks_own_exceptions() {
     setup.stop();
 }
 
-/// What `docs/v1.md` shows works as it stands there, but for the address.
+/// The snippets of `docs/v1.md` run as they are, except for the address.
 #[test]
 fn snippets_of_the_docs_run() {
     let sdk = "docs";

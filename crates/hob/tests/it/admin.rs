@@ -162,7 +162,7 @@ fn console_shows_usage_by_app() {
         (&overview["turns"]["finished"], &overview["turns"]["died"]),
         (&json!(1), &json!(1))
     );
-    // What was used outlives the session.
+    // Usage stays after its session is deleted.
     api.close(&id);
     assert_eq!(get(&api, "/admin/usage")["days"][0]["turns"], 2);
 }

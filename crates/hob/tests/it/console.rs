@@ -1,4 +1,4 @@
-//! The console: its page, signing in to it, and the walls that keep other pages out.
+//! The console: its page, signing in, and the origin guard that keeps other pages out.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The HTTP surface: who may, what is refused, and how it is said.
+//! The HTTP API: authentication, refusals and the shape of errors.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -153,7 +153,7 @@ fn openapi_names_every_route_and_its_answers() {
     let home = TestHome::new();
     let server = home.serve();
     let document = server.get("/openapi.json", None).json();
-    // That the document and the router are the same is tested beside them.
+    // A test of the gateway compares the document with the router.
     let paths = document["paths"].as_object().unwrap();
     for path in ["/", "/run", "/sessions/{id}/turn", "/files", "/admin/apps", "/admin/login"] {
         assert!(paths.contains_key(path), "{path}");

@@ -1,4 +1,4 @@
-//! Live terminals: what is alive, what it shows, watching it and typing into it.
+//! Live terminals: the list, the screens, watching and typing.
 
 use hob_terminal::{ScreenModel, Size};
 use hob_testkit::web_socket::SocketMessage;
@@ -254,12 +254,12 @@ fn two_viewers_see_one_screen_and_one_types() {
     second.socket.send_json(&json!({"type": "nonsense"}));
     second.is_refused("no message");
 
-    // What was left in the box, and the small screen, are no hindrance to the next turn.
+    // A text left in the box and the small screen do not disturb the next turn.
     drop(second);
     assert_eq!(api.ask(&id, "[[say the next answer]]"), "the next answer");
     first.hears(json!({"type": "size", "cols": 120, "rows": 40}));
     first.shows("● the next answer");
-    // The end of the turn may still be on its way.
+    // The end of the turn may still be in transit.
     first.until("the same screen", |watching| {
         watching.model.text() == screen(&api, &id).trim_end_matches('\n')
     });
@@ -300,7 +300,7 @@ fn slow_viewer_gets_a_redraw_and_delays_nobody() {
     slow.shows("● at the end");
     assert!(slow.bytes < FLOOD / 2, "{} bytes were sent", slow.bytes);
     assert_eq!(slow.model.text(), screen(&api, &id).trim_end_matches('\n'));
-    // Whoever is too long is cut off, and nobody else with them.
+    // A viewer that reads too slowly is cut off, and no other one is.
     slow.socket.send_bytes(&[b'x'; 100 << 10]);
     slow.until("it is closed", |watching| watching.closed.is_some());
     assert!(screen(&api, &id).contains("at the end"));

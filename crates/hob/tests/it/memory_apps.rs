@@ -1,4 +1,4 @@
-//! The memory as apps see it: what their own sessions did, whichever way they ask.
+//! The memory as apps see it: their own sessions, over HTTP and over the socket.
 
 use std::fs;
 use std::io::{Read, Write};

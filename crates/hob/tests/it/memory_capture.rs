@@ -24,10 +24,10 @@ fn seed(home: &TestHome) -> PathBuf {
 
 const SEED_TEXTS: [&str; 3] = ["hello world", "hi back at you", "third turn here"];
 
-/// The ways to name a home and its secret: Hob's own names, those of the program before it, and none.
+/// How a home and its secret are named: by Hob's variables, by those of the earlier program, or by none.
 const WAYS: [&str; 4] = ["plain", "passphrase", "earlier names", "seed"];
 
-/// A command on a home named in one of these ways, and the folder of deferral files there.
+/// Returns a command on a home that is named in one of these ways, and its folder of deferral files.
 fn in_way(home: &TestHome, way: &str, arguments: &[&str]) -> (Command, PathBuf) {
     let mut command = home.command(arguments);
     command.env("HOB_TEST_MARK", mark(home));
@@ -208,7 +208,7 @@ fn turns_are_ordered_by_their_parent_links() {
     assert_eq!(texts(turns["turns"].as_array().unwrap()), expected);
 }
 
-/// The same turns come live, deferred, by the hook and imported; each way may be the first.
+/// Equal turns come live, deferred, by the hook and imported; any of these may be the first.
 #[test]
 fn turn_captured_in_every_way_is_stored_once() {
     let without_ids = |session: &str| {
@@ -302,7 +302,7 @@ fn project_folder_need_not_exist() {
     );
 }
 
-/// A hook that fails would disturb the agent, whatever it was told.
+/// A failing hook would disturb the agent, so hooks exit 0 on any input.
 #[test]
 fn hooks_exit_0_on_any_input() {
     let home = TestHome::new();
@@ -347,7 +347,7 @@ fn hooks_exit_0_on_any_input() {
     assert_eq!(answer["status"], "deferred", "wrong settings lose nothing: {answer}");
 }
 
-/// Standard input that never ends, or an output nobody reads, must not hold an agent up.
+/// An endless standard input, or an output that is never read, must not block an agent.
 #[test]
 fn hooks_do_not_wait_for_open_pipes() {
     let home = TestHome::new();
@@ -391,7 +391,7 @@ fn concurrent_hooks_write_a_deferral_file_each() {
     assert!(server.stop().success());
 }
 
-/// A server that hangs counts as none.
+/// A server that hangs counts as unreachable.
 #[test]
 fn hooks_do_not_wait_for_a_hanging_server() {
     let home = TestHome::new();

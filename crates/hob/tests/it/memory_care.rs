@@ -1,4 +1,4 @@
-//! Taking care of the memory: hooks, imports, what a session starts with, and who may read the files.
+//! Commands of the memory: hooks, import, export and session start, and the permissions of its files.
 
 use std::fs;
 use std::io::Read;
@@ -169,7 +169,7 @@ fn import_shows_progress_on_a_terminal() {
     let mut command = home.command(&["import", "--json"]);
     command.env("TERM", "xterm").stdout(Stdio::piped()).stderr(terminal.slave);
     let child = command.spawn().unwrap();
-    // The command holds the other end, too; it must be gone for the reading to end.
+    // The command has the other end open, too; reading ends once the command is gone.
     drop(command);
     let reader = std::thread::spawn(move || {
         let mut shown = Vec::new();
@@ -343,8 +343,8 @@ fn session_start_prints_what_is_known() {
     check();
 }
 
-/// A file of the earlier program holds the contract's fields alone; a bad line costs itself only, and
-/// a bad file is set aside after its retries, until when the server does not stop for want of work.
+/// A deferral file of the earlier program has only the contract's fields. A bad line costs only itself. A bad
+/// file is set aside after its retries; until then an idle server does not stop.
 #[test]
 fn idle_stop_waits_for_the_backlog() {
     let home = TestHome::new();
@@ -378,7 +378,7 @@ fn idle_stop_waits_for_the_backlog() {
     assert!(report.contains("bad-1767323046"), "the doctor shows what was set aside: {report}");
 }
 
-/// A hook that is killed while it writes leaves a file that nobody will ever finish.
+/// A hook that is killed while it writes leaves an incomplete file.
 #[test]
 fn half_written_files_are_removed_at_start() {
     let home = TestHome::new();

@@ -1,4 +1,4 @@
-//! The key of a home: another takes its place, and nothing that was sealed is lost, however that ends.
+//! Rotating the key of a home loses nothing that was sealed, however the rotation ends.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::memory_secrets::{secrets, unsealed};
 use crate::memory_setup::*;
 
-/// A home whose store holds some sealed turns, and their texts, sorted.
+/// Fills the store of a home with sealed turns and returns their texts, sorted.
 fn sealed_home(turns: usize, home: &TestHome) -> Vec<String> {
     let secrets = secrets();
     let sentence = |n: usize| format!("sealed {n:04}: {}", secrets[n % 40].0);
@@ -26,7 +26,7 @@ fn sealed_home(turns: usize, home: &TestHome) -> Vec<String> {
     expected
 }
 
-/// Defers one more turn with a secret, as a hook does while nobody serves.
+/// Defers one more turn with a secret, as a hook does without a server.
 fn defer(home: &TestHome, n: usize, expected: &mut Vec<String>) {
     let text = format!("waiting {n:04}: {}", secrets()[2].0);
     let path = transcript(
@@ -119,12 +119,12 @@ fn killed_rotation_loses_nothing() {
     for round in 0..10 {
         defer(&home, 2 * round, &mut expected);
         let mut child = home.command(&["key", "rotate"]).spawn().unwrap();
-        // The moment is what is tried here, so it is not waited for.
+        // The test is about a kill at any moment, so it waits for no condition.
         let part = random.below(1000) as u32;
         std::thread::sleep(whole * part / 1000 + Duration::from_micros(200));
         let _ = child.kill();
         child.wait().unwrap();
-        // What it was just writing is of no use to anybody; that it is swept is tested elsewhere.
+        // Half-written files are removed at the next start, which another test checks.
         let half_written = |path: &PathBuf| path.extension().is_some_and(|end| end == "tmp");
         files_below(&home.hob_home()).iter().filter(|path| half_written(path)).for_each(|path| {
             fs::remove_file(path).unwrap();
@@ -161,7 +161,7 @@ fn passphrase_is_needed_to_read_but_not_to_capture() {
     assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "{output:?}");
 }
 
-/// Hooks go on while a key takes the place of another.
+/// Hooks continue while a key is rotated.
 #[test]
 fn secrets_deferred_during_rotations_are_kept() {
     let home = TestHome::new();
@@ -190,7 +190,7 @@ fn secrets_deferred_during_rotations_are_kept() {
     assert_all_there(&home, &known.into_inner().unwrap(), "hooks during rotations");
 }
 
-/// Captures into the store hold it for a moment only, for which a rotation can wait.
+/// Captures lock the store only for a moment, and a rotation waits for that.
 #[test]
 fn rotation_during_captures_succeeds_or_changes_nothing() {
     let home = TestHome::new();

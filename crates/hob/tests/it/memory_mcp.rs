@@ -81,7 +81,7 @@ fn mcp_bridges_start_no_other_process() {
 #[test]
 fn mcp_bridge_survives_server_restarts() {
     let home = TestHome::new();
-    // The servers' own check for processes left behind goes by this variable.
+    // The leak check of servers finds processes by this variable.
     let mut command = home.command(&["mcp"]);
     command.env("HOME", "/").env("HOB_TEST_MARK", home.user_home());
     let mut bridge = Bridge::start(command);
@@ -279,7 +279,7 @@ fn recall_covers_its_own_project_unless_asked() {
     assert_eq!((&hit["project"], &hit["session_id"]), (&json!(alpha), &json!("alpha")));
     assert_eq!((&hit["role"], &hit["ts"]), (&json!("user"), &json!("2026-01-02T03:00:02Z")));
     assert!(hit["score"].is_number() && hit["reason"].is_string() && hit["record_id"].is_string());
-    // A folder nobody has worked in knows nothing, however alike the words are.
+    // A project without turns has no hits, however similar the words are.
     let mut elsewhere = Bridge::new(&home, &folder(&home, "work/gamma"));
     assert_eq!(elsewhere.recalled(json!({"cue": "harbour crane lighthouse"})), [""; 0]);
 }
@@ -325,7 +325,7 @@ fn recall_changes_nothing() {
     assert_eq!(contents(&home.hob_home()), before);
 }
 
-/// All files with what is in them. The lock table of SQLite is no content.
+/// Returns all files with their contents, without SQLite's lock table.
 fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

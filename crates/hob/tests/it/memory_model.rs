@@ -1,5 +1,5 @@
-//! A model of the user's beside the table: taken into use, changed and given up while turns come and
-//! questions are asked.
+//! A sentence model of the user's in addition to the built-in table: enabled, changed and disabled during
+//! captures and recalls.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ fn stats(home: &TestHome, folder: &Path) -> Value {
     Bridge::new(home, folder).call("memory_stats", json!({}))
 }
 
-/// Waits until every turn has a vector of the model, and returns what is said then.
+/// Waits until every turn has a vector of the model, and returns the statistics.
 fn wait_for_vectors(home: &TestHome, folder: &Path) -> Value {
     wait_until("all turns are embedded", || {
         let stats = stats(home, folder);
@@ -45,7 +45,7 @@ fn session(home: &TestHome, number: usize) -> (PathBuf, Vec<String>) {
     (transcript(home, &format!("{name}.jsonl"), &records), texts)
 }
 
-/// A copy of the tiny model that is pooled in another way, so that its vectors are of another kind.
+/// Returns a copy of the tiny model with another pooling, so that its vectors differ.
 fn other_model(home: &TestHome) -> PathBuf {
     let copy = folder(home, "bge-other");
     for name in ["config.json", "tokenizer.json", "model.safetensors"] {
@@ -80,7 +80,7 @@ fn switching_models_under_load_loses_nothing() {
                 let before = switches.load(Ordering::SeqCst);
                 let answer = bridge.tool("memory_recall", json!({"cue": cue, "limit": 5}));
                 if answer["isError"] == true {
-                    // While there is no server nobody can answer; then it is asked again.
+                    // There is no answer without a server; the request is repeated.
                     let now = switches.load(Ordering::SeqCst);
                     assert!(before % 2 == 1 || now != before, "{answer}");
                     continue;

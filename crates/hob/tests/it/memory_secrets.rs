@@ -26,7 +26,7 @@ fn body(alphabet: &str, length: usize, seed: usize) -> String {
     (0..length).map(|_| next()).collect()
 }
 
-/// Fifty secrets, each with the words it stands in; `@` is its place.
+/// Returns fifty secrets, each with its sentence; `@` marks the position of the secret.
 pub fn secrets() -> Vec<(String, String)> {
     let shapes = [
         ("AKIA", CAPITALS, 16),
@@ -105,7 +105,7 @@ pub fn secrets() -> Vec<(String, String)> {
     all
 }
 
-/// What is planted: sentences with a secret each, and the secrets of the places around them.
+/// The planted texts: sentences with a secret each, and the secrets in the fields around them.
 struct Planted {
     sentences: Vec<String>,
     needles: Vec<String>,
@@ -146,7 +146,7 @@ fn records(planted: &Planted) -> Vec<Value> {
     records
 }
 
-/// Everything under a folder that holds one of these, as UTF-8 or UTF-16, in a file or in its name.
+/// Returns every file below a folder that has one of these texts, in UTF-8 or UTF-16, in its contents or name.
 fn holding(folder: &Path, needles: &[String]) -> Vec<String> {
     let wide: Vec<String> =
         needles.iter().map(|needle| needle.chars().flat_map(|c| [c, '\0']).collect()).collect();
@@ -172,7 +172,7 @@ fn assert_free(what: &str, output: &Output, needles: &[String]) {
     }
 }
 
-/// Everything that is remembered as it was said, sorted.
+/// Returns the original texts of all turns, unsealed and sorted.
 pub fn unsealed(home: &TestHome) -> Vec<String> {
     let output = home.run(&["export", "--unseal"]);
     assert!(output.status.success(), "{output:?}");
@@ -187,7 +187,7 @@ pub fn unsealed(home: &TestHome) -> Vec<String> {
     texts
 }
 
-/// Plants everything by one way in and looks for it in every file, before and after the drain.
+/// Captures all planted texts in one way and searches every file for them, before and after the drain.
 fn plant(way: &str, serving: bool) {
     let home = TestHome::new();
     let planted = planted();

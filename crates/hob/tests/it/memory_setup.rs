@@ -1,4 +1,4 @@
-//! What the tests of the memory share: transcripts, hooks, and `hob mcp` as an agent drives it.
+//! Transcripts, hooks, and `hob mcp` as an agent drives it, for the tests of the memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -63,7 +63,7 @@ pub fn transcript(home: &TestHome, name: &str, records: &[Value]) -> PathBuf {
     path
 }
 
-/// Makes a folder below the user's, as nobody's repository.
+/// Creates a folder below the user's that is in no repository.
 pub fn folder(home: &TestHome, name: &str) -> PathBuf {
     let path = home.user_home().join(name);
     fs::create_dir_all(&path).unwrap();
@@ -125,14 +125,14 @@ pub fn wait_for_drain(home: &TestHome) {
     wait_until("everything deferred is drained", || deferrals(home).is_empty().then_some(()));
 }
 
-/// A bridge gives up on the server after thirty seconds; it has said so by then.
+/// Longer than the thirty seconds after which a bridge gives up on the server.
 const ANSWER: Duration = Duration::from_secs(40);
 
 /// A running `hob mcp`, after its handshake. Dropping it ends it.
 pub struct Bridge {
     child: Child,
     stdin: Option<ChildStdin>,
-    /// What it says, line by line; read apart, so that waiting for it has an end.
+    /// The bridge's output by line, read on a thread of its own so that waiting has a timeout.
     lines: Receiver<String>,
     last: u64,
 }

@@ -1,4 +1,4 @@
-//! `hob capture-turn`: what is new, once, and nothing that was acknowledged is lost.
+//! `hob capture-turn`: captures new turns once and loses nothing that it acknowledged.
 
 use std::collections::BTreeSet;
 use std::fs;

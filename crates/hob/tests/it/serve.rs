@@ -20,7 +20,7 @@ fn scripted() -> TestHome {
     home
 }
 
-/// Starts a run that nobody will finish and waits until its whole tree is there.
+/// Starts a run that never ends and waits until its whole process tree exists.
 fn hang(home: &TestHome, address: &str, token: &str, words: &str) -> TcpStream {
     let body = json!({"prompt": format!("{words} [[hang]]")}).to_string();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -90,7 +90,7 @@ fn kill_9_leaves_no_agent_and_a_clean_next_start() {
     assert!(server.stop().success());
 }
 
-/// Even when the shims are killed together with the server, the next start ends what is left.
+/// Also when the shims are killed together with the server, the next start ends what is left.
 #[test]
 fn next_start_ends_what_a_killed_shim_left() {
     let home = scripted();

@@ -23,14 +23,14 @@ backend_tests!([file, cluster]: [
     revoking_an_app_over_http_ends_its_sessions,
 ]);
 
-/// Waits until a turn has said something.
+/// Waits until a turn has its first event.
 fn begun(api: &Api, id: &str, turn: u64) {
     wait_until("the turn has begun", || {
         (!api.get_turn(id, turn)["events"].as_array().unwrap().is_empty()).then_some(())
     });
 }
 
-/// The turn's own answer is 200 and says so; the session and its process go on.
+/// The answer of a cancelled turn is 200 with its stop reason; the session and its process continue.
 fn cancelled_turn_answers_200_and_the_session_continues(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -100,7 +100,7 @@ fn concurrent_cancels_all_answer_200(backend: Backend) {
     assert_eq!(api.ask(&id, "hi"), "echo: hi");
 }
 
-/// Cancels at any moment of a turn: it ends, the next one works, and no turn is left behind.
+/// A cancel at any moment ends its turn, the next turn works, and no turn stays open.
 fn cancels_at_any_moment_leave_a_usable_session(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -115,7 +115,7 @@ fn cancels_at_any_moment_leave_a_usable_session(backend: Backend) {
     assert_gapless(&api.log(&id));
 }
 
-/// An agent that does not break off is ended, with all it started; its conversation is not.
+/// An agent that ignores a cancel is ended with everything it started; its conversation continues.
 fn agent_that_ignores_a_cancel_is_ended(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -166,7 +166,7 @@ fn close_cancels_running_and_queued_turns(backend: Backend) {
     assert_eq!(api.describe(&id)["state"], "closed");
 }
 
-/// Also where the agent does not want to end.
+/// A close also ends an agent that ignores signals.
 fn close_ends_a_stubborn_agent(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -192,7 +192,7 @@ fn concurrent_closes_close_once(backend: Backend) {
     assert_eq!(api.audit_kinds(&id).iter().filter(|kind| *kind == "close").count(), 1);
 }
 
-/// An app that is revoked leaves no agent behind, and a later one of its name finds nothing of it.
+/// A revoked app leaves no agent, and a later app of the same name finds nothing of it.
 fn revoked(backend: Backend, revoke: impl FnOnce(&Api)) {
     let api = backend.api(&sessions("sweep_interval_secs = 1"));
     let other = api.home.app("other");

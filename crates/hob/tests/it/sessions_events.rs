@@ -88,7 +88,7 @@ fn events_after_a_number_are_the_later_ones(backend: Backend) {
     }
     let bad = api.call("GET", &path, &[("last-event-id", "x")], &Value::Null);
     assert_error(&bad, 400, "bad_request", "Last-Event-ID");
-    // Where both are said, the stream goes on after the later one or the query's; never from the start.
+    // With both numbers the stream resumes after the later one or the query's, never from the start.
     let both = api.call("GET", &format!("{path}?after=3"), &[("last-event-id", "5")], &Value::Null);
     let first = both.json()["events"][0]["seq"].as_u64().unwrap();
     assert!(first == 4 || first == 6, "{first}");
@@ -117,12 +117,12 @@ fn cut_stream_resumes_without_loss(backend: Backend) {
     cut_anywhere(backend, "[[chunks 12]] [[think hm]] [[tool Read {}]] [[chunks 8]]");
 }
 
-/// What Hob itself says in a turn is the same in every stream, too.
+/// Hob's own events of a turn are equal in every stream, too.
 fn cut_stream_with_a_permission_resumes_without_loss(backend: Backend) {
     cut_anywhere(backend, "[[chunks 9]] [[permission x]] [[chunks 9]]");
 }
 
-/// The other way to resume: the same turn by its key.
+/// A stream can also be resumed by repeating the turn with its idempotency key.
 fn stream_resumes_by_its_idempotency_key(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -151,7 +151,7 @@ fn stream_after_its_last_event_ends_at_once(backend: Backend) {
     assert_eq!(api.stream("POST", &path, &headers, &body).next(), None, "there is no more");
 }
 
-/// The same while the turn runs: every reader is cut and comes back in the middle of it.
+/// Every reader of a running turn is cut and comes back in the middle of it.
 fn cut_stream_of_a_running_turn_resumes_without_loss(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -208,14 +208,14 @@ fn following_after_a_future_number_waits(backend: Backend) {
     assert_eq!(stream.next().unwrap().id, 4);
 }
 
-/// One that does not read for a while loses nothing and holds nobody up.
+/// A reader that pauses loses nothing and delays nobody.
 fn slow_reader_gets_every_event(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
     let mut slow = api.follow(&id, 0);
     let prompt = format!("[[say {}]] [[chunks 3000]]", "x".repeat(200_000));
     let mut turn = api.stream_turn(&id, &prompt);
-    // The log is waited for by asking, so that nobody reads.
+    // The test polls the log, so that no stream is read meanwhile.
     wait_until("the turn is over", || (api.describe(&id)["state"] == "idle").then_some(()));
     assert_eq!(api.turn(&id, "[[chunks 1000]]").status, 200, "others are not held up");
     let second = slow.until(|event| event.kind == "turn" && event.json()["turn_index"] == 2);

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::api::*;
 use crate::memory_setup::{capture, said, transcript};
 
-/// An agent that calls `hob` itself speaks for its app, however it was told where Hob is.
+/// An agent that calls `hob` speaks for its app, whether it names the home or the socket.
 fn hob_inside_an_agent(place: impl Fn(&Api) -> String) {
     let api = api("");
     let other = api.home.app("other");

@@ -1,4 +1,4 @@
-//! What an app and a session may have and use.
+//! Limits and budgets of apps and sessions.
 
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ fn app_turns_per_minute_limits_turns(backend: Backend) {
     assert_eq!(api.call_as(&other, "POST", &path, &[], &json!({"prompt": "hi"})).status, 200);
 }
 
-/// A key is no way around the limits; a repeat costs nothing.
+/// An idempotency key does not bypass the limits; a repeat costs nothing.
 fn idempotency_key_does_not_bypass_the_turn_rate(backend: Backend) {
     let api = backend.api(&limits("app_turns_per_minute = 2"));
     let id = api.session();

@@ -1,4 +1,4 @@
-//! What sessions leave in the memory, and how their agents reach it.
+//! The memory of sessions, and how their agents reach it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -53,7 +53,7 @@ impl Api {
     }
 }
 
-/// What a session did is its app's memory, once, and nobody else's.
+/// A session's turns are stored once, in the memory of its app only.
 fn turn_is_remembered_for_its_app_only(backend: Backend) {
     let api = backend.api("");
     let other = api.home.app("other");
@@ -81,7 +81,7 @@ fn turn_is_remembered_for_its_app_only(backend: Backend) {
     assert_eq!(api.turns_of(&api.token), 4);
 }
 
-/// What was asked is remembered also when the answer never came; what was never asked is not.
+/// A prompt is remembered also when its answer never came.
 fn interrupted_turn_is_remembered_as_far_as_it_went(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -90,7 +90,7 @@ fn interrupted_turn_is_remembered_as_far_as_it_went(backend: Backend) {
     assert!(api.recalled(&api.token, "half answer").contains(&"half an answer".to_owned()));
 }
 
-/// Secrets in a conversation are masked on their way into the memory.
+/// Secrets in a conversation are masked before they are stored.
 fn secrets_of_a_turn_are_masked_in_the_memory(backend: Backend) {
     let api = backend.api("");
     let id = api.session();

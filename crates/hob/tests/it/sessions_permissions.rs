@@ -1,4 +1,4 @@
-//! What happens when an agent asks whether it may.
+//! Permission requests of agents.
 
 use hob_testkit::server::Answer;
 use hob_testkit::wait_until;
@@ -39,7 +39,7 @@ fn answer(api: &Api, id: &str, request: &Value, option: &str) -> Answer {
     api.post(&format!("/sessions/{id}/permissions/{request}"), &json!({"option": option}))
 }
 
-/// Without a word an agent is told no at once, and goes on.
+/// By default a permission request is rejected at once, and the turn continues.
 fn permissions_deny_by_default_and_the_turn_continues(backend: Backend) {
     let api = backend.api("");
     for body in [json!({"agent": "acp"}), json!({"agent": "acp", "permissions": "deny"})] {
@@ -151,7 +151,7 @@ fn cancel_withdraws_the_permission_request(backend: Backend) {
     assert!(!api.audit_kinds(&id).contains(&"resume".to_owned()), "the same process goes on");
 }
 
-/// A session that is closed with a question open leaves nothing behind.
+/// A session that is closed with an open permission request leaves nothing.
 fn close_withdraws_the_permission_request(backend: Backend) {
     let api = backend.api("");
     let id = asking(&api);

@@ -1,4 +1,4 @@
-//! Sessions outlive the server: stopped in order, and killed.
+//! Sessions survive an orderly stop and a kill of the server.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ fn session_continues_after_a_restart(backend: Backend) {
     assert_eq!(resumed["ok"], true);
 }
 
-/// A conversation that got lost while the server was down is said to be lost.
+/// A conversation that is lost while the server is down is `resume_failed`.
 fn lost_conversation_is_resume_failed_after_a_restart(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -61,7 +61,7 @@ fn lost_conversation_is_resume_failed_after_a_restart(backend: Backend) {
     assert_eq!(api.get_turn(&id, 2)["state"], "resume_failed");
 }
 
-/// Nothing was said before the first turn, so there is nothing to take up.
+/// Before the first turn there is no conversation to resume.
 fn session_without_a_turn_starts_after_a_restart(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -123,7 +123,7 @@ fn sigterm_interrupts_a_turn_after_the_grace(backend: Backend) {
     assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane|[[say later]]");
 }
 
-/// Those who wait for a turn are told that it was interrupted.
+/// Clients that wait for an interrupted turn get an answer.
 fn clients_of_an_interrupted_turn_are_answered(backend: Backend) {
     let mut api = backend.api("shutdown_grace_secs = 1\n");
     let id = api.session();
@@ -143,8 +143,8 @@ fn clients_of_an_interrupted_turn_are_answered(backend: Backend) {
     assert_eq!(api.server.wait().code(), Some(0));
 }
 
-/// Killed in the middle of a turn: what was stored is there, the turn is interrupted, the session is
-/// open, and no process is left.
+/// After a kill in the middle of a turn its events are stored, the turn is interrupted, the session is open,
+/// and no process is left.
 fn kill_9_interrupts_the_turn_and_keeps_its_events(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -173,7 +173,7 @@ fn kill_9_interrupts_the_turn_and_keeps_its_events(backend: Backend) {
     assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane");
 }
 
-/// What was acknowledged with 202 runs after the restart, in order, unasked.
+/// Turns that were acknowledged with 202 run after the restart, in order, without another request.
 fn queued_turns_run_after_a_kill(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -254,7 +254,7 @@ fn sweeper_closes_stale_sessions_after_a_restart(backend: Backend) {
     assert_eq!(api.audit_kinds(&id), ["create", "sweep_close"]);
 }
 
-/// Killed again and again at any moment: nothing acknowledged is lost, nothing is told twice.
+/// Kills at any moment lose nothing acknowledged, and no event is sent twice.
 fn kills_at_any_moment_lose_nothing_acknowledged(backend: Backend) {
     let mut api = backend.api("");
     let id = api.session();
@@ -291,7 +291,7 @@ fn open_session_keeps_an_idle_server_running(backend: Backend) {
     assert_eq!(api.audit_kinds(&id), ["create", "sweep_close"]);
 }
 
-/// Killed while it starts an agent, it leaves no lock that is in the way of the next one.
+/// A server that is killed while it starts an agent leaves no lock for the next one.
 fn kill_while_agents_start_leaves_no_lock(backend: Backend) {
     let mut api = backend.api("");
     for _ in 0..8 {

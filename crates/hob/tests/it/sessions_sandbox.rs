@@ -1,4 +1,4 @@
-//! What an agent of an app can reach, and where it works.
+//! The sandbox of an app's agent, and its working folder.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,14 +21,14 @@ impl Api {
         }
     }
 
-    /// What an agent gets when it asks for something itself.
+    /// Returns the answer to a request of the agent.
     fn request(&self, id: &str, method: &str, params: &Value) -> Value {
         let said = self.ask(id, &format!("[[request {method} {params}]]"));
         serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"))
     }
 }
 
-/// A folder of the caller's choice lies in a root, really.
+/// A `cwd` must lie in one of the roots, also after links are resolved.
 #[test]
 fn cwd_outside_the_roots_is_refused() {
     let home = TestHome::new();
@@ -129,7 +129,7 @@ fn root_above_the_home_does_not_open_it() {
     assert!(open.is_empty(), "{open:#?}");
 }
 
-/// Every session has a folder of its own, the user's alone.
+/// Every session has a private folder of its own.
 #[test]
 fn workspace_belongs_to_one_session() {
     let api = api("");
@@ -146,7 +146,7 @@ fn workspace_belongs_to_one_session() {
     assert_eq!(fs::read_to_string(folder.join("note")).unwrap(), "kept\n", "until it is deleted");
 }
 
-/// Hob's home is closed to an agent, but for what is its own.
+/// Hob's home is closed to an agent, except for its own files.
 #[test]
 fn sandboxed_agent_cannot_read_hobs_home() {
     let api = api("");
@@ -225,7 +225,7 @@ fn sandboxed_agent_writes_only_its_own_folders() {
     assert!(!user.join("x").exists());
 }
 
-/// What an agent asks Hob to do for it is done within the same walls.
+/// Requests of an agent to Hob are carried out within its sandbox.
 #[test]
 fn file_requests_of_an_agent_stay_within_its_sandbox() {
     let api = api("");
@@ -294,7 +294,7 @@ fn terminals_of_an_agent_stay_within_its_sandbox() {
     assert_eq!(run("echo x > $HOME/x || echo shut").1.lines().last(), Some("shut"));
     let (_, environment) = run("env");
     assert!(!environment.contains("HOB_ADMIN"), "{environment}");
-    // A terminal that nobody ends goes with its agent.
+    // A terminal that is never ended goes with its agent.
     let create = json!({"command": "sleep", "args": ["100000"]});
     assert!(api.request(&id, "terminal/create", &create)["terminalId"].is_string());
     assert_eq!(api.close(&id).status, 200);
@@ -315,7 +315,7 @@ fn sandbox_off_confines_nothing() {
     assert!(api.home.user_home().join("x").exists());
 }
 
-/// Nothing of the server's environment but what is named.
+/// An agent gets only the variables that are named in its settings.
 #[test]
 fn environment_of_an_agent_is_cleaned() {
     let home = TestHome::new();
@@ -336,7 +336,7 @@ fn environment_of_an_agent_is_cleaned() {
     }
 }
 
-/// A one-shot run has the same walls, whatever its driver.
+/// A run has the sandbox of a session, with every driver.
 #[test]
 fn runs_have_the_sandbox_of_sessions() {
     let api = api("");
@@ -372,7 +372,7 @@ fn file_request_for_a_missing_file_is_answered() {
     assert!(ended["text"].as_str().unwrap().contains("code"), "{ended}");
 }
 
-/// However many there are, and whatever the answer is.
+/// Sends many file requests at once; each has to be answered.
 fn requests_are_answered(file: &str, answer: &str) {
     let api = api("");
     let id = api.session();
@@ -400,7 +400,7 @@ fn every_refused_file_request_of_an_agent_is_answered() {
     requests_are_answered("../../key", "-32602");
 }
 
-/// A file that becomes a link between Hob's look at it and its use is not followed out of the folder.
+/// A file that becomes a link between check and use is not followed out of the folder.
 #[test]
 fn agent_that_swaps_files_for_links_reaches_no_secret() {
     let api = api("");

@@ -86,7 +86,7 @@ fn create_session_with_meta(backend: Backend) {
     }
 }
 
-/// What is wrong with a request is named.
+/// An error names the bad field of a request.
 fn create_with_a_bad_field_names_it(backend: Backend) {
     let api = backend.api("");
     for (body, code, words) in [

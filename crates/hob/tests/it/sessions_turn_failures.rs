@@ -22,7 +22,7 @@ backend_tests!([file, cluster]: [
     turn_names_a_working_folder_that_is_gone,
 ]);
 
-/// The turn counts, what was said is kept, and the next one goes on with the same conversation.
+/// The failed turn counts, its events are kept, and the next turn continues the conversation.
 fn crashed_agent_answers_502_and_its_conversation_continues(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -63,7 +63,7 @@ fn crash_ends_a_stream_with_the_failure(backend: Backend) {
     assert_eq!((&answer["turn_index"], &answer["text"]), (&json!(1), &json!("half")));
 }
 
-/// Never silently afresh: a conversation that is gone is said to be gone, every time.
+/// A lost conversation never starts over silently: every turn fails with `resume_failed`.
 fn lost_conversation_is_resume_failed(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -98,11 +98,11 @@ fn agent_that_ends_while_idle_is_resumed(backend: Backend) {
         let pid = nix::unistd::Pid::from_raw(pid);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
     }
-    // A dying process may hold its end of a pipe for a moment longer than its memory; its shim outlives it.
+    // A dying process may keep its end of a pipe open for a moment; its shim ends after it.
     let no_shim = || api.server.descendants().is_empty().then_some(());
     hob_testkit::wait_until("nothing is left of it", no_shim);
     assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane");
-    // Before the first turn nothing was said, so there is nothing to lose.
+    // Before the first turn there is no conversation to lose.
     let fresh = api.session();
     hob_testkit::wait_until("its agent runs", || (api.processes().len() == 2).then_some(()));
     for pid in api.processes() {
@@ -139,7 +139,7 @@ fn turn_names_a_missing_program(backend: Backend) {
     assert_eq!(api.close(&id).status, 200);
 }
 
-/// A program that is no agent is said to have died, with its words.
+/// A program that is no agent answers `agent_died`, with its standard error.
 fn program_that_is_no_agent_answers_agent_died(backend: Backend) {
     let api = backend.api(
         "[agents.not-one]\ndriver = \"acp\"\ncommand = [\"sh\", \"-c\", \"echo wrong key >&2; exit 3\"]\n\
@@ -153,7 +153,7 @@ fn program_that_is_no_agent_answers_agent_died(backend: Backend) {
     api.wait_for_no_process();
 }
 
-/// 504 once the turn is over, and then the session can be used.
+/// A turn over its timeout answers 504, and then the session can be used.
 fn turn_over_its_timeout_answers_504(backend: Backend) {
     let api = backend.api(&sessions("turn_timeout_secs = 1"));
     let id = api.session();
@@ -168,7 +168,7 @@ fn turn_over_its_timeout_answers_504(backend: Backend) {
     assert_eq!(events.last().unwrap().json()["code"], "timeout");
 }
 
-/// An agent that is slow to start may take its time, but not more than a turn may.
+/// The start of an agent counts in the turn's timeout.
 fn turn_timeout_includes_the_agents_start(backend: Backend) {
     // The start-up timeout is longer than any test waits: only the turn's timeout can end this turn.
     let api = backend.api(
@@ -183,7 +183,7 @@ fn turn_timeout_includes_the_agents_start(backend: Backend) {
     });
 }
 
-/// Also one that never becomes ready can be cancelled and closed.
+/// An agent that never becomes ready can be cancelled and closed.
 fn agent_that_never_starts_can_be_cancelled_and_closed(backend: Backend) {
     // The start-up timeout is longer than any test waits: only a cancel or a close can end this agent.
     let api = backend.api(
@@ -200,7 +200,7 @@ fn agent_that_never_starts_can_be_cancelled_and_closed(backend: Backend) {
     api.wait_for_no_process();
 }
 
-/// A folder that has gone is said by the turn.
+/// A turn names a working folder that is gone.
 fn turn_names_a_working_folder_that_is_gone(backend: Backend) {
     let home = hob_testkit::TestHome::new();
     let root = home.user_home().canonicalize().unwrap().join("work");

@@ -238,7 +238,7 @@ fn idempotency_key_runs_a_turn_once(backend: Backend) {
     assert_eq!(api.turn_with(&id, &[("idempotency-key", "new")], "hello").status, 410);
 }
 
-/// A repeat while the first one is under way waits for it.
+/// A repeat of a running turn waits for that turn.
 fn repeated_turn_waits_for_the_running_one(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -297,7 +297,7 @@ fn turn_continues_after_its_client_left(backend: Backend) {
     assert_eq!(api.wait_for_turn(&id, 2, "finished")["text"], "echo: second");
 }
 
-/// What the agent says about why it stopped and what it used is passed on.
+/// The agent's stop reason and usage are passed on.
 fn turn_reports_the_agents_stop_reason_and_usage(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
@@ -382,7 +382,7 @@ fn files_of_a_turn_reach_the_agent(backend: Backend) {
     assert_eq!(api.describe(&id)["turn_count"], 3);
 }
 
-/// Many sessions work side by side and never hear each other.
+/// Sessions run concurrently and never see each other's events.
 fn sessions_run_concurrently(backend: Backend) {
     let api = backend.api("");
     let ids: Vec<String> = (0..8).map(|_| api.session()).collect();

@@ -9,7 +9,7 @@ pub struct Setup {
     pub token: String,
 }
 
-/// `extra` stands at the beginning of `config.toml`.
+/// Starts a server; `extra` comes first in `config.toml`.
 pub fn setup(extra: &str) -> Setup {
     let home = TestHome::new();
     home.configure(&format!("{extra}\n{}", TestHome::scripted_agent("claude", "claude-tui", &[])));

@@ -1,4 +1,4 @@
-//! Claude Code behind `/v1`, in Anthropic's and OpenAI's words, on the scripted agent.
+//! Claude Code at `/v1`, in the dialects of Anthropic and OpenAI, on the scripted agent.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -82,7 +82,7 @@ fn as_string(content: &Value) -> Value {
 /// Ten turns are one process and nine warm hits, however the client echoes.
 #[test]
 fn v1_conversation_of_ten_turns_uses_one_process() {
-    // Idle processes don't hold up the end.
+    // Idle processes do not delay the end.
     let api = api("shutdown_grace_secs = 600\n[apps.tests]\npermissions = \"allow\"\n");
     let echoes: [(&str, Echo); 3] = [
         ("as blocks", Value::clone),
@@ -135,7 +135,7 @@ fn v1_conversation_is_seeded_after_a_restart() {
     }
 }
 
-/// What an app sets up: without a terminal a text comes in pieces, in a folder of its own choice.
+/// An app's settings: without a terminal a text comes in pieces, in a folder of the app's choice.
 #[test]
 fn v1_conversations_follow_the_apps_settings() {
     let home = TestHome::new();
@@ -294,7 +294,7 @@ fn v1_errors_have_each_dialects_shape() {
         );
         assert!(error["error"]["message"].as_str().unwrap().contains(words), "{}", answer.text);
         assert!(answer.headers.contains_key("request-id"));
-        // The same in the other dialect.
+        // Also in the other dialect.
         let answer = ask("/v1/chat/completions", token, &body);
         let error = answer.json()["error"].clone();
         let expect = if status == 529 { 503 } else { status };
@@ -326,7 +326,7 @@ fn v1_models_are_listed_in_both_dialects() {
     assert_eq!(api.server.get("/v1/models", None).status, 401);
 }
 
-/// Idle processes make way for sessions, runs and other conversations; busy ones do not.
+/// Idle processes are evicted for sessions, runs and other conversations; busy ones are not.
 #[test]
 fn v1_pool_keeps_within_max_live() {
     let api = api(&sessions("max_live = 1"));
@@ -440,7 +440,7 @@ fn v1_prompt_text_is_never_a_command() {
     assert_eq!(empty.status, 400, "{}", empty.text);
 }
 
-/// What agents behind `/v1` can reach is what agents of sessions can.
+/// Agents at `/v1` have the sandbox of sessions.
 #[test]
 fn v1_conversations_are_sandboxed() {
     let api = api("[apps.tests]\npermissions = \"allow\"\n");
@@ -460,7 +460,7 @@ fn v1_conversations_are_sandboxed() {
     assert_eq!(std::fs::read_to_string(own).unwrap().trim(), "inside");
 }
 
-/// Turns behind `/v1` count for the app's limits, and its memory knows them.
+/// Turns at `/v1` count for the app's limits and are stored in its memory.
 #[test]
 fn v1_turns_count_and_are_remembered() {
     let api = api("[limits]\napp_turns_per_minute = 2\n");

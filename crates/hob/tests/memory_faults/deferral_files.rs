@@ -1,4 +1,4 @@
-//! Deferral files that somebody else wrote, or that something happened to.
+//! Deferral files of other programs, and damaged ones.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -12,7 +12,7 @@ use crate::hooks::{
 };
 use crate::transcript::{ASSISTANT, Shape, Transcript, USER, assert_stored, exported};
 
-/// A file system of its own on a folder, which needs to be root. Gone when dropped.
+/// A small file system on a folder, which needs root. Dropping it unmounts it.
 struct Mounted {
     folder: PathBuf,
 }
@@ -33,7 +33,7 @@ impl Mounted {
         assert!(mount(&["-o", &format!("remount,{options}")], &self.folder));
     }
 
-    /// Leaves about so many bytes free.
+    /// Fills the file system up to about this many free bytes.
     fn fill_but(&self, free: u64) {
         let filler = self.folder.join("filler");
         let _ = fs::remove_file(&filler);
@@ -59,7 +59,7 @@ fn mount(arguments: &[&str], folder: &Path) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// What was said, and how much of it somebody was told to be safe.
+/// A session's turns, and how many of them were acknowledged.
 struct Session {
     transcript: Transcript,
     acknowledged: usize,
@@ -98,7 +98,7 @@ impl Session {
         safe
     }
 
-    /// What was acknowledged is there.
+    /// Asserts that every acknowledged turn is stored.
     #[track_caller]
     fn check(&self, home: &TestHome) {
         let there = exported(home, &self.transcript.session);
@@ -168,7 +168,7 @@ fn full_disk_leaves_no_partial_file() {
     assert!(temporary(&home).is_empty(), "temporary files are left: {:?}", temporary(&home));
 }
 
-/// The other way for a file not to fit: the process may write so much and no more.
+/// A file may also fail to fit because of a limit on the size of files.
 #[test]
 fn file_size_limit_loses_no_turn() {
     let (home, watch) = (TestHome::new(), Watch::new());
@@ -197,7 +197,7 @@ fn file_size_limit_loses_no_turn() {
 fn unwritable_home_fails_hooks_quietly() {
     let home = TestHome::new();
     let watch = Watch::new();
-    // A home below a file can't be made, whoever asks.
+    // A home below a file cannot be created, not even by root.
     let file = home.user_home().join("file");
     fs::write(&file, "").unwrap();
     let mut session = Session::new(&home, "nowhere");

@@ -1,4 +1,4 @@
-//! Running the hook commands with a watch in the hand.
+//! Runs the hook commands and measures their time.
 
 use std::fs;
 use std::io::{BufRead, Write};
@@ -15,7 +15,7 @@ use crate::transcript::Transcript;
 /// Contract, section 3: a hook exits 0 within 2 s on any input.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
-/// How a hook ended.
+/// The result of a hook.
 #[derive(Debug)]
 pub struct Done {
     pub code: Option<i32>,
@@ -25,7 +25,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// What `capture-transcript` printed: exactly one JSON object.
+    /// Returns what `capture-transcript` printed: exactly one JSON object.
     #[track_caller]
     pub fn json(&self) -> Value {
         assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
@@ -75,7 +75,7 @@ impl Watch {
         );
     }
 
-    /// Runs a hook to its end: it exits 0 in time.
+    /// Runs a hook and asserts that it exits 0 in time.
     #[track_caller]
     pub fn run(&self, command: Command, input: &str) -> Done {
         let done = finish(command, input);
@@ -123,7 +123,7 @@ pub fn capture_command(home: &TestHome, flags: &[&str], path: &str) -> Command {
     command
 }
 
-/// What an agent tells its hook.
+/// Returns the input that an agent gives its hook.
 pub fn hook_input(transcript: &Transcript, event: &str, answer: Option<&str>) -> Value {
     let mut input = json!({
         "session_id": transcript.session, "transcript_path": transcript.path,
@@ -208,7 +208,7 @@ pub fn assert_whole(home: &TestHome) {
     }
 }
 
-/// Files that were written beside their place and never got there.
+/// Returns temporary files that were never renamed to their final name.
 pub fn temporary(home: &TestHome) -> Vec<PathBuf> {
     let mut files = hob_testkit::leak::files_below(&home.hob_home());
     files.retain(|path| path.extension().is_some_and(|extension| extension == "tmp"));

@@ -1,5 +1,4 @@
-//! `kill -9` at random moments, of everything, while everything runs. What somebody was told to be safe is
-//! there in the end, once.
+//! `kill -9` of every process at random moments. Every acknowledged turn is stored once in the end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +24,7 @@ struct Actor {
     random: Random,
     acknowledged: usize,
     figures: Figures,
-    /// What was done, for whoever has to find out why something is missing.
+    /// A record of all actions, to find out why a turn is missing.
     log: Vec<String>,
 }
 
@@ -47,7 +46,7 @@ impl Actor {
         Actor { transcript, random, acknowledged: 0, figures: Figures::default(), log: Vec::new() }
     }
 
-    /// Says something and captures it by one of the ways; one in four is killed on the way.
+    /// Adds turns and captures them in a random way; one capture in four is killed.
     fn act(&mut self, home: &TestHome, watch: &Watch) {
         let exchange = self.transcript.said.len() / 2;
         let prompt = match self.random.below(3) {
@@ -79,7 +78,7 @@ impl Actor {
         let names = ["no-spawn", "default", "import", "turn", "turn", "turn"];
         let mut log =
             format!("{exchange}: {prompt:?} {answer:?} lagging {lagging} {}", names[way as usize]);
-        // Without its record only a hook that was told of the answer knows it.
+        // Without its record, only a hook that got the answer as input knows it.
         let known = self.transcript.said.len() - usize::from(lagging && way < 3);
         if self.random.below(4) == 0 {
             self.figures.killed += 1;
@@ -119,7 +118,7 @@ impl Actor {
         self.log.push(log);
     }
 
-    /// Acknowledged turns that are not there, and turns that are there more often than they were said.
+    /// Returns acknowledged turns that are missing, and turns that are stored too often.
     fn problems(&self, stored: &BTreeMap<String, Vec<Said>>) -> Vec<String> {
         let there = stored.get(&self.transcript.session).cloned().unwrap_or_default();
         let safe = &self.transcript.said[..self.acknowledged];
@@ -251,7 +250,7 @@ fn kills_at_random_moments_lose_no_turn() {
     assert_no_process(&home);
 }
 
-/// Hooks that die in the middle of a conversation leave nothing open in the server.
+/// Hooks that are killed in the middle of a request leave nothing open in the server.
 #[test]
 fn killed_hooks_leave_no_connection_in_the_server() {
     let home = TestHome::new();
@@ -283,7 +282,7 @@ fn killed_hooks_leave_no_connection_in_the_server() {
     assert_no_process(&home);
 }
 
-/// What killed hooks left half-written is removed some time: here it is an hour old.
+/// Half-written files of killed hooks are removed once they are old: here an hour.
 #[test]
 fn half_written_deferral_files_are_removed() {
     let home = TestHome::new();

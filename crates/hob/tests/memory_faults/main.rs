@@ -1,8 +1,8 @@
-//! The faults that the memory has to live with: dead, hung, saturated and older servers, full disks, locked
-//! stores, kills at any moment, torn files, other users, and the same turn coming by several ways at once.
+//! Faults that must not harm the memory: dead, hung, saturated and older servers, full disks, locked stores,
+//! kills at any moment, torn files, other users, and one turn captured in several ways at once.
 //!
-//! Everything is counted from outside: what was sent against what `hob export` has. Small counts here;
-//! `HOB_CAMPAIGN=1` runs the full ones, and prints figures.
+//! The tests compare what was captured with what `hob export` prints. Small counts here; `HOB_CAMPAIGN=1`
+//! runs the full ones and prints figures.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
 mod deferral_files;

@@ -1,4 +1,4 @@
-//! The same turn by several ways, at once and in any order: it is stored once, and no two are merged.
+//! Equal turns captured in several ways, at once and in any order: each is stored once, and no two are merged.
 
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -213,7 +213,7 @@ fn late_deferral_file_of_codex_is_deduplicated() {
     a_file_that_is_drained_late(Shape::Codex);
 }
 
-/// All ways at once and one after the other, at random, while the server comes and goes.
+/// Captures in random ways, concurrently and in sequence, while the server comes and goes.
 #[test]
 fn captures_in_any_way_and_order_store_each_turn_once() {
     let mut random = Random::new(77);

@@ -1,4 +1,4 @@
-//! Servers that are dead, hung, saturated, older, or no Hob at all: no hook is held up, no turn is lost.
+//! Servers that are dead, hung, saturated, older, or no Hob at all delay no hook and lose no turn.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::hooks::{
 };
 use crate::transcript::{ASSISTANT, Shape, Transcript, USER, assert_stored};
 
-/// One session for each way of capturing.
+/// One session for each kind of capture.
 struct Ways {
     deferring: Transcript,
     storing: Transcript,
@@ -82,7 +82,7 @@ impl Ways {
 fn dead_server_does_not_stop_captures() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut ways = Ways::new(&home, "dead");
-    // Never there, then killed: the socket's file is left behind.
+    // Never started, then killed: the socket's file is left.
     ways.capture_unreachable(&home, &watch, false);
     serve(&home).kill();
     assert!(home.hob_home().join("hob.sock").exists());
@@ -115,8 +115,8 @@ fn hung_server_does_not_stop_captures() {
     watch.print("hung");
 }
 
-/// Connections that never send hold nobody up while the server runs. While it does not, they fill
-/// its queue, and connecting fails at once.
+/// Connections that never send delay nobody while the server runs. While it is suspended, they fill its
+/// queue, and connecting fails at once.
 #[test]
 fn saturated_server_does_not_stop_captures() {
     let (home, watch) = (TestHome::new(), Watch::new());
@@ -163,7 +163,7 @@ fn saturated_server_does_not_stop_captures() {
     assert!(server.stop().success());
 }
 
-/// Connects until nobody more is taken. Returns how many were.
+/// Connects until no more connections are accepted and returns their number.
 fn fill(socket: &std::path::Path, held: &mut Vec<UnixStream>) -> usize {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect};
     use std::os::fd::AsRawFd;
@@ -181,7 +181,7 @@ fn fill(socket: &std::path::Path, held: &mut Vec<UnixStream>) -> usize {
     panic!("the queue has no end");
 }
 
-/// What something else on the socket does with a connection.
+/// The behaviour of a stranger on the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stranger {
     /// An older Hob: it does not know this protocol.

@@ -1,4 +1,4 @@
-//! A transcript that grows, and what was said in it.
+//! A growing transcript and its turns.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub const USER: &str = "user";
 pub const ASSISTANT: &str = "assistant";
 
-/// Who said what.
+/// A turn: its role and its text.
 pub type Said = (String, String);
 
 /// How the records look.
@@ -33,12 +33,12 @@ pub struct Transcript {
     pub path: PathBuf,
     pub session: String,
     pub cwd: String,
-    /// What was said, in order, whether or not the file has it already.
+    /// All turns in order, whether or not the file has them already.
     pub said: Vec<Said>,
     shape: Shape,
     parent: Option<String>,
     last: Cell<i64>,
-    /// Records that were said and are not in the file yet.
+    /// Records that are not in the file yet.
     held: Vec<String>,
 }
 
@@ -170,7 +170,7 @@ pub fn exported(home: &TestHome, session: &str) -> Vec<Said> {
     exported_sessions(home).remove(session).unwrap_or_default()
 }
 
-/// The same of all sessions.
+/// Returns the turns of all sessions.
 pub fn exported_sessions(home: &TestHome) -> BTreeMap<String, Vec<Said>> {
     let mut turns: Vec<(Timestamp, String, Said)> = export(home)
         .into_iter()

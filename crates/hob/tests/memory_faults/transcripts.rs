@@ -19,7 +19,7 @@ use crate::transcript::{
     ASSISTANT, Said, Shape, Transcript, USER, assert_stored, export, exported, place, text,
 };
 
-/// Whatever lies behind the path, the commands end well and in time.
+/// Whatever the path names, the commands exit 0 in time.
 #[test]
 fn paths_that_are_no_transcripts_capture_nothing() {
     let (home, watch) = (TestHome::new(), Watch::new());
@@ -56,7 +56,7 @@ fn paths_that_are_no_transcripts_capture_nothing() {
     watch.print("no transcripts");
 }
 
-/// A pipe that nobody writes to: what the hook was told is kept all the same.
+/// A pipe without a writer: the hook still captures the answer in its input.
 #[test]
 fn pipe_as_a_transcript_does_not_block_a_hook() {
     let (home, watch) = (TestHome::new(), Watch::new());
@@ -74,7 +74,7 @@ fn pipe_as_a_transcript_does_not_block_a_hook() {
     assert!(server.stop().success());
 }
 
-/// Hooks that are told nonsense.
+/// Hooks with nonsense as input.
 #[test]
 fn bad_hook_input_captures_nothing() {
     let (home, watch) = (TestHome::new(), Watch::new());
@@ -118,7 +118,7 @@ fn torn_and_dirty_transcripts_lose_no_turn() {
             let record = transcript.record(USER, &words);
             match random.below(5) {
                 0 => {
-                    // Cut, and the next one begins on a line of its own.
+                    // Cut off; the next record begins on a new line.
                     let cut = random.below(record.len() as u64 - 2) as usize;
                     transcript.append(&record.as_bytes()[..cut]);
                     transcript.append(b"\n");
@@ -192,7 +192,7 @@ fn name_of(flags: &[&str]) -> &'static str {
     if flags.is_empty() { "captured" } else { "deferred" }
 }
 
-/// A turn of megabytes, such as a pasted file: whichever way, it and its neighbours are kept.
+/// A turn of megabytes, such as a pasted file, is stored with its neighbours in every way of capture.
 #[test]
 fn turn_of_megabytes_is_stored_whole() {
     let (home, watch) = (TestHome::new(), Watch::new());
@@ -224,7 +224,7 @@ fn turn_of_megabytes_is_stored_whole() {
     watch.print("long turns");
 }
 
-/// Many turns at once: what does not go into the store in time goes into a file.
+/// Turns that cannot be stored before the hook's deadline go into a deferral file.
 #[test]
 fn capture_over_its_deadline_defers_the_rest() {
     let (home, watch) = (TestHome::new(), Watch::new());
@@ -245,7 +245,7 @@ fn capture_over_its_deadline_defers_the_rest() {
     watch.print("many turns");
 }
 
-/// Clocks that jump: records out of time or without one keep the order in which they were said.
+/// Records with odd or missing timestamps keep the order of the conversation.
 #[test]
 fn turns_with_odd_timestamps_keep_their_order() {
     let (home, watch) = (TestHome::new(), Watch::new());
@@ -296,7 +296,7 @@ fn turns_with_odd_timestamps_keep_their_order() {
     watch.print("jumping clock");
 }
 
-/// Order is by the links between records, whatever their clocks said.
+/// The parent links decide the order, not the timestamps.
 #[test]
 fn timeline_follows_the_parent_links() {
     let (home, watch) = (TestHome::new(), Watch::new());

@@ -1,4 +1,4 @@
-//! Another user of the same machine reads nothing and is told nothing.
+//! Another user of the same machine can read nothing and gets no answer.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::transcript::{Shape, Transcript, USER, assert_stored};
 
 const NOBODY: u32 = 65534;
 
-/// The command as nobody runs it, with a copy of Hob that anybody may run.
+/// Returns a command of the user `nobody`, with a copy of Hob that everyone may run.
 fn as_nobody(command: &Command, hob: &Path) -> Command {
     let mut other = Command::new("setpriv");
     other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(hob);
@@ -28,7 +28,7 @@ fn as_nobody(command: &Command, hob: &Path) -> Command {
 }
 
 /// Opens everything around Hob's home to all, so that nothing but Hob's own modes protects it.
-/// Returns the path of a Hob that nobody may run; `None` where we are not root.
+/// Returns the path of a Hob that the user `nobody` may run; `None` without root.
 fn open_house(home: &TestHome) -> Option<std::path::PathBuf> {
     if !nix::unistd::geteuid().is_root() {
         println!("users: not root, so no other user can be tried");
@@ -162,7 +162,7 @@ fn socket_answers_only_its_owner() {
 fn every_file_is_private() {
     let (home, watch) = (TestHome::new(), Watch::new());
     let mut transcript = Transcript::new(&home, "modes", Shape::Claude);
-    // Whatever the umask: 0 here. All ways leave their files.
+    // With any umask: 0 here. Every kind of capture leaves files.
     let open = |arguments: &[&str]| {
         let inner = home.command(arguments);
         let mut command = Command::new("sh");

@@ -1,5 +1,5 @@
-//! Requests that no honest client sends: names that lead elsewhere, uploads without measure, garbage. The
-//! service says no, stays up, and stays small.
+//! Requests that no honest client sends: names that lead elsewhere, endless uploads, garbage. The server
+//! refuses them, stays up, and uses little memory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ const MORE: f64 = 48.0;
 /// Runs something, and looks at the server's memory before and after.
 fn bounded(server: &HobServer, what: &str, work: impl FnOnce()) {
     let before = memory(server.pid(), "VmRSS");
-    // From here on the peak is counted anew.
+    // Resets the peak.
     let _ = fs::write(format!("/proc/{}/clear_refs", server.pid()), "5");
     work();
     let (peak, after) = (memory(server.pid(), "VmHWM"), memory(server.pid(), "VmRSS"));
@@ -30,7 +30,7 @@ fn bounded(server: &HobServer, what: &str, work: impl FnOnce()) {
     assert_eq!(server.get("/healthz", None).status, 200, "{what}: it still answers");
 }
 
-/// What may answer a request that is broken: an error that blames the client, or a closed connection.
+/// Returns whether this is a proper answer to a broken request: a client error, or a closed connection.
 fn is_refusal(status: Option<u16>) -> bool {
     status.is_none_or(|status| (400..500).contains(&status))
 }
@@ -43,7 +43,7 @@ fn raw(server: &HobServer, bytes: &[u8]) -> Option<u16> {
     wire.head().ok().map(|head| head.status)
 }
 
-/// The same, and nothing more comes: for what has no end, which would be waited for.
+/// Sends bytes and closes the writing side. For requests without an end, which the server would wait for.
 fn raw_cut(server: &HobServer, bytes: &[u8]) -> Option<u16> {
     let mut wire = Wire::connect(server.address()).ok()?;
     let _ = wire.send(bytes);
@@ -227,7 +227,7 @@ fn endless_uploads_are_bounded() {
     let many = if is_campaign() { 1024 } else { 128 };
     let room = home.hob_home().join("files/abuse");
     let stored = || fs::read_dir(&room).into_iter().flatten().count();
-    // Once, so that what is made at first use is there.
+    // Once, so that everything that is created at first use exists.
     assert_eq!(server.upload(Some(&token), "first.txt", b"x").status, 200);
 
     bounded(&server, "1,000 parts, each a file", || {
@@ -271,8 +271,8 @@ fn endless_uploads_are_bounded() {
     assert!(server.stop().success());
 }
 
-/// What comes before the first boundary, and what should be a part's header, is no file: it has no limit of
-/// its own.
+/// Bytes before the first boundary and in the header of a part belong to no file, so the limit of files does not
+/// bound them.
 #[test]
 fn forms_without_a_start_are_bounded() {
     let home = home("max_file_bytes = 1048576\nmax_body_bytes = 1048576");
@@ -351,7 +351,7 @@ fn compressed_bodies_are_not_inflated() {
     assert!(server.stop().success());
 }
 
-/// What the connection holds for a head is held for every slow client as well.
+/// The buffer for a request's head exists for every slow client, so it is bounded.
 #[test]
 fn headers_over_64_kib_are_refused() {
     let home = home("");

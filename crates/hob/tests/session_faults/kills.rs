@@ -1,6 +1,6 @@
-//! `kill -9` of `hob serve` at random moments, while twenty sessions talk. What a client was told is in the
-//! log afterwards, with the same number and the same words; every turn comes to an end; every session goes
-//! on or says that it can't; and no agent outlives its server.
+//! `kill -9` of `hob serve` at random moments while twenty sessions run turns. Every event that a client
+//! received is in the log afterwards, with the same number and text. Every turn ends, every session
+//! continues or fails with `resume_failed`, and no agent outlives its server.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,10 +17,10 @@ use crate::setup::home;
 const SESSIONS: usize = 20;
 /// Contract, section 2: after kill -9 every agent process, grandchildren included, is gone within 3 s.
 const GONE_WITHIN: Duration = Duration::from_secs(3);
-/// After so many rounds sessions are closed and new ones made, so that none grows without end.
+/// After this many rounds sessions are closed and new ones created, so that none grows without end.
 const GENERATION: usize = 20;
 
-/// One client with its session, and what it was told.
+/// One client with its session, and the events it received.
 struct Talker {
     number: usize,
     id: String,
@@ -79,8 +79,8 @@ impl Talker {
         while let Ok(()) = going(self) {}
     }
 
-    /// A prompt and the word by which its answer is known. Some agents leave children behind, and some
-    /// do not want to end.
+    /// Returns a prompt and the word by which its answer is recognised. Some agents leave children, and some
+    /// ignore signals.
     fn prompt(&mut self) -> (String, String) {
         let mark = format!("mark-{}-{};", self.number, self.asked);
         self.asked += 1;
@@ -154,7 +154,7 @@ impl Talker {
             self.taken.insert(turn, mark);
             last_turn = turn;
         }
-        // Some of it was told before: it must be the same.
+        // Some of these events were sent before: they must be equal.
         let last = self.told.keys().next_back().copied().unwrap_or_default();
         let from = last.saturating_sub(self.random.below(40));
         let path = format!("/sessions/{}/events", self.id);
@@ -198,7 +198,7 @@ impl Talker {
         }
     }
 
-    /// Compares the log after this number with what was told.
+    /// Compares the log after this number with the events received.
     fn check_log(&mut self, server: &HobServer, token: &str, after: u64) {
         let log = server.client(token).log_after(&self.id, after);
         for (expected, event) in (after + 1..).zip(&log) {
@@ -262,7 +262,7 @@ impl Talker {
         self.checked_turns = count;
     }
 
-    /// After a restart: all that was told is there, and the session goes on.
+    /// Checks after a restart that all received events are in the log and that the session continues.
     fn check(&mut self, server: &HobServer, token: &str) {
         self.check_log(server, token, self.checked);
         self.check_turns(server, token);

@@ -27,7 +27,7 @@ fn slow_clients(server: &HobServer, begin: &str) -> Vec<TcpStream> {
     (0..SLOW).map(open).collect()
 }
 
-/// Feeds them a byte at a time until all are cut off, or it is told to stop. Returns when the last one was.
+/// Sends each a byte at a time until all are cut off or `stop` is set. Returns when the last one was cut off.
 fn trickle(clients: Vec<TcpStream>, stop: &AtomicBool) -> Option<Duration> {
     let begin = Stopwatch::start();
     let mut clients = clients;

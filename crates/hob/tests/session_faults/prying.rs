@@ -1,6 +1,6 @@
-//! An agent of one app looks for what is the owner's and what is another app's: in the home, in the process
-//! table, over the socket, through Hob's own commands. Each try is made by the owner as well, so that nothing
-//! is missing for another reason.
+//! An agent of one app looks for data of the owner and of another app: in the home, in the process table, over
+//! the socket, through Hob's own commands. The owner makes every attempt as well, so that nothing is missing for
+//! another reason.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 use crate::setup::home;
 use crate::tenants::{Estate, PLANTED};
 
-/// Words that stand in what is the owner's. No question holds them: an app's own questions are remembered, too,
-/// and may come back.
+/// Words in the owner's memory. No prompt has them: an app's own prompts are remembered, too, and may come back.
 const REMEMBERED: &str = "remembered-crimson-lantern";
 const CONFIGURED: &str = "configured-amber-compass";
 const SURROUNDING: &str = "surrounding-ivory-anchor";

@@ -1,5 +1,5 @@
-//! One app tries what belongs to another: every route, with names that exist. It learns nothing, not even
-//! that they exist, and changes nothing.
+//! One app tries to reach resources of another, on every route, with names that exist. It learns nothing, not
+//! even that they exist, and changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::setup::home;
 
-/// A word that stands in everything the first app has, and nowhere else.
+/// A word that is in everything the first app has, and nowhere else.
 pub const PLANTED: &str = "planted-violet-harbour";
 
-/// What the first app has: a session in every state, and a file.
+/// The first app's resources: a session in every state, and a file.
 pub struct Estate {
     pub token: String,
     /// By their states.
@@ -86,7 +86,7 @@ fn operations(server: &HobServer) -> Vec<Operation> {
             let name = schema["$ref"].as_str().unwrap_or_default().rsplit('/').next();
             let schema = &document["components"]["schemas"][name.unwrap_or_default()];
             let takes_files = schema["properties"]["files"].is_object();
-            // What everybody has is nobody's: the console's files and the models.
+            // The console's files and the models belong to no app.
             let of_all = path.starts_with("/assets/") || path.starts_with("/v1/models/");
             if (path.contains('{') && !of_all) || takes_files {
                 let body = schema.is_object().then(|| schema["example"].clone());
@@ -102,7 +102,7 @@ fn choose<T: Clone>(random: &mut Random, from: &[T]) -> T {
     from[random.below(from.len() as u64) as usize].clone()
 }
 
-/// A request that is right in every way but one: what it names is another app's.
+/// A correct request that names a resource of another app.
 struct Trespass {
     method: String,
     path: String,
@@ -228,7 +228,7 @@ fn sessions_and_files_of_another_app_do_not_exist() {
         println!("tenants:   {operation} {status} {count} times");
     }
     assert_eq!(estate.look(&server), before, "nothing has changed");
-    // What waited for an answer still does.
+    // The permission request still waits for an answer.
     let path = format!("/sessions/{}/permissions/{}", estate.sessions["asking"], estate.request);
     let answer = server.post(&path, Some(&estate.token), &json!({"option": "allow_once"}));
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -248,7 +248,7 @@ fn wait_for_turn(server: &HobServer, token: &str, id: &str, turn: u64) -> Value 
     })
 }
 
-/// What sessions said is remembered, each for its own app; the other one finds nothing of it under any name.
+/// Sessions are remembered for their own app only; another app finds nothing of them under any name.
 #[test]
 fn memory_of_another_app_does_not_exist() {
     let home = home("");

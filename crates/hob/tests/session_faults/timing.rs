@@ -1,4 +1,4 @@
-//! Whether a name exists must not show in how long the answer takes, and must not show in the answer.
+//! Neither the answer nor its duration shows whether a name exists.
 
 use std::time::{Duration, Instant};
 

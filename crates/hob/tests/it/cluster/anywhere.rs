@@ -1,4 +1,4 @@
-//! Whatever one asks of a session, any node will do, whichever of them holds it.
+//! Any node serves any request on a session, whichever node holds its lease.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::setup::*;
 
-/// A node that does not hold the session takes the turn, streams it while it runs, and tells the same as the holder.
+/// A node without the lease accepts the turn, streams it while it runs, and answers like the lease holder.
 #[test]
 fn turn_runs_and_streams_on_any_node() {
     let nodes = nodes(&options(3, ""));
@@ -113,7 +113,7 @@ fn session_is_closed_on_any_node() {
     assert_eq!(pids, [0; 0], "its agent is gone when that is told");
 }
 
-/// The same request under the same key on all nodes at once is one turn, and all get its answer.
+/// One request with one key on all nodes at once is one turn, and all clients get its answer.
 #[test]
 fn idempotency_key_holds_on_all_nodes() {
     let nodes = nodes(&options(3, ""));
@@ -261,7 +261,7 @@ fn a_turn_on_another_node_does_not_wait_for_a_poll() {
         .assert_within(Duration::from_secs(5), "turns on another node are notified, not polled");
 }
 
-/// What was acknowledged by one node can be cancelled on another at once, whether its holder has heard of it or not.
+/// A turn that one node acknowledged can be cancelled on another at once, also before the lease holder knows of it.
 #[test]
 fn accepted_turn_is_cancelled_on_another_node_at_once() {
     let nodes = nodes(&options(3, ""));

@@ -1,4 +1,4 @@
-//! What happens to sessions when their node is killed, told to stop, put to sleep or cut off from the database.
+//! Sessions whose node is killed, stopped, suspended or disconnected from the database.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ fn paused_node_gives_up_its_sessions() {
     nodes.cluster.pause(0);
     nodes.on(1).wait_for_turn(&id, running, "interrupted");
     assert_eq!(nodes.on(1).wait_for_turn(&id, waits, "finished")["text"], "on the other");
-    // What its agent says now lies in the pipe when it wakes up.
+    // The agent's output waits in the pipe until the node wakes up.
     nodes.on(1).open_gate(&id);
     let log = nodes.on(1).log(&id);
     nodes.cluster.resume(0);

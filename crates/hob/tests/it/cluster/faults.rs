@@ -1,6 +1,6 @@
-//! Sessions that stream while nodes are killed, paused or cut off from the database, and while the database restarts. No
-//! event that was told is lost or repeated, no turn runs twice, no two nodes are ever live on one session, and every
-//! session answers in the end.
+//! Sessions that stream while nodes are killed, suspended or disconnected from the database, and while the database
+//! restarts. No event that was sent is lost or repeated, no turn runs twice, no two nodes ever serve one session, and
+//! every session answers in the end.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::setup::{alone, assert_fences, options};
 use super::talker::{Figures, Place, Talker};
 
-/// What a run is to be like.
+/// The settings of a run.
 struct Run {
     name: &'static str,
     sessions: usize,
@@ -28,7 +28,7 @@ fn run(name: &'static str, sessions: usize, short_secs: u64, long_secs: u64) -> 
     Run { name, sessions, lasts, database_goes: false, options }
 }
 
-/// Writes down who held a session under which fence, beside the ledger.
+/// Records who held a lease with which fencing token, outside the ledger's schema.
 const WATCH: &str = "
     CREATE TABLE public.held (session uuid, fence bigint, holder text);
     CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -38,8 +38,8 @@ const WATCH: &str = "
         WHEN (OLD.fence <> NEW.fence OR OLD.holder IS DISTINCT FROM NEW.holder)
         EXECUTE FUNCTION public.watch();";
 
-/// Has all sessions talk while `disturb` is at it again and again, and checks everything afterwards. `disturb` leaves
-/// all nodes running.
+/// Runs turns in all sessions while `disturb` is called again and again, and checks everything afterwards. `disturb`
+/// leaves all nodes running.
 fn under(run: &Run, disturb: impl Fn(&Cluster, &mut Random) -> usize) {
     let _alone = alone();
     let cluster = Cluster::start(&run.options);
@@ -189,8 +189,8 @@ fn sessions_survive_a_paused_node() {
     });
 }
 
-/// The network between a node and the database swallows everything for longer than the lease, and then delivers it; or
-/// it is cut, and nobody comes through for a while.
+/// The network between a node and the database holds everything back for longer than the lease and then delivers it,
+/// or it is cut and refuses connections for a while.
 #[test]
 fn sessions_survive_a_disconnected_node() {
     let mut run = run("partitions", 30, 14, 90);
@@ -210,7 +210,7 @@ fn sessions_survive_a_disconnected_node() {
     });
 }
 
-/// Nodes are told to stop, one after another, and come back: a rolling upgrade. No turn is interrupted by it.
+/// Nodes are stopped one after another and come back: a rolling upgrade. It interrupts no turn.
 #[test]
 fn sessions_survive_stopped_nodes() {
     let interrupted = |cluster: &Cluster| {

@@ -132,8 +132,8 @@ fn apps_with_similar_names_are_isolated() {
     assert_eq!(nodes.cluster.sql(untouched), "0");
 }
 
-/// A role of the database that stands for one app sees rows of that app alone, in every table there is, whatever nodes
-/// have written for each other.
+/// A database role of one app sees only rows of that app, in every table, including what nodes have written for each
+/// other.
 #[test]
 fn database_role_of_an_app_sees_only_its_rows() {
     let nodes = nodes(&options(2, "[limits]\napp_turns_per_minute = 100\n"));
@@ -173,7 +173,7 @@ fn database_role_of_an_app_sees_only_its_rows() {
         let rows = nodes.cluster.sql_as(&role, &format!("SELECT count(*) FROM hob.{table}"));
         if column.is_empty() {
             let all = nodes.cluster.sql(&format!("SELECT count(*) FROM hob.{table}"));
-            // What is the same for everybody may be seen by everybody.
+            // Rows that belong to no app may be seen by every role.
             assert!(rows == "0" || table == "migrations", "{table}: {rows} of {all}");
             continue;
         }

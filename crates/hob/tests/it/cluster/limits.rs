@@ -1,4 +1,4 @@
-//! What an app may have and use is counted over all nodes.
+//! Limits and budgets of an app count over all nodes.
 
 use hob_testkit::http::Answer;
 use serde_json::json;
@@ -25,7 +25,7 @@ fn count(replies: &[Answer], status: u16) -> usize {
     replies.iter().filter(|reply| reply.status == status).count()
 }
 
-/// However many nodes are asked at once.
+/// The limit holds however many nodes are asked at once.
 #[test]
 fn session_limit_of_an_app_holds_across_nodes() {
     let nodes = nodes(&options(3, "[limits]\napp_sessions = 4\n"));

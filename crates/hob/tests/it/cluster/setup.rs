@@ -7,13 +7,13 @@ use hob_testkit::{Client, Cluster, ClusterOptions, TestHome};
 
 use crate::backend::shared_postgres;
 
-/// Held by a test that needs the machine for itself.
+/// Locks out other tests that need the machine for themselves.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nodes whose agents `acp` and `claude` are scripted; `more` stands at the beginning of `config.toml`.
+/// Options for nodes whose agents `acp` and `claude` are scripted; `more` comes first in `config.toml`.
 pub fn options(nodes: usize, more: &str) -> ClusterOptions {
     let acp = TestHome::scripted_agent("acp", "acp", &["acp"]);
     let claude = TestHome::scripted_agent("claude", "claude-tui", &[]);
@@ -45,7 +45,7 @@ impl Nodes {
         self.cluster.client(node, &self.token)
     }
 
-    /// Which node holds a session, as the ledger says; `None` when nobody does.
+    /// Returns the lease holder of a session according to the ledger.
     pub fn holder(&self, id: &str) -> Option<String> {
         let statement =
             format!("SELECT coalesce(holder, '') FROM hob.heads WHERE session = '{id}'");

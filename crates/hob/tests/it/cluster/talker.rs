@@ -1,5 +1,5 @@
-//! A client that talks to a cluster under faults: to any node, again with the same key when one does not answer, and
-//! with `Last-Event-ID` where a stream was cut. It keeps what it was told, and compares it with the ledger in the end.
+//! A client of a cluster under faults. It asks any node, repeats a request with its key when a node does not answer, and
+//! resumes a cut stream by `Last-Event-ID`. It keeps what it received and compares it with the ledger in the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -9,7 +9,7 @@ use hob_testkit::wire::{Reply, StreamEvent, WireRequest, to_microseconds};
 use hob_testkit::{Cluster, Random, Wire};
 use serde_json::{Value, json};
 
-/// A node that says nothing for so long is not asked any longer: another one is.
+/// A node that is silent for this long is given up, and another one is asked.
 const QUIET: Duration = Duration::from_secs(4);
 /// Whatever happens to nodes, an answer comes within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,14 +38,14 @@ pub struct Figures {
     pub finished: usize,
     pub interrupted: usize,
     pub resume_failed: usize,
-    /// Turns that failed because nobody knows whether an event was stored: the database went away in the middle.
+    /// Turns that failed because it is unknown whether an event was stored: the database went away in the middle.
     pub unwritten: usize,
     pub lost: usize,
     pub slowest_ask: Duration,
     pub slowest_turn: Duration,
 }
 
-/// What all talkers share.
+/// The cluster and the token of all talkers.
 pub struct Place<'a> {
     pub cluster: &'a Cluster,
     pub token: &'a str,
@@ -67,7 +67,7 @@ impl Place<'_> {
         wire.call(&asked)
     }
 
-    /// The same until there is an answer that is none about nodes or the database.
+    /// Repeats a request until there is an answer that does not blame a node or the database.
     pub fn insist(
         &self,
         method: &str,
@@ -157,7 +157,7 @@ impl Talker {
     /// Hears the session until a turn is over.
     fn hear_until(&mut self, place: &Place<'_>, turn: u64) -> Result<(), String> {
         let since = Instant::now();
-        // Some of it was told before: it must be the same.
+        // Some of these events were sent before: they must be equal.
         let mut last = self.told.keys().next_back().copied().unwrap_or_default();
         last = last.saturating_sub(self.random.below(10));
         while since.elapsed() < PATIENCE {
@@ -223,7 +223,7 @@ impl Talker {
         }
     }
 
-    /// When all is quiet: what was told is in the log, every turn is over, and the session answers or says why not.
+    /// Checks after the faults: sent events are in the log, every turn is over, and the session answers or says why not.
     pub fn check(&mut self, place: &Place<'_>, notes: &HashMap<String, usize>) {
         if let Err(error) = self.try_check(place, notes) {
             self.problem(error);

@@ -1,5 +1,5 @@
-//! The memory in PostgreSQL, from outside: hooks, commands and the server work on the database, and what can't be brought
-//! there in time waits in the home.
+//! The memory in PostgreSQL: hooks, commands and the server work on the database. What cannot be stored there in time is
+//! deferred in the home.
 
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn turns_are_stored_in_the_database() {
     assert!(!home.hob_home().join("memory.db").exists(), "there is no second memory");
     let doctor = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
     assert!(doctor.contains("3 turns of 2 sessions"), "{doctor}");
-    // Nothing that was said can be read in the database, nor where.
+    // The database shows neither texts nor projects.
     for word in ["lighthouse", "crane", "work", "claude-session", "one"] {
         let held = format!(
             "SELECT count(*) FROM (SELECT body AS b FROM hob.memory_turns
@@ -77,7 +77,7 @@ fn turns_are_stored_in_the_database() {
     }
 }
 
-/// Where the setting says so, bodies lie as they are. The setting stands for as long as the memory does.
+/// With `store.encrypt` off, bodies are stored in clear. The setting cannot be changed later.
 #[test]
 fn unencrypted_store_shows_bodies_but_no_terms() {
     let home = home_on(&server().database(), "encrypt = false\n");
@@ -93,7 +93,7 @@ fn unencrypted_store_shows_bodies_but_no_terms() {
     assert!(format!("{refused:?}").contains("store.encrypt = false"), "{refused:?}");
 }
 
-/// A second home with the same key is the same memory; one with another key is told what to do.
+/// A second home with the same key shares the memory. A home with another key gets an error that says what to do.
 #[test]
 fn nodes_share_a_memory_by_sharing_the_key() {
     let one = home_on(&server().database(), "");
@@ -107,7 +107,7 @@ fn nodes_share_a_memory_by_sharing_the_key() {
     assert!(!two.run(&["export"]).status.success());
     let doctor = String::from_utf8(two.run(&["doctor"]).stdout).unwrap();
     assert!(doctor.contains("another key"), "{doctor}");
-    // What its hooks capture meanwhile waits.
+    // Its hooks defer what they capture meanwhile.
     let other = talk(&two, "two", &["where is the crane?"]);
     assert_eq!(capture(&two, &[], &other)["status"], "deferred");
     std::fs::copy(one.hob_home().join("key"), two.hob_home().join("key")).unwrap();
@@ -117,8 +117,8 @@ fn nodes_share_a_memory_by_sharing_the_key() {
     assert!(!rotated.status.success() && format!("{rotated:?}").contains("all nodes"));
 }
 
-/// A database that is gone, and one that takes calls and never answers: hooks end in time, nothing is lost, and the
-/// server stores it when the database is back.
+/// With a database that is gone, or accepts connections and never answers, hooks exit in time and lose nothing. The
+/// server stores their turns when the database is back.
 #[test]
 fn hooks_defer_what_the_database_cannot_take() {
     let mut own = Postgres::start();
@@ -140,7 +140,7 @@ fn hooks_defer_what_the_database_cannot_take() {
         stopwatch.assert_within(Duration::from_secs(2), promise);
     };
     hook("two", "where is the crane?");
-    // In its place stands somebody who listens and says nothing.
+    // A socket that accepts connections and never answers replaces it.
     let socket = own.socket();
     let silent = tempfile::tempdir().unwrap();
     let _listener = UnixListener::bind(silent.path().join(".s.PGSQL.5432")).unwrap();
@@ -160,7 +160,7 @@ fn hooks_defer_what_the_database_cannot_take() {
     assert_eq!(texts, ["where is the crane?", "where is the harbour?", "where is the lighthouse?"]);
 }
 
-/// What an app's sessions did is that app's alone, for whoever asks by the token and for a role in the database.
+/// The memory of an app is isolated, both by its token and by its role in the database.
 #[test]
 fn memory_of_an_app_is_isolated_in_the_database() {
     let api = Backend::Postgres.api("");

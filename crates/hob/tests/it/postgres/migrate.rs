@@ -45,7 +45,7 @@ const QUESTIONS: [&str; 8] = [
     "two people to move the anchor",
 ];
 
-/// A transcript of so many turns about many things, in a folder of their own.
+/// Writes a transcript with this many turns about many things, in a folder of its own.
 fn talk(home: &TestHome, session: &str, from: usize, turns: usize) -> PathBuf {
     let work = folder(home, "work").display().to_string();
     let record = |n: usize| {
@@ -62,7 +62,7 @@ fn talk(home: &TestHome, session: &str, from: usize, turns: usize) -> PathBuf {
     transcript(home, &format!("transcripts/{session}.jsonl"), &records)
 }
 
-/// Writes a transcript once more, so that what is known of its time is not true any more.
+/// Writes a transcript again, so that its recorded modification time is outdated.
 fn touch(path: &Path) {
     let text = fs::read(path).unwrap();
     fs::write(path, text).unwrap();
@@ -108,8 +108,8 @@ fn file(home: &TestHome, name: &str) -> PathBuf {
     home.hob_home().join(name)
 }
 
-/// What was remembered is remembered on the other side, with the same answers; what was forgotten stays so; what comes
-/// again is known. And so it is when it comes back.
+/// After a migration recall gives the same answers, forgotten turns stay forgotten, and turns that come again are
+/// duplicates. The way back keeps all of this, too.
 #[test]
 fn store_migrates_to_postgresql_and_back() {
     let home = TestHome::new();
@@ -117,7 +117,7 @@ fn store_migrates_to_postgresql_and_back() {
     let paths: Vec<PathBuf> =
         (0..4).map(|n| talk(&home, &format!("talk-{n}"), n * 3, 24)).collect();
     assert_eq!(import(&home)["inserted"], 96);
-    // By a hook, without a record: it is known by its place alone.
+    // Captured by a hook, without a record: only its position identifies it.
     let work = folder(&home, "work");
     let unrecorded = transcript(
         &home,
@@ -185,7 +185,7 @@ fn store_migrates_to_postgresql_and_back() {
     assert_eq!(running.stop().code(), Some(0));
 }
 
-/// Killed in the middle, in both directions: nobody takes the half for the whole, and it goes on.
+/// A migration that is killed, in both directions: a partial target is never used, and the migration resumes.
 #[test]
 fn killed_migration_resumes() {
     let home = TestHome::new();
@@ -261,10 +261,10 @@ fn migration_killed_before_its_last_file_rename_resumes() {
     assert!(back(&home, &url).status.success());
     home.configure("");
     assert_eq!(export(&home), all);
-    // Between two: one has its place and the other has not.
+    // Between two renames: one file is in its final place and the other is not.
     rename("memory.db", "memory.db.moving");
     use_database(&home, &url);
-    // What has arrived is not what is there by now, either.
+    // The source has changed since, too.
     paths.push(talk(&home, "talk-2", 5, 10));
     assert_eq!(import(&home)["inserted"], 10);
     let all = export(&home);
@@ -293,7 +293,7 @@ fn migration_killed_before_its_last_file_rename_resumes() {
     assert_eq!(home.run(&["app", "list"]).status.code(), Some(0));
 }
 
-/// Nothing is moved while somebody works here, with another key, or into a memory that is in use; and nothing is lost.
+/// A migration is refused while a server runs, with another key, and into a memory that is in use. Nothing is lost.
 #[test]
 fn refused_migration_changes_nothing() {
     let home = TestHome::new();
@@ -311,7 +311,7 @@ fn refused_migration_changes_nothing() {
     assert_eq!(running.stop().code(), Some(0));
     assert_eq!(tables(), "none");
 
-    // While it is moved hooks leave their turns in files and commands are told.
+    // During a migration hooks defer their turns and commands fail with a message.
     let lock = File::create(file(&home, "store.lock")).unwrap();
     lock.lock().unwrap();
     let second = talk(&home, "talk-1", 0, 4);
@@ -355,7 +355,7 @@ fn refused_migration_changes_nothing() {
     assert_eq!(export(&home).len(), 24);
     assert_eq!(capture(&home, &[], &path)["inserted"], 0);
 
-    // On the way back a server on the database is noticed, and files stay.
+    // On the way back a server on the database is detected, and files stay.
     use_database(&home, &own);
     let running = home.sibling(2);
     fs::create_dir_all(running.hob_home()).unwrap();

@@ -14,21 +14,21 @@ fn doctor(home: &TestHome) -> Value {
     serde_json::from_slice(&home.run(&["doctor", "--json"]).stdout).expect("JSON")
 }
 
-/// What the doctor says about the ledger.
+/// Returns the doctor's check of the ledger.
 fn ledger(home: &TestHome) -> Value {
     let said = doctor(home);
     let checks = said["checks"].as_array().expect("checks").clone();
     checks.into_iter().find(|check| check["name"] == "ledger").expect("a check of the ledger")
 }
 
-/// The address in a home's settings.
+/// Returns the database's address in a home's settings.
 fn address(home: &TestHome) -> String {
     let text = std::fs::read_to_string(home.hob_home().join("config.toml")).expect("config.toml");
     let (_, rest) = text.split_once("url = \"").expect("an address");
     rest.split('"').next().expect("its end").to_owned()
 }
 
-/// A turn, a restart, a kill: what was told is what is told, and neither ledger nor memory is in the home.
+/// After a turn, a restart and a kill all answers are the same, and neither ledger nor memory is in the home.
 #[test]
 fn ledger_and_memory_are_in_the_database() {
     let api = Backend::Postgres.api("");
@@ -53,13 +53,13 @@ fn ledger_and_memory_are_in_the_database() {
     assert_eq!((api.describe(&id), api.log(&id)), (before, log));
     assert_eq!(api.ask(&id, "[[say {history}]]").split('|').next(), Some("remember the crane"));
     assert_eq!(ledger(&api.home)["verdict"], "ok");
-    // Made under the first fence, given back by the first run and taken by the last: in turns, never mixed.
+    // Created with the first fencing token, released by the first run and acquired by the last: tokens never decrease.
     let fences = "SELECT min(fence), max(fence), bool_and(grows) FROM (
          SELECT fence, fence >= lag(fence, 1, 0::bigint) OVER (ORDER BY seq) AS grows FROM hob.events) e";
     assert_eq!(server().sql(&url, fences), "1|2|t");
 }
 
-/// Apps are made, listed and revoked there, with the server running and without.
+/// Apps are created, listed and revoked in the database, with and without a server.
 #[test]
 fn app_commands_work_on_the_database() {
     let api = Backend::Postgres.api("");
@@ -79,7 +79,7 @@ fn app_commands_work_on_the_database() {
     assert_eq!(server().sql(&address(&api.home), left), "0");
 }
 
-/// The doctor says what there is of the database, and the password is nowhere but where it was written.
+/// The doctor describes the database, and the password is only in `config.toml`.
 #[test]
 fn doctor_checks_the_database_and_hides_its_password() {
     let home = TestHome::new();
