@@ -25,7 +25,6 @@ mod process_list;
 mod profile;
 mod request;
 mod screen;
-pub(crate) mod stream_json;
 mod stream_session;
 mod terminal_session;
 mod tidy_input;

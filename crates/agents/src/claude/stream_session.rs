@@ -6,7 +6,10 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use hob_child::{Child, ChildSpec, Children, Output, Stdin, StopLadder, Streams};
-use hob_transcript::claude::{Event, TurnResult, Usage};
+use hob_transcript::claude::stream_json::{
+    self, DeltaKind, StreamEvent, StreamMessage, StreamResult,
+};
+use hob_transcript::claude::{Event, SYNTHETIC_MODEL, TurnResult, Usage};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
@@ -14,9 +17,6 @@ use tokio_util::task::TaskTracker;
 use super::error::BackendError;
 use super::input;
 use super::pipes::{self, MAX_PENDING_RECORDS};
-use super::stream_json::{
-    self, AssistantMessage, DeltaKind, SYNTHETIC_MODEL, StreamEvent, StreamResult,
-};
 use super::terminal_session::{Launch, TurnTimeouts, spawned};
 
 /// A live process, in a turn or between turns. Dropping it ends its process tree.
@@ -173,7 +173,7 @@ fn interpret(record: &Value) -> Interpretation {
         Some(StreamEvent::Delta { kind: DeltaKind::Text, text }) => vec![Event::Piece { text }],
         // Hob reports the program's own messages itself; they are not the model's words.
         Some(StreamEvent::Assistant(message)) if message.model == SYNTHETIC_MODEL => Vec::new(),
-        Some(StreamEvent::Assistant(AssistantMessage { id, model, stop_reason, blocks })) => {
+        Some(StreamEvent::Assistant(StreamMessage { id, model, stop_reason, blocks })) => {
             let event = |block| Event::Assistant {
                 message_id: id.clone(),
                 model: model.clone(),

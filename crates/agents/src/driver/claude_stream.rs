@@ -11,6 +11,9 @@ use std::time::Duration;
 use hob_child::{Child, Stdin, StopLadder, Streams};
 use hob_domain::Block;
 use hob_domain::session::Permissions;
+use hob_transcript::claude::stream_json::{
+    self, DeltaKind, StreamEvent, StreamResult, ToolPermissionRequest,
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -22,9 +25,6 @@ use super::live_agent::{
 use super::start::{StartError, StartOptions};
 use crate::claude::input;
 use crate::claude::pipes::{self, MAX_PENDING_RECORDS};
-use crate::claude::stream_json::{
-    self, DeltaKind, StreamEvent, StreamResult, ToolPermissionRequest,
-};
 
 /// How long the program may take to exit after its input is closed.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);

@@ -2,6 +2,7 @@
 //!
 //! [`record`] knows the format and [`order`] the order of records. [`conversation`] reads them for
 //! capture, [`live_record`] and [`turn_reader`] for the live backend. [`seed`] writes them.
+//! [`stream_json`] is the protocol of `claude -p`, which has records of its own.
 
 mod command_guard;
 mod conversation;
@@ -11,6 +12,7 @@ mod order;
 mod paths;
 mod record;
 mod seed;
+pub mod stream_json;
 mod turn_reader;
 mod user_text;
 
@@ -19,6 +21,7 @@ pub(crate) use conversation::ConversationReader;
 pub use event::{Event, TurnResult, Usage, UsageById, echoes, synthesize_turn_messages};
 pub use live_record::LiveRecord;
 pub use paths::transcript_path;
+pub use record::SYNTHETIC_MODEL;
 pub(crate) use record::{Message, is_speaker};
 pub use seed::{SeedContext, preamble, seed_transcript};
 pub use turn_reader::{TurnOutcome, TurnReader};

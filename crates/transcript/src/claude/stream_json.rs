@@ -1,4 +1,4 @@
-//! Claude Code's stream-json: the records it writes, as events, and the messages it reads. Pure.
+//! Claude Code's stream-json: the records it writes, as events, and the messages it reads.
 //!
 //! The program says nothing before the first prompt, so it is ready as soon as it runs. With partial
 //! messages a text arrives as deltas first and then as a whole block. A turn ends with a `result`.
@@ -17,9 +17,6 @@ pub const ARGUMENTS: [&str; 7] = [
     "--include-partial-messages",
 ];
 
-/// The model of messages that the program itself writes, such as API errors.
-pub const SYNTHETIC_MODEL: &str = "<synthetic>";
-
 /// A record of the program that matters to a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
@@ -29,7 +26,7 @@ pub enum StreamEvent {
         text: String,
     },
     /// Blocks of an assistant's message. Records of one message share its id.
-    Assistant(AssistantMessage),
+    Assistant(StreamMessage),
     /// The results of tool calls.
     ToolResults(Vec<Block>),
     PermissionRequest(ToolPermissionRequest),
@@ -37,14 +34,16 @@ pub enum StreamEvent {
     Result(StreamResult),
 }
 
+/// The kind of block that a delta is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeltaKind {
     Text,
     Thinking,
 }
 
+/// A part of a message of the model.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AssistantMessage {
+pub struct StreamMessage {
     pub id: String,
     pub model: String,
     pub stop_reason: Option<String>,
@@ -77,7 +76,7 @@ pub struct StreamResult {
     pub total_cost_usd: Option<f64>,
 }
 
-/// Reads a record. Returns `None` for records that do not matter to a turn, and for the messages of
+/// Parses a record. Returns `None` for records that do not matter to a turn, and for the messages of
 /// sub-agents: those speak to the agent, not to its caller.
 pub fn parse(record: &Value) -> Option<StreamEvent> {
     let of_sub_agent = !record["parent_tool_use_id"].is_null();
@@ -85,7 +84,7 @@ pub fn parse(record: &Value) -> Option<StreamEvent> {
         "stream_event" if !of_sub_agent => delta(record),
         "assistant" if !of_sub_agent => {
             let message = &record["message"];
-            Some(StreamEvent::Assistant(AssistantMessage {
+            Some(StreamEvent::Assistant(StreamMessage {
                 id: text(&message["id"]).unwrap_or_default(),
                 model: text(&message["model"]).unwrap_or_default(),
                 stop_reason: text(&message["stop_reason"]),
@@ -115,22 +114,22 @@ pub fn belongs_to_turn(record: &Value) -> bool {
     matches!(record["type"].as_str(), Some("assistant" | "user" | "stream_event" | "result"))
 }
 
-/// A prompt.
+/// Returns a prompt.
 pub fn user_message(text: &str) -> Value {
     json!({"type": "user", "message": {"role": "user", "content": text}})
 }
 
-/// A request to interrupt the turn. The turn still ends with a `result`.
+/// Returns a request to interrupt the turn. The turn still ends with a `result`.
 pub fn interrupt_request(id: &str) -> Value {
     json!({"type": "control_request", "request_id": id, "request": {"subtype": "interrupt"}})
 }
 
-/// An answer that allows a tool call with this input.
+/// Returns an answer that allows a tool call with this input.
 pub fn allow_response(request: &str, input: &Value) -> Value {
     control_response(request, &json!({"behavior": "allow", "updatedInput": input}))
 }
 
-/// An answer that denies a tool call.
+/// Returns an answer that denies a tool call.
 pub fn deny_response(request: &str) -> Value {
     control_response(request, &json!({"behavior": "deny", "message": "This was not allowed."}))
 }
