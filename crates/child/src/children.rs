@@ -2,7 +2,7 @@
 //! on the life of the caller's runtime.
 
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf, WriteHalf};
@@ -22,18 +21,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::child::{Child, Exit, Output, State};
-use crate::pty;
 use crate::record::Record;
-use crate::spec::{ChildSpec, Stdin, Streams};
+use crate::spec::{ChildSpec, Streams};
+use crate::streams::open_streams;
 use crate::sweep;
 use crate::tree;
 use crate::wire::{Launch, ShimCommand, ShimEvent, has_nul};
 use crate::{RUN_MARKER, shim};
 
-/// How much of a terminal's output is kept.
-const TERMINAL_RING_BYTES: usize = 256 << 10;
-/// How much of standard error is kept.
-const STDERR_TAIL_BYTES: usize = 16 << 10;
 /// How long a shim may take to answer.
 const START_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -386,7 +381,7 @@ fn start_shim(
     let process = command.spawn()?;
     drop(command);
 
-    let sent = send_launch(&ours, &launch, &streams.childs);
+    let sent = send_launch(&ours, &launch, &streams.child_ends);
     ours.set_nonblocking(true)?;
     if let Err(error) = sent {
         tracing::warn!(%error, "failed to send the launch message to the shim");
@@ -403,9 +398,9 @@ fn start_shim(
 }
 
 /// Sends the launch message with the child's descriptors.
-fn send_launch(control: &UnixStream, launch: &Launch, childs: &[OwnedFd]) -> io::Result<()> {
+fn send_launch(control: &UnixStream, launch: &Launch, child_ends: &[OwnedFd]) -> io::Result<()> {
     let message = launch.encode();
-    let fds: Vec<RawFd> = childs.iter().map(AsRawFd::as_raw_fd).collect();
+    let fds: Vec<RawFd> = child_ends.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&fds)];
     let sent = sendmsg::<()>(
         control.as_raw_fd(),
@@ -419,56 +414,6 @@ fn send_launch(control: &UnixStream, launch: &Launch, childs: &[OwnedFd]) -> io:
     control.write_all(&message[sent..])
 }
 
-/// Both ends of a child's streams.
-struct OpenStreams {
-    /// The child's ends: one for a terminal, three for pipes.
-    childs: Vec<OwnedFd>,
-    /// The caller's end of standard input.
-    stdin: Option<OwnedFd>,
-    /// The caller's end of standard output.
-    stdout: Option<OwnedFd>,
-    /// The end that the owning thread drains: the terminal, or standard error.
-    drained: OwnedFd,
-    /// How many of the drained bytes are kept.
-    ring: usize,
-}
-
-fn open_streams(streams: Streams) -> Result<OpenStreams, SpawnError> {
-    match streams {
-        Streams::Terminal { size } => {
-            let (drained, terminal) = pty::open(size)?;
-            let (stdin, stdout) = (None, None);
-            let ring = TERMINAL_RING_BYTES;
-            Ok(OpenStreams { childs: vec![terminal], stdin, stdout, drained, ring })
-        }
-        Streams::Pipes { stdin: kind } => {
-            let (input, stdin) = match kind {
-                Stdin::Null => (OpenOptions::new().read(true).open("/dev/null")?.into(), None),
-                Stdin::Pipe => {
-                    let (reading, writing) = pipe_pair()?;
-                    nonblocking(&writing)?;
-                    (reading, Some(writing))
-                }
-            };
-            let (out_reading, out_writing) = pipe_pair()?;
-            let (err_reading, err_writing) = pipe_pair()?;
-            nonblocking(&out_reading)?;
-            nonblocking(&err_reading)?;
-            Ok(OpenStreams {
-                childs: vec![input, out_writing, err_writing],
-                stdin,
-                stdout: Some(out_reading),
-                drained: err_reading,
-                ring: STDERR_TAIL_BYTES,
-            })
-        }
-    }
-}
-
-fn pipe_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io_error)
-}
-
 /// Waits for the shim, whose control socket has already closed: it is gone or about to be.
 async fn reap(process: &mut std::process::Child) {
     for delay_ms in [0, 1, 2, 5, 10].into_iter().chain(std::iter::repeat_n(20, 100)) {
@@ -480,11 +425,6 @@ async fn reap(process: &mut std::process::Child) {
     tracing::error!(pid = process.id(), "a shim closed its control socket but did not exit");
     let _ = process.kill();
     let _ = process.wait();
-}
-
-fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
-    nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io_error)?;
-    Ok(())
 }
 
 fn io_error(errno: nix::errno::Errno) -> io::Error {

@@ -25,6 +25,7 @@ mod ring;
 pub mod shim;
 pub mod signals;
 mod spec;
+mod streams;
 pub mod sweep;
 pub mod tree;
 mod wire;
