@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hob_agents::Runtime;
 use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp, TokenHash};
 use hob_mcp::Tools;
 use hob_sessions::session::Sessions;
 use hob_sessions::{Completions, FileRoom, Runner};
-use hob_terminal::Terminals;
-use tokio_util::sync::CancellationToken;
 
 use crate::counters::Requests;
 use crate::doctor::Doctor;
@@ -25,7 +24,9 @@ pub struct Gateway {
     pub tools: Tools,
     pub runner: Runner,
     pub sessions: Sessions,
-    pub terminals: Terminals,
+    /// Handlers use its terminals, and its tokens: streams without an end are closed on `stopping`,
+    /// requests that wait for a turn are answered on `ending`.
+    pub runtime: Runtime,
     /// Claude Code behind `/v1`.
     pub completions: Completions,
     pub files: FileRoom,
@@ -41,10 +42,6 @@ pub struct Gateway {
     pub hosts: Vec<String>,
     pub limits: GatewayLimits,
     pub requests: Requests,
-    /// Cancelled when no new work may begin: endless streams end.
-    pub stopping: CancellationToken,
-    /// Cancelled when running work must end: requests that wait for a turn are answered.
-    pub ending: CancellationToken,
 }
 
 impl Gateway {

@@ -88,7 +88,7 @@ fn stream(following: Following) -> Sse<impl Stream<Item = Result<Event, Infallib
 impl Following {
     async fn next(&mut self) -> Option<Event> {
         while !self.done {
-            let stopping = self.gateway.stopping.clone();
+            let stopping = self.gateway.runtime.stopping.clone();
             let next = tokio::select! {
                 next = self.follow.next() => next,
                 // A session's stream would delay shutdown; a turn ends by itself.

@@ -90,7 +90,7 @@ pub(crate) async fn turn(
         let ended = tokio::select! {
             ended = gateway.sessions.turn_ended(&app.name, &id, index) => ended?,
             // A running turn has ended by then; a queued turn runs after the next start.
-            () = stopped(&gateway.ending) => {
+            () = stopped(&gateway.runtime.ending) => {
                 let message = format!("Hob is stopping; turn {index} runs after the next start");
                 return Err(ApiError::Busy { code: "stopping", message });
             }

@@ -111,7 +111,7 @@ pub fn gateway(
         runner: runner(settings, runtime),
         files: sessions.files().clone(),
         sessions,
-        terminals: runtime.terminals.clone(),
+        runtime: runtime.clone(),
         completions,
         agents: agents(settings)?,
         default_agent: settings.default_agent.clone(),
@@ -124,8 +124,6 @@ pub fn gateway(
             run_timeout: settings.turn_timeout,
         },
         requests: Requests::default(),
-        stopping: runtime.stopping.clone(),
-        ending: runtime.ending.clone(),
     })
 }
 

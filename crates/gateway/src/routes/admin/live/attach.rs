@@ -74,7 +74,7 @@ pub(crate) async fn attach(
     audit_log::record(&gateway, "attach", &id, json!({"terminal": shown.is_terminal()})).await;
     let until = expiry_instant(admin.until);
     // The connection leaves the serving loop; the task tracker still waits for it at shutdown.
-    let place = gateway.terminals.tasks().token();
+    let place = gateway.runtime.terminals.tasks().token();
     let upgrade = upgrade.max_message_size(MESSAGE).max_frame_size(MESSAGE);
     Ok(upgrade.on_upgrade(async move |socket| {
         let _place = place;
@@ -147,7 +147,7 @@ impl Attached {
         if let Err(over) = self.hello().await {
             return over;
         }
-        let stopping = self.gateway.stopping.clone();
+        let stopping = self.gateway.runtime.stopping.clone();
         let mut pings = tokio::time::interval(PING);
         loop {
             let step = tokio::select! {

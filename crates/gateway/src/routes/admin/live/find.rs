@@ -19,7 +19,7 @@ pub(super) enum LiveTarget {
 
 /// Finds the terminal or session with this id.
 pub(super) async fn find(gateway: &Gateway, id: &str) -> Result<LiveTarget, ApiError> {
-    if let Some(terminal) = gateway.terminals.get(id) {
+    if let Some(terminal) = gateway.runtime.terminals.get(id) {
         return Ok(LiveTarget::Terminal(terminal));
     }
     if gateway.completions.live_processes().iter().any(|process| process.session_id == id) {

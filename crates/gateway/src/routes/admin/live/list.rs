@@ -71,7 +71,7 @@ pub(crate) async fn list(
 
 pub(super) async fn views(gateway: &Gateway) -> Result<Vec<LiveView>, ApiError> {
     let mut terminals: BTreeMap<String, Arc<Terminal>> =
-        gateway.terminals.all().into_iter().map(|one| (one.info.id.clone(), one)).collect();
+        gateway.runtime.terminals.all().into_iter().map(|one| (one.info.id.clone(), one)).collect();
     let mut live = Vec::new();
     for session in gateway.sessions.list_open().await? {
         let terminal = terminals.remove(session.id.as_str());

@@ -73,7 +73,7 @@ impl Looking {
             }
             tokio::select! {
                 _ = self.ticks.tick() => {}
-                () = self.gateway.stopping.cancelled() => return None,
+                () = self.gateway.runtime.stopping.cancelled() => return None,
                 () = sleep_until(self.until) => return None,
             }
             match views(&self.gateway).await {
@@ -95,7 +95,7 @@ impl Looking {
     }
 
     fn tell_screens(&mut self) {
-        let terminals = self.gateway.terminals.all();
+        let terminals = self.gateway.runtime.terminals.all();
         self.shown.retain(|id, _| terminals.iter().any(|one| one.info.id == *id));
         for terminal in terminals {
             let id = &terminal.info.id;
