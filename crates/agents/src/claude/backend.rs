@@ -32,7 +32,7 @@ use super::request::CompletionRequest;
 use super::stream_session::StreamSession;
 use super::terminal_session::{Launch, TerminalSession, TurnTimeouts};
 use super::transcript_tail::TranscriptWatcher;
-use crate::IdleAgents;
+use crate::live_limit::IdleAgents;
 use hob_terminal::{TerminalKind, TerminalRegistrar};
 
 /// How long the processes of a removed app may take to end.

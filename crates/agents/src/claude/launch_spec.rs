@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::config::ConfigFolder;
 use super::profile::Profile;
-use crate::SandboxConfig;
+use crate::sandbox::SandboxConfig;
 
 const SUGGESTIONS: &str = "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION";
 

@@ -8,7 +8,7 @@ use hob_child::Output;
 use hob_domain::Timestamp;
 
 use super::profile::Profile;
-use crate::LivePermit;
+use crate::live_limit::LivePermit;
 
 /// The facts about a live process.
 #[derive(Debug, Clone)]
@@ -99,7 +99,7 @@ impl Drop for ProcessEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LiveLimit;
+    use crate::live_limit::LiveLimit;
 
     #[test]
     fn dropped_entry_returns_its_permit() {

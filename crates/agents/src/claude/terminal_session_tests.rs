@@ -12,6 +12,7 @@ use super::super::config::prepare_own_folder;
 use super::super::transcript_tail::TranscriptWatcher;
 use super::*;
 use hob_terminal::{Terminal, TerminalKind, Terminals};
+use hob_transcript::claude::transcript_path;
 
 const ID: &str = "5b9d3b1e-0000-4000-8000-00000000aaaa";
 const LIMITS: TurnTimeouts = TurnTimeouts {
