@@ -1,4 +1,4 @@
-//! What is remembered: turns, their identity, questions asked of them, and the port that stores them.
+//! Remembered turns, and the port that stores them.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -26,7 +26,7 @@ pub enum Principal {
 }
 
 impl Principal {
-    /// As the store writes it: the owner is the empty name, which no app can have.
+    /// Returns the name that the store uses: empty for the owner, which no app can be called.
     pub fn as_str(&self) -> &str {
         match self {
             Principal::Owner => "",
@@ -43,7 +43,7 @@ pub struct ProjectLocation {
     pub worktree: String,
 }
 
-/// How a turn is remembered: as it was said, or as a fact that stands.
+/// How a turn is remembered: as something that was said, or as a fact that holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
@@ -69,40 +69,54 @@ impl Tier {
     }
 }
 
-/// A turn on its way into the store: masked, analysed and embedded.
+/// A turn that is ready to be stored: masked, analysed and embedded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTurn {
     pub identity: Identity,
-    /// Of the original words.
+    /// The key of the original words, before masking.
     pub words: TurnKey,
     pub session: String,
     pub place: ProjectLocation,
     pub role: TurnRole,
     pub tier: Tier,
-    /// Without its secrets.
+    /// The text without its secrets.
     pub text: String,
     /// The secrets, sealed to the home's public key.
     pub sealed: Option<Vec<u8>>,
     pub cue: Option<String>,
     pub ts: Timestamp,
-    /// Where it stands in the order: its time, but never before what it follows.
+    /// The place in its session: its time, but never before the turn that it follows.
     pub at: Timestamp,
     /// The program in which the turn was said: `claude`, `codex`, or the name of a configured agent.
     pub client: String,
     pub source: TurnSource,
-    /// The terms it is found by, in the index's own spelling, separated by spaces.
+    /// The terms that the turn is indexed by, in the index's own spelling, separated by spaces.
     pub terms: String,
     pub vector: Vec<i8>,
-    /// The version of the rules its secrets were masked by.
+    /// The version of the masking rules.
     pub rules: u32,
 }
 
-/// What became of a batch of turns.
+impl NewTurn {
+    /// Returns the id that the turn gets when it is stored: it follows from the name it was captured under.
+    pub fn record_id(&self) -> RecordId {
+        match self.identity {
+            Identity::Record { key, .. } => key.record_id(),
+            Identity::Answer(place) => place.record_id(),
+            Identity::Nth(n) => {
+                let words = self.words.to_hex();
+                TurnKey::of(&["nth", &self.session, &words, &n.to_string()]).record_id()
+            }
+        }
+    }
+}
+
+/// The outcome of storing a batch of turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stored {
     pub inserted: usize,
     pub duplicates: usize,
-    /// Turns that were forgotten once and therefore not stored again.
+    /// Turns that were forgotten once, and are not stored again.
     pub forgotten: usize,
 }
 
@@ -118,7 +132,7 @@ impl std::ops::AddAssign for Stored {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     pub id: RecordId,
-    /// Grows with every turn stored: what came later is greater.
+    /// A number that grows with every stored turn.
     pub seq: i64,
     pub session: String,
     pub place: ProjectLocation,
@@ -134,7 +148,7 @@ pub struct Record {
     pub supersedes: Option<RecordId>,
 }
 
-/// Which turns a question is about.
+/// The turns that a query is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scope {
     pub project: Option<String>,
@@ -143,7 +157,7 @@ pub struct Scope {
     pub until: Option<Timestamp>,
 }
 
-/// A session in outline.
+/// The outline of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionOutline {
     pub session: String,
@@ -154,11 +168,11 @@ pub struct SessionOutline {
     pub first_prompt: Option<String>,
     pub last_prompt: Option<String>,
     pub last_answer: Option<String>,
-    /// Whether the last word was the user's.
+    /// Whether the user's last prompt has no answer.
     pub unanswered: bool,
 }
 
-/// What the memory holds.
+/// The size of a principal's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
     pub turns: u64,
@@ -170,12 +184,12 @@ pub struct Counts {
     pub last_ts: Option<Timestamp>,
 }
 
-/// What one may choose from to look at a part of the memory.
+/// The projects and clients that the memory can be filtered by.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facets {
-    /// Those with the latest turns first.
+    /// The project with the latest turn first.
     pub projects: Vec<ProjectFacet>,
-    /// Programs the turns were said in, those with the most turns first.
+    /// The programs in which turns were said, with their numbers of turns; the greatest first.
     pub clients: Vec<(String, u64)>,
 }
 
@@ -194,24 +208,24 @@ pub struct MaintenanceEvent {
     pub detail: String,
 }
 
-/// What is forgotten.
+/// What to forget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forget {
     Record(RecordId),
     Session(String),
 }
 
-/// What became of a correction.
+/// The outcome of a correction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Superseded {
     By(RecordId),
-    /// There is no such record.
+    /// The record to correct does not exist.
     Missing,
-    /// The new turn was forgotten once.
+    /// The new turn was forgotten once, and is not stored again.
     Forgotten,
 }
 
-/// Which turns [`MemoryStore::timeline`] lists.
+/// The turns that [`MemoryStore::timeline`] lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     pub scope: Scope,
@@ -235,13 +249,12 @@ pub struct ImportMark {
 
 /// Storage of the memory.
 ///
-/// Contract: a call that returned `Ok` is durable. Each call is atomic, also against other processes
-/// on the same store. Nothing of one principal is visible to another. A stored turn can be found by
-/// its terms as soon as `store_turns` has returned.
+/// Contract: a call that has returned `Ok` is durable. Each call is atomic, also against other processes on the same
+/// store. Nothing of one principal is visible to another. A stored turn can be found by its terms as soon as
+/// `store_turns` has returned.
 #[async_trait]
 pub trait MemoryStore: VectorStore {
-    /// Stores turns in order, each once (see [`Identity`]), and marks imports as done, in one
-    /// transaction.
+    /// Stores turns in order, each once (see [`Identity`]), and marks imports as done, in one transaction.
     async fn store_turns(
         &self,
         principal: &Principal,
@@ -249,7 +262,7 @@ pub trait MemoryStore: VectorStore {
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError>;
 
-    /// Stores a turn that takes the place of another, which stays and is marked.
+    /// Stores a turn that corrects another. The other stays, and is marked as superseded.
     async fn supersede(
         &self,
         principal: &Principal,
@@ -257,8 +270,7 @@ pub trait MemoryStore: VectorStore {
         turn: NewTurn,
     ) -> Result<Superseded, StoreError>;
 
-    /// Removes turns from the store and its index for good; they are not stored again. Returns how
-    /// many there were.
+    /// Removes turns from the store and its index for good; they are never stored again. Returns how many were removed.
     async fn forget(
         &self,
         principal: &Principal,
@@ -266,38 +278,39 @@ pub trait MemoryStore: VectorStore {
         now: Timestamp,
     ) -> Result<usize, StoreError>;
 
-    /// Removes everything of a principal.
+    /// Removes everything of a principal. Returns how many turns were removed.
     async fn forget_principal(&self, principal: &Principal) -> Result<usize, StoreError>;
 
+    /// Returns the turn with this id.
     async fn record(
         &self,
         principal: &Principal,
         id: &RecordId,
     ) -> Result<Option<Record>, StoreError>;
 
-    /// The most promising turns in scope, with those beside them and what there is to weigh them by.
+    /// Returns the turns in scope that match a query best, with their neighbours and everything there is to rank them by.
     async fn candidates(
         &self,
         principal: &Principal,
         scope: &Scope,
-        probe: CandidateQuery,
+        query: CandidateQuery,
     ) -> Result<CandidateSet, StoreError>;
 
-    /// The turns with these numbers, in their order; those that are gone by now are left out.
+    /// Returns the turns with these numbers, in this order. Turns that are gone by now are left out.
     async fn records(
         &self,
         principal: &Principal,
         seqs: Vec<i64>,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Turns in the order they were said.
+    /// Returns turns in the order they were said.
     async fn timeline(
         &self,
         principal: &Principal,
         window: &Window,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// The latest sessions of a project, newest first, without `except`.
+    /// Returns the latest sessions of a project, newest first, without `except`.
     async fn latest_sessions(
         &self,
         principal: &Principal,
@@ -306,7 +319,7 @@ pub trait MemoryStore: VectorStore {
         limit: usize,
     ) -> Result<Vec<SessionOutline>, StoreError>;
 
-    /// The latest short prompts of a project, newest first.
+    /// Returns the latest short prompts of a project, newest first.
     async fn latest_prompts(
         &self,
         principal: &Principal,
@@ -314,22 +327,22 @@ pub trait MemoryStore: VectorStore {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Standing facts and corrections of a project, newest first.
-    async fn standing(
+    /// Returns the facts of a project that are not superseded, newest first.
+    async fn facts(
         &self,
         principal: &Principal,
         project: &str,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// All projects that are named so or end in a folder of that name.
+    /// Returns the projects with this path, or whose folder has this name.
     async fn projects_named(
         &self,
         principal: &Principal,
         name: &str,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Turns with a greater `seq`, in order of it: for exports and rescans.
+    /// Returns turns after a number, in the order of their numbers: for exports and rescans.
     async fn page(
         &self,
         principal: Option<&Principal>,
@@ -337,27 +350,29 @@ pub trait MemoryStore: VectorStore {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Turns that were masked by older rules, at most so many.
+    /// Returns at most `limit` turns that were masked by older rules.
     async fn masked_before(&self, rules: u32, limit: usize) -> Result<Vec<Record>, StoreError>;
 
-    /// Replaces what a rescan has made anew.
+    /// Replaces the texts of turns that a rescan has masked again.
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError>;
 
+    /// Counts what is remembered of a principal.
     async fn counts(&self, principal: &Principal) -> Result<Counts, StoreError>;
 
-    /// All projects and clients there are turns of.
+    /// Returns all projects and clients that have turns.
     async fn facets(&self, principal: &Principal) -> Result<Facets, StoreError>;
 
-    /// Which of these imports are already done.
+    /// Returns those of these imports that are done.
     async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError>;
 
+    /// Appends a maintenance event.
     async fn note_event(&self, event: MaintenanceEvent) -> Result<(), StoreError>;
 
-    /// The latest events, newest first.
+    /// Returns the latest maintenance events, newest first.
     async fn events(&self, limit: usize) -> Result<Vec<MaintenanceEvent>, StoreError>;
 }
 
-/// One row's change by a rescan.
+/// What a rescan changes of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remask {
     pub seq: i64,

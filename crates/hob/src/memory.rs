@@ -96,7 +96,7 @@ async fn in_database(
     patience: Duration,
 ) -> Result<Option<PostgresMemory>, ConnectError> {
     let Some(url) = &settings.store else { return Ok(None) };
-    PostgresMemory::connect(url, key, settings.store_encrypt, patience).await.map(Some)
+    PostgresMemory::connect(url, key, settings.store_encrypt.into(), patience).await.map(Some)
 }
 
 /// The memory on a store, with the built-in embedder.

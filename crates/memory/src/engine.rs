@@ -363,7 +363,7 @@ impl Engine {
         budget_tokens: usize,
     ) -> Result<String, StoreError> {
         let store = &self.inner.store;
-        let standing = store.standing(principal, project, session_start::FACTS).await?;
+        let standing = store.facts(principal, project, session_start::FACTS).await?;
         let sessions =
             store.latest_sessions(principal, project, session, session_start::SESSIONS).await?;
         let prompts = store.latest_prompts(principal, project, recurring::PROMPTS).await?;

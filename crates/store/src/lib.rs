@@ -13,7 +13,7 @@ mod values;
 
 pub use ledger::postgres::{PostgresLedger, ServerState};
 pub use ledger::sqlite::Ledger;
-pub use memory::postgres::{Alone, PostgresMemory};
+pub use memory::postgres::{Encryption, ExclusiveLock, PostgresMemory};
 pub use memory::sqlite::Memory;
 pub use migrate::{
     Analyse, Analysed, Move, MoveError, MoveProgress, MovedTable, Tell, ledger_to_postgres,

@@ -32,7 +32,7 @@ struct Database(String, bool);
 impl Place for Database {
     async fn open(&self) -> Arc<dyn MemoryStore> {
         let url = self.0.parse().unwrap();
-        Arc::new(PostgresMemory::connect(&url, &key(), self.1, PATIENCE).await.unwrap())
+        Arc::new(PostgresMemory::connect(&url, &key(), self.1.into(), PATIENCE).await.unwrap())
     }
 }
 

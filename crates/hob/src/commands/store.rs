@@ -126,10 +126,11 @@ async fn move_there(
     let mut moves = vec![ledger_to_postgres(&ledger, &server)];
     let _alone;
     if let Some(memory) = memory {
-        let encrypts = settings.store_encrypt;
-        let target = PostgresMemory::connect_half_moved(url, key, encrypts, PATIENCE).await?;
+        let encrypts = settings.store_encrypt.into();
+        let target =
+            PostgresMemory::connect_partially_migrated(url, key, encrypts, PATIENCE).await?;
         moves.push(memory_to_postgres(&memory, &target, analyse()));
-        _alone = target.alone(PATIENCE).await?;
+        _alone = target.lock_exclusively(PATIENCE).await?;
     }
     // Nothing is moved unless all of it can be.
     for one in &moves {
@@ -153,8 +154,8 @@ async fn move_back(
     tell: Tell<'_>,
 ) -> anyhow::Result<Vec<MovedTable>> {
     let server = server(settings, url).await?;
-    let memory = PostgresMemory::connect(url, key, settings.store_encrypt, PATIENCE).await?;
-    let _alone = memory.alone(PATIENCE).await?;
+    let memory = PostgresMemory::connect(url, key, settings.store_encrypt.into(), PATIENCE).await?;
+    let _alone = memory.lock_exclusively(PATIENCE).await?;
     // Beside those that are there, which give their places only when all has arrived.
     let (to, remembered) = (settings.home.ledger(), settings.home.memory());
     let (moving, moving_memory) =

@@ -12,7 +12,7 @@ use hob_domain::memory::{
 use hob_domain::{DataKey, Timestamp};
 use hob_testkit::Postgres;
 
-use crate::{Memory, PostgresMemory};
+use crate::{Encryption, Memory, PostgresMemory};
 
 const WORDS: [&str; 9] = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis"];
 const PROJECTS: [&str; 3] = ["/a", "/b", "/c"];
@@ -60,7 +60,9 @@ impl Kept {
             }
             Kept::Database(url) => {
                 let url = url.parse().unwrap();
-                Arc::new(PostgresMemory::connect(&url, &key, true, patience).await.unwrap())
+                Arc::new(
+                    PostgresMemory::connect(&url, &key, Encryption::On, patience).await.unwrap(),
+                )
             }
         }
     }

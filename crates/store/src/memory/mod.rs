@@ -2,7 +2,9 @@
 
 mod block_limit;
 mod candidate_plan;
+mod identity;
 #[cfg(test)]
 mod index_tests;
 pub(crate) mod postgres;
+mod range;
 pub(crate) mod sqlite;

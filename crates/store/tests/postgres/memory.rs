@@ -21,7 +21,8 @@ async fn open(url: &str) -> PostgresMemory {
 
 async fn open_with(url: &str, key: u8, encrypts: bool) -> Result<PostgresMemory, ConnectError> {
     let key = DataKey::from_bytes([key; 32]);
-    PostgresMemory::connect(&url.parse().unwrap(), &key, encrypts, Duration::from_secs(10)).await
+    PostgresMemory::connect(&url.parse().unwrap(), &key, encrypts.into(), Duration::from_secs(10))
+        .await
 }
 
 fn turn(session: &str, number: usize, text: &str) -> NewTurn {

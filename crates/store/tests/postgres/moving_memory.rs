@@ -12,8 +12,8 @@ use hob_domain::memory::{
     record_key, words_key,
 };
 use hob_store::{
-    Analyse, Analysed, ConnectError, Memory, MoveError, MoveProgress, MovedTable, PostgresMemory,
-    memory_to_postgres, memory_to_sqlite,
+    Analyse, Analysed, ConnectError, Encryption, Memory, MoveError, MoveProgress, MovedTable,
+    PostgresMemory, memory_to_postgres, memory_to_sqlite,
 };
 use hob_testkit::memory_contract::{Place, hostile, same, turns, vectors};
 
@@ -30,12 +30,12 @@ fn file(path: &Path) -> Memory {
 }
 
 async fn connect(url: &str) -> Result<PostgresMemory, ConnectError> {
-    PostgresMemory::connect(&url.parse().unwrap(), &key(), true, BUSY).await
+    PostgresMemory::connect(&url.parse().unwrap(), &key(), Encryption::On, BUSY).await
 }
 
 async fn connect_half(url: &str, encrypts: bool) -> PostgresMemory {
     let url = url.parse().unwrap();
-    PostgresMemory::connect_half_moved(&url, &key(), encrypts, BUSY).await.unwrap()
+    PostgresMemory::connect_partially_migrated(&url, &key(), encrypts.into(), BUSY).await.unwrap()
 }
 
 struct Sqlite(PathBuf);
@@ -306,14 +306,14 @@ async fn hostile_texts_move() {
 async fn who_moves_is_alone() {
     let url = server().database();
     let memory = connect(&url).await.unwrap();
-    let alone = memory.alone(Duration::ZERO).await.unwrap();
-    assert!(connect_half(&url, true).await.alone(Duration::ZERO).await.is_err());
+    let alone = memory.lock_exclusively(Duration::ZERO).await.unwrap();
+    assert!(connect_half(&url, true).await.lock_exclusively(Duration::ZERO).await.is_err());
     let refused = connect(&url).await.err().unwrap();
     assert!(matches!(refused, ConnectError::BeingMoved { .. }), "{refused}");
     // One of another database has nothing to do with it.
-    connect(&server().database()).await.unwrap().alone(Duration::ZERO).await.unwrap();
+    connect(&server().database()).await.unwrap().lock_exclusively(Duration::ZERO).await.unwrap();
     drop(alone);
-    memory.alone(BUSY).await.unwrap();
+    memory.lock_exclusively(BUSY).await.unwrap();
 }
 
 /// A memory that is in use is not mixed with what comes, and stays as it is.

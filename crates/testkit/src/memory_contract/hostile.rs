@@ -95,7 +95,7 @@ pub async fn nothing_in_a_text_is_a_statement(place: &dyn Place) {
         let app = Principal::App(format!("x{}", text.replace('\0', "")));
         assert!(found(&*store, &app, &Scope::default(), "stays").await.is_empty());
         assert!(store.projects_named(&Principal::Owner, text).await.unwrap().is_empty());
-        assert!(store.standing(&Principal::Owner, text, 9).await.unwrap().is_empty());
+        assert!(store.facts(&Principal::Owner, text, 9).await.unwrap().is_empty());
         assert!(store.latest_prompts(&Principal::Owner, text, 9).await.unwrap().is_empty());
         let id = hob_domain::memory::RecordId::new(*text);
         assert!(store.record(&Principal::Owner, &id).await.unwrap().is_none());

@@ -167,7 +167,7 @@ pub async fn windows_corrections_and_outlines(place: &dyn Place) {
     let Superseded::By(new) = corrected else { panic!("{corrected:?}") };
     let old = store.record(&Principal::Owner, &page[5].id).await.unwrap().unwrap();
     assert_eq!(old.superseded_by.as_ref(), Some(&new));
-    let standing = store.standing(&Principal::Owner, "/p", 10).await.unwrap();
+    let standing = store.facts(&Principal::Owner, "/p", 10).await.unwrap();
     assert_eq!(standing.iter().map(|r| r.id.clone()).collect::<Vec<_>>(), [new]);
     let outlines = store.latest_sessions(&Principal::Owner, "/p", None, 5).await.unwrap();
     assert_eq!(outlines.len(), 1, "notes are no session");

@@ -1,5 +1,5 @@
-//! What makes of a memory's words what lies in the database. All of it follows from the data key, so that every node
-//! that has the key makes the same of the same.
+//! Encryption of the memory: texts and vectors are encrypted, names and terms are replaced by keyed hashes. All keys are
+//! derived from the data key, so that every node that has it reads and writes the same.
 
 use chacha20poly1305::aead::{Aead, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -11,9 +11,22 @@ use sha2::Sha256;
 
 use crate::values::damaged;
 
-const NONCE: usize = 24;
+const NONCE_BYTES: usize = 24;
 
-/// What a name is of. Equal names of two kinds look different.
+/// Whether texts, names and vectors are encrypted in the database. Terms and keys are hashed in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encryption {
+    On,
+    Off,
+}
+
+impl From<bool> for Encryption {
+    fn from(is_on: bool) -> Encryption {
+        if is_on { Encryption::On } else { Encryption::Off }
+    }
+}
+
+/// The kind of a name. Equal names of two kinds look different.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Name {
     Project,
@@ -21,7 +34,8 @@ pub(super) enum Name {
     Turn,
 }
 
-/// What a body is of, and which: a body that was put elsewhere does not open.
+/// The place of an encrypted body. It is authenticated with the body, so that a body that was copied to another row does
+/// not decrypt.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body<'a> {
     Turn(&'a str, i64),
@@ -31,9 +45,10 @@ pub(super) enum Body<'a> {
 }
 
 impl Body<'_> {
-    fn written(&self) -> String {
+    /// Returns the text that is authenticated with the body.
+    fn associated_data(&self) -> String {
         match self {
-            // A speaker's name holds no line break.
+            // The name of a principal has no line break.
             Body::Turn(speaker, seq) => format!("turn\n{speaker}\n{seq}"),
             Body::Vector(speaker, seq) => format!("vector\n{speaker}\n{seq}"),
             Body::ModelVector(speaker, seq, kind) => format!("model\n{speaker}\n{seq}\n{kind}"),
@@ -43,7 +58,7 @@ impl Body<'_> {
 }
 
 pub(super) struct Cipher {
-    /// `None` where bodies lie as they are.
+    /// `None` if bodies are not encrypted.
     bodies: Option<XChaCha20Poly1305>,
     names: Hmac<Sha256>,
     keys: Hmac<Sha256>,
@@ -55,14 +70,18 @@ pub(super) struct Cipher {
 }
 
 impl Cipher {
-    pub(super) fn new(key: &DataKey, encrypts: bool) -> Cipher {
+    pub(super) fn new(key: &DataKey, encryption: Encryption) -> Cipher {
         let derived = |label: &str| digest(&keyed(key.expose()), &[label.as_bytes()]);
-        let order = |label: &str, bytes: usize| match encrypts {
-            true => Shuffle::new(&keyed(&derived(label)), bytes * 8),
-            false => Shuffle::none(bytes * 8),
+        let order = |label: &str, bytes: usize| match encryption {
+            Encryption::On => Shuffle::new(&keyed(&derived(label)), bytes * 8),
+            Encryption::Off => Shuffle::none(bytes * 8),
+        };
+        let bodies = match encryption {
+            Encryption::On => Some(XChaCha20Poly1305::new(&derived("hob memory bodies").into())),
+            Encryption::Off => None,
         };
         Cipher {
-            bodies: encrypts.then(|| XChaCha20Poly1305::new(&derived("hob memory bodies").into())),
+            bodies,
             names: keyed(&derived("hob memory names")),
             keys: keyed(&derived("hob memory keys")),
             kept: keyed(&derived("hob memory kept digests")),
@@ -73,37 +92,33 @@ impl Cipher {
         }
     }
 
-    /// By which a key is recognised, and nothing learnt of it.
+    /// Returns a hash by which the data key is recognised.
     pub(super) fn check(&self) -> &[u8; 16] {
         &self.check
     }
 
-    pub(super) fn encrypts(&self) -> bool {
-        self.bodies.is_some()
-    }
-
-    /// The name as it is stored: sealed, with a nonce that follows from it, so that it can be looked for.
-    pub(super) fn name(&self, of: Name, text: &str) -> Vec<u8> {
+    /// Encrypts a name. The nonce is derived from the name, so that equal names are equal and can be looked up.
+    pub(super) fn encrypt_name(&self, of: Name, text: &str) -> Vec<u8> {
         let Some(cipher) = &self.bodies else { return text.as_bytes().to_vec() };
         let kind = format!("{of:?}");
         let digest = digest(&self.names, &[kind.as_bytes(), b"\n", text.as_bytes()]);
-        let mut nonce = [0; NONCE];
-        nonce.copy_from_slice(&digest[..NONCE]);
+        let mut nonce = [0; NONCE_BYTES];
+        nonce.copy_from_slice(&digest[..NONCE_BYTES]);
         sealed(cipher, nonce, text.as_bytes(), kind.as_bytes())
     }
 
-    /// What a name is found by, however long it is.
-    pub(super) fn name_key(&self, of: Name, text: &str) -> Vec<u8> {
+    /// Hashes a name, so that it can be looked up however long it is.
+    pub(super) fn hash_name(&self, of: Name, text: &str) -> Vec<u8> {
         let kind = format!("{of:?}");
         short(digest(&self.keys, &[kind.as_bytes(), b"\n", text.as_bytes()])).to_vec()
     }
 
-    pub(super) fn record_name(&self, id: &RecordId) -> Vec<u8> {
-        self.name(Name::Turn, id.as_str())
+    pub(super) fn encrypt_id(&self, id: &RecordId) -> Vec<u8> {
+        self.encrypt_name(Name::Turn, id.as_str())
     }
 
-    /// The name as it was.
-    pub(super) fn unnamed(&self, of: Name, stored: &[u8]) -> Result<String, StoreError> {
+    /// Decrypts a name.
+    pub(super) fn decrypt_name(&self, of: Name, stored: &[u8]) -> Result<String, StoreError> {
         let bytes = match &self.bodies {
             Some(cipher) => opened(cipher, stored, format!("{of:?}").as_bytes()),
             None => Some(stored.to_vec()),
@@ -113,51 +128,51 @@ impl Cipher {
 
     pub(super) fn seal(&self, of: Body<'_>, plain: &[u8]) -> Vec<u8> {
         let Some(cipher) = &self.bodies else { return plain.to_vec() };
-        let mut nonce = [0; NONCE];
-        // Without chance there is no sealing; OpenSSL has it wherever it starts at all.
+        let mut nonce = [0; NONCE_BYTES];
+        // OpenSSL has random bytes wherever it starts at all.
         openssl::rand::rand_bytes(&mut nonce).expect("the system has random bytes");
-        sealed(cipher, nonce, plain, of.written().as_bytes())
+        sealed(cipher, nonce, plain, of.associated_data().as_bytes())
     }
 
     pub(super) fn open(&self, of: Body<'_>, stored: &[u8]) -> Result<Vec<u8>, StoreError> {
         let bytes = match &self.bodies {
-            Some(cipher) => opened(cipher, stored, of.written().as_bytes()),
+            Some(cipher) => opened(cipher, stored, of.associated_data().as_bytes()),
             None => Some(stored.to_vec()),
         };
         bytes.ok_or_else(|| damaged("a body of the memory"))
     }
 
-    /// The code of a turn's key or of its words: enough to recognise them.
-    pub(super) fn key(&self, key: &TurnKey) -> Vec<u8> {
+    /// Hashes the digest of a turn's name: enough to recognise it.
+    pub(super) fn hash_key(&self, key: &TurnKey) -> Vec<u8> {
         short(digest(&self.keys, &[key.bytes()])).to_vec()
     }
 
-    /// A digest beside its code, so that it can be had again. It is hidden by a number that follows from the code and
-    /// the data key: equal ones are equal, as their codes are, and nothing else can be learnt. Also where bodies lie as
-    /// they are, since a plain digest can be guessed at.
-    pub(super) fn keep(&self, key: &TurnKey) -> Vec<u8> {
-        self.hidden(&self.key(key), key.bytes()).to_vec()
+    /// Encrypts a digest with a pad that is derived from its hash and the data key. Equal digests are equal, as their hashes
+    /// are, and nothing else can be learnt. Digests are encrypted even if bodies are not, since a plain digest can be
+    /// guessed at.
+    pub(super) fn encrypt_key(&self, key: &TurnKey) -> Vec<u8> {
+        self.xor_pad(&self.hash_key(key), key.bytes()).to_vec()
     }
 
-    /// The digest as it was, where it is the one of this code.
-    pub(super) fn kept(&self, code: &[u8], kept: &[u8]) -> Result<TurnKey, StoreError> {
-        let bytes = kept.try_into().map(|kept| self.hidden(code, kept)).ok();
-        let key = bytes.map(TurnKey::from_bytes).filter(|key| self.key(key) == code);
+    /// Decrypts a digest, and checks it against its hash.
+    pub(super) fn decrypt_key(&self, code: &[u8], kept: &[u8]) -> Result<TurnKey, StoreError> {
+        let bytes = kept.try_into().map(|kept| self.xor_pad(code, kept)).ok();
+        let key = bytes.map(TurnKey::from_bytes).filter(|key| self.hash_key(key) == code);
         key.ok_or_else(|| damaged("a name of a turn"))
     }
 
-    fn hidden(&self, code: &[u8], bytes: &[u8; 32]) -> [u8; 32] {
+    fn xor_pad(&self, code: &[u8], bytes: &[u8; 32]) -> [u8; 32] {
         let pad = digest(&self.kept, &[code]);
         std::array::from_fn(|place| bytes[place] ^ pad[place])
     }
 
-    /// The code of a term. Two of a million terms are the same once in ten million memories.
+    /// Hashes a term. Two of a million terms have the same hash in one of ten million memories.
     pub(super) fn term(&self, term: &str) -> i64 {
         let digest = digest(&self.terms, &[term.as_bytes()]);
         i64::from_be_bytes(digest[..8].try_into().unwrap_or_default())
     }
 
-    /// The signs of a vector as they are stored; `None` of one that points nowhere.
+    /// Returns the sign code of a vector as it is stored, or `None` if the vector is zero.
     pub(super) fn table_code(&self, vector: &[i8]) -> Option<Bits> {
         sign_code(vector, TABLE_BYTES).map(|code| self.table.stored(&code))
     }
@@ -166,7 +181,7 @@ impl Cipher {
         sign_code(vector, MODEL_BYTES).map(|code| self.model.stored(&code))
     }
 
-    /// The signs as they were.
+    /// Restores a sign code.
     pub(super) fn table_signs(&self, stored: &Bits) -> Vec<u8> {
         self.table.taken(stored)
     }
@@ -185,7 +200,7 @@ impl Cipher {
     }
 }
 
-/// An order of dimensions and which of them are flipped. How many signs two vectors have in common stays the same.
+/// A secret permutation of dimensions with secret flips. It keeps the Hamming distances of sign codes.
 struct Shuffle {
     order: Vec<usize>,
     flips: Vec<bool>,
@@ -237,7 +252,7 @@ impl Bits {
         &self.0
     }
 
-    /// Those of words as [`hob_index::sign_codes::code_words`] makes them of bytes.
+    /// The bytes of words, as [`hob_index::sign_codes::code_words`] has read them.
     pub(super) fn of(words: &[u64]) -> Bits {
         Bits(words.iter().flat_map(|word| word.to_le_bytes()).collect())
     }
@@ -275,7 +290,12 @@ mod on_the_wire {
     }
 }
 
-fn sealed(cipher: &XChaCha20Poly1305, nonce: [u8; NONCE], plain: &[u8], of: &[u8]) -> Vec<u8> {
+fn sealed(
+    cipher: &XChaCha20Poly1305,
+    nonce: [u8; NONCE_BYTES],
+    plain: &[u8],
+    of: &[u8],
+) -> Vec<u8> {
     let mut stored = nonce.to_vec();
     let payload = Payload { msg: plain, aad: of };
     stored.extend(cipher.encrypt(&XNonce::from(nonce), payload).expect("no text is too long"));
@@ -283,7 +303,7 @@ fn sealed(cipher: &XChaCha20Poly1305, nonce: [u8; NONCE], plain: &[u8], of: &[u8
 }
 
 fn opened(cipher: &XChaCha20Poly1305, stored: &[u8], of: &[u8]) -> Option<Vec<u8>> {
-    let (nonce, rest) = stored.split_first_chunk::<NONCE>()?;
+    let (nonce, rest) = stored.split_first_chunk::<NONCE_BYTES>()?;
     cipher.decrypt(&XNonce::from(*nonce), Payload { msg: rest, aad: of }).ok()
 }
 
@@ -311,8 +331,8 @@ mod tests {
     use super::*;
     use hob_index::sign_codes::code_words;
 
-    fn cipher(byte: u8, encrypts: bool) -> Cipher {
-        Cipher::new(&DataKey::from_bytes([byte; 32]), encrypts)
+    fn cipher(byte: u8, is_encrypted: bool) -> Cipher {
+        Cipher::new(&DataKey::from_bytes([byte; 32]), is_encrypted.into())
     }
 
     #[test]
@@ -332,12 +352,12 @@ mod tests {
     #[test]
     fn equal_names_are_equal_and_tell_nothing() {
         let one = cipher(1, true);
-        let name = one.name(Name::Project, "/work/shop");
-        assert_eq!(name, one.name(Name::Project, "/work/shop"));
-        assert_ne!(name, one.name(Name::Session, "/work/shop"));
-        assert_ne!(name, cipher(2, true).name(Name::Project, "/work/shop"));
-        assert_eq!(one.unnamed(Name::Project, &name).unwrap(), "/work/shop");
-        assert!(one.unnamed(Name::Session, &name).is_err());
+        let name = one.encrypt_name(Name::Project, "/work/shop");
+        assert_eq!(name, one.encrypt_name(Name::Project, "/work/shop"));
+        assert_ne!(name, one.encrypt_name(Name::Session, "/work/shop"));
+        assert_ne!(name, cipher(2, true).encrypt_name(Name::Project, "/work/shop"));
+        assert_eq!(one.decrypt_name(Name::Project, &name).unwrap(), "/work/shop");
+        assert!(one.decrypt_name(Name::Session, &name).is_err());
         assert!(!name.windows(4).any(|part| part == b"shop"));
         assert_ne!(one.term("port"), cipher(2, true).term("port"));
         assert_eq!(one.term("port"), cipher(1, false).term("port"));
@@ -347,13 +367,13 @@ mod tests {
     fn digests_are_had_again_by_the_key_alone() {
         let (one, plain) = (cipher(1, true), cipher(1, false));
         let key = TurnKey::of(&["the port"]);
-        let (code, kept) = (one.key(&key), one.keep(&key));
-        assert_eq!(one.kept(&code, &kept).unwrap(), key);
-        assert_eq!(plain.keep(&key), kept, "it is hidden in any case");
+        let (code, kept) = (one.hash_key(&key), one.encrypt_key(&key));
+        assert_eq!(one.decrypt_key(&code, &kept).unwrap(), key);
+        assert_eq!(plain.encrypt_key(&key), kept, "it is hidden in any case");
         assert_ne!(kept, key.bytes());
-        assert!(cipher(2, true).kept(&code, &kept).is_err());
-        assert!(one.kept(&one.key(&TurnKey::of(&["x"])), &kept).is_err());
-        assert!(one.kept(&code, &kept[1..]).is_err());
+        assert!(cipher(2, true).decrypt_key(&code, &kept).is_err());
+        assert!(one.decrypt_key(&one.hash_key(&TurnKey::of(&["x"])), &kept).is_err());
+        assert!(one.decrypt_key(&code, &kept[1..]).is_err());
     }
 
     #[test]

@@ -1,47 +1,49 @@
-//! Whoever moves a memory is alone: nobody opens it meanwhile, on whatever machine. The server ends it with the
-//! connection, however that ends.
+//! The exclusive lock of a migration: while a process holds it, no other opens the memory, on any machine. The
+//! server releases it with the connection, however that ends.
 
 use std::time::{Duration, Instant};
 
 use hob_domain::StoreError;
 
-use super::PostgresMemory;
-use crate::postgres::connections::Trouble;
+use crate::postgres::connections::{Connections, Trouble};
 
-/// `hob` and what it is about, in bytes.
-const LOCK: i64 = 0x0068_6f62_6d6f_7665;
+/// The key of the advisory lock: `hobmove` in ASCII.
+const LOCK_KEY: i64 = 0x0068_6f62_6d6f_7665;
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whether somebody is, as a part of a statement. The key's halves are as `pg_locks` shows them.
-pub(super) const SOMEBODY_IS: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory'
+/// An SQL expression that is true while a process holds the lock. `pg_locks` shows the key in two halves.
+pub(super) const IS_LOCKED: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory'
      AND classid = 6844258 AND objid = 1836021349 AND objsubid = 1
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
 
-/// Nobody else opens the memory while this lives.
-pub struct Alone {
+/// The lock, held until it is dropped.
+pub struct ExclusiveLock {
     _connection: deadpool_postgres::ClientWrapper,
 }
 
-impl PostgresMemory {
-    /// Makes this process the only one that has the memory, but for those who have opened it before. What one that was
-    /// killed has begun there ends first.
-    pub async fn alone(&self, patience: Duration) -> Result<Alone, StoreError> {
+impl ExclusiveLock {
+    /// Waits at most `timeout` for the lock: what a killed process has begun on the server ends first.
+    pub(super) async fn acquire(
+        connections: &Connections,
+        timeout: Duration,
+    ) -> Result<ExclusiveLock, StoreError> {
         let unavailable = |trouble: Trouble| StoreError::Unavailable(trouble.text().to_owned());
-        let client = self.connections.one().await.map_err(unavailable)?;
+        let client = connections.one().await.map_err(unavailable)?;
         let began = Instant::now();
         loop {
-            let row = client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await;
+            let row = client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK_KEY]).await;
             let row = row.map_err(|error| unavailable(Trouble::of(&error)))?;
             if row.get::<_, bool>(0) {
                 break;
             }
-            if began.elapsed() >= patience {
-                let text = "another `hob store migrate` is at this database";
+            if began.elapsed() >= timeout {
+                let text = "another `hob store migrate` is using this database; wait until it ends";
                 return Err(StoreError::Unavailable(text.to_owned()));
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        // It is lent to nobody else, and is closed in the end.
-        Ok(Alone { _connection: deadpool_postgres::Object::take(client) })
+        // The connection leaves the pool, so that nobody else gets it and it is closed in the end.
+        Ok(ExclusiveLock { _connection: deadpool_postgres::Object::take(client) })
     }
 }
 
@@ -50,8 +52,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_is_looked_for_by_its_halves() {
-        let halves = format!("classid = {} AND objid = {} ", LOCK >> 32, LOCK & 0xffff_ffff);
-        assert!(SOMEBODY_IS.contains(&halves), "{halves}");
+    fn lock_is_found_by_the_halves_of_its_key() {
+        let halves =
+            format!("classid = {} AND objid = {} ", LOCK_KEY >> 32, LOCK_KEY & 0xffff_ffff);
+        assert!(IS_LOCKED.contains(&halves), "{halves}");
     }
 }

@@ -1,23 +1,23 @@
-//! The side of the server's memory in a move.
+//! The PostgreSQL endpoint of a migration of the memory.
 
 use async_trait::async_trait;
 use hob_domain::StoreError;
 use hob_domain::memory::VectorKind;
 use tokio_postgres::{Error, Row as SqlRow};
 
-use super::migrate_rows::{put_rows, taken};
+use super::migrate_rows::{decrypt_row, put_rows};
 use super::rows::ask;
 use super::{PostgresMemory, migrate_turns, vectors};
 use crate::migrate::{Analyse, Cell, Cells, Found, MemoryPart, MoveError, MovedTurn, Row, Side};
 use crate::postgres::connections::Client;
 
-/// A memory on the server, and how its turns are analysed when they come.
+/// A memory in a database, and the function that analyses the turns that arrive.
 pub(crate) struct MemoryOnServer {
     pub(crate) memory: PostgresMemory,
     pub(crate) analyse: Analyse,
 }
 
-/// How a part is read: its columns, where they come from, and what it is ordered by.
+/// Returns how a part is read: its columns, its table, and its key, which it is ordered by.
 fn reading(part: MemoryPart) -> (&'static str, &'static str, &'static str) {
     match part {
         MemoryPart::Projects => ("id, speaker, root", "hob.memory_projects", "id"),
@@ -42,7 +42,7 @@ fn reading(part: MemoryPart) -> (&'static str, &'static str, &'static str) {
         MemoryPart::ForgottenSessions => {
             ("speaker, name, until", "hob.memory_forgotten_sessions", "speaker, session")
         }
-        // Marks from before are left behind: these transcripts are looked at once more, and their turns are known.
+        // Marks without a digest are left out: those transcripts are read again, and their turns are recognised.
         MemoryPart::Imports => (
             "path, path_kept, size, modified",
             "(SELECT * FROM hob.memory_imports WHERE path_kept IS NOT NULL) i",
@@ -86,8 +86,10 @@ impl Side<MemoryPart> for MemoryOnServer {
             after_values.iter().map(|value| value as _).collect();
         let found = self.memory.read(&sql, &values).await?;
         let cipher = &self.memory.cipher;
-        let mut rows =
-            found.iter().map(|row| taken(cipher, part, row)).collect::<Result<Vec<Row>, _>>()?;
+        let mut rows = found
+            .iter()
+            .map(|row| decrypt_row(cipher, part, row))
+            .collect::<Result<Vec<Row>, _>>()?;
         if part.is_whole() {
             rows.sort_by_cached_key(sortable);
         }
@@ -118,11 +120,11 @@ impl Side<MemoryPart> for MemoryOnServer {
 
     async fn count(&self, part: MemoryPart) -> Result<u64, StoreError> {
         let (_, table, _) = reading(part);
-        let rows = self.slowly(&format!("SELECT count(*) FROM {table}")).await?;
+        let rows = self.query_slowly(&format!("SELECT count(*) FROM {table}")).await?;
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
     }
 
-    /// What an earlier Hob has stored has codes alone.
+    /// Refuses to migrate turns that have hashed names only, without the digests.
     async fn may_leave(&self) -> Result<(), MoveError> {
         let missing = "words_kept IS NULL OR (key IS NOT NULL AND key_kept IS NULL)
              OR (answer IS NOT NULL AND answer_kept IS NULL)";
@@ -131,7 +133,7 @@ impl Side<MemoryPart> for MemoryOnServer {
                  (SELECT count(*) FROM hob.memory_forgotten WHERE name IS NULL OR {missing})
                      + (SELECT count(*) FROM hob.memory_forgotten_sessions WHERE name IS NULL)"
         );
-        let rows = self.slowly(&sql).await?;
+        let rows = self.query_slowly(&sql).await?;
         let count = |column: usize| rows.first().map_or(0, |row| row.get::<_, i64>(column) as u64);
         match (count(0), count(1)) {
             (0, 0) => Ok(()),
@@ -160,7 +162,7 @@ impl Side<MemoryPart> for MemoryOnServer {
         })
     }
 
-    /// An empty memory may have been in use: numbers, and how far merges were, begin anew.
+    /// An empty memory may have been in use before, so its numbers and its merge state are reset.
     async fn begin(&self) -> Result<(), StoreError> {
         if self.found().await? != Found::Open {
             return Ok(());
@@ -178,7 +180,7 @@ impl Side<MemoryPart> for MemoryOnServer {
         self.memory.connections.long_transaction(|client| async move { clear(&client).await }).await
     }
 
-    /// What is added from now on comes after what has arrived.
+    /// Sets the sequences, so that new rows get numbers after those that have arrived.
     async fn settle(&self) -> Result<(), StoreError> {
         for table in ["memory_forgotten", "memory_events", "memory_kinds"] {
             let sql = format!(
@@ -194,7 +196,7 @@ impl Side<MemoryPart> for MemoryOnServer {
         self.memory
             .connections
             .long_transaction(|client| async move {
-                // So that the first questions are planned well.
+                // The first queries need statistics for good plans.
                 for table in memory_tables(&client).await? {
                     client.batch_execute(&format!("ANALYZE hob.{table}")).await?;
                 }
@@ -204,7 +206,7 @@ impl Side<MemoryPart> for MemoryOnServer {
     }
 }
 
-/// The tables that hold what is remembered, and what it is found by.
+/// Returns the tables of the memory and its index.
 async fn memory_tables(client: &Client) -> Result<Vec<String>, Error> {
     let sql = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'hob'
          AND tablename LIKE 'memory\\_%' AND tablename NOT IN ('memory_state', 'memory_merge')";
@@ -213,7 +215,7 @@ async fn memory_tables(client: &Client) -> Result<Vec<String>, Error> {
 
 async fn clear(client: &Client) -> Result<(), Error> {
     let state = ask(client, "SELECT moving FROM hob.memory_state FOR UPDATE", &[]).await?;
-    // Only what nobody has used.
+    // A memory that is in use is never cleared.
     if !state.first().is_some_and(|row| row.get(0)) {
         return Ok(());
     }
@@ -230,8 +232,8 @@ async fn clear(client: &Client) -> Result<(), Error> {
 }
 
 impl MemoryOnServer {
-    /// A question that may look at all rows.
-    async fn slowly(&self, sql: &str) -> Result<Vec<SqlRow>, StoreError> {
+    /// Runs a query that may read all rows.
+    async fn query_slowly(&self, sql: &str) -> Result<Vec<SqlRow>, StoreError> {
         self.memory
             .connections
             .long_transaction(|client| async move { ask(&client, sql, &[]).await })
@@ -278,7 +280,7 @@ impl MemoryOnServer {
     }
 }
 
-/// What a row of a whole part is ordered by, as SQLite orders it.
+/// Returns the sort key of a row of an unkeyed part, in the order that SQLite uses.
 fn sortable(row: &Row) -> Vec<Vec<u8>> {
     let bytes = |cell: &Cell| match cell {
         Cell::Text(text) => text.as_bytes().to_vec(),

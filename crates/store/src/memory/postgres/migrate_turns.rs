@@ -1,5 +1,4 @@
-//! Turns that come from another memory, with the numbers and all the names they had there. They are written as new
-//! ones are.
+//! Writing the turns of a migration. They keep their numbers and their names, and are written like new ones.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,16 +7,17 @@ use hob_domain::memory::{Identity, NewTurn, ProjectLocation, RecordId, Tier, Tur
 use hob_index::terms;
 use tokio_postgres::Error;
 
+use super::batch::{BatchSession, InsertedTurn, LastNumbers, ProjectSums, TurnBatch, lock};
 use super::cipher::Cipher;
-use super::names::{Known, Names, Rows};
+use super::names::{ExistingRow, StoredNames};
 use super::postings::counts;
 use super::rows::ask;
-use super::store_turns::{Batch, Inserted, Numbers, Session, lock};
+use crate::memory::identity::{ExistingTurn, TurnNames};
 use crate::migrate::{Analysed, MovedTurn};
 use crate::postgres::connections::{Client, Values};
 use crate::values::{damaged, time};
 
-/// A turn as it came, and as it is written.
+/// A turn as it has arrived, and as it is written.
 pub(super) struct Arrived {
     moved: MovedTurn,
     turn: NewTurn,
@@ -27,7 +27,7 @@ impl Arrived {
     pub(super) fn new(mut moved: MovedTurn, analysed: Analysed) -> Result<Arrived, StoreError> {
         let wrong = || damaged("a turn on its way");
         let turn = NewTurn {
-            // Its names are known already.
+            // The names that it had are written, not this one.
             identity: Identity::Nth(0),
             words: moved.words,
             session: String::new(),
@@ -52,11 +52,11 @@ impl Arrived {
     }
 }
 
-/// Stores turns whose sessions and projects are there. Returns the number of the newest turn then.
+/// Stores turns whose sessions and projects exist. Returns the number of the newest turn afterwards.
 pub(super) async fn put(client: &Client, cipher: &Cipher, turns: &[Arrived]) -> Result<i64, Error> {
     let before = lock(client).await?;
     let newest = turns.iter().map(|turn| turn.moved.seq).max().unwrap_or_default().max(before.seq);
-    let numbers = Numbers { seq: newest, ..before };
+    let numbers = LastNumbers { seq: newest, ..before };
     let mut speakers: BTreeMap<&str, Vec<&Arrived>> = BTreeMap::new();
     for turn in turns {
         speakers.entry(&turn.moved.speaker).or_default().push(turn);
@@ -64,21 +64,18 @@ pub(super) async fn put(client: &Client, cipher: &Cipher, turns: &[Arrived]) -> 
     for (speaker, turns) in speakers {
         let names = |turn: &&Arrived| {
             let MovedTurn { id, words, key, answer, nth, .. } = &turn.moved;
-            Names::known_as(cipher, id, words, key.as_ref(), answer.as_ref(), *nth)
+            let names = TurnNames {
+                session: Vec::new(),
+                words: *words,
+                record: *key,
+                answer: *answer,
+                nth: *nth,
+            };
+            StoredNames::new(cipher, id, &names)
         };
-        let names: Vec<Names> = turns.iter().map(names).collect();
-        let mut batch = Batch {
-            cipher,
-            speaker,
-            numbers,
-            turns: Rows::default(),
-            forgotten: Rows::default(),
-            forgotten_sessions: HashMap::new(),
-            projects: HashMap::new(),
-            sessions: sessions(client, &turns).await?,
-            sums: BTreeMap::new(),
-            inserted: Vec::new(),
-        };
+        let names: Vec<StoredNames> = turns.iter().map(names).collect();
+        let mut batch = TurnBatch::empty(cipher, speaker, numbers);
+        batch.sessions = sessions(client, &turns).await?;
         for (arrived, names) in turns.iter().zip(&names) {
             add(&mut batch, arrived, names);
         }
@@ -88,50 +85,46 @@ pub(super) async fn put(client: &Client, cipher: &Cipher, turns: &[Arrived]) -> 
     Ok(newest)
 }
 
-/// The sessions of turns, by their numbers, which nothing of a batch is found by.
-async fn sessions(client: &Client, turns: &[&Arrived]) -> Result<HashMap<Vec<u8>, Session>, Error> {
+/// Reads the sessions of turns. They are keyed by their numbers, since these turns are not looked up by name.
+async fn sessions(
+    client: &Client,
+    turns: &[&Arrived],
+) -> Result<HashMap<Vec<u8>, BatchSession>, Error> {
     let mut ids: Vec<i64> = turns.iter().map(|turn| turn.moved.session).collect();
     ids.sort_unstable();
     ids.dedup();
     let sql = "SELECT id, project, started, ended FROM hob.memory_sessions WHERE id = ANY($1)";
     let session = |row: &tokio_postgres::Row| {
-        let session = Session { changed: true, ..Session::known(row) };
+        let session = BatchSession { changed: true, ..BatchSession::existing(row) };
         (session.id.to_be_bytes().to_vec(), session)
     };
     Ok(ask(client, sql, &[&ids]).await?.iter().map(session).collect())
 }
 
-fn add<'a>(batch: &mut Batch<'a>, arrived: &'a Arrived, names: &'a Names) {
-    let MovedTurn { seq, session, project, ts, at, nth, .. } = arrived.moved;
+fn add<'a>(batch: &mut TurnBatch<'a>, arrived: &'a Arrived, names: &'a StoredNames) {
+    let MovedTurn { seq, session, project, ts, at, .. } = arrived.moved;
     let length = i64::from(terms::length(&counts(&arrived.turn)));
     if let Some(session) = batch.sessions.get_mut(&session.to_be_bytes()[..]) {
         session.turns += 1;
         session.length += length;
     }
-    let sum = batch.sums.entry(project).or_default();
-    *sum = [sum[0] + 1, sum[1] + length, sum[2]];
-    let place = batch.turns.all.len();
-    batch.turns.add(Known {
-        number: seq,
+    batch.sum(project, ProjectSums { turns: 1, length, sessions: 0 });
+    let place = batch.turns.add(ExistingRow {
+        turn: ExistingTurn { number: seq, at, names: names.hashed.clone() },
         id: names.id.clone(),
-        session: Vec::new(),
-        words: names.words.clone(),
-        key: names.key.clone(),
-        key_kept: names.kept.key.clone(),
-        answer: names.answer.clone(),
-        nth,
+        sealed_record: names.sealed.record.clone(),
         ts,
-        at,
         client: arrived.moved.client.clone(),
-        changed: false,
+        is_claimed: false,
     });
-    batch.inserted.push(Inserted { turn: &arrived.turn, names, place, seq, session, project });
+    let turn = &arrived.turn;
+    batch.inserted.push(InsertedTurn { turn, names, place, seq, session, project, length });
 }
 
-/// Says which take the place of which.
+/// Links corrections with the turns that they supersede.
 async fn link(client: &Client, cipher: &Cipher, turns: &[Arrived]) -> Result<(), Error> {
     let name = |id: &Option<String>| -> Option<Vec<u8>> {
-        id.as_ref().map(|id| cipher.record_name(&RecordId::new(id.as_str())))
+        id.as_ref().map(|id| cipher.encrypt_id(&RecordId::new(id.as_str())))
     };
     let linked: Vec<&MovedTurn> = turns
         .iter()

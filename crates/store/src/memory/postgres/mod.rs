@@ -1,5 +1,6 @@
 //! The memory in a PostgreSQL database.
 
+mod batch;
 mod cache;
 mod candidates;
 mod cipher;
@@ -12,13 +13,16 @@ mod migrate_turns;
 mod names;
 mod nearest;
 mod postings;
+mod remask;
 mod rows;
+mod scope;
 mod sign_codes;
 mod store;
 mod store_turns;
 mod vectors;
 mod write_turns;
 
-pub use exclusive_lock::Alone;
+pub use cipher::Encryption;
+pub use exclusive_lock::ExclusiveLock;
 pub(crate) use migrate::MemoryOnServer;
 pub use store::PostgresMemory;

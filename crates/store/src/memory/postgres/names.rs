@@ -1,192 +1,159 @@
-//! Which of the turns that come are known, by any of their names. The same as SQLite does row by row, for a whole batch
-//! in one place: the rows that could matter are read before, and what was found out is written after.
+//! The names of turns in PostgreSQL: keyed hashes, by which equal names are recognised and nothing else is
+//! learnt. The rows that share a name with a batch of turns are indexed by them.
 
 use std::collections::HashMap;
 
-use hob_domain::memory::{Identity, NewTurn, RecordId, TurnKey};
+use hob_domain::StoreError;
+use hob_domain::memory::{NewTurn, RecordId, TurnKey};
 
 use super::cipher::{Cipher, Name};
+use crate::memory::identity::{self, Claim, ExistingTurn, TurnNames};
 
-/// A stored turn, or one that was forgotten, as far as it matters here.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Known {
-    /// The number of a turn, or that of a row of what is forgotten.
-    pub(super) number: i64,
-    pub(super) id: Vec<u8>,
-    /// The code of its session's name.
-    pub(super) session: Vec<u8>,
-    pub(super) words: Vec<u8>,
-    pub(super) key: Option<Vec<u8>>,
-    /// What is kept of a key that came with this batch.
-    pub(super) key_kept: Option<Vec<u8>>,
-    pub(super) answer: Option<Vec<u8>>,
-    pub(super) nth: Option<i64>,
-    pub(super) ts: i64,
-    pub(super) at: i64,
-    pub(super) client: String,
-    /// Whether it has a name more than it had.
-    pub(super) changed: bool,
-}
+/// Names as the database has them.
+pub(super) type HashedNames = TurnNames<Vec<u8>, Vec<u8>>;
 
-/// The names a turn comes under, as they are stored.
-pub(super) struct Names {
+/// Everything under which a turn is stored.
+pub(super) struct StoredNames {
+    /// The record id, encrypted.
     pub(super) id: Vec<u8>,
+    /// The record id, hashed.
     pub(super) id_key: Vec<u8>,
-    pub(super) session: Vec<u8>,
-    pub(super) words: Vec<u8>,
-    pub(super) key: Option<Vec<u8>>,
-    pub(super) answer: Option<Vec<u8>>,
-    pub(super) nth: Option<i64>,
-    pub(super) kept: Kept,
+    pub(super) hashed: HashedNames,
+    pub(super) sealed: SealedNames,
 }
 
-/// The digests behind these names, as they are kept.
-pub(super) struct Kept {
+/// The digests behind hashed names, encrypted: a migration to another store needs them.
+pub(super) struct SealedNames {
     pub(super) words: Vec<u8>,
-    pub(super) key: Option<Vec<u8>>,
+    pub(super) record: Option<Vec<u8>>,
     pub(super) answer: Option<Vec<u8>>,
 }
 
-impl Names {
-    pub(super) fn of(cipher: &Cipher, turn: &NewTurn) -> Names {
-        let (key, answer, nth, id) = match turn.identity {
-            Identity::Record { key, answer } => (Some(key), answer, None, key.record_id()),
-            Identity::Answer(place) => (None, Some(place), None, place.record_id()),
-            Identity::Nth(n) => {
-                let words = turn.words.to_hex();
-                let id = TurnKey::of(&["nth", &turn.session, &words, &n.to_string()]).record_id();
-                (None, None, Some(i64::from(n)), id)
-            }
-        };
-        Names {
-            session: cipher.name_key(Name::Session, &turn.session),
-            ..Names::known_as(cipher, &id, &turn.words, key.as_ref(), answer.as_ref(), nth)
-        }
+impl StoredNames {
+    pub(super) fn of(cipher: &Cipher, turn: &NewTurn) -> StoredNames {
+        let session = cipher.hash_name(Name::Session, &turn.session);
+        StoredNames::new(cipher, &turn.record_id(), &TurnNames::of(turn, session))
     }
 
-    /// The same of a turn that is known by these, without the session's.
-    pub(super) fn known_as(
+    pub(super) fn new(
         cipher: &Cipher,
         id: &RecordId,
-        words: &TurnKey,
-        key: Option<&TurnKey>,
-        answer: Option<&TurnKey>,
-        nth: Option<i64>,
-    ) -> Names {
-        Names {
-            id_key: cipher.name_key(Name::Turn, id.as_str()),
-            id: cipher.record_name(id),
-            session: Vec::new(),
-            words: cipher.key(words),
-            key: key.map(|key| cipher.key(key)),
-            answer: answer.map(|key| cipher.key(key)),
-            nth,
-            kept: Kept {
-                words: cipher.keep(words),
-                key: key.map(|key| cipher.keep(key)),
-                answer: answer.map(|key| cipher.keep(key)),
+        names: &TurnNames<TurnKey, Vec<u8>>,
+    ) -> StoredNames {
+        let TurnNames { session, words, record, answer, nth } = names;
+        StoredNames {
+            id: cipher.encrypt_id(id),
+            id_key: cipher.hash_name(Name::Turn, id.as_str()),
+            hashed: TurnNames {
+                session: session.clone(),
+                words: cipher.hash_key(words),
+                record: record.as_ref().map(|key| cipher.hash_key(key)),
+                answer: answer.as_ref().map(|key| cipher.hash_key(key)),
+                nth: *nth,
+            },
+            sealed: SealedNames {
+                words: cipher.encrypt_key(words),
+                record: record.as_ref().map(|key| cipher.encrypt_key(key)),
+                answer: answer.as_ref().map(|key| cipher.encrypt_key(key)),
             },
         }
     }
 }
 
-/// What became of one turn.
+/// A stored turn or a forgotten one, with the columns that a claim may change.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Outcome {
-    /// Its name as it is stored.
-    Inserted(Vec<u8>),
-    Duplicate(Vec<u8>),
-    /// It was forgotten once.
-    Forgotten,
+pub(super) struct ExistingRow {
+    pub(super) turn: ExistingTurn<Vec<u8>, Vec<u8>>,
+    /// The encrypted record id.
+    pub(super) id: Vec<u8>,
+    /// The encrypted digest of a record that came with this batch.
+    pub(super) sealed_record: Option<Vec<u8>>,
+    pub(super) ts: i64,
+    pub(super) client: String,
+    /// Whether a turn of this batch has claimed a name for the row.
+    pub(super) is_claimed: bool,
 }
 
-/// Rows by their names.
+/// Rows indexed by their names.
 #[derive(Default)]
-pub(super) struct Rows {
-    pub(super) all: Vec<Known>,
-    by_key: HashMap<Vec<u8>, usize>,
+pub(super) struct ExistingRows {
+    pub(super) all: Vec<ExistingRow>,
+    by_record: HashMap<Vec<u8>, usize>,
     by_answer: HashMap<Vec<u8>, Vec<usize>>,
     by_words: HashMap<(Vec<u8>, Vec<u8>), Vec<usize>>,
 }
 
-impl Rows {
-    pub(super) fn add(&mut self, row: Known) {
+impl ExistingRows {
+    /// Adds a row and returns its place.
+    pub(super) fn add(&mut self, row: ExistingRow) -> usize {
         let place = self.all.len();
-        if let Some(key) = &row.key {
-            self.by_key.entry(key.clone()).or_insert(place);
+        let names = &row.turn.names;
+        if let Some(record) = &names.record {
+            self.by_record.entry(record.clone()).or_insert(place);
         }
-        if let Some(answer) = &row.answer {
+        if let Some(answer) = &names.answer {
             self.by_answer.entry(answer.clone()).or_default().push(place);
         }
-        let words = (row.session.clone(), row.words.clone());
+        let words = (names.session.clone(), names.words.clone());
         self.by_words.entry(words).or_default().push(place);
         self.all.push(row);
+        place
     }
 
-    /// Looks for a turn under the names it may be known by, and notes the name it came under.
-    pub(super) fn known(&mut self, names: &Names, turn: &NewTurn) -> Option<Vec<u8>> {
-        let place = match (&names.key, &names.answer, names.nth) {
-            (Some(key), answer, _) => {
-                if let Some(place) = self.by_key.get(key) {
-                    return Some(self.all[*place].id.clone());
-                }
-                // The same turn may have come before its record did: by its place, or by its number.
-                let unclaimed = answer
-                    .as_ref()
-                    .and_then(|answer| self.with_answer(answer, |row| row.key.is_none()))
-                    .or_else(|| {
-                        self.with_words(names, |row| row.key.is_none() && row.nth.is_some())
-                    })?;
-                self.by_key.insert(key.clone(), unclaimed);
-                let row = &mut self.all[unclaimed];
-                row.key = Some(key.clone());
-                row.key_kept = names.kept.key.clone();
-                // Its record knows better when, and in what, it was said.
+    /// Recognises a captured turn and applies its claim. Returns the encrypted id of the row that it is.
+    pub(super) fn recognise(&mut self, names: &StoredNames, turn: &NewTurn) -> Option<&[u8]> {
+        let related = self.related(&names.hashed);
+        let rows = related.iter().map(|place| &self.all[*place].turn);
+        let found = identity::recognise(&names.hashed, rows)?;
+        let place = related[found.row];
+        let row = &mut self.all[place];
+        match found.claim {
+            None => {}
+            Some(Claim::Record) => {
+                let record = names.hashed.record.clone();
+                self.by_record.extend(record.clone().map(|record| (record, place)));
+                row.turn.names.record = record;
+                row.sealed_record = names.sealed.record.clone();
                 row.ts = turn.ts.as_microsecond();
-                row.at = turn.at.as_microsecond();
+                row.turn.at = turn.at.as_microsecond();
                 row.client = turn.client.clone();
-                row.changed = true;
-                unclaimed
             }
-            (None, Some(answer), _) => self.with_answer(answer, |_| true)?,
-            (None, None, Some(n)) => match self.with_words(names, |row| row.nth == Some(n)) {
-                Some(place) => place,
-                None => {
-                    let unnumbered = |row: &Known| row.key.is_some() && row.nth.is_none();
-                    let place = self.with_words(names, unnumbered)?;
-                    let row = &mut self.all[place];
-                    row.nth = Some(n);
-                    row.changed = true;
-                    place
-                }
-            },
-            (None, None, None) => return None,
-        };
-        Some(self.all[place].id.clone())
+            Some(Claim::Nth) => row.turn.names.nth = names.hashed.nth,
+        }
+        row.is_claimed |= found.claim.is_some();
+        Some(&row.id)
     }
 
-    /// Whether a place has its answer. The first of two records that claim one has it.
-    pub(super) fn is_taken(&self, answer: &[u8]) -> bool {
-        self.by_answer.contains_key(answer)
+    /// Returns the answer's place that a new turn is stored with; see [`identity::free_answer`].
+    pub(super) fn free_answer(&self, names: &HashedNames) -> Option<Vec<u8>> {
+        let related = self.related(names);
+        let rows = related.iter().map(|place| &self.all[*place].turn);
+        identity::free_answer(names, rows).cloned()
     }
 
-    fn with_answer(&self, answer: &[u8], which: impl Fn(&Known) -> bool) -> Option<usize> {
-        let places = self.by_answer.get(answer)?;
-        places.iter().copied().find(|place| which(&self.all[*place]))
-    }
-
-    /// The first such turn of the session with these words.
-    fn with_words(&self, names: &Names, which: impl Fn(&Known) -> bool) -> Option<usize> {
-        let places = self.by_words.get(&(names.session.clone(), names.words.clone()))?;
-        let such = places.iter().copied().filter(|place| which(&self.all[*place]));
-        such.min_by_key(|place| (self.all[*place].at, self.all[*place].number))
+    /// The places of all rows that share a name.
+    fn related(&self, names: &HashedNames) -> Vec<usize> {
+        let by_record = names.record.as_ref().and_then(|record| self.by_record.get(record));
+        if let Some(place) = by_record {
+            // No other row can be the turn.
+            return vec![*place];
+        }
+        let by_answer = names.answer.as_ref().and_then(|answer| self.by_answer.get(answer));
+        let by_words = self.by_words.get(&(names.session.clone(), names.words.clone()));
+        by_answer.into_iter().chain(by_words).flatten().copied().collect()
     }
 }
 
-/// The id that a stored name stands for.
-pub(super) fn record_id(
-    cipher: &Cipher,
-    stored: &[u8],
-) -> Result<RecordId, hob_domain::StoreError> {
-    Ok(RecordId::new(cipher.unnamed(Name::Turn, stored)?))
+/// What became of a captured turn, with its encrypted record id.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum TurnOutcome {
+    Inserted(Vec<u8>),
+    Duplicate(Vec<u8>),
+    /// The turn was forgotten once, and is not stored again.
+    Forgotten,
+}
+
+/// Decrypts a record id.
+pub(super) fn record_id(cipher: &Cipher, stored: &[u8]) -> Result<RecordId, StoreError> {
+    Ok(RecordId::new(cipher.decrypt_name(Name::Turn, stored)?))
 }

@@ -1,4 +1,8 @@
-//! Postings as they come, and as they go.
+//! Posting lists in PostgreSQL.
+//!
+//! Every batch of turns writes its postings as blocks into `memory_recent`. Later a merge moves them into the posting
+//! lists in `memory_runs` (see the module `merge`). A query reads both tables. Terms are keyed hashes (see
+//! [`Cipher::term`]). A list of one block has no header: the block itself says how long the list is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,64 +15,72 @@ use super::cipher::Cipher;
 use crate::memory::block_limit::BLOCK_LIMIT;
 use crate::postgres::connections::{Client, Values};
 
-/// How often each term of a turn occurs.
+/// Returns how often each term of a turn occurs.
 pub(super) fn counts(turn: &NewTurn) -> Vec<(&str, u32)> {
     terms::frequencies(&turn.terms)
 }
 
-fn unpacked_terms(packed: &[u8]) -> impl Iterator<Item = i64> {
-    packed.chunks_exact(8).map(|code| i64::from_be_bytes(code.try_into().unwrap_or_default()))
+/// Reads the hashed terms of a turn, as [`RecentPostings::add`] returns them.
+fn decode_terms(bytes: &[u8]) -> impl Iterator<Item = i64> {
+    bytes.chunks_exact(8).map(|code| i64::from_be_bytes(code.try_into().unwrap_or_default()))
 }
 
-/// Postings that are not merged yet, by project and term. Each batch of turns makes runs of its own.
+/// The postings of a batch of turns, by project and term.
 #[derive(Default)]
-pub(super) struct Recent {
+pub(super) struct RecentPostings {
     postings: BTreeMap<(i64, i64), Vec<Posting>>,
 }
 
-impl Recent {
-    /// Adds a turn; turns come in order. Returns the codes of its terms, as they are kept for its removal.
+/// The numbers of a turn, its project and its session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TurnNumbers {
+    pub(super) seq: i64,
+    pub(super) project: i64,
+    pub(super) session: i64,
+}
+
+impl RecentPostings {
+    /// Adds a turn. Turns come in order. Returns the turn's hashed terms, which are stored with it for its removal.
     pub(super) fn add(
         &mut self,
         cipher: &Cipher,
-        project: i64,
-        session: i64,
-        seq: i64,
+        turn: TurnNumbers,
         counts: &[(&str, u32)],
     ) -> Vec<u8> {
         let length = terms::length(counts);
-        // Terms of one code, should there ever be two, are one term.
+        // Two terms with the same hash, should there ever be any, are one term.
         let mut all: BTreeMap<i64, u32> = BTreeMap::new();
-        for (term, times) in counts {
-            *all.entry(cipher.term(term)).or_default() += times;
+        for (term, frequency) in counts {
+            *all.entry(cipher.term(term)).or_default() += frequency;
         }
-        for (term, times) in &all {
-            let posting = Posting::new(seq, session, *times, length);
-            self.postings.entry((project, *term)).or_default().push(posting);
+        for (term, frequency) in &all {
+            let posting = Posting::new(turn.seq, turn.session, *frequency, length);
+            self.postings.entry((turn.project, *term)).or_default().push(posting);
         }
         all.keys().flat_map(|term| term.to_be_bytes()).collect()
     }
 
     pub(super) async fn write(&self, client: &Client) -> Result<(), Error> {
-        let mut runs = Runs::default();
+        let mut blocks = BlockRows::default();
         for ((project, term), postings) in &self.postings {
-            runs.add_all(*project, *term, postings);
+            blocks.add_postings(*project, *term, postings);
         }
-        runs.insert(client, "hob.memory_recent").await
+        blocks.insert(client, "hob.memory_recent").await
     }
 }
 
-/// Locks the runs; whoever changes them does this first.
-pub(super) async fn lock_runs(client: &Client) -> Result<(), Error> {
+/// Locks the posting lists. Every transaction that changes them does this first.
+pub(super) async fn lock_posting_lists(client: &Client) -> Result<(), Error> {
     let sql = "SELECT 1 FROM hob.memory_merge WHERE id = 1 FOR UPDATE";
     client.query_one(&client.prepare_cached(sql).await?, &[]).await.map(drop)
 }
 
-/// Takes turns out of the index: their projects, their numbers, and their packed terms. The runs must be locked.
+/// Removes turns from the index, given by their projects, their numbers and their hashed terms. The caller has locked
+/// the posting lists.
 pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result<(), Error> {
     let (mut projects, mut terms, mut seqs) = (Vec::new(), Vec::new(), Vec::new());
-    for (project, seq, packed) in turns {
-        for term in unpacked_terms(packed) {
+    for (project, seq, hashed) in turns {
+        for term in decode_terms(hashed) {
             projects.push(*project);
             terms.push(term);
             seqs.push(*seq);
@@ -81,10 +93,10 @@ pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Re
              AND r.term = u.term AND r.first > 0 AND r.first <= u.seq ORDER BY r.first DESC LIMIT 1) r";
     let found =
         client.query(&client.prepare_cached(sql).await?, &[&projects, &terms, &seqs]).await?;
-    let mut runs: BTreeMap<(i64, i64, i64), (Vec<Posting>, usize)> = BTreeMap::new();
+    let mut blocks: BTreeMap<(i64, i64, i64), (Vec<Posting>, usize)> = BTreeMap::new();
     for row in &found {
-        let (place, seq) = ((row.get(0), row.get(1), row.get(3)), row.get::<_, i64>(2));
-        let (postings, gone) = runs.entry(place).or_insert_with(|| {
+        let (key, seq) = ((row.get(0), row.get(1), row.get(3)), row.get::<_, i64>(2));
+        let (postings, gone) = blocks.entry(key).or_insert_with(|| {
             let mut postings = Vec::new();
             decode_block(row.get(3), row.get(4), |posting| postings.push(posting));
             (postings, 0)
@@ -93,14 +105,14 @@ pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Re
         postings.retain(|posting| posting.seq != seq);
         *gone += before - postings.len();
     }
-    runs.retain(|_, (_, gone)| *gone > 0);
-    if runs.is_empty() {
+    blocks.retain(|_, (_, gone)| *gone > 0);
+    if blocks.is_empty() {
         return Ok(());
     }
     let mut fewer: BTreeMap<(i64, i64), u64> = BTreeMap::new();
-    let mut written = Runs::default();
-    let mut empty = Places::default();
-    for ((project, term, first), (postings, gone)) in &runs {
+    let mut written = BlockRows::default();
+    let mut empty = BlockKeys::default();
+    for ((project, term, first), (postings, gone)) in &blocks {
         *fewer.entry((*project, *term)).or_default() += *gone as u64;
         if postings.is_empty() {
             empty.add(*project, *term, *first);
@@ -120,12 +132,12 @@ pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Re
     empty.delete(client, "hob.memory_runs").await
 }
 
-/// The same for postings that are not merged yet. Runs of these may lie in each other: one that has changed came back
-/// alone.
+/// Removes the postings of turns that are not merged yet. Here the blocks of a list may overlap, since a turn that has
+/// changed comes back in a block of its own.
 async fn remove_recent(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result<(), Error> {
     let mut gone: BTreeMap<(i64, i64), BTreeSet<i64>> = BTreeMap::new();
-    for (project, seq, packed) in turns {
-        for term in unpacked_terms(packed) {
+    for (project, seq, hashed) in turns {
+        for term in decode_terms(hashed) {
             gone.entry((*project, term)).or_default().insert(*seq);
         }
     }
@@ -136,7 +148,7 @@ async fn remove_recent(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result
          JOIN hob.memory_recent r ON r.project = u.project AND r.term = u.term
              AND r.first <= u.newest";
     let statement = client.prepare_cached(sql).await?;
-    let (mut old, mut new) = (Places::default(), Runs::default());
+    let (mut old, mut new) = (BlockKeys::default(), BlockRows::default());
     for row in client.query(&statement, &[&projects, &terms, &newest]).await? {
         let (project, term, first): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
         let seqs = &gone[&(project, term)];
@@ -147,15 +159,15 @@ async fn remove_recent(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result
         });
         if is_changed {
             old.add(project, term, first);
-            // It begins with what it holds: the turn that it began with may come back alone.
-            new.add_all(project, term, &left);
+            // The rest gets a key of its own: the turn that the block began with may come back alone.
+            new.add_postings(project, term, &left);
         }
     }
     old.delete(client, "hob.memory_recent").await?;
     new.insert(client, "hob.memory_recent").await
 }
 
-/// How common terms are, by project and term.
+/// Reads the headers of posting lists, by project and term.
 pub(super) async fn headers(
     client: &Client,
     of: impl Iterator<Item = &(i64, i64)>,
@@ -171,76 +183,77 @@ pub(super) async fn headers(
     Ok(rows.iter().map(header).collect())
 }
 
-/// Runs and headers to be written.
+/// Blocks and headers to be written.
 #[derive(Default)]
-pub(super) struct Runs {
-    places: Places,
-    runs: Vec<Vec<u8>>,
+pub(super) struct BlockRows {
+    keys: BlockKeys,
+    blocks: Vec<Vec<u8>>,
 }
 
-impl Runs {
-    pub(super) fn add(&mut self, project: i64, term: i64, first: i64, run: Vec<u8>) {
-        self.places.add(project, term, first);
-        self.runs.push(run);
+impl BlockRows {
+    pub(super) fn add(&mut self, project: i64, term: i64, first_seq: i64, bytes: Vec<u8>) {
+        self.keys.add(project, term, first_seq);
+        self.blocks.push(bytes);
     }
 
-    /// Adds postings, in as many runs as they need.
-    pub(super) fn add_all(&mut self, project: i64, term: i64, postings: &[Posting]) {
+    /// Adds postings, in as many blocks as they need.
+    pub(super) fn add_postings(&mut self, project: i64, term: i64, postings: &[Posting]) {
         for block in BLOCK_LIMIT.blocks(postings) {
             self.add(project, term, block.first_seq, block.bytes);
         }
     }
 
-    /// Writes those of which none is there.
+    /// Inserts rows that do not exist yet.
     async fn insert(&self, client: &Client, table: &str) -> Result<(), Error> {
-        if self.runs.is_empty() {
+        if self.blocks.is_empty() {
             return Ok(());
         }
         self.write(client, table, "").await
     }
 
-    async fn write(&self, client: &Client, table: &str, or_else: &str) -> Result<(), Error> {
+    /// Inserts the rows. They belong to the principals of their projects.
+    async fn write(&self, client: &Client, table: &str, on_conflict: &str) -> Result<(), Error> {
         let sql = format!(
             "INSERT INTO {table} (project, term, first, run, speaker)
              SELECT u.project, u.term, u.first, u.run, p.speaker
              FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])
                  u (project, term, first, run)
-             JOIN hob.memory_projects p ON p.id = u.project {or_else}"
+             JOIN hob.memory_projects p ON p.id = u.project {on_conflict}"
         );
-        let Places { projects, terms, firsts } = &self.places;
-        let values: Values<'_> = &[projects, terms, firsts, &self.runs];
+        let BlockKeys { projects, terms, firsts } = &self.keys;
+        let values: Values<'_> = &[projects, terms, firsts, &self.blocks];
         client.execute(&client.prepare_cached(&sql).await?, values).await?;
         Ok(())
     }
 
-    /// Writes over those that are there.
+    /// Updates rows that exist.
     async fn replace(&self, client: &Client) -> Result<(), Error> {
         let sql = "UPDATE hob.memory_runs r SET run = u.run
              FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])
                  u (project, term, first, run)
              WHERE r.project = u.project AND r.term = u.term AND r.first = u.first";
-        let Places { projects, terms, firsts } = &self.places;
-        let values: Values<'_> = &[projects, terms, firsts, &self.runs];
+        let BlockKeys { projects, terms, firsts } = &self.keys;
+        let values: Values<'_> = &[projects, terms, firsts, &self.blocks];
         client.execute(&client.prepare_cached(sql).await?, values).await?;
         Ok(())
     }
 
-    /// Writes them whether they are there or not. They belong to whom their projects belong to.
+    /// Writes rows of `memory_runs`, whether they exist or not.
     pub(super) async fn put(&self, client: &Client) -> Result<(), Error> {
         let replace = "ON CONFLICT (project, term, first) DO UPDATE SET run = excluded.run";
         self.write(client, "hob.memory_runs", replace).await
     }
 }
 
-/// Rows of `memory_runs` or `memory_recent`.
+/// Keys of rows in `memory_runs` or `memory_recent`.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct BlockKeys {
     projects: Vec<i64>,
     terms: Vec<i64>,
     firsts: Vec<i64>,
 }
 
-impl Places {
+impl BlockKeys {
     pub(super) fn add(&mut self, project: i64, term: i64, first: i64) {
         self.projects.push(project);
         self.terms.push(term);

@@ -1,4 +1,4 @@
-//! Reading turns: rows, windows, outlines.
+//! Reading turns: records, timelines and outlines of sessions.
 
 use hob_domain::memory::{
     Around, ProjectLocation, Record, Scope, SessionOutline, Tier, TurnRole, Window,
@@ -8,7 +8,7 @@ use tokio_postgres::{Error, Row};
 
 use super::cipher::{Body, Cipher, Name};
 use super::names::record_id;
-use crate::memory::candidate_plan::bounds;
+use crate::memory::range::time_bounds;
 use crate::postgres::connections::{Client, Values};
 use crate::postgres::text::take;
 use crate::values::{damaged, time};
@@ -18,7 +18,7 @@ pub(super) const COLUMNS: &str = "t.id, t.seq, s.name, p.root, t.role, t.tier, t
 pub(super) const TABLES: &str = "hob.memory_turns t JOIN hob.memory_sessions s ON s.id = t.session \
     JOIN hob.memory_projects p ON p.id = t.project";
 
-/// A turn's working tree, cue and text as one body.
+/// Packs a turn's working tree, cue and text into one body.
 pub(super) fn body(worktree: &str, cue: Option<&str>, text: &str) -> Vec<u8> {
     let cue_size = cue.map_or(u32::MAX, |cue| cue.len() as u32);
     let mut body = Vec::with_capacity(8 + worktree.len() + text.len());
@@ -30,6 +30,7 @@ pub(super) fn body(worktree: &str, cue: Option<&str>, text: &str) -> Vec<u8> {
     body
 }
 
+/// The decrypted body of a turn.
 pub(super) struct Opened {
     pub(super) worktree: String,
     pub(super) cue: Option<String>,
@@ -44,10 +45,10 @@ impl Opened {
         stored: &[u8],
     ) -> Result<Opened, StoreError> {
         let body = cipher.open(Body::Turn(speaker, seq), stored)?;
-        Opened::taken(body).ok_or_else(|| damaged("a turn of the memory"))
+        Opened::unpack(body).ok_or_else(|| damaged("a turn of the memory"))
     }
 
-    fn taken(mut body: Vec<u8>) -> Option<Opened> {
+    fn unpack(mut body: Vec<u8>) -> Option<Opened> {
         let size = |at: usize| Some(u32::from_be_bytes(body.get(at..at + 4)?.try_into().ok()?));
         let (worktree, cue) = (size(0)? as usize, size(4)?);
         let cue_size = if cue == u32::MAX { 0 } else { cue as usize };
@@ -62,7 +63,7 @@ impl Opened {
     }
 }
 
-/// The record of a row with [`COLUMNS`].
+/// Decrypts a row with [`COLUMNS`].
 pub(super) fn record(cipher: &Cipher, row: &Row) -> Result<Record, StoreError> {
     let (seq, speaker): (i64, &str) = (row.get(1), row.get(13));
     let Opened { worktree, cue, text } = Opened::new(cipher, speaker, seq, row.get(6))?;
@@ -70,8 +71,11 @@ pub(super) fn record(cipher: &Cipher, row: &Row) -> Result<Record, StoreError> {
     Ok(Record {
         id: record_id(cipher, row.get(0))?,
         seq,
-        session: cipher.unnamed(Name::Session, row.get(2))?,
-        place: ProjectLocation { project: cipher.unnamed(Name::Project, row.get(3))?, worktree },
+        session: cipher.decrypt_name(Name::Session, row.get(2))?,
+        place: ProjectLocation {
+            project: cipher.decrypt_name(Name::Project, row.get(3))?,
+            worktree,
+        },
         role: TurnRole::parse(row.get(4)).unwrap_or(TurnRole::User),
         tier: Tier::parse(row.get(5)).unwrap_or_default(),
         text,
@@ -89,7 +93,7 @@ pub(super) fn records(cipher: &Cipher, rows: &[Row]) -> Result<Vec<Record>, Stor
     rows.iter().map(|row| record(cipher, row)).collect()
 }
 
-/// The rows of a window, in the order they were said.
+/// Reads the turns of a window, in the order they were said.
 pub(super) async fn timeline(
     client: &Client,
     cipher: &Cipher,
@@ -101,7 +105,7 @@ pub(super) async fn timeline(
         Some(Around::Time(at)) => Some((at.as_microsecond(), 0)),
         Some(Around::Record(id)) => {
             let sql = "SELECT at, seq FROM hob.memory_turns WHERE speaker = $1 AND id_key = $2";
-            let key = cipher.name_key(Name::Turn, id.as_str());
+            let key = cipher.hash_name(Name::Turn, id.as_str());
             let found =
                 client.query_opt(&client.prepare_cached(sql).await?, &[&speaker, &key]).await?;
             match found {
@@ -110,24 +114,26 @@ pub(super) async fn timeline(
             }
         }
     };
-    let Some(places) = Places::of(client, cipher, speaker, &window.scope).await? else {
+    let Some(scope_ids) = ScopeIds::of(client, cipher, speaker, &window.scope).await? else {
         return Ok(Vec::new());
     };
     let part = async |order: &str, bound: &str, (at, seq): (i64, i64), limit: usize| {
         let sql = format!(
             "SELECT {COLUMNS} FROM {TABLES} WHERE t.speaker = $1 {} AND t.ts BETWEEN $2 AND $3
              AND (t.at, t.seq) {bound} ($4, $5) ORDER BY t.at {order}, t.seq {order} LIMIT $6",
-            places.condition()
+            scope_ids.condition()
         );
-        let (since, until) = bounds(&window.scope).unwrap_or((i64::MIN, i64::MAX));
+        let (since, until) = time_bounds(&window.scope).unwrap_or((i64::MIN, i64::MAX));
         let limit = limit as i64;
         let mut values: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
             vec![&speaker, &since, &until, &at, &seq, &limit];
-        values.extend(places.ids.iter().map(|id| id as &(dyn tokio_postgres::types::ToSql + Sync)));
+        values.extend(
+            scope_ids.ids.iter().map(|id| id as &(dyn tokio_postgres::types::ToSql + Sync)),
+        );
         client.query(&client.prepare_cached(&sql).await?, &values).await
     };
     match around {
-        // Without a middle the latest ones are shown.
+        // Without a middle the latest turns are returned.
         None => {
             let mut rows = part("DESC", "<=", (i64::MAX, i64::MAX), window.limit).await?;
             rows.reverse();
@@ -143,34 +149,34 @@ pub(super) async fn timeline(
     }
 }
 
-/// The project and the session of a scope, by their numbers, so that rows are found by their index.
-struct Places {
+/// The project and the session of a scope by their numbers, so that indexes are used.
+struct ScopeIds {
     columns: Vec<&'static str>,
     ids: Vec<i64>,
 }
 
-impl Places {
-    /// `None` when nothing can match.
+impl ScopeIds {
+    /// Returns `None` if nothing can match.
     async fn of(
         client: &Client,
         cipher: &Cipher,
         speaker: &str,
         scope: &Scope,
-    ) -> Result<Option<Places>, Error> {
-        let mut places = Places { columns: Vec::new(), ids: Vec::new() };
+    ) -> Result<Option<ScopeIds>, Error> {
+        let mut ids = ScopeIds { columns: Vec::new(), ids: Vec::new() };
         if let Some(root) = &scope.project {
             match project_id(client, cipher, speaker, root).await? {
-                Some(id) => places.add("t.project", id),
+                Some(id) => ids.add("t.project", id),
                 None => return Ok(None),
             }
         }
         if let Some(name) = &scope.session {
             match session_id(client, cipher, speaker, name).await? {
-                Some(id) => places.add("t.session", id),
+                Some(id) => ids.add("t.session", id),
                 None => return Ok(None),
             }
         }
-        Ok(Some(places))
+        Ok(Some(ids))
     }
 
     fn add(&mut self, column: &'static str, id: i64) {
@@ -191,7 +197,7 @@ pub(super) async fn project_id(
     root: &str,
 ) -> Result<Option<i64>, Error> {
     let sql = "SELECT id FROM hob.memory_projects WHERE speaker = $1 AND root_key = $2";
-    let key = cipher.name_key(Name::Project, root);
+    let key = cipher.hash_name(Name::Project, root);
     let found = client.query_opt(&client.prepare_cached(sql).await?, &[&speaker, &key]).await?;
     Ok(found.map(|row| row.get(0)))
 }
@@ -203,12 +209,12 @@ pub(super) async fn session_id(
     name: &str,
 ) -> Result<Option<i64>, Error> {
     let sql = "SELECT id FROM hob.memory_sessions WHERE speaker = $1 AND name_key = $2";
-    let key = cipher.name_key(Name::Session, name);
+    let key = cipher.hash_name(Name::Session, name);
     let found = client.query_opt(&client.prepare_cached(sql).await?, &[&speaker, &key]).await?;
     Ok(found.map(|row| row.get(0)))
 }
 
-/// The latest sessions of a project, with their first and last words.
+/// Selects the latest sessions of a project with their first and last texts.
 pub(super) const LATEST_SESSIONS: &str = "SELECT s.name, s.client, s.started, s.ended, s.turns,
          f.seq, f.body, p.seq, p.body, a.seq, a.body, l.role
      FROM (SELECT s.* FROM hob.memory_sessions s JOIN hob.memory_projects p ON p.id = s.project
@@ -235,7 +241,7 @@ pub(super) fn outline(
         Ok(Some(Opened::new(cipher, speaker, seq, body)?.text))
     };
     Ok(SessionOutline {
-        session: cipher.unnamed(Name::Session, row.get(0))?,
+        session: cipher.decrypt_name(Name::Session, row.get(0))?,
         client: take(row.get(1)),
         started: time(row.get(2)),
         ended: time(row.get(3)),
@@ -247,12 +253,12 @@ pub(super) fn outline(
     })
 }
 
-/// A time that may be none.
+/// Converts an optional time.
 pub(super) fn when(microseconds: Option<i64>) -> Option<Timestamp> {
     microseconds.map(time)
 }
 
-/// A query on a connection, with its statement kept.
+/// Runs a query. The connection caches the prepared statement.
 pub(super) async fn ask(client: &Client, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Error> {
     client.query(&client.prepare_cached(sql).await?, values).await
 }

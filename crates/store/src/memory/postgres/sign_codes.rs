@@ -1,6 +1,8 @@
-//! The signs of all vectors as they lie in `memory_codes`: many to a row, in the order of turns. New ones wait in
-//! `memory_vectors` until there are some. Rows grow as the digits of a number do: a new one takes in those before it
-//! that are no larger, so that however few come at a time there are few rows, and each code is written a few times.
+//! Sign codes in `memory_codes`: many to a row, in the order of their turns.
+//!
+//! New codes wait in `memory_vectors` until there are enough of them, and are then packed into rows. A new row
+//! takes in the rows before it that are not much larger (see [`absorbs_group`]), so that there are few rows
+//! however few codes come at a time. A row that changes gets a new stamp, by which caches notice it.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +14,27 @@ use super::cipher::Bits;
 use super::rows::ask;
 use crate::postgres::connections::{Client, Values};
 
-/// So many codes are in a row at most.
-const FULL: usize = if cfg!(test) { 8 } else { 4096 };
-/// So many turns wait at least, and so many are packed in one go.
-const WAITING: i64 = if cfg!(test) { 3 } else { 1024 };
-const STEP: i64 = if cfg!(test) { 6 } else { 8192 };
-/// A turn's number, and its code.
-pub(super) const ENTRY: usize = 8 + TABLE_BYTES;
+/// The codes of a row.
+const MAX_ROW_CODES: usize = if cfg!(test) { 8 } else { 4096 };
+/// Codes are packed when this many turns wait.
+const MIN_WAITING_TURNS: i64 = if cfg!(test) { 3 } else { 1024 };
+/// The turns whose codes are packed at once.
+const MAX_PACKED_TURNS: i64 = if cfg!(test) { 6 } else { 8192 };
+/// The size of an entry: a turn's number and its code.
+pub(super) const ENTRY_BYTES: usize = 8 + TABLE_BYTES;
 
-/// Packs codes of turns behind `coded`, where enough of them wait. Returns up to which turn they are packed then.
-/// `memory_merge` must be locked, and no other row of this table has this stamp.
+/// Packs the codes of turns after `coded`, if enough of them wait. Returns the turn up to which codes are packed.
+/// The caller has locked `memory_merge`, and has taken a stamp that no other row has.
 pub(super) async fn pack(
     client: &Client,
     coded: i64,
     newest: i64,
     stamp: i64,
 ) -> Result<i64, Error> {
-    if newest - coded < WAITING {
+    if newest - coded < MIN_WAITING_TURNS {
         return Ok(coded);
     }
-    let to = newest.min(coded + STEP);
+    let to = newest.min(coded + MAX_PACKED_TURNS);
     let sql = "SELECT project, seq, code FROM hob.memory_vectors
          WHERE seq BETWEEN $1 AND $2 AND code IS NOT NULL ORDER BY seq";
     let mut new: BTreeMap<i64, Vec<u8>> = BTreeMap::new();
@@ -40,26 +43,26 @@ pub(super) async fn pack(
         put(new.entry(row.get(0)).or_default(), row.get(1), &code);
     }
     let projects: Vec<i64> = new.keys().copied().collect();
-    let taken = taken_in(client, &new).await?;
-    let mut rows = Rows::default();
+    let taken = absorb_rows(client, &new).await?;
+    let mut rows = CodeRows::default();
     for project in projects {
         let mut codes = taken.get(&project).cloned().unwrap_or_default();
         codes.extend(new.remove(&project).unwrap_or_default());
-        for part in codes.chunks(FULL * ENTRY) {
-            rows.add(project, number(part), part.to_vec());
+        for part in codes.chunks(MAX_ROW_CODES * ENTRY_BYTES) {
+            rows.add(project, entry_seq(part), part.to_vec());
         }
     }
     rows.put(client, stamp).await?;
     Ok(to)
 }
 
-/// The codes of the last rows of each project, as far as the new ones take them in. They are in no row then.
-async fn taken_in(
+/// Deletes the last rows of each project that the new one takes in, and returns their codes by project.
+async fn absorb_rows(
     client: &Client,
     new: &BTreeMap<i64, Vec<u8>>,
 ) -> Result<BTreeMap<i64, Vec<u8>>, Error> {
     let projects: Vec<i64> = new.keys().copied().collect();
-    // More rows than these are full, or were taken in by others.
+    // Sizes double from row to row, so twenty rows reach back to a full one.
     let sql = "SELECT u.project, c.first, c.size FROM unnest($1::bigint[]) u (project),
          LATERAL (SELECT first, octet_length(codes) AS size FROM hob.memory_codes c
              WHERE c.project = u.project ORDER BY first DESC LIMIT 20) c ORDER BY 1, 2 DESC";
@@ -70,7 +73,7 @@ async fn taken_in(
         let (project, first): (i64, i64) = (row.get(0), row.get(1));
         let before = row.get::<_, i32>(2).max(0) as usize;
         let Some(known) = sizes.get_mut(&project) else { continue };
-        *known = known.filter(|size| absorbs_group(*size, before, FULL * ENTRY));
+        *known = known.filter(|size| absorbs_group(*size, before, MAX_ROW_CODES * ENTRY_BYTES));
         if let Some(size) = known {
             *size += before;
             of.push(project);
@@ -93,7 +96,7 @@ async fn taken_in(
     Ok(taken)
 }
 
-/// Gives turns other codes, or none: their projects and numbers. The runs must be locked.
+/// Replaces or removes the codes of turns, given with their projects. The caller has locked `memory_merge`.
 pub(super) async fn change(
     client: &Client,
     changes: &[(i64, i64, Option<Bits>)],
@@ -126,11 +129,11 @@ pub(super) async fn change(
          WHERE c.project = u.project AND c.first = u.first RETURNING c.project, c.first, c.codes";
     let mut codes: BTreeMap<(i64, i64), BTreeMap<i64, Vec<u8>>> = BTreeMap::new();
     for row in ask(client, sql, &[&of, &firsts]).await? {
-        let entries = row.get::<_, &[u8]>(2).chunks_exact(ENTRY);
-        let entries = entries.map(|entry| (number(entry), entry.to_vec())).collect();
+        let entries = row.get::<_, &[u8]>(2).chunks_exact(ENTRY_BYTES);
+        let entries = entries.map(|entry| (entry_seq(entry), entry.to_vec())).collect();
         codes.insert((row.get(0), row.get(1)), entries);
     }
-    let mut rows = Rows::default();
+    let mut rows = CodeRows::default();
     for ((project, first), seqs) in places {
         let mut entries = codes.remove(&(project, first)).unwrap_or_default();
         for seq in seqs {
@@ -151,26 +154,26 @@ fn put(entries: &mut Vec<u8>, seq: i64, code: &Bits) {
     entries.extend(code.bytes());
 }
 
-/// The number of the turn that entries begin with.
-pub(super) fn number(entries: &[u8]) -> i64 {
+/// Returns the turn of the first entry.
+pub(super) fn entry_seq(entries: &[u8]) -> i64 {
     entries.first_chunk().map_or(0, |bytes| i64::from_be_bytes(*bytes))
 }
 
 #[derive(Default)]
-struct Rows {
+struct CodeRows {
     projects: Vec<i64>,
     firsts: Vec<i64>,
     codes: Vec<Vec<u8>>,
 }
 
-impl Rows {
+impl CodeRows {
     fn add(&mut self, project: i64, first: i64, codes: Vec<u8>) {
         self.projects.push(project);
         self.firsts.push(first);
         self.codes.push(codes);
     }
 
-    /// They belong to whom their projects belong to.
+    /// Inserts the rows. They belong to the principals of their projects.
     async fn put(&self, client: &Client, stamp: i64) -> Result<(), Error> {
         if self.projects.is_empty() {
             return Ok(());

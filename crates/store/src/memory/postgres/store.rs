@@ -1,4 +1,5 @@
-//! The memory in PostgreSQL. Nothing that counts is held in a node: any number of them may come and go.
+//! The storage port of the memory over a PostgreSQL database. A node keeps nothing that is not in the database, so
+//! any number of nodes may come and go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,93 +15,93 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_postgres::Row;
 
-use super::cache::Held;
-use super::cipher::{Body, Cipher, Name};
-use super::names::{Outcome, record_id};
+use super::batch::lock;
+use super::cache::CodeCache;
+use super::candidates::Search;
+use super::cipher::{Body, Cipher, Encryption, Name};
+use super::exclusive_lock::{self, ExclusiveLock};
+use super::names::{TurnOutcome, record_id};
 use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, record, records, when};
-use super::{candidates, exclusive_lock, forget, merge, rows, store_turns};
+use super::{forget, merge, remask, rows, store_turns};
 use crate::postgres::connections::{Again, Connections, Limits, Trouble, Values};
 use crate::postgres::text::{put, take};
 use crate::postgres::{ConnectError, StoreUrl, connect, connect_failed};
 use crate::values::time;
 
-/// How many statements of the memory run at once.
-const MOST: usize = 8;
-/// After so many turns at once merging goes on beside what comes next.
-const BESIDE: usize = 100;
+/// The connections of the memory, and with that the statements that run at once.
+const MAX_CONNECTIONS: usize = 8;
+/// After a batch of this many turns the merge runs while the next batch is stored.
+const LARGE_BATCH_TURNS: usize = 100;
 
-/// The memory in a PostgreSQL database, in a schema named `hob`. Cloning shares it.
+/// The memory in a PostgreSQL database, in a schema named `hob`. Clones share it.
 #[derive(Clone)]
 pub struct PostgresMemory {
     pub(super) connections: Connections,
     pub(super) cipher: Arc<Cipher>,
-    pub(super) held: Arc<Held>,
-    /// What is merged beside the storing: one step at most.
+    codes: Arc<CodeCache>,
+    /// The step of a merge that runs in the background: at most one.
     merging: Arc<Mutex<JoinSet<()>>>,
 }
 
-/// Why a memory can't be used now.
-struct State {
-    /// A move into it has begun and not ended.
-    is_half_moved: bool,
-    /// Somebody is at it.
-    is_being_moved: bool,
+/// Whether a memory is part of a migration.
+struct MigrationState {
+    /// A migration into the memory has begun and has not ended.
+    is_partial: bool,
+    /// A migration is running.
+    is_running: bool,
 }
 
 impl PostgresMemory {
-    /// Connects, and brings the schema up to date where needed. With `encrypts` nothing that was said can be read in
-    /// the database. A server that is not there after `patience` makes the store unavailable.
+    /// Connects and migrates the schema. A server that cannot be reached within `timeout` makes the store unavailable.
     pub async fn connect(
         url: &StoreUrl,
         key: &DataKey,
-        encrypts: bool,
-        patience: Duration,
+        encryption: Encryption,
+        timeout: Duration,
     ) -> Result<PostgresMemory, ConnectError> {
-        let url_text = || url.to_string();
-        match PostgresMemory::reach(url, key, encrypts, patience).await? {
-            (_, State { is_being_moved: true, .. }) => {
-                Err(ConnectError::BeingMoved { url: url_text() })
-            }
-            (_, State { is_half_moved: true, .. }) => {
-                Err(ConnectError::HalfMoved { url: url_text() })
-            }
-            (memory, _) => Ok(memory),
+        let (memory, state) = PostgresMemory::reach(url, key, encryption, timeout).await?;
+        if state.is_running {
+            return Err(ConnectError::BeingMoved { url: url.to_string() });
         }
+        if state.is_partial {
+            return Err(ConnectError::HalfMoved { url: url.to_string() });
+        }
+        Ok(memory)
     }
 
-    /// The same for whoever moves a memory there, also where that was broken off.
-    pub async fn connect_half_moved(
+    /// Connects to the target of a migration, which may be partially migrated.
+    pub async fn connect_partially_migrated(
         url: &StoreUrl,
         key: &DataKey,
-        encrypts: bool,
-        patience: Duration,
+        encryption: Encryption,
+        timeout: Duration,
     ) -> Result<PostgresMemory, ConnectError> {
-        Ok(PostgresMemory::reach(url, key, encrypts, patience).await?.0)
+        Ok(PostgresMemory::reach(url, key, encryption, timeout).await?.0)
     }
 
-    /// Also says whether it can be used.
     async fn reach(
         url: &StoreUrl,
         key: &DataKey,
-        encrypts: bool,
-        patience: Duration,
-    ) -> Result<(PostgresMemory, State), ConnectError> {
+        encryption: Encryption,
+        timeout: Duration,
+    ) -> Result<(PostgresMemory, MigrationState), ConnectError> {
         let usual = Limits::default();
-        let patience = patience.min(usual.patience);
-        let limits = Limits { most: MOST, patience, plans_anew: true, ..usual };
+        let patience = timeout.min(usual.patience);
+        let limits = Limits { most: MAX_CONNECTIONS, patience, plans_anew: true, ..usual };
         let connections = connect(url, limits).await?;
-        let cipher = Cipher::new(key, encrypts);
+        let cipher = Cipher::new(key, encryption);
         let client = connections.one().await.map_err(|trouble| connect_failed(url, &trouble))?;
-        // The first one that comes says how it is to be.
-        let first = "INSERT INTO hob.memory_state (id, encrypted, key_check) VALUES (1, $1, $2)
+        // The first process that comes decides about the encryption.
+        let insert = "INSERT INTO hob.memory_state (id, encrypted, key_check) VALUES (1, $1, $2)
              ON CONFLICT (id) DO NOTHING";
-        let known = format!(
+        let select = format!(
             "SELECT encrypted, key_check, moving, {} FROM hob.memory_state WHERE id = 1",
-            exclusive_lock::SOMEBODY_IS
+            exclusive_lock::IS_LOCKED
         );
+        let is_encrypted = encryption == Encryption::On;
         let agree = async {
-            client.execute(first, &[&cipher.encrypts(), &&cipher.check()[..]]).await?;
-            client.query_one(&known, &[]).await
+            client.execute(insert, &[&is_encrypted, &&cipher.check()[..]]).await?;
+            client.query_one(&select, &[]).await
         };
         let row = agree.await.map_err(|error| connect_failed(url, &Trouble::of(&error)))?;
         drop(client);
@@ -108,24 +109,29 @@ impl PostgresMemory {
             return Err(ConnectError::OtherKey { url: url.to_string() });
         }
         let encrypted: bool = row.get(0);
-        if encrypted != encrypts {
+        if encrypted != is_encrypted {
             return Err(ConnectError::OtherEncryption { url: url.to_string(), encrypted });
         }
-        let state = State { is_half_moved: row.get(2), is_being_moved: row.get(3) };
+        let state = MigrationState { is_partial: row.get(2), is_running: row.get(3) };
         let memory = PostgresMemory {
             connections,
             cipher: Arc::new(cipher),
-            held: Arc::default(),
+            codes: Arc::default(),
             merging: Arc::default(),
         };
         Ok((memory, state))
+    }
+
+    /// Keeps other processes from opening the memory while the lock is held. Those that have opened it before go on.
+    pub async fn lock_exclusively(&self, timeout: Duration) -> Result<ExclusiveLock, StoreError> {
+        ExclusiveLock::acquire(&self.connections, timeout).await
     }
 
     pub(super) async fn read(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreError> {
         self.connections.query(Again::Harmless, sql, values).await
     }
 
-    /// A statement that may be done twice.
+    /// Runs a statement that may be repeated.
     pub(super) async fn write_again(
         &self,
         sql: &str,
@@ -143,9 +149,9 @@ impl PostgresMemory {
         records(&self.cipher, &self.read(&sql, values).await?)
     }
 
-    /// Merges some. What goes wrong here is done by whoever comes next. After many turns this goes on while the next ones
-    /// are stored, one step at a time. After few it is waited for, since the process may end with them; others who bring few
-    /// don't wait for that.
+    /// Takes a step of the merge. If it fails, the next one repeats it. After a large batch the step runs in the
+    /// background while the next batch is stored. After a small one the caller waits for it, since the process may end
+    /// then, but never for the step of another caller.
     pub(super) async fn merge(&self, stored: usize, newest: i64) {
         let connections = self.connections.clone();
         let step = async move {
@@ -153,20 +159,20 @@ impl PostgresMemory {
                 .transaction(|client| async move { merge::step(&client, stored, newest).await });
             let _ = step.await;
         };
-        if stored >= BESIDE {
-            let mut under_way = self.merging.lock().await;
-            while under_way.join_next().await.is_some() {}
-            under_way.spawn(step);
-        } else if let Ok(mut under_way) = self.merging.try_lock() {
-            while under_way.try_join_next().is_some() {}
-            if under_way.is_empty() {
+        if stored >= LARGE_BATCH_TURNS {
+            let mut running = self.merging.lock().await;
+            while running.join_next().await.is_some() {}
+            running.spawn(step);
+        } else if let Ok(mut running) = self.merging.try_lock() {
+            while running.try_join_next().is_some() {}
+            if running.is_empty() {
                 step.await;
             }
         }
     }
 
     fn project_key(&self, root: &str) -> Vec<u8> {
-        self.cipher.name_key(Name::Project, root)
+        self.cipher.hash_name(Name::Project, root)
     }
 }
 
@@ -189,9 +195,9 @@ impl MemoryStore for PostgresMemory {
         let mut stored = Stored::default();
         for outcome in outcomes {
             match outcome {
-                Outcome::Inserted(_) => stored.inserted += 1,
-                Outcome::Duplicate(_) => stored.duplicates += 1,
-                Outcome::Forgotten => stored.forgotten += 1,
+                TurnOutcome::Inserted(_) => stored.inserted += 1,
+                TurnOutcome::Duplicate(_) => stored.duplicates += 1,
+                TurnOutcome::Forgotten => stored.forgotten += 1,
             }
         }
         if stored.inserted > 0 {
@@ -208,12 +214,12 @@ impl MemoryStore for PostgresMemory {
     ) -> Result<Superseded, StoreError> {
         let (cipher, speaker) = (&*self.cipher, speaker.as_str());
         let (old_name, old_key) =
-            (&cipher.record_name(old), &cipher.name_key(Name::Turn, old.as_str()));
+            (&cipher.encrypt_id(old), &cipher.hash_name(Name::Turn, old.as_str()));
         let turns = &[turn][..];
         let outcome = self
             .connections
             .transaction(|client| async move {
-                store_turns::lock(&client).await?;
+                lock(&client).await?;
                 let sql = "SELECT 1 FROM hob.memory_turns WHERE speaker = $1 AND id_key = $2";
                 if ask(&client, sql, &[&speaker, old_key]).await?.is_empty() {
                     return Ok(None);
@@ -221,14 +227,14 @@ impl MemoryStore for PostgresMemory {
                 let (mut outcomes, _) =
                     store_turns::store(&client, cipher, speaker, turns, &[]).await?;
                 let outcome = outcomes.pop();
-                if let Some(Outcome::Inserted(new) | Outcome::Duplicate(new)) = &outcome
+                if let Some(TurnOutcome::Inserted(new) | TurnOutcome::Duplicate(new)) = &outcome
                     && new != old_name
                 {
                     let sql = "UPDATE hob.memory_turns SET superseded_by = $3
                          WHERE speaker = $1 AND id_key = $2";
                     ask(&client, sql, &[&speaker, old_key, new]).await?;
-                    let id = cipher.unnamed(Name::Turn, new).unwrap_or_default();
-                    let new_key = cipher.name_key(Name::Turn, &id);
+                    let id = cipher.decrypt_name(Name::Turn, new).unwrap_or_default();
+                    let new_key = cipher.hash_name(Name::Turn, &id);
                     let sql = "UPDATE hob.memory_turns SET supersedes = $3
                          WHERE speaker = $1 AND id_key = $2";
                     ask(&client, sql, &[&speaker, &new_key, old_name]).await?;
@@ -238,8 +244,8 @@ impl MemoryStore for PostgresMemory {
             .await?;
         match outcome {
             None => Ok(Superseded::Missing),
-            Some(Outcome::Forgotten) => Ok(Superseded::Forgotten),
-            Some(Outcome::Inserted(id) | Outcome::Duplicate(id)) => {
+            Some(TurnOutcome::Forgotten) => Ok(Superseded::Forgotten),
+            Some(TurnOutcome::Inserted(id) | TurnOutcome::Duplicate(id)) => {
                 Ok(Superseded::By(record_id(cipher, &id)?))
             }
         }
@@ -274,7 +280,7 @@ impl MemoryStore for PostgresMemory {
         id: &RecordId,
     ) -> Result<Option<Record>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.speaker = $1 AND t.id_key = $2");
-        let key = self.cipher.name_key(Name::Turn, id.as_str());
+        let key = self.cipher.hash_name(Name::Turn, id.as_str());
         let rows = self.read(&sql, &[&speaker.as_str(), &key]).await?;
         rows.first().map(|row| record(&self.cipher, row)).transpose()
     }
@@ -283,12 +289,14 @@ impl MemoryStore for PostgresMemory {
         &self,
         speaker: &Principal,
         scope: &Scope,
-        probe: CandidateQuery,
+        query: CandidateQuery,
     ) -> Result<CandidateSet, StoreError> {
-        let (here, speaker, probe) = ((&*self.cipher, &*self.held), speaker.as_str(), &probe);
+        let (cipher, codes, speaker) = (&*self.cipher, &*self.codes, speaker.as_str());
+        let query = &query;
         self.connections
             .snapshot(|client| async move {
-                candidates::candidates(&client, here, speaker, scope, probe).await
+                let search = Search { client: &client, cipher, codes, speaker, query };
+                search.candidates(scope).await
             })
             .await?
     }
@@ -326,7 +334,7 @@ impl MemoryStore for PostgresMemory {
         limit: usize,
     ) -> Result<Vec<SessionOutline>, StoreError> {
         let speaker = speaker.as_str();
-        let except = self.cipher.name_key(Name::Session, except.unwrap_or_default());
+        let except = self.cipher.hash_name(Name::Session, except.unwrap_or_default());
         let values: Values<'_> = &[&speaker, &self.project_key(project), &except, &(limit as i64)];
         let rows = self.read(LATEST_SESSIONS, values).await?;
         rows.iter().map(|row| outline(&self.cipher, speaker, row)).collect()
@@ -345,7 +353,7 @@ impl MemoryStore for PostgresMemory {
         self.read_records(rest, &[&speaker.as_str(), &key, &(limit as i64)]).await
     }
 
-    async fn standing(
+    async fn facts(
         &self,
         speaker: &Principal,
         project: &str,
@@ -366,7 +374,7 @@ impl MemoryStore for PostgresMemory {
     ) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT root FROM hob.memory_projects WHERE speaker = $1";
         let rows = self.read(sql, &[&speaker.as_str()]).await?;
-        let root = |row: &Row| self.cipher.unnamed(Name::Project, row.get(0));
+        let root = |row: &Row| self.cipher.decrypt_name(Name::Project, row.get(0));
         let mut roots: Vec<String> = rows.iter().map(root).collect::<Result<_, _>>()?;
         roots.retain(|root| root == name || root.rsplit('/').next() == Some(name));
         roots.sort_unstable();
@@ -393,7 +401,7 @@ impl MemoryStore for PostgresMemory {
         let (cipher, all) = (&*self.cipher, &changes[..]);
         let newest = self
             .connections
-            .transaction(|client| async move { forget::remask(&client, cipher, all).await })
+            .transaction(|client| async move { remask::remask(&client, cipher, all).await })
             .await?;
         self.merge(changes.len(), newest).await;
         Ok(())
@@ -428,7 +436,7 @@ impl MemoryStore for PostgresMemory {
              GROUP BY p.id, p.root HAVING sum(s.turns) > 0";
         let facet = |row: &Row| {
             Ok(ProjectFacet {
-                root: self.cipher.unnamed(Name::Project, row.get(0))?,
+                root: self.cipher.decrypt_name(Name::Project, row.get(0))?,
                 turns: row.get::<_, i64>(1) as u64,
                 last: when(row.get(2)),
             })
@@ -446,7 +454,8 @@ impl MemoryStore for PostgresMemory {
     }
 
     async fn imported(&self, marks: Vec<ImportMark>) -> Result<Vec<ImportMark>, StoreError> {
-        let paths: Vec<Vec<u8>> = marks.iter().map(|mark| self.cipher.key(&mark.path)).collect();
+        let paths: Vec<Vec<u8>> =
+            marks.iter().map(|mark| self.cipher.hash_key(&mark.path)).collect();
         let sql = "SELECT path, size, modified FROM hob.memory_imports WHERE path = ANY($1)";
         let rows = self.read(sql, &[&paths]).await?;
         let known: std::collections::HashSet<(Vec<u8>, i64, i64)> =
@@ -459,7 +468,7 @@ impl MemoryStore for PostgresMemory {
 
     async fn note_event(&self, event: MaintenanceEvent) -> Result<(), StoreError> {
         let detail = self.cipher.seal(Body::Event, event.detail.as_bytes());
-        // A short history is enough, and it stays one.
+        // The history is kept short.
         let sql = "WITH noted AS (INSERT INTO hob.memory_events (at, kind, detail)
                  VALUES ($1, $2, $3) RETURNING id)
              DELETE FROM hob.memory_events WHERE id <= (SELECT id FROM noted) - 1000";

@@ -1,4 +1,4 @@
-//! Vectors of a model that the user has chosen, beside those of the table that every turn has.
+//! Models' vectors of turns, which come in addition to those of the built-in table.
 
 use async_trait::async_trait;
 use hob_domain::StoreError;
@@ -6,14 +6,14 @@ use hob_domain::memory::{Embedded, Unembedded, UnembeddedPage, VectorKind, Vecto
 use tokio_postgres::Error;
 
 use super::PostgresMemory;
+use super::batch::lock;
 use super::cipher::{Bits, Body, Cipher};
 use super::rows::{Opened, ask};
-use super::store_turns::lock;
 use crate::postgres::connections::{Again, Client, Values};
 use crate::postgres::text::put;
 
-/// How many turns one step looks at.
-const WINDOW: i64 = 2048;
+/// One page of turns without a vector looks at this many turns.
+const PAGE_TURNS: i64 = 2048;
 
 #[async_trait]
 impl VectorStore for PostgresMemory {
@@ -32,11 +32,11 @@ impl VectorStore for PostgresMemory {
         above: i64,
         limit: usize,
     ) -> Result<UnembeddedPage, StoreError> {
-        // Past the newest there is nothing to look at.
+        // After the newest turn there is nothing to look at.
         let sql = "SELECT coalesce(max(seq), 0) FROM hob.memory_turns";
         let highest: i64 = self.read(sql, &[]).await?.first().map_or(0, |row| row.get(0));
         let below = below.min(highest.saturating_add(1));
-        let from = (below - WINDOW).max(above.saturating_add(1));
+        let from = (below - PAGE_TURNS).max(above.saturating_add(1));
         let sql = "SELECT t.seq, t.speaker, t.body FROM hob.memory_turns t
              WHERE t.seq >= $1 AND t.seq < $2 AND NOT EXISTS
                  (SELECT 1 FROM hob.memory_model_vectors v WHERE v.seq = t.seq AND v.kind = $3)
@@ -88,14 +88,14 @@ impl VectorStore for PostgresMemory {
     }
 }
 
-/// Keeps vectors; those of turns that were forgotten meanwhile stay so.
+/// Stores vectors. Turns that were forgotten meanwhile are left out.
 pub(super) async fn save(
     client: &Client,
     cipher: &Cipher,
     kind: VectorKind,
     vectors: &[(i64, Vec<i8>)],
 ) -> Result<(), Error> {
-    // Nobody forgets or stores a turn while its vector comes.
+    // No other process forgets or stores turns meanwhile.
     lock(client).await?;
     let last: std::collections::BTreeMap<i64, &[i8]> =
         vectors.iter().map(|(seq, vector)| (*seq, &vector[..])).collect();
@@ -123,6 +123,7 @@ pub(super) async fn save(
     ask(client, sql, &[&kind.0, &seqs, &codes, &sealed]).await.map(drop)
 }
 
+/// Removes at most `limit` vectors of other kinds, and the kinds themselves when no vector is left.
 async fn drop_others(client: &Client, kind: VectorKind, limit: usize) -> Result<usize, Error> {
     lock(client).await?;
     let sql = "SELECT 1 FROM hob.memory_kinds WHERE id <> $1";

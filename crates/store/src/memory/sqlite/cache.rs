@@ -1,5 +1,10 @@
-//! What is held in memory of every turn: where it stands; and of the newest ones, which are not merged
-//! into the postings yet, what they say. Read when it is first needed, and then as it comes.
+//! The metadata cache: what a process holds in memory of the index.
+//!
+//! Of every turn it holds the metadata: project, session, time and length. Of the recent turns, which are not
+//! merged into the posting lists yet, it holds the postings as well. Another process may write to the file at
+//! any time. So each query first compares the cache with the file: the last turn, the last change (every
+//! change of an existing turn has a row in `index_changes`) and how far the turns are merged. Then it reads
+//! only what is new.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -9,105 +14,90 @@ use hob_index::postings::Posting;
 use hob_index::terms;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::postings::{State, has_missed, newest, revision};
-use super::vector_cache::Vectors;
+use super::metadata::TurnMetadata;
+use super::postings::{EVERYTHING, MergeState, has_missed, newest, revision};
+use super::vector_cache::VectorCache;
 
-/// Where a turn stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Standing {
-    pub(super) seq: i64,
-    pub(super) ts: i64,
-    at: i64,
-    pub(super) project: u32,
-    pub(super) session: u32,
-    /// How many terms it has.
-    pub(super) length: u32,
+#[derive(Default)]
+pub(super) struct IndexCache {
+    cached: RwLock<CachedIndex>,
+}
+
+/// The contents of the cache.
+#[derive(Default)]
+pub(super) struct CachedIndex {
+    /// The last turn that was read.
+    last: i64,
+    /// The last change that was read.
+    revision: i64,
+    /// Turns up to this one are merged into the posting lists and have no recent postings.
+    merged: i64,
+    /// In the order of `seq`.
+    turns: Vec<TurnMetadata>,
+    sessions: HashMap<u32, CachedSession>,
+    /// Postings of turns that are not merged, by project and term. There are a hundred thousand of them.
+    recent: HashMap<u32, HashMap<Box<str>, Vec<Posting>>>,
+    vectors: VectorCache,
 }
 
 /// The turns of a session.
 #[derive(Default)]
-struct InSession {
-    /// Their places in the order they were said.
+struct CachedSession {
+    /// The places of its turns in the order they were said.
     places: Vec<u32>,
-    /// How many terms they have.
+    /// The length of all its turns, in terms.
     length: u64,
 }
 
-/// The project of a turn that is gone.
-const NONE: u32 = u32::MAX;
-
-#[derive(Default)]
-pub(super) struct Held {
-    read: RwLock<Read>,
-}
-
-/// What has been read so far.
-#[derive(Default)]
-pub(super) struct Read {
-    /// The last turn and the last change that are in it.
-    last: i64,
-    revision: i64,
-    /// Up to here no turn is in `recent` any more.
-    floor: i64,
-    /// In the order of `seq`.
-    turns: Vec<Standing>,
-    sessions: HashMap<u32, InSession>,
-    /// Postings that are not merged, of each project. There are a hundred thousand of them.
-    recent: HashMap<u32, HashMap<Box<str>, Vec<Posting>>>,
-    vectors: Vectors,
-}
-
-impl Held {
-    /// Lets go of all that was read.
-    pub(super) fn forget(&self) {
-        *self.read.write().unwrap_or_else(PoisonError::into_inner) = Read::default();
+impl IndexCache {
+    pub(super) fn clear(&self) {
+        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = CachedIndex::default();
     }
 
-    /// Reads what is new to this connection's transaction, and all there is then. `None` when this
-    /// transaction is too old to be served from what is held: it must be begun again.
+    /// Brings the cache up to the state of this transaction and returns it. Returns `None` if the cache is
+    /// newer than the transaction, which must then be begun again.
     pub(super) fn read(
         &self,
         connection: &Connection,
-        state: &State,
-    ) -> rusqlite::Result<Option<RwLockReadGuard<'_, Read>>> {
-        let behind = |read: &Read| -> rusqlite::Result<bool> {
-            Ok(read.last < newest(connection)?
-                || read.revision < revision(connection)?
-                || read.floor < state.merged)
+        state: &MergeState,
+    ) -> rusqlite::Result<Option<RwLockReadGuard<'_, CachedIndex>>> {
+        let is_stale = |cached: &CachedIndex| -> rusqlite::Result<bool> {
+            Ok(cached.last < newest(connection)?
+                || cached.revision < revision(connection)?
+                || cached.merged < state.merged)
         };
-        let guard = self.read.read().unwrap_or_else(PoisonError::into_inner);
-        if !behind(&guard)? {
-            return Ok((guard.floor <= state.merged).then_some(guard));
+        let guard = self.cached.read().unwrap_or_else(PoisonError::into_inner);
+        if !is_stale(&guard)? {
+            return Ok((guard.merged <= state.merged).then_some(guard));
         }
         drop(guard);
-        let mut guard = self.read.write().unwrap_or_else(PoisonError::into_inner);
-        // Half of it would be worse than nothing.
-        let mut read = std::mem::take(&mut *guard);
-        read.catch_up(connection, state)?;
-        *guard = read;
+        let mut guard = self.cached.write().unwrap_or_else(PoisonError::into_inner);
+        // After an error the cache must be empty, not half up to date.
+        let mut cached = std::mem::take(&mut *guard);
+        cached.catch_up(connection, state)?;
+        *guard = cached;
         drop(guard);
-        let guard = self.read.read().unwrap_or_else(PoisonError::into_inner);
-        Ok((guard.floor <= state.merged).then_some(guard))
+        let guard = self.cached.read().unwrap_or_else(PoisonError::into_inner);
+        Ok((guard.merged <= state.merged).then_some(guard))
     }
 }
 
-impl Read {
-    fn catch_up(&mut self, connection: &Connection, state: &State) -> rusqlite::Result<()> {
+impl CachedIndex {
+    fn catch_up(&mut self, connection: &Connection, state: &MergeState) -> rusqlite::Result<()> {
         let revision = revision(connection)?;
-        let changes = self.changes(connection)?;
-        match changes {
+        match self.changes(connection)? {
             Some(changes) => self.apply(connection, state, changes)?,
-            None => *self = Read::default(),
+            None => *self = CachedIndex::default(),
         }
         self.revision = self.revision.max(revision);
-        self.prune(state);
-        self.newer(connection)
+        self.drop_merged(state);
+        self.read_new(connection)
     }
 
-    /// The turns that have changed since. `None` when too many have.
+    /// Returns the turns that have changed since the last time, or `None` if everything must be read again.
     fn changes(&self, connection: &Connection) -> rusqlite::Result<Option<HashSet<i64>>> {
         if self.last == 0 {
-            // There is nothing that could have changed.
+            // The cache is empty.
             return Ok(Some(HashSet::new()));
         }
         if has_missed(connection, self.revision)? {
@@ -117,22 +107,23 @@ impl Read {
             .prepare_cached("SELECT seq FROM index_changes WHERE revision > ?1")?
             .query_map([self.revision], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
-        Ok(Some(changes).filter(|changes| !changes.contains(&-1)))
+        Ok(Some(changes).filter(|changes| !changes.contains(&EVERYTHING)))
     }
 
+    /// Reads changed turns again.
     fn apply(
         &mut self,
         connection: &Connection,
-        state: &State,
+        state: &MergeState,
         mut changes: HashSet<i64>,
     ) -> rusqlite::Result<()> {
-        // What is newer than all that was read is read as it is now.
+        // Newer turns are read later, as they are now.
         changes.retain(|seq| *seq <= self.last);
         if changes.is_empty() {
             return Ok(());
         }
-        self.vectors.forget(&changes);
-        if changes.iter().any(|seq| *seq > self.floor) {
+        self.vectors.remove(&changes);
+        if changes.iter().any(|seq| *seq > self.merged) {
             for postings in self.recent.values_mut().flat_map(HashMap::values_mut) {
                 postings.retain(|posting| !changes.contains(&posting.seq));
             }
@@ -144,17 +135,18 @@ impl Read {
              FROM indexed i JOIN terms t ON t.seq = i.seq WHERE i.seq = ?1",
         )?;
         for seq in changes {
-            let read = |row: &rusqlite::Row<'_>| Ok((standing(row)?, row.get::<_, String>(6)?));
+            let read =
+                |row: &rusqlite::Row<'_>| Ok((TurnMetadata::of(row)?, row.get::<_, String>(6)?));
             let now = row.query_row([seq], read).optional()?;
-            if let Some((standing, terms)) = now.as_ref().filter(|_| seq > state.merged) {
-                self.note(standing, terms);
+            if let Some((turn, terms)) = now.as_ref().filter(|_| seq > state.merged) {
+                self.add_recent(turn, terms);
             }
             match self.place(seq) {
                 Some(place) => {
                     sessions.insert(self.turns[place].session);
                     match now {
                         Some((now, _)) => self.turns[place] = now,
-                        None => self.turns[place].project = NONE,
+                        None => self.turns[place].remove(),
                     }
                     sessions.insert(self.turns[place].session);
                 }
@@ -162,27 +154,27 @@ impl Read {
             }
         }
         if !added.is_empty() {
-            // All places move.
+            // All places have moved.
             self.turns.extend(added);
             self.turns.sort_by_key(|turn| turn.seq);
             self.sessions.clear();
             for place in 0..self.turns.len() {
-                self.enter(place);
+                self.add_to_session(place);
             }
             sessions = self.sessions.keys().copied().collect();
         }
         for session in sessions {
-            self.sort(session);
+            self.sort_session(session);
         }
         Ok(())
     }
 
-    /// Lets go of what is merged by now.
-    fn prune(&mut self, state: &State) {
-        if self.floor >= state.merged {
+    /// Drops the recent postings that are merged by now.
+    fn drop_merged(&mut self, state: &MergeState) {
+        if self.merged >= state.merged {
             return;
         }
-        self.floor = state.merged;
+        self.merged = state.merged;
         self.recent.retain(|_, terms| {
             terms.retain(|_, postings| {
                 postings.retain(|posting| posting.seq > state.merged);
@@ -192,62 +184,66 @@ impl Read {
         });
     }
 
-    /// Reads the turns behind the last one.
-    fn newer(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let behind = self.last;
+    /// Reads the turns after the last one.
+    fn read_new(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let after = self.last;
         let mut statement = connection.prepare_cached(
             "SELECT seq, ts, at, project, session, length FROM indexed WHERE seq > ?1 ORDER BY seq",
         )?;
-        let mut rows = statement.query([behind])?;
+        let mut rows = statement.query([after])?;
         let mut sessions = HashSet::new();
         while let Some(row) = rows.next()? {
-            let standing = standing(row)?;
-            self.last = standing.seq;
-            self.turns.push(standing);
-            if self.enter(self.turns.len() - 1) {
-                sessions.insert(standing.session);
+            let turn = TurnMetadata::of(row)?;
+            self.last = turn.seq;
+            self.turns.push(turn);
+            if self.add_to_session(self.turns.len() - 1) {
+                sessions.insert(turn.session);
             }
         }
         for session in sessions {
-            self.sort(session);
+            self.sort_session(session);
         }
         let mut statement = connection
             .prepare_cached("SELECT seq, terms FROM terms WHERE seq > ?1 ORDER BY seq")?;
-        let mut rows = statement.query(params![behind.max(self.floor)])?;
+        let mut rows = statement.query(params![after.max(self.merged)])?;
         while let Some(row) = rows.next()? {
-            if let Some(standing) = self.standing(row.get(0)?).copied() {
-                self.note(&standing, row.get_ref(1)?.as_str()?);
+            if let Some(turn) = self.metadata(row.get(0)?).copied() {
+                self.add_recent(&turn, row.get_ref(1)?.as_str()?);
             }
         }
         Ok(())
     }
 
-    /// Puts a turn among those of its session. Returns whether they are out of order then.
-    fn enter(&mut self, place: usize) -> bool {
+    /// Appends a turn to its session. Returns whether the session must be sorted.
+    fn add_to_session(&mut self, place: usize) -> bool {
         let turn = self.turns[place];
-        if turn.project == NONE {
+        if turn.is_removed() {
             return false;
         }
-        let within = self.sessions.entry(turn.session).or_default();
-        let last = within.places.last().map(|last| self.turns[*last as usize]);
-        within.places.push(place as u32);
-        within.length += u64::from(turn.length);
+        let session = self.sessions.entry(turn.session).or_default();
+        let last = session.places.last().map(|last| self.turns[*last as usize]);
+        session.places.push(place as u32);
+        session.length += u64::from(turn.length);
         last.is_some_and(|last| (last.at, last.seq) > (turn.at, turn.seq))
     }
 
-    fn sort(&mut self, session: u32) {
-        let Some(InSession { places, length }) = self.sessions.get_mut(&session) else { return };
+    /// Puts the turns of a session in order, without those that were removed or moved to another.
+    fn sort_session(&mut self, session: u32) {
+        let Some(CachedSession { places, length }) = self.sessions.get_mut(&session) else {
+            return;
+        };
         let turns = &self.turns;
         places.retain(|place| {
             let turn = &turns[*place as usize];
-            turn.project != NONE && turn.session == session
+            !turn.is_removed() && turn.session == session
         });
         places.sort_by_key(|place| (turns[*place as usize].at, turns[*place as usize].seq));
         *length = places.iter().map(|place| u64::from(turns[*place as usize].length)).sum();
     }
 
-    fn note(&mut self, standing: &Standing, terms: &str) {
-        let Standing { seq, project, session, length, .. } = *standing;
+    /// Adds the postings of a turn that is not merged yet.
+    fn add_recent(&mut self, turn: &TurnMetadata, terms: &str) {
+        let TurnMetadata { seq, project, session, length, .. } = *turn;
         let recent = self.recent.entry(project).or_default();
         let once = Posting::new(seq, i64::from(session), 1, length);
         for term in terms::occurrences(terms) {
@@ -255,9 +251,9 @@ impl Read {
                 recent.insert(term.into(), vec![once]);
                 continue;
             };
-            // Mostly it is the newest.
-            let newest = postings.last().is_none_or(|last| last.seq < seq);
-            let place = match newest {
+            // The turn is mostly the newest one.
+            let is_newest = postings.last().is_none_or(|last| last.seq < seq);
+            let place = match is_newest {
                 true => postings.len(),
                 false => postings.partition_point(|other| other.seq < seq),
             };
@@ -271,88 +267,77 @@ impl Read {
     }
 
     fn place(&self, seq: i64) -> Option<usize> {
-        // Few are missing in between, so that it is there or somewhat before.
-        let most = usize::try_from(seq - self.turns.first()?.seq).ok()?;
-        match self.turns.get(most) {
-            Some(turn) if turn.seq == seq => Some(most),
+        // Few numbers are missing, so the turn is at this place or a little before it.
+        let highest = usize::try_from(seq - self.turns.first()?.seq).ok()?;
+        match self.turns.get(highest) {
+            Some(turn) if turn.seq == seq => Some(highest),
             _ => {
-                let before = &self.turns[..most.min(self.turns.len())];
+                let before = &self.turns[..highest.min(self.turns.len())];
                 before.binary_search_by_key(&seq, |turn| turn.seq).ok()
             }
         }
     }
 
-    pub(super) fn standing(&self, seq: i64) -> Option<&Standing> {
+    pub(super) fn metadata(&self, seq: i64) -> Option<&TurnMetadata> {
         let place = self.place(seq)?;
-        Some(&self.turns[place]).filter(|turn| turn.project != NONE)
+        Some(&self.turns[place]).filter(|turn| !turn.is_removed())
     }
 
-    /// How many terms all turns of a session have.
-    pub(super) fn length_of(&self, session: u32) -> u64 {
-        self.sessions.get(&session).map_or(0, |within| within.length)
+    /// Returns the length of all turns of a session, in terms.
+    pub(super) fn session_length(&self, session: u32) -> u64 {
+        self.sessions.get(&session).map_or(0, |session| session.length)
     }
 
-    /// Gives candidates, which are in order, the vectors of these turns.
-    pub(super) fn vectors<'t>(
+    /// Gives candidates the vectors of these turns. Both are in order.
+    pub(super) fn fill_vectors<'t>(
         &self,
         connection: &Connection,
-        turns: impl Iterator<Item = &'t Standing>,
+        turns: impl Iterator<Item = &'t TurnMetadata>,
         candidates: &mut [Candidate],
     ) -> rusqlite::Result<()> {
         self.vectors.fill(connection, self.revision, turns, candidates)
     }
 
-    /// The turn with those beside it in its session, in the order they were said.
+    /// Returns a turn with its neighbours in its session, in the order they were said.
     pub(super) fn window<'a>(
         &'a self,
-        of: &'a Standing,
-        beside: usize,
-    ) -> impl Iterator<Item = &'a Standing> {
-        let places = self.sessions.get(&of.session).map_or(&[][..], |within| &within.places);
+        of: &'a TurnMetadata,
+        neighbours: usize,
+    ) -> impl Iterator<Item = &'a TurnMetadata> {
+        let places = self.sessions.get(&of.session).map_or(&[][..], |session| &session.places);
         let key = |place: &u32| {
             let turn = &self.turns[*place as usize];
             (turn.at, turn.seq)
         };
-        // Mostly they are said in the order of their places, and then no turn is looked at for it.
+        // Turns are mostly said in the order of their places, and then none has to be looked at.
         let own = self.place(of.seq).and_then(|place| places.binary_search(&(place as u32)).ok());
         let middle = own.map_or_else(|| places.binary_search_by_key(&(of.at, of.seq), key), Ok);
         let (alone, window) = match middle {
             Ok(middle) => {
-                let end = (middle + beside + 1).min(places.len());
-                (None, &places[middle.saturating_sub(beside)..end])
+                let end = (middle + neighbours + 1).min(places.len());
+                (None, &places[middle.saturating_sub(neighbours)..end])
             }
             Err(_) => (Some(of), &[][..]),
         };
         alone.into_iter().chain(window.iter().map(|place| &self.turns[*place as usize]))
     }
 
-    /// The postings of a term behind a turn, in order, of each of these projects that has any.
+    /// Returns the recent postings of a term after a turn, in order, for each of these projects that has any.
     pub(super) fn recent(
         &self,
         term: &str,
-        behind: i64,
+        after: i64,
         projects: &HashSet<u32>,
     ) -> Vec<&[Posting]> {
         let those = self.recent.iter().filter(|(project, _)| projects.contains(project));
         let postings = those.filter_map(|(_, terms)| terms.get(term));
-        let newer = postings.map(|all| &all[all.partition_point(|one| one.seq <= behind)..]);
+        let newer = postings.map(|all| &all[all.partition_point(|one| one.seq <= after)..]);
         newer.filter(|newer| !newer.is_empty()).collect()
     }
 
-    /// All turns that are such, in order.
-    pub(super) fn those(&self, wanted: impl Fn(&Standing) -> bool) -> Vec<i64> {
-        let there = self.turns.iter().filter(|turn| turn.project != NONE && wanted(turn));
+    /// Returns the numbers of all turns that a filter accepts, in order.
+    pub(super) fn select(&self, accepts: impl Fn(&TurnMetadata) -> bool) -> Vec<i64> {
+        let there = self.turns.iter().filter(|turn| !turn.is_removed() && accepts(turn));
         there.map(|turn| turn.seq).collect()
     }
-}
-
-fn standing(row: &rusqlite::Row<'_>) -> rusqlite::Result<Standing> {
-    Ok(Standing {
-        seq: row.get(0)?,
-        ts: row.get(1)?,
-        at: row.get(2)?,
-        project: row.get(3)?,
-        session: row.get(4)?,
-        length: row.get(5)?,
-    })
 }

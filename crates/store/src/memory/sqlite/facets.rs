@@ -1,11 +1,11 @@
-//! What the memory can be narrowed down to.
+//! The projects and clients that the memory can be filtered by.
 
 use hob_domain::memory::{Facets, ProjectFacet};
 use rusqlite::Connection;
 
 use super::rows::time;
 
-/// The sums stand with the sessions, so no turn is looked at.
+/// Adds up the sums of the sessions, so that no turn is read.
 pub(super) fn facets(connection: &Connection, speaker: &str) -> rusqlite::Result<Facets> {
     let projects = connection
         .prepare_cached(

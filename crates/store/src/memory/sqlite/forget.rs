@@ -1,4 +1,4 @@
-//! Forgetting: for good, and not to be stored again.
+//! Forgetting turns for good: they are not stored again.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use hob_domain::Timestamp;
 use hob_domain::memory::Forget;
 use rusqlite::{Transaction, params};
 
-use super::postings::{Gathered, note_change};
+use super::postings::{EVERYTHING, IndexChanges, note_change};
 use super::vectors;
 
-/// Forgets a turn or a session. Returns how many turns there were.
+/// Forgets a turn or a session. Returns how many turns were removed.
 pub(super) fn forget(
     transaction: &Transaction<'_>,
     speaker: &str,
@@ -34,13 +34,13 @@ pub(super) fn forget(
         ))?
         .query_map(params![speaker, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
-    let mut index = Gathered::new(transaction)?;
+    let mut index = IndexChanges::new(transaction)?;
     for (seq, project, session) in &found {
         let run = |sql: &str| transaction.prepare_cached(sql)?.execute([seq]);
         run("INSERT INTO forgotten (speaker, session, words, key, answer, nth)
              SELECT t.speaker, s.name, t.words, t.key, t.answer, t.nth
              FROM turns t JOIN sessions s ON s.id = t.session WHERE t.seq = ?1")?;
-        // What it corrected stands again; what corrected it stands alone.
+        // A turn that it superseded is valid again; a turn that superseded it no longer supersedes any.
         run("UPDATE turns SET superseded_by = NULL WHERE superseded_by =
                  (SELECT id FROM turns WHERE seq = ?1) AND speaker =
                  (SELECT speaker FROM turns WHERE seq = ?1)")?;
@@ -79,8 +79,8 @@ pub(super) fn forget(
     Ok(found.len())
 }
 
-/// Removes everything of a speaker, what was forgotten included: whoever has the name next is
-/// another one.
+/// Removes everything of a principal, including the names of forgotten turns: an app that gets the name later is another
+/// app.
 pub(super) fn forget_principal(
     transaction: &Transaction<'_>,
     speaker: &str,
@@ -89,7 +89,7 @@ pub(super) fn forget_principal(
         "DELETE FROM terms WHERE seq IN (SELECT seq FROM turns WHERE speaker = ?1)",
         [speaker],
     )?;
-    note_change(transaction, -1)?;
+    note_change(transaction, EVERYTHING)?;
     vectors::remove_of_principal(transaction, speaker)?;
     for table in ["vectors", "codes", "postings", "indexed", "index_projects"] {
         let sql = format!(

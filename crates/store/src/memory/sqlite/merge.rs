@@ -1,9 +1,9 @@
-//! Merging the newest turns into the postings, many at once and term by term.
+//! Merging recent turns into the posting lists, many turns at once and term by term.
 //!
-//! The terms of one turn lie on as many pages, each of which is enciphered anew when it changes; of
-//! thousands of turns most lie on the same ones. So turns wait until there are enough of them. Then
-//! every transaction that stores turns merges some of their terms as well, in the order of the terms, so that none takes
-//! long; where it has got to is part of the store (see [`State`]).
+//! The terms of one turn lie on as many pages of the file, each of which is encrypted again when it changes.
+//! The terms of thousands of turns lie mostly on the same pages. So turns wait until there are enough of them.
+//! Then every transaction that stores turns also merges some of the waiting terms, in the order of the terms, so
+//! that none takes long. How far the merge has come is part of the store (see [`MergeState`]).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,7 +15,8 @@ use hob_index::postings::Posting;
 use hob_index::terms;
 use rusqlite::{Connection, Transaction};
 
-use super::postings::{State, append, has_missed, newest, revision};
+use super::posting_list::PostingList;
+use super::postings::{MergeState, has_missed, newest, revision};
 
 /// In this crate's own tests a merge is always due.
 const POLICY: MergePolicy = MergePolicy {
@@ -29,54 +30,59 @@ const PACE: usize = 2;
 /// A step merges at least this many posting lists.
 const MIN_STEP_LISTS: usize = if cfg!(test) { 2 } else { 100 };
 
-/// The terms of the turns that are being merged, held for as long as it goes on.
+/// The merge in progress, as this process knows it.
 #[derive(Default)]
 pub(super) struct Merging {
     /// The last turn that is known to be committed.
     committed: AtomicI64,
-    /// Only the thread that writes looks at it.
-    steps: Mutex<Steps>,
+    /// Only the writer thread locks it.
+    progress: Mutex<MergeProgress>,
 }
 
 #[derive(Default)]
-struct Steps {
+struct MergeProgress {
     /// How many turns this process has stored.
     stored: usize,
-    work: Option<Work>,
+    waiting: Option<WaitingPostings>,
 }
 
-struct Work {
+/// The postings of the turns that are being merged, kept from step to step.
+struct WaitingPostings {
     next: i64,
-    /// That of the step it was last used in. Where the store has another, that step was undone, or somebody
-    /// else has merged since.
+    /// The token of the step that used them last. If the store has another token, that step was rolled back, or
+    /// another process has merged since.
     token: i64,
-    /// The last change of the index that is in it.
+    /// The last change of the index that they include.
     revision: i64,
-    postings: Waiting,
+    lists: Vec<WaitingList>,
 }
 
-/// Terms, projects and their postings, in this order.
-type Waiting = Vec<(Box<str>, i64, Vec<Posting>)>;
+/// What a posting list is going to get. Lists are in the order of their terms and projects.
+struct WaitingList {
+    term: Box<str>,
+    project: i64,
+    postings: Vec<Posting>,
+}
 
 impl Merging {
-    /// What a step was part of is committed, and so are the turns up to this one.
+    /// Notes that the transaction of a step was committed, and with it the turns up to this one.
     pub(super) fn is_committed(&self, newest: i64) {
         self.committed.fetch_max(newest, Ordering::Relaxed);
     }
 
-    /// Merges as much as so many new turns are worth. Returns the newest turn.
+    /// Merges a part, in proportion to the turns that were inserted. Returns the newest turn.
     pub(super) fn step(
         &self,
         transaction: &Transaction<'_>,
         inserted: usize,
     ) -> rusqlite::Result<i64> {
         let committed = self.committed.load(Ordering::Relaxed);
-        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        steps.step(transaction, inserted, committed)
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.step(transaction, inserted, committed)
     }
 }
 
-impl Steps {
+impl MergeProgress {
     fn step(
         &mut self,
         transaction: &Transaction<'_>,
@@ -84,7 +90,7 @@ impl Steps {
         committed: i64,
     ) -> rusqlite::Result<i64> {
         self.stored += inserted;
-        let mut state = State::read(transaction)?;
+        let mut state = MergeState::read(transaction)?;
         let newest = newest(transaction)?;
         let backlog = MergeBacklog {
             newest,
@@ -96,62 +102,63 @@ impl Steps {
             return Ok(newest);
         }
         if !backlog.is_merging {
-            // What is not surely committed may be another turn tomorrow.
+            // A turn that is not committed may be rolled back, and its number given to another.
             state.next = committed.min(state.merged + POLICY.max_turns);
             state.done.clear();
         }
-        let work = self.work(transaction, &state)?;
-        let share = work.postings.len() * PACE * inserted / POLICY.merge_size(newest) as usize;
+        let waiting = self.waiting(transaction, &state)?;
+        let share = waiting.lists.len() * PACE * inserted / POLICY.merge_size(newest) as usize;
         let least = share.max(MIN_STEP_LISTS);
-        let begin = work.postings.partition_point(|(term, ..)| **term <= *state.done);
-        let mut left = work.postings[begin..].iter().enumerate().peekable();
-        while let Some((merged, (term, project, postings))) = left.next() {
-            append(transaction, term, *project, postings)?;
+        let begin = waiting.lists.partition_point(|list| *list.term <= *state.done);
+        let mut rest = waiting.lists[begin..].iter().enumerate().peekable();
+        while let Some((merged, list)) = rest.next() {
+            PostingList::new(transaction, &list.term, list.project).append(&list.postings)?;
             // A term is merged for all projects or for none.
-            let last = left.peek().is_none_or(|(_, (next, ..))| next != term);
-            if last && merged >= least {
-                state.done = term.to_string();
+            let is_last_of_term = rest.peek().is_none_or(|(_, next)| next.term != list.term);
+            if is_last_of_term && merged >= least {
+                state.done = list.term.to_string();
                 break;
             }
         }
-        let ended = left.peek().is_none();
+        let has_ended = rest.peek().is_none();
         state.token = RandomState::new().hash_one(newest).cast_signed();
-        work.token = state.token;
-        if ended {
+        waiting.token = state.token;
+        if has_ended {
             state.merged = state.next;
             state.done.clear();
-            self.work = None;
+            self.waiting = None;
         }
         state.write(transaction)?;
         Ok(newest)
     }
 
-    fn work(
+    /// Returns the postings of the merge in progress, which are read again if they are not up to date.
+    fn waiting(
         &mut self,
         transaction: &Transaction<'_>,
-        state: &State,
-    ) -> rusqlite::Result<&mut Work> {
+        state: &MergeState,
+    ) -> rusqlite::Result<&mut WaitingPostings> {
         let revision = revision(transaction)?;
-        let valid = |held: &Work| held.next == state.next && held.token == state.token;
-        let held = self.work.take().filter(valid);
-        let work = match held {
-            Some(mut held) if !changed(transaction, held.revision, state)? => {
-                held.revision = revision;
-                held
+        let is_valid =
+            |kept: &WaitingPostings| kept.next == state.next && kept.token == state.token;
+        let waiting = match self.waiting.take().filter(is_valid) {
+            Some(mut kept) if !has_changed(transaction, kept.revision, state)? => {
+                kept.revision = revision;
+                kept
             }
-            _ => Work {
+            _ => WaitingPostings {
                 next: state.next,
                 token: state.token,
                 revision,
-                postings: waiting(transaction, state.merged, state.next)?,
+                lists: read_waiting(transaction, state.merged, state.next)?,
             },
         };
-        Ok(self.work.insert(work))
+        Ok(self.waiting.insert(waiting))
     }
 }
 
-/// Whether one of the turns that are being merged has changed since then, or that can't be told any more.
-fn changed(connection: &Connection, since: i64, state: &State) -> rusqlite::Result<bool> {
+/// Returns whether one of the turns that are being merged may have changed after this change.
+fn has_changed(connection: &Connection, since: i64, state: &MergeState) -> rusqlite::Result<bool> {
     if has_missed(connection, since)? {
         return Ok(true);
     }
@@ -163,31 +170,39 @@ fn changed(connection: &Connection, since: i64, state: &State) -> rusqlite::Resu
         .exists([since, state.merged, state.next])
 }
 
-/// The postings of all turns behind one and up to another.
-fn waiting(connection: &Connection, behind: i64, to: i64) -> rusqlite::Result<Waiting> {
+/// Reads the terms of all turns after one and up to another, and sorts them into posting lists.
+fn read_waiting(
+    connection: &Connection,
+    after: i64,
+    to: i64,
+) -> rusqlite::Result<Vec<WaitingList>> {
     let mut projects: HashMap<i64, HashMap<Box<str>, Vec<Posting>>> = HashMap::new();
     let mut statement = connection.prepare_cached(
         "SELECT i.seq, i.project, i.session, t.terms FROM indexed i JOIN terms t ON t.seq = i.seq
          WHERE i.seq > ?1 AND i.seq <= ?2 ORDER BY i.seq",
     )?;
-    let mut rows = statement.query([behind, to])?;
+    let mut rows = statement.query([after, to])?;
     while let Some(row) = rows.next()? {
         let (seq, project, session) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let counts = terms::frequencies(row.get_ref(3)?.as_str()?);
-        let length = terms::length(&counts);
-        let all = projects.entry(project).or_default();
-        for (term, times) in counts {
-            let posting = Posting::new(seq, session, times, length);
-            match all.get_mut(term) {
+        let frequencies = terms::frequencies(row.get_ref(3)?.as_str()?);
+        let length = terms::length(&frequencies);
+        let lists = projects.entry(project).or_default();
+        for (term, frequency) in frequencies {
+            let posting = Posting::new(seq, session, frequency, length);
+            match lists.get_mut(term) {
                 Some(postings) => postings.push(posting),
-                None => drop(all.insert(term.into(), vec![posting])),
+                None => drop(lists.insert(term.into(), vec![posting])),
             }
         }
     }
-    let of_project = |(project, all): (i64, HashMap<Box<str>, Vec<Posting>>)| {
-        all.into_iter().map(move |(term, postings)| (term, project, postings))
-    };
-    let mut all: Vec<_> = projects.into_iter().flat_map(of_project).collect();
-    all.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let mut all = Vec::with_capacity(projects.values().map(HashMap::len).sum());
+    for (project, lists) in projects {
+        all.extend(lists.into_iter().map(|(term, postings)| WaitingList {
+            term,
+            project,
+            postings,
+        }));
+    }
+    all.sort_unstable_by(|a, b| (&a.term, a.project).cmp(&(&b.term, b.project)));
     Ok(all)
 }

@@ -1,4 +1,4 @@
-//! The side of `memory.db` in a move.
+//! The SQLite endpoint of a migration of the memory.
 
 use async_trait::async_trait;
 use hob_domain::StoreError;
@@ -6,19 +6,20 @@ use hob_domain::memory::{TurnKey, VectorKind};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Transaction, params, params_from_iter};
 
-use super::postings::{Entry, Gathered};
-use super::{Memory, store_turns, vectors};
+use super::Memory;
+use super::postings::{IndexChanges, IndexedTurn};
+use super::vectors::{self, save_table_vector};
 use crate::migrate::{Analyse, Analysed, Cell, Cells, MemoryPart, MovedTurn, Part, Row, Side};
 use crate::sqlite::failed;
 use crate::values::damaged;
 
-/// A memory in its file, and how its turns are analysed when they come.
+/// A memory in a file, and the function that analyses the turns that arrive.
 pub(crate) struct MemoryInFile {
     pub(crate) memory: Memory,
     pub(crate) analyse: Analyse,
 }
 
-/// How a part is read: its columns, where they come from, and what it is ordered by.
+/// Returns how a part is read: its columns, its table, and its key, which it is ordered by.
 fn reading(part: MemoryPart) -> (&'static str, &'static str, &'static str) {
     match part {
         MemoryPart::Projects => ("id, speaker, root", "projects", "id"),
@@ -41,7 +42,7 @@ fn reading(part: MemoryPart) -> (&'static str, &'static str, &'static str) {
         }
         MemoryPart::Imports => ("path, size, modified", "imports", "path"),
         MemoryPart::Events => ("id, at, kind, detail", "events", "id"),
-        // A table that never had a row has no line there.
+        // A table that never had a row is not in `sqlite_sequence`.
         MemoryPart::Numbers => (
             "name, coalesce((SELECT seq FROM sqlite_sequence s WHERE s.name = n.name), 0)",
             "(SELECT 'projects' AS name UNION SELECT 'sessions' UNION SELECT 'turns') n",
@@ -125,7 +126,7 @@ impl MemoryInFile {
             .memory
             .database
             .write(move |transaction| {
-                let mut index = Gathered::new(transaction).map_err(failed)?;
+                let mut index = IndexChanges::new(transaction).map_err(failed)?;
                 for (turn, analysed) in &turns {
                     put_turn(transaction, turn, analysed, &mut index).map_err(failed)?;
                 }
@@ -162,7 +163,7 @@ fn cell(value: ValueRef<'_>) -> Result<Cell, StoreError> {
     })
 }
 
-/// Stores a row of anything but turns, unless it is there.
+/// Inserts a row of any part but turns, unless it exists.
 fn put_row(transaction: &Transaction<'_>, part: MemoryPart, row: Row) -> Result<(), StoreError> {
     let insert = match part {
         MemoryPart::Projects => {
@@ -188,7 +189,7 @@ fn put_row(transaction: &Transaction<'_>, part: MemoryPart, row: Row) -> Result<
         MemoryPart::Events => {
             "INSERT OR IGNORE INTO events (id, at, kind, detail) VALUES (?1, ?2, ?3, ?4)"
         }
-        MemoryPart::Turns => return Err(damaged("a move of turns")),
+        MemoryPart::Turns => return Err(damaged("a migration of turns")),
         MemoryPart::ModelVectors => {
             let mut cells = Cells::of(row);
             let (seq, kind, vector) = (cells.number()?, cells.number()?, cells.bytes()?);
@@ -207,7 +208,7 @@ fn put_row(transaction: &Transaction<'_>, part: MemoryPart, row: Row) -> Result<
     Ok(())
 }
 
-/// Numbers up to this one are not given again.
+/// Keeps numbers up to this one from being given again.
 fn set_last(transaction: &Transaction<'_>, name: &str, last: i64) -> rusqlite::Result<()> {
     let there = transaction.execute(
         "UPDATE sqlite_sequence SET seq = max(seq, ?2) WHERE name = ?1",
@@ -224,7 +225,7 @@ fn put_turn(
     transaction: &Transaction<'_>,
     turn: &MovedTurn,
     analysed: &Analysed,
-    index: &mut Gathered,
+    index: &mut IndexChanges,
 ) -> rusqlite::Result<()> {
     let key = |key: &Option<TurnKey>| match key {
         Some(key) => Value::Blob(key.bytes().to_vec()),
@@ -265,6 +266,7 @@ fn put_turn(
         .prepare_cached("UPDATE sessions SET turns = turns + 1 WHERE id = ?1")?
         .execute([turn.session])?;
     let MovedTurn { seq, project, session, ts, at, .. } = *turn;
-    index.add(transaction, &Entry { seq, project, session, ts, at, terms: &analysed.terms })?;
-    store_turns::save_vector(transaction, project, seq, &analysed.vector)
+    index
+        .add(transaction, &IndexedTurn { seq, project, session, ts, at, terms: &analysed.terms })?;
+    save_table_vector(transaction, project, seq, &analysed.vector)
 }

@@ -1,19 +1,25 @@
-//! Writing the index: a new turn is noted with its terms, and is merged into the postings later, with
-//! thousands of others (see `merge`).
+//! Writing the index.
+//!
+//! A new turn is only noted with its terms (`indexed` and `terms`). Later a merge moves the postings of
+//! thousands of turns into the posting lists at once (see the module `merge`). Until then a query finds recent
+//! turns in the metadata cache. A turn that is changed or removed after it was merged is changed in its posting
+//! lists at once.
 
 use std::collections::BTreeMap;
 
-use hob_index::postings::{HEADER_SEQ, Posting, PostingBlock, TermHeader, decode_block};
+use hob_index::postings::Posting;
 use hob_index::terms;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use crate::memory::block_limit::BLOCK_LIMIT;
+use super::posting_list::PostingList;
 
-/// So many changes are kept for those who hold turns in memory; one that has missed more reads all anew.
-const CHANGES: i64 = 50_000;
+/// `index_changes` keeps this many rows. A cache that has missed more reads everything again.
+const MAX_CHANGES: i64 = 50_000;
+/// The turn number in `index_changes` that stands for a change of any number of turns.
+pub(super) const EVERYTHING: i64 = -1;
 
 /// A turn as the index takes it.
-pub(super) struct Entry<'a> {
+pub(super) struct IndexedTurn<'a> {
     pub(super) seq: i64,
     pub(super) project: i64,
     pub(super) session: i64,
@@ -23,24 +29,26 @@ pub(super) struct Entry<'a> {
     pub(super) terms: &'a str,
 }
 
-/// How far turns have been merged into the postings.
+/// How far turns are merged into the posting lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct MergeState {
+    /// All terms of the turns up to this one are merged.
     pub(super) merged: i64,
-    /// The terms up to `done` are merged up to here.
+    /// The turn up to which the merge in progress goes; `merged` if there is none.
     pub(super) next: i64,
+    /// The merge in progress has come to this term. It takes the terms in their order.
     pub(super) done: String,
-    /// Another one after every step of a merge.
+    /// A random number that changes with every step of a merge.
     pub(super) token: i64,
 }
 
-impl State {
-    pub(super) fn read(connection: &Connection) -> rusqlite::Result<State> {
+impl MergeState {
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<MergeState> {
         connection.prepare_cached("SELECT merged, next, done, token FROM index_state")?.query_row(
             [],
             |row| {
                 let (merged, next) = (row.get(0)?, row.get(1)?);
-                Ok(State { merged, next, done: row.get(2)?, token: row.get(3)? })
+                Ok(MergeState { merged, next, done: row.get(2)?, token: row.get(3)? })
             },
         )
     }
@@ -52,36 +60,48 @@ impl State {
         Ok(())
     }
 
-    /// The last turn that a term's postings have, where it has the term.
-    pub(super) fn covers(&self, term: &str) -> i64 {
+    /// Returns the last turn whose postings are in the lists of a term.
+    pub(super) fn merged_up_to(&self, term: &str) -> i64 {
         if term <= self.done.as_str() { self.next } else { self.merged }
     }
 }
 
-/// What a transaction does to the index, until [`Gathered::write`].
-pub(super) struct Gathered {
-    state: State,
-    projects: BTreeMap<i64, (i64, i64)>,
-    sessions: BTreeMap<i64, (i64, i64)>,
+/// The changes of a transaction to the index. The sums of projects and sessions are written at the end, by
+/// [`IndexChanges::write`].
+pub(super) struct IndexChanges {
+    state: MergeState,
+    projects: BTreeMap<i64, IndexSums>,
+    sessions: BTreeMap<i64, IndexSums>,
 }
 
-impl Gathered {
-    pub(super) fn new(transaction: &Transaction<'_>) -> rusqlite::Result<Gathered> {
-        let state = State::read(transaction)?;
-        Ok(Gathered { state, projects: BTreeMap::new(), sessions: BTreeMap::new() })
+/// What a transaction adds to a project or a session.
+#[derive(Default)]
+struct IndexSums {
+    turns: i64,
+    /// In terms.
+    length: i64,
+}
+
+impl IndexChanges {
+    pub(super) fn new(transaction: &Transaction<'_>) -> rusqlite::Result<IndexChanges> {
+        let state = MergeState::read(transaction)?;
+        Ok(IndexChanges { state, projects: BTreeMap::new(), sessions: BTreeMap::new() })
     }
 
     pub(super) fn add(
         &mut self,
         transaction: &Transaction<'_>,
-        entry: &Entry<'_>,
+        turn: &IndexedTurn<'_>,
     ) -> rusqlite::Result<()> {
-        let Entry { seq, project, session, ts, at, terms } = *entry;
-        let counts = terms::frequencies(terms);
-        let length = terms::length(&counts);
-        // Those behind it are merged when their time comes.
-        for (term, times) in counts.iter().filter(|(term, _)| seq <= self.state.covers(term)) {
-            merge(transaction, term, project, Posting::new(seq, session, *times, length))?;
+        let IndexedTurn { seq, project, session, ts, at, terms } = *turn;
+        let frequencies = terms::frequencies(terms);
+        let length = terms::length(&frequencies);
+        // A turn that comes back after the merge of its number goes into the lists at once.
+        for (term, frequency) in &frequencies {
+            if seq <= self.state.merged_up_to(term) {
+                let posting = Posting::new(seq, session, *frequency, length);
+                PostingList::new(transaction, term, project).insert(posting)?;
+            }
         }
         self.count(project, session, 1, i64::from(length));
         transaction
@@ -96,7 +116,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Takes a turn out of the index. One that was never in it is none.
+    /// Removes a turn from the index, if it is there.
     pub(super) fn remove(
         &mut self,
         transaction: &Transaction<'_>,
@@ -114,8 +134,8 @@ impl Gathered {
             .query_row([seq], |row| row.get(0))
             .optional()?;
         for (term, _) in terms::frequencies(&terms.unwrap_or_default()) {
-            if seq <= self.state.covers(term) {
-                without(transaction, term, project, seq)?;
+            if seq <= self.state.merged_up_to(term) {
+                PostingList::new(transaction, term, project).remove(seq)?;
             }
         }
         self.count(project, session, -1, -length);
@@ -123,31 +143,31 @@ impl Gathered {
     }
 
     fn count(&mut self, project: i64, session: i64, turns: i64, length: i64) {
-        for sum in
+        for sums in
             [self.projects.entry(project).or_default(), self.sessions.entry(session).or_default()]
         {
-            sum.0 += turns;
-            sum.1 += length;
+            sums.turns += turns;
+            sums.length += length;
         }
     }
 
-    /// Writes what was summed up.
+    /// Writes the sums.
     pub(super) fn write(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        let sums = [
+        let tables = [
             ("index_projects", "project", self.projects),
             ("index_sessions", "session", self.sessions),
         ];
-        for (table, column, sums) in sums {
-            let sql = format!(
+        for (table, column, sums) in tables {
+            let add = format!(
                 "INSERT INTO {table} ({column}, turns, length) VALUES (?1, ?2, ?3)
                  ON CONFLICT ({column}) DO UPDATE SET turns = turns + ?2, length = length + ?3"
             );
-            let mut statement = transaction.prepare_cached(&sql)?;
-            let empty = format!("DELETE FROM {table} WHERE {column} = ?1 AND turns <= 0");
-            for (key, (turns, length)) in sums {
-                statement.execute([key, turns, length])?;
+            let mut add = transaction.prepare_cached(&add)?;
+            let delete = format!("DELETE FROM {table} WHERE {column} = ?1 AND turns <= 0");
+            for (id, IndexSums { turns, length }) in sums {
+                add.execute([id, turns, length])?;
                 if turns < 0 {
-                    transaction.prepare_cached(&empty)?.execute([key])?;
+                    transaction.prepare_cached(&delete)?.execute([id])?;
                 }
             }
         }
@@ -155,24 +175,24 @@ impl Gathered {
     }
 }
 
-/// Says that a turn of the index is not what it was.
+/// Notes for all caches that a turn of the index has changed.
 pub(super) fn note_change(transaction: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
     transaction.prepare_cached("INSERT INTO index_changes (seq) VALUES (?1)")?.execute([seq])?;
     let revision = transaction.last_insert_rowid();
     transaction
         .prepare_cached("DELETE FROM index_changes WHERE revision <= ?1")?
-        .execute([revision - CHANGES])?;
+        .execute([revision - MAX_CHANGES])?;
     Ok(())
 }
 
-/// The number of the last change of the index.
+/// Returns the number of the last change.
 pub(super) fn revision(connection: &Connection) -> rusqlite::Result<i64> {
     connection
         .prepare_cached("SELECT coalesce(max(revision), 0) FROM index_changes")?
         .query_row([], |row| row.get(0))
 }
 
-/// Whether changes since then are not told any more.
+/// Returns whether changes after this one are deleted already.
 pub(super) fn has_missed(connection: &Connection, since: i64) -> rusqlite::Result<bool> {
     let oldest: Option<i64> = connection
         .prepare_cached("SELECT min(revision) FROM index_changes")?
@@ -180,195 +200,9 @@ pub(super) fn has_missed(connection: &Connection, since: i64) -> rusqlite::Resul
     Ok(oldest.is_some_and(|oldest| oldest > since + 1))
 }
 
-/// The newest turn of the index.
+/// Returns the newest turn of the index.
 pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
     connection
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM indexed")?
         .query_row([], |row| row.get(0))
-}
-
-/// Adds postings that are newer than all before, in order, to the runs of a term.
-pub(super) fn append(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    postings: &[Posting],
-) -> rusqlite::Result<()> {
-    let (header, last) = ends(transaction, term, project)?;
-    let mut header = header.unwrap_or_default();
-    let mut before = None;
-    let mut rest = postings;
-    if header.turns > 0
-        && let Some(mut block) = last
-    {
-        let mut last = None;
-        decode_block(block.first_seq, &block.bytes, |posting| last = Some(posting));
-        let here;
-        let capacity = BLOCK_LIMIT.capacity_after(block.bytes.len());
-        (here, rest) = postings.split_at(capacity.min(postings.len()));
-        if !here.is_empty() {
-            block.append(last, here);
-            replace(transaction, term, project, block.first_seq, &block.bytes)?;
-        }
-        before = Some(last.map_or(0, |last| last.session));
-    }
-    save(transaction, term, project, rest)?;
-    let is_new = header.turns == 0;
-    header += TermHeader::of(before, postings);
-    if !is_new && replace(transaction, term, project, HEADER_SEQ, &header.encode())? {
-        return Ok(());
-    }
-    put(transaction, term, project, HEADER_SEQ, &header.encode())
-}
-
-/// How common a term is, where it is written, and its last run. Most terms have but one, right behind their header.
-fn ends(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-) -> rusqlite::Result<(Option<TermHeader>, Option<PostingBlock>)> {
-    let mut statement = transaction.prepare_cached(
-        "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2
-         ORDER BY first DESC LIMIT 2",
-    )?;
-    let mut rows = statement.query(params![term, project])?;
-    let mut last = None;
-    while let Some(row) = rows.next()? {
-        let (first_seq, bytes) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
-        match last {
-            _ if first_seq == HEADER_SEQ => return Ok((Some(TermHeader::decode(bytes)), last)),
-            None => last = Some(PostingBlock { first_seq, bytes: bytes.to_vec() }),
-            Some(_) => return Ok((header(transaction, term, project)?, last)),
-        }
-    }
-    Ok((None, last))
-}
-
-fn header(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-) -> rusqlite::Result<Option<TermHeader>> {
-    transaction
-        .prepare_cached("SELECT run FROM postings WHERE term = ?1 AND project = ?2 AND first = 0")?
-        .query_row(params![term, project], |row| Ok(TermHeader::decode(row.get_ref(0)?.as_blob()?)))
-        .optional()
-}
-
-/// The run that a turn belongs to: the last one that does not begin behind it.
-fn run_of(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    seq: i64,
-) -> rusqlite::Result<Option<PostingBlock>> {
-    transaction
-        .prepare_cached(
-            "SELECT first, run FROM postings
-             WHERE term = ?1 AND project = ?2 AND first > 0 AND first <= ?3
-             ORDER BY first DESC LIMIT 1",
-        )?
-        .query_row(params![term, project, seq], |row| {
-            Ok(PostingBlock { first_seq: row.get(0)?, bytes: row.get(1)? })
-        })
-        .optional()
-}
-
-/// Puts one posting into its place among older and newer ones.
-fn merge(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    posting: Posting,
-) -> rusqlite::Result<()> {
-    let mut header = header(transaction, term, project)?.unwrap_or_default();
-    let found = run_of(transaction, term, project, posting.seq)?;
-    let mut all = Vec::new();
-    if let Some(block) = found {
-        all = block.decode();
-        delete(transaction, term, project, block.first_seq)?;
-    }
-    let place = all.partition_point(|other| other.seq < posting.seq);
-    all.insert(place, posting);
-    save(transaction, term, project, &all)?;
-    header.turns += 1;
-    put(transaction, term, project, HEADER_SEQ, &header.encode())
-}
-
-/// Takes a turn out of the runs of a term.
-fn without(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    seq: i64,
-) -> rusqlite::Result<()> {
-    let mut header = header(transaction, term, project)?.unwrap_or_default();
-    let Some(block) = run_of(transaction, term, project, seq)? else { return Ok(()) };
-    let mut rest = block.decode();
-    let before = rest.len();
-    rest.retain(|posting| posting.seq != seq);
-    header.turns = header.turns.saturating_sub((before - rest.len()) as u64);
-    delete(transaction, term, project, block.first_seq)?;
-    save(transaction, term, project, &rest)?;
-    match header.turns {
-        0 => delete(transaction, term, project, HEADER_SEQ),
-        _ => put(transaction, term, project, HEADER_SEQ, &header.encode()),
-    }
-}
-
-/// Writes postings as runs of their own.
-fn save(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    postings: &[Posting],
-) -> rusqlite::Result<()> {
-    for block in BLOCK_LIMIT.blocks(postings) {
-        put(transaction, term, project, block.first_seq, &block.bytes)?;
-    }
-    Ok(())
-}
-
-fn put(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    first: i64,
-    run: &[u8],
-) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO postings (term, project, first, run) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (term, project, first) DO UPDATE SET run = ?4",
-        )?
-        .execute(params![term, project, first, run])?;
-    Ok(())
-}
-
-/// Writes a row that is there; `false` when it is not. Cheaper than [`put`] where it is.
-fn replace(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    first: i64,
-    run: &[u8],
-) -> rusqlite::Result<bool> {
-    let changed = transaction
-        .prepare_cached(
-            "UPDATE postings SET run = ?4 WHERE term = ?1 AND project = ?2 AND first = ?3",
-        )?
-        .execute(params![term, project, first, run])?;
-    Ok(changed > 0)
-}
-
-fn delete(
-    transaction: &Transaction<'_>,
-    term: &str,
-    project: i64,
-    first: i64,
-) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached("DELETE FROM postings WHERE term = ?1 AND project = ?2 AND first = ?3")?
-        .execute(params![term, project, first])?;
-    Ok(())
 }

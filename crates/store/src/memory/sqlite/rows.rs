@@ -1,4 +1,4 @@
-//! Reading turns: rows, candidates, windows, outlines.
+//! Reading turns: records, timelines and outlines of sessions.
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
@@ -44,8 +44,8 @@ pub(super) fn time(microseconds: i64) -> Timestamp {
     Timestamp::from_microsecond(microseconds).unwrap_or_default()
 }
 
-/// The scope as SQL on `t`, with its parameters. Names are looked up first, so that the rows are found
-/// by their index. `None` when nothing can match.
+/// Returns a scope as SQL on `t`, with its parameters, or `None` if nothing can match. Names are looked up first, so that
+/// indexes are used.
 fn conditions(
     connection: &Connection,
     speaker: &str,
@@ -90,13 +90,24 @@ fn conditions(
     Ok(Some((sql, parameters)))
 }
 
-/// The turns with these numbers, in their order.
+pub(super) fn session_id(
+    connection: &Connection,
+    speaker: &str,
+    name: &str,
+) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2")?
+        .query_row([speaker, name], |row| row.get(0))
+        .optional()
+}
+
+/// Returns the turns with these numbers, in this order.
 pub(super) fn numbered(
     connection: &Connection,
     speaker: &str,
     seqs: &[i64],
 ) -> rusqlite::Result<Vec<Record>> {
-    // One for all: each would take and release the file's locks by itself.
+    // In one transaction: each statement by itself would acquire and release the file's locks.
     let transaction = connection.unchecked_transaction()?;
     let mut statement = transaction.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM {TABLES} WHERE t.seq = ?1 AND t.speaker = ?2"
@@ -144,7 +155,7 @@ pub(super) fn timeline(
             .collect::<rusqlite::Result<Vec<Record>>>()
     };
     match around {
-        // Without a middle the latest ones are shown.
+        // Without a middle the latest turns are returned.
         None => {
             let mut turns =
                 part("DESC", "(t.at, t.seq) <= (?, ?)", (i64::MAX, i64::MAX), window.limit)?;

@@ -1,4 +1,4 @@
-//! The memory in SQLite.
+//! The storage port of the memory over a SQLite file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,52 +6,46 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Counts, Facets, Forget, ImportMark, MaintenanceEvent,
+    CandidateQuery, CandidateSet, Counts, Embedded, Facets, Forget, ImportMark, MaintenanceEvent,
     MemoryStore, NewTurn, Principal, Record, RecordId, Remask, Scope, SessionOutline, Stored,
-    Superseded, Window,
+    Superseded, UnembeddedPage, VectorKind, VectorStore, Window,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, named_params, params};
 
-use super::cache::Held;
-use super::candidates::{AllCodes, candidates};
+use super::cache::IndexCache;
+use super::candidates::{Caches, candidates};
 use super::facets::facets;
 use super::merge::Merging;
 use super::rows::{COLUMNS, TABLES, latest_sessions, numbered, record, rows, time, timeline};
-use super::{forget, store_turns};
+use super::sign_codes::CodeCaches;
+use super::{forget, remask, store_turns, vectors};
 use crate::sqlite::{Database, OpenError, Reading, failed, keep_share, migrations};
 
-/// What a connection keeps of a large file at most, in KiB.
-const MOST_KEPT: u64 = 32_000;
-/// Whoever stores so many turns at once will store more, all over the indexes of what is there.
-const MANY: usize = 100;
+/// The page cache of a connection to a large file, in KiB.
+const MAX_PAGE_CACHE_KIB: u64 = 32_000;
+/// A caller that stores this many turns at once will store more, and will touch pages all over the indexes.
+const LARGE_BATCH_TURNS: usize = 100;
 
-/// `memory.db`. Cloning shares it.
+/// The memory in `memory.db`. Clones share it.
 #[derive(Clone)]
 pub struct Memory {
     pub(super) database: Database,
-    codes: Arc<AllCodes>,
-    held: Arc<Held>,
+    codes: Arc<CodeCaches>,
+    index: Arc<IndexCache>,
     pub(super) merging: Arc<Merging>,
 }
 
-impl AllCodes {
-    fn forget(&self) {
-        self.table.forget();
-        self.model.forget();
-    }
-}
-
 impl Memory {
-    /// Opens the memory, making it and bringing its schema up to date where needed. A call waits at
-    /// most `busy` for another process that is writing. Blocking, a few milliseconds.
+    /// Opens the memory, creates the file if there is none, and migrates its schema. A call waits at most
+    /// `busy` for another process that is writing. This blocks for a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
-        let reading = Reading { readers: 4, most: MOST_KEPT };
+        let reading = Reading { readers: 4, most: MAX_PAGE_CACHE_KIB };
         let database = Database::open(path, key, migrations::MEMORY, busy, reading)?;
         Ok(Memory {
             database,
             codes: Arc::default(),
-            held: Arc::default(),
+            index: Arc::default(),
             merging: Arc::default(),
         })
     }
@@ -69,8 +63,8 @@ impl MemoryStore for Memory {
         let stored = self
             .database
             .write(move |transaction| {
-                if turns.len() >= MANY {
-                    keep_share(transaction, MOST_KEPT).map_err(failed)?;
+                if turns.len() >= LARGE_BATCH_TURNS {
+                    keep_share(transaction, MAX_PAGE_CACHE_KIB).map_err(failed)?;
                 }
                 store_turns::store(transaction, speaker.as_str(), &turns, &marks, &merging)
             })
@@ -106,7 +100,7 @@ impl MemoryStore for Memory {
                 forget::forget(transaction, speaker.as_str(), &what, now).map_err(failed)
             })
             .await
-            .inspect(|_| self.codes.forget())
+            .inspect(|_| self.codes.clear())
     }
 
     async fn forget_principal(&self, speaker: &Principal) -> Result<usize, StoreError> {
@@ -116,7 +110,7 @@ impl MemoryStore for Memory {
                 forget::forget_principal(transaction, speaker.as_str()).map_err(failed)
             })
             .await
-            .inspect(|_| self.codes.forget())
+            .inspect(|_| self.codes.clear())
     }
 
     async fn record(
@@ -143,14 +137,14 @@ impl MemoryStore for Memory {
         &self,
         speaker: &Principal,
         scope: &Scope,
-        probe: CandidateQuery,
+        query: CandidateQuery,
     ) -> Result<CandidateSet, StoreError> {
         let (speaker, scope) = (speaker.clone(), scope.clone());
-        let (held, codes) = (self.held.clone(), self.codes.clone());
+        let (index, codes) = (self.index.clone(), self.codes.clone());
         self.database
             .read(move |connection| {
-                candidates(connection, &held, &codes, speaker.as_str(), &scope, &probe)
-                    .map_err(failed)
+                let caches = Caches { index: &index, codes: &codes };
+                candidates(connection, caches, speaker.as_str(), &scope, &query).map_err(failed)
             })
             .await
     }
@@ -194,7 +188,7 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn standing(
+    async fn facts(
         &self,
         speaker: &Principal,
         project: &str,
@@ -287,11 +281,11 @@ impl MemoryStore for Memory {
 
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError> {
         self.database
-            .write(move |transaction| store_turns::remask(transaction, &changes).map_err(failed))
+            .write(move |transaction| remask::remask(transaction, &changes).map_err(failed))
             .await
-            .map(|turned| match turned {
-                true => self.codes.forget(),
-                false => self.codes.model.forget(),
+            .map(|has_other_codes| match has_other_codes {
+                true => self.codes.clear(),
+                false => self.codes.model.clear(),
             })
     }
 
@@ -367,7 +361,7 @@ impl MemoryStore for Memory {
                         params![event.at.as_microsecond(), event.kind, event.detail],
                     )
                     .and_then(|_| {
-                        // A short history is enough, and it stays one.
+                        // The history is kept short.
                         transaction.execute(
                             "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - 1000",
                             [],
@@ -395,6 +389,62 @@ impl MemoryStore for Memory {
                     })
                     .and_then(Iterator::collect)
                     .map_err(failed)
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl VectorStore for Memory {
+    async fn vector_kind(&self, name: &str, width: usize) -> Result<VectorKind, StoreError> {
+        let name = name.to_owned();
+        self.database
+            .write(move |transaction| vectors::kind(transaction, &name, width).map_err(failed))
+            .await
+    }
+
+    async fn without_vector(
+        &self,
+        kind: VectorKind,
+        below: i64,
+        above: i64,
+        limit: usize,
+    ) -> Result<UnembeddedPage, StoreError> {
+        self.database
+            .read(move |connection| {
+                vectors::unembedded(connection, kind, below, above, limit).map_err(failed)
+            })
+            .await
+    }
+
+    async fn save_vectors(
+        &self,
+        kind: VectorKind,
+        vectors: Vec<(i64, Vec<i8>)>,
+    ) -> Result<(), StoreError> {
+        self.database
+            .write(move |transaction| {
+                let mut each = vectors.iter();
+                each.try_for_each(|(seq, vector)| vectors::save(transaction, kind, *seq, vector))
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn embedded(&self, kind: VectorKind) -> Result<Embedded, StoreError> {
+        self.database
+            .read(move |connection| vectors::embedded(connection, kind).map_err(failed))
+            .await
+    }
+
+    async fn drop_other_vectors(
+        &self,
+        kind: VectorKind,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        self.database
+            .write(move |transaction| {
+                vectors::drop_others(transaction, kind, limit).map_err(failed)
             })
             .await
     }

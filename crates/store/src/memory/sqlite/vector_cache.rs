@@ -1,5 +1,5 @@
-//! Vectors that were read before, so many that they take a bounded place: turns of one session come
-//! together, and good ones come again.
+//! A bounded cache of vectors. Turns of a session are asked for together, and good ones are asked for again,
+//! so vectors are read and cached in blocks of turns.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,68 +7,73 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hob_domain::memory::Candidate;
 use rusqlite::Connection;
 
-use super::cache::Standing;
+use super::metadata::TurnMetadata;
 use super::postings::{newest, revision};
 
-/// Turns whose numbers fall into the same so many are read together.
-const TOGETHER: i64 = 16;
-/// Bytes that the younger half may have before it becomes the older one.
-const HALF: usize = 40 << 20;
+/// A block is this many consecutive numbers of turns.
+const BLOCK_TURNS: i64 = 16;
+/// The size of the younger generation, in bytes, at which it becomes the older one.
+const MAX_GENERATION_BYTES: usize = 40 << 20;
+/// What a vector takes in addition to its values, in bytes, and what a block takes.
+const VECTOR_OVERHEAD_BYTES: usize = 56;
+const BLOCK_OVERHEAD_BYTES: usize = 100;
 
-/// The vectors of one project among turns that are read together, in the order of the turns.
-struct Block(Vec<(i64, Arc<[i8]>)>);
+/// The vectors of a block that belong to one project, in the order of their turns.
+struct VectorBlock(Vec<(i64, Arc<[i8]>)>);
 
-impl Block {
+impl VectorBlock {
     fn vector(&self, seq: i64) -> Option<&Arc<[i8]>> {
         let place = self.0.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
         Some(&self.0[place].1)
     }
 
-    /// With what each takes beside its numbers.
+    /// About how many bytes of memory the block takes.
     fn bytes(&self) -> usize {
-        self.0.iter().map(|(_, vector)| vector.len() + 56).sum::<usize>() + 100
+        let vectors = self.0.iter().map(|(_, vector)| vector.len() + VECTOR_OVERHEAD_BYTES);
+        vectors.sum::<usize>() + BLOCK_OVERHEAD_BYTES
     }
 }
 
 #[derive(Default)]
-pub(super) struct Vectors {
-    kept: Mutex<Kept>,
+pub(super) struct VectorCache {
+    blocks: Mutex<Generations>,
 }
 
-/// By project and number. What is asked for moves to the younger half; the older one goes as a whole.
+/// Blocks by project and number. A block that is asked for moves to the younger generation; the older one is
+/// dropped as a whole.
 #[derive(Default)]
-struct Kept {
-    young: HashMap<(u32, i64), Arc<Block>>,
-    old: HashMap<(u32, i64), Arc<Block>>,
+struct Generations {
+    young: HashMap<(u32, i64), Arc<VectorBlock>>,
+    old: HashMap<(u32, i64), Arc<VectorBlock>>,
     bytes: usize,
 }
 
-impl Vectors {
-    /// Lets go of those that are not what they were.
-    pub(super) fn forget(&self, changed: &HashSet<i64>) {
-        let changed: HashSet<i64> = changed.iter().map(|seq| seq / TOGETHER).collect();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+impl VectorCache {
+    /// Drops the blocks of changed turns.
+    pub(super) fn remove(&self, changed: &HashSet<i64>) {
+        let changed: HashSet<i64> = changed.iter().map(|seq| seq / BLOCK_TURNS).collect();
+        let mut kept = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         kept.young.retain(|(_, number), _| !changed.contains(number));
         kept.old.retain(|(_, number), _| !changed.contains(number));
     }
 
-    /// Gives candidates their vectors. They are in order, and so are the turns they stand for. `known` is the last change
-    /// that was told to [`Vectors::forget`].
+    /// Gives candidates the vectors of these turns. Both are in order. `known` is the last change that
+    /// [`VectorCache::remove`] was called for.
     pub(super) fn fill<'t>(
         &self,
         connection: &Connection,
         known: i64,
-        turns: impl Iterator<Item = &'t Standing>,
+        turns: impl Iterator<Item = &'t TurnMetadata>,
         candidates: &mut [Candidate],
     ) -> rusqlite::Result<()> {
-        // What is read in an older state than that must not be kept, nor what may get more turns.
-        let whole = if revision(connection)? == known { newest(connection)? } else { 0 };
-        let mut last: Option<((u32, i64), Arc<Block>)> = None;
+        // A block must not be cached if it is older than that, or if it may get more turns.
+        let complete = if revision(connection)? == known { newest(connection)? } else { 0 };
+        let mut last: Option<((u32, i64), Arc<VectorBlock>)> = None;
         for (turn, candidate) in turns.zip(candidates) {
-            let key = (turn.project, turn.seq / TOGETHER);
+            let key = (turn.project, turn.seq / BLOCK_TURNS);
             let block = match last.take() {
                 Some((same, block)) if same == key => block,
-                _ => self.block(connection, key, whole)?,
+                _ => self.block(connection, key, complete)?,
             };
             candidate.vector = block.vector(turn.seq).cloned().unwrap_or_default();
             last = Some((key, block));
@@ -80,34 +85,34 @@ impl Vectors {
         &self,
         connection: &Connection,
         key: (u32, i64),
-        whole: i64,
-    ) -> rusqlite::Result<Arc<Block>> {
-        if let Some(block) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
+        complete: i64,
+    ) -> rusqlite::Result<Arc<VectorBlock>> {
+        if let Some(block) = self.blocks.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
             return Ok(block);
         }
-        let first = key.1 * TOGETHER;
-        let end = first + TOGETHER - 1;
+        let first = key.1 * BLOCK_TURNS;
+        let end = first + BLOCK_TURNS - 1;
         let mut statement = connection.prepare_cached(
             "SELECT seq, vector FROM vectors WHERE project = ?1 AND seq BETWEEN ?2 AND ?3",
         )?;
         let mut rows = statement.query([i64::from(key.0), first, end])?;
-        let mut block = Block(Vec::with_capacity(TOGETHER as usize));
+        let mut block = VectorBlock(Vec::with_capacity(BLOCK_TURNS as usize));
         while let Some(row) = rows.next()? {
             let bytes = row.get_ref(1)?.as_blob()?;
             block.0.push((row.get(0)?, bytes.iter().map(|byte| byte.cast_signed()).collect()));
         }
         block.0.shrink_to_fit();
         let block = Arc::new(block);
-        if end <= whole {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if end <= complete {
+            let mut kept = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
             kept.put(key, block.clone());
         }
         Ok(block)
     }
 }
 
-impl Kept {
-    fn get(&mut self, key: (u32, i64)) -> Option<Arc<Block>> {
+impl Generations {
+    fn get(&mut self, key: (u32, i64)) -> Option<Arc<VectorBlock>> {
         if let Some(block) = self.young.get(&key) {
             return Some(block.clone());
         }
@@ -116,9 +121,9 @@ impl Kept {
         Some(block)
     }
 
-    fn put(&mut self, key: (u32, i64), block: Arc<Block>) {
+    fn put(&mut self, key: (u32, i64), block: Arc<VectorBlock>) {
         let bytes = block.bytes();
-        if self.bytes + bytes > HALF {
+        if self.bytes + bytes > MAX_GENERATION_BYTES {
             self.old = std::mem::take(&mut self.young);
             self.bytes = 0;
         }
@@ -132,15 +137,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_stays_and_the_rest_goes() {
-        let mut kept = Kept::default();
-        let block = |seq: i64| Arc::new(Block(vec![(seq, vec![0; 1 << 20].into())]));
+    fn blocks_that_are_asked_for_stay_and_others_are_dropped() {
+        let mut kept = Generations::default();
+        let block = |seq: i64| Arc::new(VectorBlock(vec![(seq, vec![0; 1 << 20].into())]));
         for number in 0..400 {
             kept.put((1, number), block(number));
             assert!(kept.get((1, 0)).is_some(), "{number}");
         }
         assert!(kept.get((1, 399)).is_some() && kept.get((1, 200)).is_none());
         assert!(kept.get((2, 399)).is_none());
-        assert!(kept.young.len() + kept.old.len() <= 2 * (HALF >> 20));
+        assert!(kept.young.len() + kept.old.len() <= 2 * (MAX_GENERATION_BYTES >> 20));
     }
 }

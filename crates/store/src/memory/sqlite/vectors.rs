@@ -1,109 +1,57 @@
-//! Vectors of a model that the user has chosen, beside those of the table that every turn has.
+//! The vectors of turns: every turn has one of the built-in table, and gets one of the user's model in time.
 
-use async_trait::async_trait;
-use hob_domain::StoreError;
-use hob_domain::memory::{
-    Candidate, Embedded, Unembedded, UnembeddedPage, VectorKind, VectorStore,
-};
-use hob_index::sign_codes::{MODEL_BYTES, sign_code};
+use hob_domain::memory::{Candidate, Embedded, Unembedded, UnembeddedPage, VectorKind};
+use hob_index::sign_codes::{MODEL_BYTES, TABLE_BYTES, sign_code};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::Memory;
-use crate::sqlite::failed;
+/// One page of turns without a vector looks at this many turns.
+const PAGE_TURNS: i64 = 2048;
 
-/// How many turns one step looks at.
-const WINDOW: i64 = 2048;
-
-#[async_trait]
-impl VectorStore for Memory {
-    async fn vector_kind(&self, name: &str, width: usize) -> Result<VectorKind, StoreError> {
-        let name = name.to_owned();
-        self.database
-            .write(move |transaction| {
-                transaction
-                    .query_row(
-                        "INSERT INTO vector_kinds (name, width) VALUES (?1, ?2)
-                         ON CONFLICT (name) DO UPDATE SET width = ?2 RETURNING id",
-                        params![name, width as i64],
-                        |row| row.get(0).map(VectorKind),
-                    )
-                    .map_err(failed)
-            })
-            .await
-    }
-
-    async fn without_vector(
-        &self,
-        kind: VectorKind,
-        below: i64,
-        above: i64,
-        limit: usize,
-    ) -> Result<UnembeddedPage, StoreError> {
-        self.database
-            .read(move |connection| page(connection, kind, below, above, limit).map_err(failed))
-            .await
-    }
-
-    async fn save_vectors(
-        &self,
-        kind: VectorKind,
-        vectors: Vec<(i64, Vec<i8>)>,
-    ) -> Result<(), StoreError> {
-        self.database
-            .write(move |transaction| {
-                let mut each = vectors.iter();
-                each.try_for_each(|(seq, vector)| save(transaction, kind, *seq, vector))
-                    .map_err(failed)
-            })
-            .await
-    }
-
-    async fn embedded(&self, kind: VectorKind) -> Result<Embedded, StoreError> {
-        self.database
-            .read(move |connection| {
-                connection
-                    .query_row(
-                        "SELECT coalesce((SELECT embedded FROM vector_kinds WHERE id = ?1), 0),
-                                (SELECT coalesce(sum(turns), 0) FROM sessions),
-                                (SELECT coalesce(max(seq), 0) FROM turns)",
-                        [kind.0],
-                        |row| {
-                            Ok(Embedded {
-                                done: row.get::<_, i64>(0)?.max(0) as u64,
-                                turns: row.get::<_, i64>(1)?.max(0) as u64,
-                                newest: row.get(2)?,
-                            })
-                        },
-                    )
-                    .map_err(failed)
-            })
-            .await
-    }
-
-    async fn drop_other_vectors(
-        &self,
-        kind: VectorKind,
-        limit: usize,
-    ) -> Result<usize, StoreError> {
-        self.database
-            .write(move |transaction| drop_others(transaction, kind, limit).map_err(failed))
-            .await
-    }
+/// Returns the kind of this name, which is created if there is none.
+pub(super) fn kind(
+    transaction: &Transaction<'_>,
+    name: &str,
+    width: usize,
+) -> rusqlite::Result<VectorKind> {
+    transaction.query_row(
+        "INSERT INTO vector_kinds (name, width) VALUES (?1, ?2)
+         ON CONFLICT (name) DO UPDATE SET width = ?2 RETURNING id",
+        params![name, width as i64],
+        |row| row.get(0).map(VectorKind),
+    )
 }
 
-fn page(
+/// Counts the turns that have a vector of a kind, and all turns.
+pub(super) fn embedded(connection: &Connection, kind: VectorKind) -> rusqlite::Result<Embedded> {
+    connection.query_row(
+        "SELECT coalesce((SELECT embedded FROM vector_kinds WHERE id = ?1), 0),
+                (SELECT coalesce(sum(turns), 0) FROM sessions),
+                (SELECT coalesce(max(seq), 0) FROM turns)",
+        [kind.0],
+        |row| {
+            Ok(Embedded {
+                done: row.get::<_, i64>(0)?.max(0) as u64,
+                turns: row.get::<_, i64>(1)?.max(0) as u64,
+                newest: row.get(2)?,
+            })
+        },
+    )
+}
+
+/// Returns a page of turns without a vector of a kind, newest first.
+pub(super) fn unembedded(
     connection: &Connection,
     kind: VectorKind,
     below: i64,
     above: i64,
     limit: usize,
 ) -> rusqlite::Result<UnembeddedPage> {
-    // Past the newest there is nothing to look at.
+    // After the newest turn there is nothing to look at.
     let highest: i64 = connection
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM turns")?
         .query_row([], |row| row.get(0))?;
     let below = below.min(highest.saturating_add(1));
-    let from = (below - WINDOW).max(above.saturating_add(1));
+    let from = (below - PAGE_TURNS).max(above.saturating_add(1));
     let turns: Vec<Unembedded> = connection
         .prepare_cached(
             "SELECT t.seq, t.text, t.cue FROM turns t
@@ -122,6 +70,30 @@ fn page(
     Ok(UnembeddedPage { turns, below: Some(seen).filter(|seen| *seen > above.saturating_add(1)) })
 }
 
+/// Writes the vector of the built-in table, which every turn has, and its sign code.
+pub(super) fn save_table_vector(
+    transaction: &Transaction<'_>,
+    project: i64,
+    seq: i64,
+    vector: &[i8],
+) -> rusqlite::Result<()> {
+    let bytes: Vec<u8> = vector.iter().map(|value| value.cast_unsigned()).collect();
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO vectors (project, seq, vector) VALUES (?1, ?2, ?3)",
+        )?
+        .execute(params![project, seq, bytes])?;
+    if let Some(code) = sign_code(vector, TABLE_BYTES) {
+        transaction
+            .prepare_cached(
+                "INSERT OR REPLACE INTO codes (seq, project, code) VALUES (?1, ?2, ?3)",
+            )?
+            .execute(params![seq, project, code])?;
+    }
+    Ok(())
+}
+
+/// Writes a model's vector of a turn, and its sign code.
 pub(super) fn save(
     transaction: &Transaction<'_>,
     kind: VectorKind,
@@ -132,7 +104,7 @@ pub(super) fn save(
         .prepare_cached("SELECT project FROM turns WHERE seq = ?1")?
         .query_row([seq], |row| row.get(0))
         .optional()?;
-    // One that was forgotten meanwhile stays so.
+    // A turn that was forgotten meanwhile stays forgotten.
     let Some(project) = project else { return Ok(()) };
     remove_of(transaction, seq, Some(kind))?;
     let code = sign_code(vector, MODEL_BYTES).unwrap_or_default();
@@ -150,7 +122,7 @@ pub(super) fn save(
     count(transaction, kind.0, 1)
 }
 
-/// Removes what there is of a turn. Whoever calls it lets go of the codes in memory afterwards.
+/// Removes the models' vectors of a turn. The caller must clear the cached codes afterwards.
 pub(super) fn remove(transaction: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
     remove_of(transaction, seq, None)
 }
@@ -181,7 +153,7 @@ fn count(transaction: &Transaction<'_>, kind: i64, more: i64) -> rusqlite::Resul
     Ok(())
 }
 
-/// Removes what there is of a speaker's turns, before these are removed.
+/// Removes the models' vectors of all turns of a principal, before the turns are removed.
 pub(super) fn remove_of_principal(
     transaction: &Transaction<'_>,
     speaker: &str,
@@ -196,15 +168,16 @@ pub(super) fn remove_of_principal(
     seqs.into_iter().try_for_each(|seq| remove(transaction, seq))
 }
 
-fn drop_others(
+/// Removes at most `limit` vectors of other kinds, and the kinds themselves when no vector is left.
+pub(super) fn drop_others(
     transaction: &Transaction<'_>,
     kind: VectorKind,
     limit: usize,
 ) -> rusqlite::Result<usize> {
-    let there = transaction
+    let has_others = transaction
         .prepare_cached("SELECT 1 FROM vector_kinds WHERE id <> ?1")?
         .exists([kind.0])?;
-    if !there {
+    if !has_others {
         return Ok(0);
     }
     let some: Vec<(i64, i64)> = transaction
@@ -220,7 +193,7 @@ fn drop_others(
     Ok(some.len())
 }
 
-/// Gives candidates their vectors of a kind.
+/// Gives candidates their vectors of a model.
 pub(super) fn fill(
     connection: &Connection,
     kind: VectorKind,
