@@ -1,4 +1,4 @@
-//! What makes a turn this one and no other.
+//! The identity of turns.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::memory::TurnRole;
 use crate::secret::hex;
 
-/// The name of a stored turn.
+/// The id of a stored turn.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RecordId(String);
@@ -29,12 +29,12 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// A digest that names a turn or its words.
+/// A SHA-256 digest that names a turn or its words.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TurnKey([u8; 32]);
 
 impl TurnKey {
-    /// The digest of these parts; where one ends and the next begins is part of it.
+    /// Hashes these parts. Their boundaries are part of the digest.
     pub fn of(parts: &[&str]) -> TurnKey {
         let mut hash = Sha256::new();
         for part in parts {
@@ -60,7 +60,7 @@ impl TurnKey {
         Some(TurnKey(crate::secret::unhex(text)?.try_into().ok()?))
     }
 
-    /// The name a turn of this key gets when it is stored.
+    /// Returns the id of a turn that is stored under this key.
     pub fn record_id(&self) -> RecordId {
         RecordId(hex(&self.0[..12]))
     }
@@ -72,24 +72,24 @@ impl fmt::Debug for TurnKey {
     }
 }
 
-/// What makes a turn this one and no other, never the time of its capture.
+/// The name under which a turn is captured. The time of its capture is never part of it.
 ///
-/// One turn may be known by several names, since it may come in several ways. The store keeps all
-/// that it has heard of, and recognises a turn by any of them.
+/// A turn may be captured several times, each time under another name: by a hook, from a transcript, by an import. The
+/// store keeps all names of a turn and recognises it by any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// A record of a transcript, by its id. An answer also knows its place: see [`answer_key`].
+    /// A record of a transcript, by its id. The record of an answer also knows the answer's place: see [`answer_key`].
     Record { key: TurnKey, answer: Option<TurnKey> },
-    /// An answer that a hook was told of, by its place; its record may come later.
+    /// An answer that a hook has reported, by its place. Its record may come later.
     Answer(TurnKey),
-    /// The n-th time that the session has these words from this role, 1 for the first: a turn of a
-    /// transcript without ids.
+    /// The n-th turn of the session with these words from this role, counted from 1: a turn of a transcript without
+    /// ids.
     Nth(u32),
 }
 
-/// The key of a turn that has a record id. An id that looks random, as a UUID does, is unique in the
-/// world: a record that was copied into another session's transcript is still the same turn. Others
-/// are unique within their session. The words are part of it: one id with two texts is two turns.
+/// Returns the key of a turn that has a record id. An id that looks random, such as a UUID, is unique in the world: a
+/// record that was copied into another session's transcript is still the same turn. Other ids are unique within their
+/// session. The words are part of the key: one id with two texts is two turns.
 pub fn record_key(session: &str, id: &str, role: TurnRole, text: &str) -> TurnKey {
     let count = |kind: fn(&u8) -> bool| id.bytes().filter(kind).count();
     let looks_random =
@@ -98,13 +98,13 @@ pub fn record_key(session: &str, id: &str, role: TurnRole, text: &str) -> TurnKe
     TurnKey::of(&["record", scope, id, role.as_str(), text])
 }
 
-/// The key of an answer's place: the n-th time that these words answer this prompt.
+/// Returns the key of an answer's place: the n-th time that these words answer this prompt.
 pub fn answer_key(prompt: &str, text: &str, n: usize) -> TurnKey {
     TurnKey::of(&["answer", prompt, text.trim(), &n.to_string()])
 }
 
-/// The key of a turn's words: what turns without a record id are counted by. Blanks around them do
-/// not count, since not every way keeps them.
+/// Returns the key of a turn's words, by which turns without a record id are counted. Blanks around the words are left
+/// out, since not every client keeps them.
 pub fn words_key(role: TurnRole, text: &str) -> TurnKey {
     TurnKey::of(&["words", role.as_str(), text.trim()])
 }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_itself_wherever_it_was_copied() {
+    fn record_with_a_random_id_is_the_same_in_every_session() {
         let uuid = "0197a2f4-5d2e-7c3b-9a10-7f2b8c1d4e5f";
         assert_eq!(words_key(TurnRole::User, "x"), words_key(TurnRole::User, " x\n"));
         let key = |session, id, text| record_key(session, id, TurnRole::User, text);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_do_not_run_into_each_other() {
+    fn key_depends_on_the_boundaries_of_its_parts() {
         assert_ne!(TurnKey::of(&["ab", "c"]), TurnKey::of(&["a", "bc"]));
         let key = TurnKey::of(&["x"]);
         assert_eq!(TurnKey::from_hex(&key.to_hex()), Some(key));

@@ -1,11 +1,11 @@
-//! Vectors of a model that the user has chosen. Every turn has one of the built-in table from the
-//! start; those of a model come in time, beside it. Vectors of two kinds are never compared.
+//! Vectors of a model that the user has chosen. Every turn has a vector of the built-in table from the start; a
+//! background task adds one of the model. Vectors of two kinds are never compared.
 
 use async_trait::async_trait;
 
 use crate::store_error::StoreError;
 
-/// The number a store has given to what vectors are made by.
+/// The kind of a vector: the model that made it, by the number that the store has given to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VectorKind(pub i64);
 
@@ -16,7 +16,7 @@ pub struct KindVector {
     pub vector: Vec<i8>,
 }
 
-/// A turn that has no vector of a kind yet, and what it is found by.
+/// A turn that has no vector of a kind yet, and the text that one is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unembedded {
     pub seq: i64,
@@ -24,12 +24,12 @@ pub struct Unembedded {
     pub cue: Option<String>,
 }
 
-/// A step of the way from the newest turn to the oldest.
+/// A page of turns without a vector, on the way from the newest turn to the oldest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnembeddedPage {
     /// Newest first.
     pub turns: Vec<Unembedded>,
-    /// All turns from here on were looked at, but those of this page; `None` at the end of the way.
+    /// The next page begins below this turn. `None` if this is the last page.
     pub below: Option<i64>,
 }
 
@@ -38,18 +38,18 @@ pub struct UnembeddedPage {
 pub struct Embedded {
     pub done: u64,
     pub turns: u64,
-    /// The number of the latest turn.
+    /// The number of the newest turn.
     pub newest: i64,
 }
 
-/// Storage of such vectors, of all principals. They are gone with their turns.
+/// Storage of models' vectors, for all principals. A vector is removed with its turn.
 #[async_trait]
 pub trait VectorStore: Send + Sync {
-    /// The kind of this name; a new one where it is not known yet.
+    /// Returns the kind of a model, which is created if there is none.
     async fn vector_kind(&self, name: &str, width: usize) -> Result<VectorKind, StoreError>;
 
-    /// Turns without a vector of a kind whose numbers are below one and above another: at most so
-    /// many, and only as many are looked at as make a small step.
+    /// Returns turns without a vector of a kind whose numbers are between `above` and `below`: at most `limit`. One
+    /// page looks at a bounded number of turns, so it may be empty and not the last.
     async fn without_vector(
         &self,
         kind: VectorKind,
@@ -58,16 +58,17 @@ pub trait VectorStore: Send + Sync {
         limit: usize,
     ) -> Result<UnembeddedPage, StoreError>;
 
-    /// Keeps vectors of turns, by their numbers. Those of turns that are gone by now are left out.
+    /// Stores vectors of turns, by their numbers. Turns that are gone by now are left out.
     async fn save_vectors(
         &self,
         kind: VectorKind,
         vectors: Vec<(i64, Vec<i8>)>,
     ) -> Result<(), StoreError>;
 
+    /// Counts the turns that have a vector of a kind.
     async fn embedded(&self, kind: VectorKind) -> Result<Embedded, StoreError>;
 
-    /// Removes vectors of all other kinds, at most so many. Returns how many there were.
+    /// Removes at most `limit` vectors of all other kinds. Returns how many were removed.
     async fn drop_other_vectors(&self, kind: VectorKind, limit: usize)
     -> Result<usize, StoreError>;
 }
