@@ -1,4 +1,4 @@
-//! The agents table: built-in entries that the user's override key by key.
+//! The table of agents. The user's entries override the built-in ones key by key.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use toml::{Table, Value};
 
 use super::source::{Row, SettingsError, Source};
 
-/// The agents Hob knows. `demo` has no command: it is this executable itself.
+/// The built-in agents. `demo` has no command, because it is this executable itself.
 const BUILT_IN: &str = r#"
 [claude]
 driver = "claude-tui"
 command = ["claude"]
 env_pass = ["ANTHROPIC_*", "CLAUDE_CONFIG_DIR"]
 writable = ["~/.claude", "~/.claude.json"]
-install = "Install Claude Code with `npm install -g @anthropic-ai/claude-code`, or name another agent; `demo` needs nothing installed."
+install = "Install Claude Code with `npm install -g @anthropic-ai/claude-code`, or use another agent; `demo` needs no installation."
 
 [codex]
 driver = "acp"
@@ -42,10 +42,10 @@ driver = "demo"
 command = []
 "#;
 
-/// The keys of an entry; anything else is a warning.
+/// The keys of an entry. Any other key is a warning.
 const KEYS: &[&str] = &["driver", "command", "env", "env_pass", "sandbox", "writable", "install"];
 
-/// Lays the user's entries and `HOB_AGENTS_NAME_KEY` variables over the built-in ones.
+/// Overrides the built-in entries with those of `config.toml`, and these with `HOB_AGENTS_NAME_KEY` variables.
 pub fn resolve(
     written: Table,
     environment: &BTreeMap<String, String>,
@@ -57,7 +57,7 @@ pub fn resolve(
     for (table, source) in [(built_in, Source::Default), (written, Source::File)] {
         for (name, entry) in table {
             let Value::Table(entry) = entry else {
-                return Err(bad(&name, "", &source, "it must be a table"));
+                return Err(bad(&name, "", &source, "must be a table"));
             };
             let known = entries.entry(name).or_default();
             for (key, value) in entry {
@@ -78,7 +78,7 @@ pub fn resolve(
                     .parse::<Table>()
                     .ok()
                     .and_then(|mut table| table.remove("v"))
-                    .ok_or_else(|| bad(name, key, &source, "it must be a TOML array or table"))?,
+                    .ok_or_else(|| bad(name, key, &source, "must be a TOML array or table"))?,
                 _ => Value::String(text.clone()),
             };
             entry.insert((*key).to_owned(), (value, source));
@@ -96,13 +96,12 @@ pub fn resolve(
                     source: source.clone(),
                 });
             } else {
-                warnings.push(format!(
-                    "config.toml: agents.{name}.{key} is not a setting of this hob; ignored"
-                ));
+                warnings
+                    .push(format!("config.toml: unknown setting agents.{name}.{key} is ignored"));
             }
         }
         let agent_name = AgentName::new(name.as_str())
-            .ok_or_else(|| bad(&name, "", &Source::File, "that is not a name for an agent"))?;
+            .ok_or_else(|| bad(&name, "", &Source::File, "is not a valid agent name"))?;
         agents.insert(agent_name, spec(&name, &entry)?);
     }
     Ok(agents)
@@ -112,7 +111,7 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
     let text = |key: &str| match entry.get(key) {
         None => Ok(None),
         Some((Value::String(text), source)) => Ok(Some((text.as_str(), source))),
-        Some((_, source)) => Err(bad(name, key, source, "it must be a text in quotes")),
+        Some((_, source)) => Err(bad(name, key, source, "must be a text in quotes")),
     };
     let list = |key: &str| match entry.get(key) {
         None => Ok(Vec::new()),
@@ -120,24 +119,24 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
             .iter()
             .map(|value| value.as_str().map(str::to_owned))
             .collect::<Option<Vec<String>>>()
-            .ok_or_else(|| bad(name, key, source, "it must be a list of texts")),
-        Some((_, source)) => Err(bad(name, key, source, "it must be a list of texts")),
+            .ok_or_else(|| bad(name, key, source, "must be a list of texts")),
+        Some((_, source)) => Err(bad(name, key, source, "must be a list of texts")),
     };
     let driver = match text("driver")? {
-        None => return Err(bad(name, "driver", &Source::File, "a new agent needs one")),
+        None => return Err(bad(name, "driver", &Source::File, "is required for a new agent")),
         Some((text, source)) => Driver::parse(text).ok_or_else(|| {
             let known: Vec<&str> = Driver::ALL.iter().map(|driver| driver.as_str()).collect();
-            bad(name, "driver", source, &format!("it must be one of {}", known.join(", ")))
+            bad(name, "driver", source, &format!("must be one of {}", known.join(", ")))
         })?,
     };
     let command = list("command")?;
     if driver != Driver::Demo && command.first().is_none_or(String::is_empty) {
-        return Err(bad(name, "command", &Source::File, "it must name a program"));
+        return Err(bad(name, "command", &Source::File, "must name a program"));
     }
     let sandbox = match text("sandbox")? {
         None => Sandbox::Workspace,
         Some((text, source)) => Sandbox::parse(text)
-            .ok_or_else(|| bad(name, "sandbox", source, "it must be \"workspace\" or \"off\""))?,
+            .ok_or_else(|| bad(name, "sandbox", source, "must be \"workspace\" or \"off\""))?,
     };
     let env = match entry.get("env") {
         None => BTreeMap::new(),
@@ -145,8 +144,8 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
             .iter()
             .map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect::<Option<BTreeMap<String, String>>>()
-            .ok_or_else(|| bad(name, "env", source, "its values must be texts"))?,
-        Some((_, source)) => return Err(bad(name, "env", source, "it must be a table of texts")),
+            .ok_or_else(|| bad(name, "env", source, "must be a table of texts"))?,
+        Some((_, source)) => return Err(bad(name, "env", source, "must be a table of texts")),
     };
     let install = match text("install")? {
         Some((text, _)) => text.to_owned(),
@@ -210,7 +209,7 @@ mod tests {
             ("[claude]\ncommand = \"claude\"", "agents.claude.command"),
             ("[claude]\nenv = { A = 1 }", "agents.claude.env"),
             ("claude = 1", "agents.claude"),
-            ("[\"a b\"]\ndriver = \"acp\"\ncommand = [\"c\"]", "not a name"),
+            ("[\"a b\"]\ndriver = \"acp\"\ncommand = [\"c\"]", "not a valid agent name"),
         ] {
             let error = agents(file, &[]).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

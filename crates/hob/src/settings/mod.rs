@@ -7,7 +7,9 @@ mod paths;
 pub mod registry;
 mod resolve;
 mod resolved;
+mod setting;
 mod source;
+mod value;
 
 pub use paths::socket_path;
 pub use resolve::{load, load_or_default};

@@ -1,374 +1,192 @@
-//! The list of settings. The reference in `docs/settings.md` is made from it.
+//! The table of settings. It makes the registry, from which `docs/settings.md` is checked, and [`Values`], the struct
+//! that the rest of the program reads.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hob_agents::claude::HistoryMode;
 use hob_store::StoreUrl;
-use toml::Value;
 
-/// One setting.
-pub struct Setting {
-    /// `section.key`, or a key at the top level.
-    pub key: &'static str,
-    pub kind: Kind,
-    pub default: &'static str,
-    pub help: &'static str,
-    /// A variable of an earlier program, read when ours is unset.
-    pub earlier: Option<&'static str>,
-}
+use super::setting::Setting;
+use super::source::SettingsError;
+use super::value::{AgentReference, HostNames, ValueReader};
 
-/// What a value may be.
-#[derive(Debug, Clone, Copy)]
-pub enum Kind {
-    Bool,
-    /// A whole number of at least this.
-    Count {
-        least: i64,
-    },
-    Text,
-    /// One of these texts.
-    Choice(&'static [&'static str]),
-    /// A number that is not negative.
-    Amount,
-    /// Absolute paths.
-    Folders,
-    /// Names of hosts.
-    Names,
-    /// The address of a database, or nothing. It may hold a password, so errors don't repeat it.
-    Store,
-}
+/// Makes [`SETTINGS`] and [`Values`] from one table, so that a setting cannot be in one and not in the other. The
+/// type of a field decides which values are valid; see [`super::value`].
+macro_rules! settings {
+    ($($field:ident: $type:ty {
+        key: $key:literal, default: $default:literal, $(min: $min:literal,)? $(earlier: $earlier:literal,)?
+        help: $help:literal $(,)?
+    })*) => {
+        /// All settings, in the order of the reference.
+        pub const SETTINGS: &[Setting] = &[$(
+            settings!(@setting $key, $default, [$($min)?], [$($earlier)?], $help)
+        ),*];
 
-pub const SETTINGS: &[Setting] = &[
-    Setting {
-        key: "http",
-        kind: Kind::Bool,
-        default: "true",
-        help: "Whether HTTP is served beside the socket (`--no-http` turns it off).",
-        earlier: None,
-    },
-    Setting {
-        key: "listen",
-        kind: Kind::Text,
-        default: "127.0.0.1:7717",
-        help: "Where HTTP is served; port 0 takes a free one.",
-        earlier: None,
-    },
-    Setting {
-        key: "hosts",
-        kind: Kind::Names,
-        default: "",
-        help: "Names beside `localhost` under which the console and `/admin` may be asked for (in a variable, separated by commas).",
-        earlier: None,
-    },
-    Setting {
-        key: "console.session_secs",
-        kind: Kind::Count { least: 1 },
-        default: "43200",
-        help: "How long one stays signed in to the console.",
-        earlier: None,
-    },
-    Setting {
-        key: "idle_shutdown_secs",
-        kind: Kind::Count { least: 0 },
-        default: "0",
-        help: "Stop by itself after so long without a connection and without work; 0 is never.",
-        earlier: Some("IAI_DAEMON_IDLE_SHUTDOWN_SECS"),
-    },
-    Setting {
-        key: "shutdown_grace_secs",
-        kind: Kind::Count { least: 0 },
-        default: "10",
-        help: "How long running work may go on once hob was told to stop.",
-        earlier: None,
-    },
-    Setting {
-        key: "max_body_bytes",
-        kind: Kind::Count { least: 1024 },
-        default: "8388608",
-        help: "The largest request body; a larger one is 413.",
-        earlier: None,
-    },
-    Setting {
-        key: "max_file_bytes",
-        kind: Kind::Count { least: 1 },
-        default: "67108864",
-        help: "The largest file that may be uploaded; a larger one is 413.",
-        earlier: None,
-    },
-    Setting {
-        key: "log",
-        kind: Kind::Text,
-        default: "info",
-        help: "What goes into the log: a level, or a list of `target=level`.",
-        earlier: None,
-    },
-    Setting {
-        key: "store.url",
-        kind: Kind::Store,
-        default: "",
-        help: "Where apps, sessions, their events and the memory are kept: `postgres://USER:PASSWORD@HOST/DATABASE`; empty is `hob.db` and `memory.db` in the home.",
-        earlier: None,
-    },
-    Setting {
-        key: "store.encrypt",
-        kind: Kind::Bool,
-        default: "true",
-        help: "Whether what is remembered is encrypted in PostgreSQL with the home's `key`; it stands for as long as the memory exists. In the home it always is.",
-        earlier: None,
-    },
-    Setting {
-        key: "cluster.lease_secs",
-        kind: Kind::Count { least: 2 },
-        default: "10",
-        help: "With `store.url`: a node that the database has not heard of for so long is dead, and others take its sessions.",
-        earlier: None,
-    },
-    Setting {
-        key: "cluster.max_live",
-        kind: Kind::Count { least: 0 },
-        default: "0",
-        help: "With `store.url`: how many sessions may be open on all nodes together; beyond it 503; 0 is no limit but that of each node.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.max_live",
-        kind: Kind::Count { least: 1 },
-        default: "16",
-        help: "How many sessions and runs may be live at once; beyond it 503.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.ttl_secs",
-        kind: Kind::Count { least: 1 },
-        default: "3600",
-        help: "An idle session is closed after so long.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.hard_ttl_secs",
-        kind: Kind::Count { least: 1 },
-        default: "604800",
-        help: "A closed session is deleted after so long, and so is an uploaded file.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.sweep_interval_secs",
-        kind: Kind::Count { least: 1 },
-        default: "30",
-        help: "How often idle and closed sessions are looked for.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.queue",
-        kind: Kind::Count { least: 1 },
-        default: "8",
-        help: "How many turns of a session may wait; beyond it 429.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.turn_timeout_secs",
-        kind: Kind::Count { least: 1 },
-        default: "1800",
-        help: "How long a turn or a run may take.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.permission_timeout_secs",
-        kind: Kind::Count { least: 1 },
-        default: "300",
-        help: "How long a caller may take to answer an agent's question; then it is no.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.start_timeout_secs",
-        kind: Kind::Count { least: 1 },
-        default: "120",
-        help: "How long an agent may take until it can be asked.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.stall_secs",
-        kind: Kind::Count { least: 0 },
-        default: "60",
-        help: "A turn in which nothing comes for so long is said to stall; 0 is never.",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.roots",
-        kind: Kind::Folders,
-        default: "",
-        help: "Folders a caller's `cwd` may lie in (in a variable, separated by colons).",
-        earlier: None,
-    },
-    Setting {
-        key: "sessions.default_agent",
-        kind: Kind::Text,
-        default: "claude",
-        help: "The agent of a run that names none.",
-        earlier: None,
-    },
-    Setting {
-        key: "claude.agent",
-        kind: Kind::Text,
-        default: "claude",
-        help: "The agent behind `/v1`; it must have a Claude driver.",
-        earlier: None,
-    },
-    Setting {
-        key: "claude.history",
-        kind: Kind::Choice(&["native_jsonl", "concat_message"]),
-        default: "native_jsonl",
-        help: "How a new process behind `/v1` gets a history: as a transcript it resumes, or as words \
-               before the first prompt.",
-        earlier: None,
-    },
-    Setting {
-        key: "claude.idle_secs",
-        kind: Kind::Count { least: 1 },
-        default: "900",
-        help: "A process behind `/v1` that waits for its conversation to go on is ended after so long.",
-        earlier: None,
-    },
-    Setting {
-        key: "memory.model",
-        kind: Kind::Text,
-        default: "",
-        help: "A folder with a sentence model of the BERT family (`model.safetensors`, `tokenizer.json`, \
-               `config.json`) that embeds beside the built-in table; empty is the table alone.",
-        earlier: None,
-    },
-    Setting {
-        key: "limits.app_sessions",
-        kind: Kind::Count { least: 0 },
-        default: "0",
-        help: "How many sessions an app may have open; beyond it 429; 0 is no limit.",
-        earlier: None,
-    },
-    Setting {
-        key: "limits.app_turns_per_minute",
-        kind: Kind::Count { least: 0 },
-        default: "0",
-        help: "How many turns an app may ask for in a minute; 0 is no limit.",
-        earlier: None,
-    },
-    Setting {
-        key: "limits.app_tokens_per_day",
-        kind: Kind::Count { least: 0 },
-        default: "0",
-        help: "How many tokens an app's turns may use in a day (UTC); 0 is no limit.",
-        earlier: None,
-    },
-    Setting {
-        key: "limits.app_cost_usd_per_day",
-        kind: Kind::Amount,
-        default: "0",
-        help: "What an app's turns may cost in a day (UTC), as far as agents say it; 0 is no limit.",
-        earlier: None,
-    },
-    Setting {
-        key: "limits.session_tokens",
-        kind: Kind::Count { least: 0 },
-        default: "0",
-        help: "How many tokens a session may use; 0 is no limit.",
-        earlier: None,
-    },
-    Setting {
-        key: "limits.session_cost_usd",
-        kind: Kind::Amount,
-        default: "0",
-        help: "What a session may cost; 0 is no limit.",
-        earlier: None,
-    },
-];
-
-impl Setting {
-    /// `HOB_SECTION_KEY`.
-    pub fn environment_name(&self) -> String {
-        format!("HOB_{}", self.key.replace('.', "_").to_uppercase())
-    }
-
-    /// All variables that set it, ours first.
-    pub fn environment_names(&self) -> Vec<String> {
-        let earlier = self.earlier.map(str::to_owned);
-        std::iter::once(self.environment_name()).chain(earlier).collect()
-    }
-}
-
-impl Kind {
-    /// Reads a flag, a variable or a default.
-    pub fn parse(self, text: &str) -> Result<Value, String> {
-        match self {
-            Kind::Text | Kind::Choice(_) | Kind::Store => Ok(Value::String(text.to_owned())),
-            Kind::Amount => match text.trim().parse::<f64>() {
-                Ok(number) => Ok(Value::Float(number)),
-                Err(_) => Err(format!("{text:?} is not a number")),
-            },
-            Kind::Folders => {
-                let folders = text.split(':').filter(|folder| !folder.is_empty());
-                Ok(Value::Array(folders.map(|folder| Value::String(folder.to_owned())).collect()))
-            }
-            Kind::Names => {
-                let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-                Ok(Value::Array(names.map(|name| Value::String(name.to_owned())).collect()))
-            }
-            Kind::Bool => match text {
-                "true" | "1" => Ok(Value::Boolean(true)),
-                "false" | "0" => Ok(Value::Boolean(false)),
-                _ => Err(format!("{text:?} is neither true nor false")),
-            },
-            Kind::Count { .. } => match text.trim().parse() {
-                Ok(number) => Ok(Value::Integer(number)),
-                Err(_) => Err(format!("{text:?} is not a whole number")),
-            },
+        /// The value of every setting.
+        #[derive(Debug)]
+        pub struct Values {
+            $(#[doc = $help] pub $field: $type,)*
         }
-    }
 
-    /// Accepts a value of the right type and range.
-    pub fn check(self, value: Value) -> Result<Value, String> {
-        match (self, &value) {
-            (Kind::Bool, Value::Boolean(_)) | (Kind::Text, Value::String(_)) => Ok(value),
-            (Kind::Count { least }, Value::Integer(number)) if *number >= least => Ok(value),
-            (Kind::Count { least }, Value::Integer(_)) => {
-                Err(format!("it must be at least {least}"))
+        impl Values {
+            /// Reads every setting, in the order of the table.
+            pub fn read(reader: &mut ValueReader<'_>) -> Result<Values, SettingsError> {
+                Ok(Values {$(
+                    $field: reader.read(
+                        settings!(@setting $key, $default, [$($min)?], [$($earlier)?], $help)
+                    )?,
+                )*})
             }
-            (Kind::Amount, Value::Integer(number)) if *number >= 0 => {
-                Ok(Value::Float(*number as f64))
-            }
-            (Kind::Amount, Value::Float(number)) if *number >= 0.0 && number.is_finite() => {
-                Ok(value)
-            }
-            (Kind::Folders, Value::Array(folders)) => {
-                let absolute = |folder: &Value| {
-                    folder.as_str().is_some_and(|folder| folder.starts_with(['/', '~']))
-                };
-                match folders.iter().all(absolute) {
-                    true => Ok(value),
-                    false => Err("it must be a list of absolute paths".to_owned()),
-                }
-            }
-            (Kind::Names, Value::Array(names)) => {
-                let plain = |name: &Value| {
-                    let allowed =
-                        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-                    name.as_str().is_some_and(|name| !name.is_empty() && name.chars().all(allowed))
-                };
-                match names.iter().all(plain) {
-                    true => Ok(value),
-                    false => Err("it must be a list of names, without ports".to_owned()),
-                }
-            }
-            (Kind::Names, _) => Err("it must be a list of names".to_owned()),
-            (Kind::Choice(known), Value::String(text)) if known.contains(&text.as_str()) => {
-                Ok(value)
-            }
-            (Kind::Store, Value::String(text)) => match text.is_empty() {
-                true => Ok(value),
-                false => text.parse::<StoreUrl>().map(|_| value.clone()).map_err(|e| e.to_string()),
-            },
-            (Kind::Choice(known), _) => Err(format!("it must be one of {}", known.join(", "))),
-            (Kind::Amount, _) => Err("it must be a number that is not negative".to_owned()),
-            (Kind::Folders, _) => Err("it must be a list of paths".to_owned()),
-            (Kind::Bool, _) => Err("it must be true or false".to_owned()),
-            (Kind::Text | Kind::Store, _) => Err("it must be a text in quotes".to_owned()),
-            (Kind::Count { .. }, _) => Err("it must be a whole number".to_owned()),
         }
+    };
+    (@setting $key:literal, $default:literal, [$($min:literal)?], [$($earlier:literal)?], $help:literal) => {
+        Setting {
+            key: $key,
+            default: $default,
+            min: [$($min,)? 0][0],
+            help: $help,
+            earlier: &[$($earlier)?],
+        }
+    };
+}
+
+settings! {
+    http: bool {
+        key: "http", default: "true",
+        help: "Serve HTTP in addition to the socket. `--no-http` turns it off.",
+    }
+    listen: String {
+        key: "listen", default: "127.0.0.1:7717",
+        help: "Address of the HTTP server. Port 0 picks a free port.",
+    }
+    hosts: HostNames {
+        key: "hosts", default: "",
+        help: "Host names, in addition to `localhost`, under which browsers may open the console and `/admin`. In the environment variable, commas separate the names.",
+    }
+    console_session: Duration {
+        key: "console.session_secs", default: "43200", min: 1,
+        help: "Lifetime of a console sign-in, in seconds.",
+    }
+    idle_shutdown: Duration {
+        key: "idle_shutdown_secs", default: "0", min: 0, earlier: "IAI_DAEMON_IDLE_SHUTDOWN_SECS",
+        help: "Seconds without a connection and without work after which the server stops. 0 means never.",
+    }
+    shutdown_grace: Duration {
+        key: "shutdown_grace_secs", default: "10", min: 0,
+        help: "Seconds that running turns get to finish after a stop signal. Then the server ends them.",
+    }
+    max_body_bytes: usize {
+        key: "max_body_bytes", default: "8388608", min: 1024,
+        help: "Maximum size of a request body, in bytes. A larger request gets 413.",
+    }
+    max_file_bytes: u64 {
+        key: "max_file_bytes", default: "67108864", min: 1,
+        help: "Maximum size of an uploaded file, in bytes. A larger file gets 413.",
+    }
+    log: String {
+        key: "log", default: "info",
+        help: "Level of the log file (`error`, `warn`, `info`, `debug` or `trace`), or a list of `target=level`.",
+    }
+    store_url: Option<StoreUrl> {
+        key: "store.url", default: "",
+        help: "PostgreSQL database for apps, sessions, events and the memory: `postgres://USER:PASSWORD@HOST/DATABASE`. If empty, hob uses the SQLite files `hob.db` and `memory.db` in the home.",
+    }
+    store_encrypt: bool {
+        key: "store.encrypt", default: "true",
+        help: "Encrypt the memory in PostgreSQL with the home's `key`. Cannot be changed after the memory was created. The SQLite files are always encrypted.",
+    }
+    cluster_lease: Duration {
+        key: "cluster.lease_secs", default: "10", min: 2,
+        help: "With `store.url`: seconds without a heartbeat after which a node counts as dead and the other nodes take over its sessions.",
+    }
+    cluster_max_live: usize {
+        key: "cluster.max_live", default: "0", min: 0,
+        help: "With `store.url`: maximum number of open sessions on all nodes together. A further session gets 503. 0 means that only `sessions.max_live` of each node applies.",
+    }
+    max_live: usize {
+        key: "sessions.max_live", default: "16", min: 1,
+        help: "Maximum number of open sessions and runs on this server. A further one gets 503.",
+    }
+    session_ttl: Duration {
+        key: "sessions.ttl_secs", default: "3600", min: 1,
+        help: "Seconds without a turn after which hob closes a session.",
+    }
+    session_hard_ttl: Duration {
+        key: "sessions.hard_ttl_secs", default: "604800", min: 1,
+        help: "Seconds after which hob deletes a closed session, and an uploaded file.",
+    }
+    sweep_interval: Duration {
+        key: "sessions.sweep_interval_secs", default: "30", min: 1,
+        help: "Seconds between two searches for sessions to close or delete.",
+    }
+    max_queued_turns: usize {
+        key: "sessions.queue", default: "8", min: 1,
+        help: "Maximum number of turns that wait in one session. A further turn gets 429.",
+    }
+    turn_timeout: Duration {
+        key: "sessions.turn_timeout_secs", default: "1800", min: 1,
+        help: "Maximum duration of a turn or a run, in seconds.",
+    }
+    permission_timeout: Duration {
+        key: "sessions.permission_timeout_secs", default: "300", min: 1,
+        help: "Seconds that a caller has to answer an agent's permission request. Then hob rejects the request.",
+    }
+    start_timeout: Duration {
+        key: "sessions.start_timeout_secs", default: "120", min: 1,
+        help: "Agent start-up timeout, in seconds.",
+    }
+    stall_after: Duration {
+        key: "sessions.stall_secs", default: "60", min: 0,
+        help: "Seconds without agent output before a turn emits a `stalled` event. 0 disables the event.",
+    }
+    roots: Vec<PathBuf> {
+        key: "sessions.roots", default: "",
+        help: "Folders, as absolute paths, in which a caller's `cwd` may lie. In the environment variable, colons separate the folders.",
+    }
+    default_agent: AgentReference {
+        key: "sessions.default_agent", default: "claude",
+        help: "Agent for runs that do not name one.",
+    }
+    claude_agent: AgentReference {
+        key: "claude.agent", default: "claude",
+        help: "Agent that serves `/v1`. It must have a Claude driver.",
+    }
+    claude_history: HistoryMode {
+        key: "claude.history", default: "native_jsonl",
+        help: "How a new process for `/v1` receives the conversation: `native_jsonl` resumes it from a transcript file, `concat_message` puts it before the first prompt.",
+    }
+    claude_idle: Duration {
+        key: "claude.idle_secs", default: "900", min: 1,
+        help: "Seconds without a request after which hob ends a process of `/v1`.",
+    }
+    memory_model: Option<PathBuf> {
+        key: "memory.model", default: "",
+        help: "Folder with a BERT sentence model (`model.safetensors`, `tokenizer.json`, `config.json`) that recall uses in addition to the built-in embedding table. If empty, recall uses the table alone.",
+    }
+    app_sessions: usize {
+        key: "limits.app_sessions", default: "0", min: 0,
+        help: "Maximum number of open sessions per app. A further session gets 429. 0 means no limit.",
+    }
+    app_turns_per_minute: usize {
+        key: "limits.app_turns_per_minute", default: "0", min: 0,
+        help: "Maximum number of turns per app and minute. A further turn gets 429. 0 means no limit.",
+    }
+    app_tokens_per_day: u64 {
+        key: "limits.app_tokens_per_day", default: "0", min: 0,
+        help: "Maximum number of tokens that an app uses per day (UTC). After that its turns get 429. 0 means no limit.",
+    }
+    app_cost_per_day: f64 {
+        key: "limits.app_cost_usd_per_day", default: "0",
+        help: "Maximum cost of an app per day (UTC), in US dollars as agents report them. After that its turns get 429. 0 means no limit.",
+    }
+    session_tokens: u64 {
+        key: "limits.session_tokens", default: "0", min: 0,
+        help: "Maximum number of tokens that a session uses. After that its turns get 429. 0 means no limit.",
+    }
+    session_cost: f64 {
+        key: "limits.session_cost_usd", default: "0",
+        help: "Maximum cost of a session, in US dollars as agents report them. After that its turns get 429. 0 means no limit.",
     }
 }
 
@@ -376,17 +194,9 @@ impl Kind {
 mod tests {
     use super::*;
 
+    /// The reference names every setting with its variables and default, and no other.
     #[test]
-    fn every_default_is_valid() {
-        for setting in SETTINGS {
-            let value = setting.kind.parse(setting.default).and_then(|v| setting.kind.check(v));
-            assert!(value.is_ok(), "{}: {value:?}", setting.key);
-        }
-    }
-
-    /// The reference names every setting with its variable and default, and no other.
-    #[test]
-    fn the_reference_is_true() {
+    fn reference_lists_every_setting() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
         let text = std::fs::read_to_string(path).expect("docs/settings.md");
         let found: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();

@@ -1,6 +1,7 @@
 //! Where a value came from, and why a value was refused.
 
 use std::fmt;
+use std::io;
 
 /// One setting as `hob doctor` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,7 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Flag,
+    /// The name of the variable.
     Environment(String),
     File,
     Default,
@@ -32,10 +34,10 @@ impl fmt::Display for Source {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    #[error("there is no home folder: set HOB_HOME or HOME")]
+    #[error("cannot determine the home: set HOB_HOME or HOME")]
     NoHome,
-    #[error("{path}: {error}")]
-    Unreadable { path: String, error: std::io::Error },
+    #[error("cannot read {path}: {error}")]
+    Unreadable { path: String, error: io::Error },
     #[error("{path} is not valid TOML: {error}")]
     NotToml { path: String, error: Box<toml::de::Error> },
     #[error("{key} (from {origin}): {problem}")]
