@@ -1,23 +1,23 @@
-//! What each client reads, and where.
+//! The settings files of the clients, and what keeps a client from running hooks.
 //!
 //! **Claude Code** reads `settings.json` in `$CLAUDE_CONFIG_DIR` (else `~/.claude`). It is strict
 //! JSON: a comment or a trailing comma makes Claude Code drop the whole file (issues 83190 and 9906
-//! of anthropics/claude-code), so such a file counts as broken here, too.
+//! of anthropics/claude-code). Hob therefore treats such a file as broken, too.
 //!
 //! **Codex** (openai/codex at 343074d, `codex-rs/hooks/src/engine/discovery.rs` and
 //! `codex-rs/config/src/hook_config.rs`; <https://developers.openai.com/codex/hooks>) reads
-//! `hooks.json` in `$CODEX_HOME` (else `~/.codex`) and `[hooks]` in the `config.toml` beside it; if
-//! both hold hooks it runs both and warns. We write `hooks.json`, which has the shape of Claude
-//! Code's, because nobody else's settings are in it. Facts that matter here:
+//! `hooks.json` in `$CODEX_HOME` (else `~/.codex`) and `[hooks]` in the `config.toml` next to it; if
+//! both hold hooks it runs both and warns. Hob writes `hooks.json`, which has the structure of Claude
+//! Code's file, because it holds no other settings. Facts that matter here:
 //!
-//! * Only `description` and `hooks` may stand at the top; any other key makes Codex drop the file.
+//! * Only `description` and `hooks` are allowed at the top level; any other key makes Codex drop the file.
 //! * Hooks are on unless `[features] hooks = false`. Older versions needed `codex_hooks = true`,
 //!   which is still read as another name of that key.
-//! * A hook is skipped until its user has looked at it and trusts it (`/hooks` in Codex). That is
-//!   stored in `config.toml` as `[hooks.state."<file>:<event>:<group>:<handler>"] trusted_hash`. We
-//!   do not write it: it is the user's consent. As the key counts positions, we only ever append,
-//!   so that the trust in other hooks stays valid.
-//! * `SessionEnd` may take three seconds at most; a larger timeout is cut with a warning. Versions
+//! * Codex skips a hook until the user has reviewed and trusted it (`/hooks` in Codex). It stores the trust
+//!   in `config.toml` as `[hooks.state."<file>:<event>:<group>:<handler>"] trusted_hash`. Hob
+//!   does not write it, because it is the user's consent. The key counts positions, so Hob only appends
+//!   entries; the trust in other hooks stays valid.
+//! * `SessionEnd` may take at most three seconds; Codex shortens a larger timeout and warns. Versions
 //!   without that event ignore it.
 //! * Standard input is one JSON object with `session_id`, `transcript_path` (may be null), `cwd`
 //!   and `hook_event_name`; `SessionStart` adds `source`, `model` and `permission_mode`;
@@ -31,35 +31,35 @@ use std::path::{Path, PathBuf};
 
 use hob_transcript::AgentClient;
 
-use super::json_edit::Entry;
+use super::json_edit::HookEntry;
 use super::json_scan;
 
 /// The configuration folders of the clients.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct ClientFolders {
     /// `$CLAUDE_CONFIG_DIR`, else `~/.claude`.
     pub claude: PathBuf,
     /// `$CODEX_HOME`, else `~/.codex`.
     pub codex: PathBuf,
 }
 
-impl Places {
-    /// Where this user's clients keep their configuration.
-    pub fn from_environment() -> anyhow::Result<Places> {
+impl ClientFolders {
+    /// Returns the configuration folders of this user's clients.
+    pub fn from_environment() -> anyhow::Result<ClientFolders> {
         let folder = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let home =
-            folder("HOME").ok_or_else(|| anyhow::anyhow!("there is no home folder: set HOME"))?;
+        let home = folder("HOME")
+            .ok_or_else(|| anyhow::anyhow!("cannot determine your home folder: set HOME"))?;
         let config_folder = |client: AgentClient| {
             let described = client.description();
             folder(described.config_variable).unwrap_or_else(|| home.join(described.config_folder))
         };
-        Ok(Places {
+        Ok(ClientFolders {
             claude: config_folder(AgentClient::Claude),
             codex: config_folder(AgentClient::Codex),
         })
     }
 
-    /// The folder of a client; that it exists is the best sign that the client is in use.
+    /// Returns the folder of a client. If it exists, the client is probably in use.
     pub fn folder(&self, client: AgentClient) -> &Path {
         match client {
             AgentClient::Claude => &self.claude,
@@ -67,71 +67,101 @@ impl Places {
         }
     }
 
-    /// The file in which the client looks for hooks.
+    /// Returns the file from which the client reads hooks.
     pub fn settings_file(&self, client: AgentClient) -> PathBuf {
         self.folder(client).join(client.description().hooks_file)
     }
 }
 
-/// What keeps installed hooks from running and is not ours to change.
+/// Returns sentences about settings that keep installed hooks from running and that only the user may change.
 pub fn notes(
     client: AgentClient,
-    places: &Places,
+    folders: &ClientFolders,
     text: Option<&str>,
-    entries: &[Entry],
+    entries: &[HookEntry],
 ) -> Vec<String> {
     if entries.is_empty() {
         return Vec::new();
     }
     match client {
         AgentClient::Claude => claude_notes(text.unwrap_or_default()),
-        AgentClient::Codex => codex_notes(places, text.unwrap_or_default(), entries),
+        AgentClient::Codex => codex_notes(folders, text.unwrap_or_default(), entries),
     }
 }
 
 fn claude_notes(text: &str) -> Vec<String> {
     let Some(root) = json_scan::root(text) else { return Vec::new() };
-    // Of repeated keys the last one counts.
+    // Of duplicate keys, the last one counts.
     let disabled = root.members(text, "disableAllHooks").last().copied();
     match disabled.map(|at| &text[root.items[at].value.clone()]) {
         Some("true") => {
-            vec!["`disableAllHooks` is set, so Claude Code runs no hooks at all.".to_owned()]
+            vec![
+                "Claude Code runs no hooks, because `disableAllHooks` is set; remove that setting."
+                    .to_owned(),
+            ]
         }
         _ => Vec::new(),
     }
 }
 
-fn codex_notes(places: &Places, text: &str, entries: &[Entry]) -> Vec<String> {
+fn codex_notes(folders: &ClientFolders, text: &str, entries: &[HookEntry]) -> Vec<String> {
+    // Codex itself reports a config.toml that cannot be read.
+    let config = fs::read_to_string(folders.codex.join("config.toml")).unwrap_or_default();
+    let config: toml::Table = config.parse().unwrap_or_default();
+    let mut notes = codex_file_notes(text);
+    notes.extend(codex_config_notes(&config));
+    notes.extend(codex_trust_notes(&config, folders, entries));
+    notes
+}
+
+/// Returns notes about the parts of `hooks.json` that Codex does not accept.
+fn codex_file_notes(text: &str) -> Vec<String> {
     let mut notes = Vec::new();
     if json_scan::body_start(text) > 0 {
-        notes.push("Codex does not read a hooks.json with a byte order mark.".to_owned());
+        let note = "Codex does not read a hooks.json with a byte order mark; remove it.";
+        notes.push(note.to_owned());
     }
     let root = json_scan::root(text);
     for key in root.iter().flat_map(|root| &root.items).filter_map(|item| item.key.clone()) {
         let key = json_scan::string(text, key).unwrap_or_default();
         if !matches!(key.as_str(), "hooks" | "description") {
-            notes.push(format!("Codex drops a hooks.json with the unknown key `{key}`."));
+            notes.push(format!(
+                "Codex ignores a hooks.json with the unknown key `{key}`; remove the key."
+            ));
         }
     }
-    // A config.toml that cannot be read is Codex's to complain about.
-    let config = fs::read_to_string(places.codex.join("config.toml")).unwrap_or_default();
-    let config: toml::Table = config.parse().unwrap_or_default();
+    notes
+}
+
+/// Returns notes about settings in Codex's `config.toml` that turn hooks off or repeat them.
+fn codex_config_notes(config: &toml::Table) -> Vec<String> {
     let is_off = |key| {
         let value = config.get("features").and_then(|features| features.get(key));
         value.and_then(toml::Value::as_bool) == Some(false)
     };
+    let mut notes = Vec::new();
     if is_off("hooks") || is_off("codex_hooks") {
-        notes.push("Hooks are switched off in Codex's config.toml, under `[features]`.".to_owned());
+        let note = "Codex's config.toml turns hooks off under `[features]`; remove that line.";
+        notes.push(note.to_owned());
     }
     let hooks = config.get("hooks").and_then(toml::Value::as_table);
     if hooks.is_some_and(|hooks| hooks.keys().any(|key| key != "state")) {
-        notes.push(
-            "Codex's config.toml holds hooks, too; Codex runs both and warns about it.".to_owned(),
-        );
+        let note = "Codex's config.toml also holds hooks; Codex runs both and warns about it.";
+        notes.push(note.to_owned());
     }
+    notes
+}
+
+/// Returns notes about hooks that the user has disabled or not reviewed yet.
+fn codex_trust_notes(
+    config: &toml::Table,
+    folders: &ClientFolders,
+    entries: &[HookEntry],
+) -> Vec<String> {
+    let hooks = config.get("hooks").and_then(toml::Value::as_table);
     let states = hooks.and_then(|hooks| hooks.get("state")).and_then(toml::Value::as_table);
-    let files = codex_file_names(places);
-    let trust = |entry: &Entry| {
+    let files = codex_file_names(folders);
+    let trust = |entry: &HookEntry| {
         let state = files.iter().find_map(|file| {
             let (event, group) = (snake_case(&entry.event), entry.group_index);
             states?.get(&format!("{file}:{event}:{group}:{}", entry.handler_index))
@@ -145,31 +175,31 @@ fn codex_notes(places: &Places, text: &str, entries: &[Entry]) -> Vec<String> {
         }
     };
     let trusts: Vec<Trust> = entries.iter().map(trust).collect();
+    let mut notes = Vec::new();
     if trusts.contains(&Trust::Disabled) {
-        notes.push("A hook of Hob is disabled in Codex; `/hooks` in Codex enables it.".to_owned());
+        let note = "A hook of Hob is disabled in Codex; enable it with `/hooks` in Codex.";
+        notes.push(note.to_owned());
     }
     if trusts.contains(&Trust::Unknown) {
-        notes.push(
-            "Codex runs new hooks only after you have reviewed them: start Codex, enter `/hooks`, \
-             and trust those of Hob."
-                .to_owned(),
-        );
+        let note = "Codex runs new hooks only after you have reviewed them: start Codex, enter \
+                    `/hooks`, and trust the hooks of Hob.";
+        notes.push(note.to_owned());
     }
     notes
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
-    /// There is a hash; whether it is that of the present hook, only Codex can tell.
+    /// There is a hash. Only Codex knows whether it is that of the current hook.
     Reviewed,
     Disabled,
     Unknown,
 }
 
-/// Codex resolves links in `$CODEX_HOME`, but not in its default folder.
-fn codex_file_names(places: &Places) -> Vec<String> {
-    let resolved = places.codex.canonicalize().ok();
-    [Some(places.codex.clone()), resolved]
+/// Returns the names under which Codex may store trust: it resolves links in `$CODEX_HOME`, but not in its default folder.
+fn codex_file_names(folders: &ClientFolders) -> Vec<String> {
+    let resolved = folders.codex.canonicalize().ok();
+    [Some(folders.codex.clone()), resolved]
         .into_iter()
         .flatten()
         .map(|folder| folder.join("hooks.json").display().to_string())

@@ -1,4 +1,4 @@
-//! The command line of a hook: how ours is written, and how ours is told from everybody else's.
+//! The command line of a hook: how Hob writes its own, and how it recognises it.
 
 /// The commands of Hob that a client calls as a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,22 +19,22 @@ impl Subcommand {
 /// A command line that runs Hob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HobCommand {
-    /// The program as it would be run, without quotes.
+    /// The program, without quotes.
     pub program: String,
     pub subcommand: Subcommand,
-    /// What follows the program, with the blank before it.
+    /// The rest of the command line after the program, with the space before it.
     pub rest: String,
 }
 
-/// The file name by which a program counts as Hob.
+/// The file name by which Hob recognises its own program.
 pub const PROGRAM_NAME: &str = "hob";
 
-/// The command line that runs `subcommand`.
+/// Returns the command line that runs `subcommand`.
 pub fn command_line(program: &str, subcommand: Subcommand) -> String {
     format!("{} {}", quoted(program), subcommand.name())
 }
 
-/// The text as one word of a POSIX shell; plain words stay as they are, because people read them.
+/// Quotes a word for a POSIX shell. Plain words stay unquoted, because they are easier to read.
 pub fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {
@@ -43,11 +43,10 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Reads a command line as one of ours: its program is called `hob` and its last word is one of
-/// the hook commands. Options between the two are somebody's own choice and stay ours.
+/// Recognises a command line of Hob: the file name of its program is `hob` and its last word is a hook command. The user
+/// may have added options between the two.
 ///
-/// Anything with pipes, lists, redirections or substitutions does more than run Hob, so it belongs
-/// to the person who wrote it.
+/// A command line with pipes, lists, redirections or substitutions does more than run Hob, so it belongs to the user.
 pub fn recognise(command: &str) -> Option<HobCommand> {
     let words = words(command)?;
     let [(program, program_end), .., (last, _)] = words.as_slice() else { return None };
@@ -62,7 +61,7 @@ pub fn recognise(command: &str) -> Option<HobCommand> {
     })
 }
 
-/// Splits a simple command into words without quotes, each with the place where it ends.
+/// Splits a simple command into unquoted words, each with the offset of its end. Returns `None` for other commands.
 fn words(command: &str) -> Option<Vec<(String, usize)>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Reads and replaces a settings file that belongs to somebody else.
+//! Reads and replaces a settings file of another program.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -10,36 +10,36 @@ use super::error::HookError;
 
 /// A settings file as it was when it was read.
 #[derive(Debug)]
-pub struct Loaded {
-    /// The name by which the client knows the file.
+pub struct SettingsFile {
+    /// The path that the client uses.
     named: PathBuf,
-    /// The file itself, which differs where the name is a link.
+    /// The file itself, which differs if the path is a symbolic link.
     target: PathBuf,
-    before: Option<Before>,
+    before: Option<FileContents>,
 }
 
 #[derive(Debug)]
-struct Before {
+struct FileContents {
     bytes: Vec<u8>,
     metadata: Metadata,
 }
 
-/// What became of an attempt to write.
+/// The result of an attempt to write.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     Written,
-    /// Somebody else wrote the file since it was read, and nothing was done.
+    /// Another program changed the file since it was read, so nothing was written.
     ChangedMeanwhile,
 }
 
-/// Settings are small; something this large is not a settings file.
-const LARGEST_FILE: u64 = 64 * 1024 * 1024;
-const MOST_LINKS: usize = 40;
+/// The maximum size of a settings file. A larger file is something else.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_LINKS: usize = 40;
 const OWNER_MAY_WRITE: u32 = 0o200;
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
-impl Loaded {
+impl SettingsFile {
     pub fn read(named: &Path) -> Result<Self, HookError> {
         let target = resolved(named)?;
         let before = read_target(&target)?;
@@ -50,19 +50,18 @@ impl Loaded {
     pub fn text(&self) -> Result<Option<&str>, HookError> {
         let Some(before) = &self.before else { return Ok(None) };
         let text = std::str::from_utf8(&before.bytes);
-        text.map(Some).map_err(|error| self.broken(format!("it is not UTF-8: {error}")))
+        text.map(Some).map_err(|error| self.broken(format!("the file is not UTF-8: {error}")))
     }
 
     pub fn broken(&self, reason: String) -> HookError {
         HookError::Broken { file: self.named.clone(), reason }
     }
 
-    /// Sees to it that a backup exists before the file changes, and says where.
+    /// Makes sure that a backup exists before the file changes.
     ///
-    /// `restored` is the file without our entries, that is what uninstalling gives. A backup that
-    /// holds just that is as good as one can be and stays. Any other was made before settings were
-    /// changed by somebody else, so the file as it is now takes its place. Where nothing would
-    /// remain, there is nothing of the user's to keep.
+    /// `restored` is the file without Hob's entries. A backup with that content stays. Any other backup is older than
+    /// the user's latest changes, and the current file replaces it. If `restored` is `None`, the file holds no settings
+    /// of the user, and needs no backup.
     pub fn back_up(&self, restored: Option<&str>) -> Result<(), HookError> {
         let (Some(before), Some(restored)) = (&self.before, restored) else { return Ok(()) };
         let backup = backup_path(&self.named);
@@ -74,11 +73,10 @@ impl Loaded {
             _ => {}
         }
         let temporary = Temporary::write(&backup, &before.bytes, PRIVATE_FILE)?;
-        temporary.become_file(&backup)
+        temporary.rename_to(&backup)
     }
 
-    /// Refuses a read-only file: a rename would succeed all the same, but the mode says that a
-    /// change is not wanted.
+    /// Refuses a read-only file. Replacing it would succeed, but its mode says that the user does not want changes.
     pub fn check_writable(&self) -> Result<(), HookError> {
         match &self.before {
             Some(before) if before.metadata.mode() & OWNER_MAY_WRITE == 0 => {
@@ -88,22 +86,22 @@ impl Loaded {
         }
     }
 
-    /// Puts the new text in place of the old one in one step, or removes the file.
-    pub fn replace(&self, text: Option<&str>) -> Result<Outcome, HookError> {
+    /// Replaces the text in one step, or removes the file if `text` is `None`.
+    pub fn replace(&self, text: Option<&str>) -> Result<WriteOutcome, HookError> {
         let Some(text) = text else {
             if self.has_changed()? {
-                return Ok(Outcome::ChangedMeanwhile);
+                return Ok(WriteOutcome::ChangedMeanwhile);
             }
             if self.before.is_some() {
                 match fs::remove_file(&self.target) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        return Ok(Outcome::ChangedMeanwhile);
+                        return Ok(WriteOutcome::ChangedMeanwhile);
                     }
                     removed => removed.map_err(failed("remove", &self.target))?,
                 }
                 sync_folder_of(&self.target);
             }
-            return Ok(Outcome::Written);
+            return Ok(WriteOutcome::Written);
         };
         if let Some(folder) = self.target.parent() {
             let mut builder = DirBuilder::new();
@@ -112,13 +110,13 @@ impl Loaded {
         }
         let temporary = Temporary::write(&self.target, text.as_bytes(), PRIVATE_FILE)?;
         if let Some(before) = &self.before {
-            temporary.take_over(&before.metadata)?;
+            temporary.copy_owner_and_mode(&before.metadata)?;
         }
         if self.has_changed()? {
-            return Ok(Outcome::ChangedMeanwhile);
+            return Ok(WriteOutcome::ChangedMeanwhile);
         }
-        temporary.become_file(&self.target)?;
-        Ok(Outcome::Written)
+        temporary.rename_to(&self.target)?;
+        Ok(WriteOutcome::Written)
     }
 
     fn has_changed(&self) -> Result<bool, HookError> {
@@ -127,14 +125,14 @@ impl Loaded {
     }
 }
 
-/// The backup of a settings file.
+/// Returns the path of the backup of a settings file.
 pub fn backup_path(named: &Path) -> PathBuf {
     let mut name = named.as_os_str().to_owned();
     name.push(".hob-backup");
     PathBuf::from(name)
 }
 
-/// Removes the backup when it holds nothing that is not in the file again.
+/// Removes the backup if it equals the restored file.
 pub fn drop_backup_equal_to(named: &Path, restored: Option<&str>) -> Result<(), HookError> {
     let backup = backup_path(named);
     match fs::read(&backup) {
@@ -148,14 +146,14 @@ pub fn drop_backup_equal_to(named: &Path, restored: Option<&str>) -> Result<(), 
     }
 }
 
-/// A file that is thrown away unless it takes its final name.
+/// A temporary file, which is removed unless it is renamed to its final name.
 struct Temporary {
     path: PathBuf,
     file: File,
 }
 
 impl Temporary {
-    /// Writes a new file beside `target`, so that a rename is possible.
+    /// Writes a new file next to `target`, so that it can be renamed.
     fn write(target: &Path, bytes: &[u8], mode: u32) -> Result<Self, HookError> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -167,19 +165,19 @@ impl Temporary {
         Ok(temporary)
     }
 
-    /// Gives the file the owner and the mode of the one that it is to replace.
-    fn take_over(&self, metadata: &Metadata) -> Result<(), HookError> {
-        let ours = self.file.metadata().map_err(failed("read", &self.path))?;
-        if (ours.uid(), ours.gid()) != (metadata.uid(), metadata.gid()) {
+    /// Gives the file the owner and the mode of the file that it replaces.
+    fn copy_owner_and_mode(&self, metadata: &Metadata) -> Result<(), HookError> {
+        let own = self.file.metadata().map_err(failed("read", &self.path))?;
+        if (own.uid(), own.gid()) != (metadata.uid(), metadata.gid()) {
             fchown(&self.file, Some(metadata.uid()), Some(metadata.gid()))
-                .map_err(failed("keep the owner of", &self.path))?;
+                .map_err(failed("copy the owner of", &self.path))?;
         }
         let mode = fs::Permissions::from_mode(metadata.mode() & 0o7777);
-        self.file.set_permissions(mode).map_err(failed("keep the mode of", &self.path))?;
+        self.file.set_permissions(mode).map_err(failed("copy the mode of", &self.path))?;
         self.file.sync_all().map_err(failed("write", &self.path))
     }
 
-    fn become_file(self, target: &Path) -> Result<(), HookError> {
+    fn rename_to(self, target: &Path) -> Result<(), HookError> {
         fs::rename(&self.path, target).map_err(failed("replace", target))?;
         sync_folder_of(target);
         Ok(())
@@ -188,25 +186,28 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After the rename there is nothing left under this name, and that is as it should be.
+        // After a rename there is no file of this name, and the error does not matter.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Follows links to the file, which need not exist yet, so that a link stays a link.
+/// Follows symbolic links to the file, which need not exist yet. The edit then keeps the links.
 fn resolved(named: &Path) -> Result<PathBuf, HookError> {
     let mut path = named.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         match fs::read_link(&path) {
             Ok(to) => path = path.parent().unwrap_or(Path::new("")).join(to),
-            // Not a link, or not there.
+            // Not a link, or not a file.
             Err(_) => return Ok(path),
         }
     }
-    Err(HookError::Broken { file: named.to_owned(), reason: "it is a link to itself".to_owned() })
+    Err(HookError::Broken {
+        file: named.to_owned(),
+        reason: "the symbolic link leads to itself".to_owned(),
+    })
 }
 
-fn read_target(target: &Path) -> Result<Option<Before>, HookError> {
+fn read_target(target: &Path) -> Result<Option<FileContents>, HookError> {
     let broken =
         |reason: &str| HookError::Broken { file: target.to_owned(), reason: reason.to_owned() };
     let metadata = match fs::metadata(target) {
@@ -215,19 +216,19 @@ fn read_target(target: &Path) -> Result<Option<Before>, HookError> {
         Err(error) => return Err(failed("read", target)(error)),
     };
     if !metadata.is_file() {
-        return Err(broken("it is not a regular file"));
+        return Err(broken("not a regular file"));
     }
-    if metadata.len() > LARGEST_FILE {
-        return Err(broken("it is too large for a settings file"));
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(broken("too large for a settings file"));
     }
     match fs::read(target) {
-        Ok(bytes) => Ok(Some(Before { bytes, metadata })),
+        Ok(bytes) => Ok(Some(FileContents { bytes, metadata })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed("read", target)(error)),
     }
 }
 
-/// Makes the new name last. A file system that cannot do it has the right content all the same.
+/// Makes a rename durable. On a file system that cannot do this, the content is still right.
 fn sync_folder_of(path: &Path) {
     if let Some(folder) = path.parent() {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());

@@ -8,71 +8,79 @@ use std::path::{Path, PathBuf};
 
 use hob_transcript::AgentClient;
 
-use super::clients::{self, Places};
+use super::clients::{self, ClientFolders};
 use super::command;
 use super::error::HookError;
-use super::file::{self, Loaded, Outcome};
-use super::json_edit::{self, EditError, Entry};
-use super::wanted::hooks_for;
+use super::file::{self, SettingsFile, WriteOutcome};
+use super::hook_spec::hooks_for;
+use super::json_edit::{self, EditError, HookEntry};
 
-/// How Hob's hooks stand in the settings of one client.
+/// The state of Hob's hooks in the settings of one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// All hooks are there and run this `hob`.
+pub enum HookState {
+    /// All hooks exist and run this `hob`.
     Installed,
-    /// Some hooks are there; these events have none.
+    /// Some hooks exist; the named events have none.
     Partial { missing: Vec<String> },
-    /// All hooks are there, but some run these other programs.
+    /// All hooks exist, but some run the named programs instead of this `hob`.
     Outdated { programs: Vec<String> },
-    /// No hook of ours is there.
+    /// There are no hooks of Hob.
     Absent,
-    /// The settings cannot be read, for this reason.
+    /// The settings file cannot be edited; the text gives the reason.
     Broken(String),
 }
 
-/// What was found or done.
+/// The result of a command for one client.
 #[derive(Debug, Clone)]
 pub struct Report {
     pub client: AgentClient,
     pub file: PathBuf,
-    /// The state afterwards.
-    pub state: State,
+    /// The state after the command.
+    pub state: HookState,
     pub changed: bool,
-    /// The backup, if there is one now.
+    /// The backup, if one exists after the command.
     pub backup: Option<PathBuf>,
-    /// Whole sentences about what keeps the hooks from running and is not ours to change.
+    /// Sentences about settings that keep the hooks from running and that only the user may change.
     pub notes: Vec<String>,
 }
 
-/// Puts all hooks in that are missing and points older ones to `hob`, an absolute path.
-pub fn install(client: AgentClient, places: &Places, hob: &Path) -> Result<Report, HookError> {
+/// Adds the missing hooks, and changes existing ones to run `hob`, an absolute path.
+pub fn install(
+    client: AgentClient,
+    folders: &ClientFolders,
+    hob: &Path,
+) -> Result<Report, HookError> {
     let program = program(hob)?;
     let edit = |text: Option<&str>| json_edit::install(text, &hooks_for(client), program).map(Some);
-    change(client, places, &edit)?.report(client, places, Some(program))
+    change(client, folders, &edit)?.report(client, folders, Some(program))
 }
 
-/// Takes all hooks of ours out, whichever `hob` they run.
+/// Removes all hooks that run a `hob`.
 ///
-/// When nothing else was changed since they were installed, the file is byte for byte what it was,
-/// and the backup goes with them. Otherwise the backup stays, with the file as it was before.
-pub fn uninstall(client: AgentClient, places: &Places) -> Result<Report, HookError> {
-    let changed = change(client, places, &json_edit::uninstall)?;
+/// If the file has not changed otherwise since the installation, it is byte for byte what it was, and the backup is
+/// removed. Otherwise the backup stays, with the file as it was before the installation.
+pub fn uninstall(client: AgentClient, folders: &ClientFolders) -> Result<Report, HookError> {
+    let changed = change(client, folders, &json_edit::uninstall)?;
     if changed == Change::Made {
-        let named = places.settings_file(client);
-        let loaded = Loaded::read(&named)?;
+        let named = folders.settings_file(client);
+        let loaded = SettingsFile::read(&named)?;
         file::drop_backup_equal_to(&named, loaded.text()?)?;
     }
-    changed.report(client, places, None)
+    changed.report(client, folders, None)
 }
 
-/// Says how the hooks stand and changes nothing; broken settings are a state here, not an error.
-pub fn status(client: AgentClient, places: &Places, hob: &Path) -> Result<Report, HookError> {
+/// Returns the state of the hooks and changes nothing. A broken settings file is a state, not an error.
+pub fn status(
+    client: AgentClient,
+    folders: &ClientFolders,
+    hob: &Path,
+) -> Result<Report, HookError> {
     let program = program(hob)?;
-    match Change::None.report(client, places, Some(program)) {
+    match Change::None.report(client, folders, Some(program)) {
         Err(HookError::Broken { reason, .. }) => {
-            let file = places.settings_file(client);
+            let file = folders.settings_file(client);
             let backup = existing_backup(&file);
-            let state = State::Broken(reason);
+            let state = HookState::Broken(reason);
             Ok(Report { client, file, state, changed: false, backup, notes: Vec::new() })
         }
         result => result,
@@ -81,8 +89,8 @@ pub fn status(client: AgentClient, places: &Places, hob: &Path) -> Result<Report
 
 type Edit<'a> = &'a dyn Fn(Option<&str>) -> Result<Option<String>, EditError>;
 
-/// How often an edit is tried again when another program writes the same file.
-const ATTEMPTS: usize = 5;
+/// The maximum number of attempts if another program writes to the same file.
+const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
@@ -91,28 +99,32 @@ enum Change {
 }
 
 impl Change {
-    /// Looks at the file again, so that the report tells what is, not what was meant to be.
+    /// Reads the file again, so that the report shows the actual state.
     fn report(
         self,
         client: AgentClient,
-        places: &Places,
+        folders: &ClientFolders,
         program: Option<&str>,
     ) -> Result<Report, HookError> {
-        let file = places.settings_file(client);
-        let loaded = Loaded::read(&file)?;
+        let file = folders.settings_file(client);
+        let loaded = SettingsFile::read(&file)?;
         let text = loaded.text()?;
         let entries = json_edit::survey(text).map_err(|error| loaded.broken(error.to_string()))?;
         let state = state(client, &entries, program);
-        let notes = clients::notes(client, places, text, &entries);
+        let notes = clients::notes(client, folders, text, &entries);
         let backup = existing_backup(&file);
         Ok(Report { client, file, state, changed: self == Self::Made, backup, notes })
     }
 }
 
-fn change(client: AgentClient, places: &Places, edit: Edit<'_>) -> Result<Change, HookError> {
-    let named = places.settings_file(client);
-    for _ in 0..ATTEMPTS {
-        let loaded = Loaded::read(&named)?;
+fn change(
+    client: AgentClient,
+    folders: &ClientFolders,
+    edit: Edit<'_>,
+) -> Result<Change, HookError> {
+    let named = folders.settings_file(client);
+    for _ in 0..MAX_ATTEMPTS {
+        let loaded = SettingsFile::read(&named)?;
         let before = loaded.text()?;
         let refuse = |error: EditError| loaded.broken(error.to_string());
         let after = edit(before).map_err(refuse)?;
@@ -121,45 +133,45 @@ fn change(client: AgentClient, places: &Places, edit: Edit<'_>) -> Result<Change
         }
         loaded.check_writable()?;
         loaded.back_up(json_edit::uninstall(before).map_err(refuse)?.as_deref())?;
-        if loaded.replace(after.as_deref())? == Outcome::Written {
+        if loaded.replace(after.as_deref())? == WriteOutcome::Written {
             return Ok(Change::Made);
         }
     }
     Err(HookError::Contended { file: named })
 }
 
-fn state(client: AgentClient, entries: &[Entry], program: Option<&str>) -> State {
-    let wanted = hooks_for(client);
-    let missing: Vec<String> = wanted
+fn state(client: AgentClient, entries: &[HookEntry], program: Option<&str>) -> HookState {
+    let specs = hooks_for(client);
+    let missing: Vec<String> = specs
         .iter()
-        .filter(|wanted| !entries.iter().any(|entry| json_edit::serves(entry, wanted)))
-        .map(|wanted| wanted.event.to_owned())
+        .filter(|spec| !entries.iter().any(|entry| json_edit::matches(entry, spec)))
+        .map(|spec| spec.event.to_owned())
         .collect();
     let mut programs: Vec<String> = entries
         .iter()
-        .filter(|entry| wanted.iter().any(|wanted| json_edit::serves(entry, wanted)))
+        .filter(|entry| specs.iter().any(|spec| json_edit::matches(entry, spec)))
         .map(|entry| entry.command.program.clone())
         .filter(|found| program.is_some_and(|program| program != found))
         .collect();
     programs.sort();
     programs.dedup();
-    if missing.len() == wanted.len() {
-        State::Absent
+    if missing.len() == specs.len() {
+        HookState::Absent
     } else if !missing.is_empty() {
-        State::Partial { missing }
+        HookState::Partial { missing }
     } else if !programs.is_empty() {
-        State::Outdated { programs }
+        HookState::Outdated { programs }
     } else {
-        State::Installed
+        HookState::Installed
     }
 }
 
-/// Checks that a hook with this program would run, and would be recognised as ours later.
+/// Checks that a hook with this program would run, and that Hob would recognise it later.
 fn program(hob: &Path) -> Result<&str, HookError> {
     let refuse = |reason| HookError::Program { program: hob.to_owned(), reason };
     let name = hob.file_name();
     if name.is_none_or(|name| name != command::PROGRAM_NAME) {
-        return Err(refuse("the program must be called `hob`"));
+        return Err(refuse("the file name of the program must be `hob`"));
     }
     if !hob.is_absolute() {
         return Err(refuse("the path must be absolute"));

@@ -1,91 +1,89 @@
-//! Puts our entries into the text of a settings file, and takes them out again.
+//! Inserts Hob's entries into the text of a settings file, and removes them.
 //!
-//! Nothing is ever serialised again: an edit inserts or deletes one stretch of text. To undo an
-//! insertion exactly, one has to know which of the lists and objects around our entries were there
-//! before and were empty. That is written into the white space, where it survives without a file
-//! of its own:
+//! An edit inserts or deletes one stretch of text and never serialises the document again. To undo an insertion exactly,
+//! the editor must know which of the lists and objects around an entry existed before and were empty. It stores that in
+//! the white space, which needs no file of its own:
 //!
-//! * what we create (an event's list, `hooks`, the whole document) has white space before its
-//!   closing bracket;
-//! * what was there and was empty keeps its own white space *before* our entry, and has none
-//!   between our entry and its closing bracket;
-//! * a file that was there but blank gets a document of ours that ends in ` }` on one line.
+//! * a container that Hob created (an event's list, `hooks`, the whole document) has white space before its closing
+//!   bracket;
+//! * a container that existed and was empty keeps its own white space *before* Hob's entry, and has none between the
+//!   entry and its closing bracket;
+//! * a file that existed but was blank gets a document that ends in ` }` on one line.
 //!
-//! If somebody formats the file in between, the worst that happens is that an empty list or object
-//! goes or stays.
+//! If another program formats the file in between, the worst result is that an empty list or object goes or stays.
+//!
+//! Why this is not done with a library: `jsonc-parser` 0.34 (feature `cst`) keeps comments and white space, but its
+//! parser is recursive and refuses a document that is nested deeper than 512 levels, a limit that its options cannot
+//! change. Hob edits every settings file that is valid JSON, whatever the other settings hold, and a test says so.
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use super::command::{self, HobCommand};
+use super::hook_spec::{EVENTS, HookSpec, json_string};
 use super::json_scan::{self, Container};
 use super::render::Layout;
-use super::wanted::{EVENTS, Wanted, json_string};
 
-/// An entry of ours as found in a document.
+/// An entry of Hob, as found in a document.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct HookEntry {
     pub event: String,
     pub group_index: usize,
     pub handler_index: usize,
     pub command: HobCommand,
     matcher: Option<String>,
-    command_place: Range<usize>,
-    /// The containers around the entry, the outermost first, each with our position in it: the
-    /// document, `hooks`, the event's list, and the list of handlers in the group.
+    command_range: Range<usize>,
+    /// The containers around the entry, outermost first, each with the index of the entry in it: the document, `hooks`,
+    /// the event's list, and the list of handlers in the group.
     path: [(Rc<Container>, usize); 4],
 }
 
-/// Why a document is not edited.
+/// Why a document cannot be edited.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     #[error("it is not valid JSON: {0}")]
     NotJson(serde_json::Error),
     #[error("{what} is not {expected}")]
     Shape { what: String, expected: &'static str },
-    #[error("{what} occurs more than once, so it is not clear which one counts")]
+    #[error("{what} occurs more than once; remove all but one")]
     Repeated { what: String },
-    #[error("the edit did not give valid JSON, which is a fault in hob: {0}")]
+    #[error("the edit would not be valid JSON, which is a bug in hob: {0}")]
     Internal(serde_json::Error),
 }
 
-/// The document with all wanted hooks in it; `None` stands for a file that does not exist.
+/// Returns the document with all hooks in it. `None` is a file that does not exist.
 ///
-/// An entry that runs another `hob` is pointed to this one and keeps its place, its timeout and
-/// its options. A second entry that would do the same again is taken out.
-pub fn install(text: Option<&str>, wanted: &[Wanted], hob: &str) -> Result<String, EditError> {
-    let Some(before) = text else { return checked(Layout::default().document(wanted, hob)) };
+/// An entry that runs another `hob` is changed to run this one; it keeps its position, its timeout and its options. A
+/// duplicate entry is removed.
+pub fn install(text: Option<&str>, specs: &[HookSpec], hob: &str) -> Result<String, EditError> {
+    let Some(before) = text else { return checked(Layout::default().document(specs, hob)) };
     if json_scan::is_blank(before) {
         let layout = Layout::at(before, before.len(), None);
-        return checked(format!("{before}{}", layout.document_in_blank_file(wanted, hob)));
+        return checked(format!("{before}{}", layout.document_in_blank_file(specs, hob)));
     }
     let mut text = before.to_owned();
-    let is_wanted = |entry: &Entry| {
-        wanted.iter().any(|wanted| {
-            wanted.event == entry.event && wanted.subcommand == entry.command.subcommand
-        })
-    };
-    // From the last to the first, so that the places found earlier stay right.
+    let has_spec = |entry: &HookEntry| specs.iter().any(|spec| matches(entry, spec));
+    // From the last to the first, so that the offsets of earlier entries stay valid.
     for entry in survey(Some(&text))?.iter().rev() {
-        if is_wanted(entry) && entry.command.program != hob {
+        if has_spec(entry) && entry.command.program != hob {
             let command = format!("{}{}", command::quoted(hob), entry.command.rest);
-            text.replace_range(entry.command_place.clone(), &json_string(&command));
+            text.replace_range(entry.command_range.clone(), &json_string(&command));
         }
     }
-    while let Some(entry) = last_repetition(survey(Some(&text))?.as_slice(), is_wanted) {
+    while let Some(entry) = last_duplicate(survey(Some(&text))?.as_slice(), has_spec) {
         let Some(shorter) = remove(&text, entry) else { break };
         text = shorter;
     }
     let entries = survey(Some(&text))?;
-    let missing: Vec<Wanted> = wanted
+    let missing: Vec<HookSpec> = specs
         .iter()
-        .filter(|wanted| !entries.iter().any(|entry| serves(entry, wanted)))
+        .filter(|spec| !entries.iter().any(|entry| matches(entry, spec)))
         .copied()
         .collect();
     checked(append_all(text, &missing, hob)?)
 }
 
-/// The document without any entry of ours; `None` when the file then need not exist.
+/// Returns the document without Hob's entries, or `None` if the file is then no longer needed.
 pub fn uninstall(text: Option<&str>) -> Result<Option<String>, EditError> {
     let Some(before) = text else { return Ok(None) };
     let mut text = before.to_owned();
@@ -101,8 +99,8 @@ pub fn uninstall(text: Option<&str>) -> Result<Option<String>, EditError> {
     checked(text).map(Some)
 }
 
-/// All entries of ours, in the order of the document.
-pub fn survey(text: Option<&str>) -> Result<Vec<Entry>, EditError> {
+/// Returns all entries of Hob, in the order of the document.
+pub fn survey(text: Option<&str>) -> Result<Vec<HookEntry>, EditError> {
     let Some(text) = text.filter(|text| !json_scan::is_blank(text)) else { return Ok(Vec::new()) };
     json_scan::validate(text).map_err(EditError::NotJson)?;
     let root = root(text)?;
@@ -124,16 +122,16 @@ pub fn survey(text: Option<&str>) -> Result<Vec<Entry>, EditError> {
             let Some(handlers) = handlers else { continue };
             let matcher = only(text, &group, "matcher", || format!("`matcher` in `{event}`"))?;
             for (handler_index, handler) in handlers.items.iter().enumerate() {
-                let Some((command, command_place)) = our_command(text, handler, &event)? else {
+                let Some((command, command_range)) = our_command(text, handler, &event)? else {
                     continue;
                 };
-                entries.push(Entry {
+                entries.push(HookEntry {
                     event: event.clone(),
                     group_index,
                     handler_index,
                     command,
                     matcher: matcher.map(|at| text[group.items[at].value.clone()].to_owned()),
-                    command_place,
+                    command_range,
                     path: [
                         (root.clone(), hooks_index),
                         (hooks.clone(), event_index),
@@ -147,14 +145,14 @@ pub fn survey(text: Option<&str>) -> Result<Vec<Entry>, EditError> {
     Ok(entries)
 }
 
-/// Whether an entry is the one that is wanted.
-pub fn serves(entry: &Entry, wanted: &Wanted) -> bool {
-    entry.event == wanted.event && entry.command.subcommand == wanted.subcommand
+/// Returns whether an entry is the hook that the specification describes.
+pub fn matches(entry: &HookEntry, spec: &HookSpec) -> bool {
+    entry.event == spec.event && entry.command.subcommand == spec.subcommand
 }
 
 fn our_command(
     text: &str,
-    handler: &json_scan::Item,
+    handler: &json_scan::JsonItem,
     event: &str,
 ) -> Result<Option<(HobCommand, Range<usize>)>, EditError> {
     let Some(handler) = json_scan::object(text, handler.value.start) else { return Ok(None) };
@@ -166,19 +164,22 @@ fn our_command(
     }))
 }
 
-/// The last entry that does again what an earlier one does; another matcher is another purpose.
-fn last_repetition(entries: &[Entry], is_wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
-    let does_the_same = |one: &Entry, other: &Entry| {
+/// Returns the last entry that repeats an earlier one. Entries with different matchers are different.
+fn last_duplicate(
+    entries: &[HookEntry],
+    has_spec: impl Fn(&HookEntry) -> bool,
+) -> Option<&HookEntry> {
+    let is_equal = |one: &HookEntry, other: &HookEntry| {
         one.event == other.event && one.command == other.command && one.matcher == other.matcher
     };
     (0..entries.len()).rev().map(|at| (at, &entries[at])).find_map(|(at, entry)| {
-        let is_repeated = entries[..at].iter().any(|earlier| does_the_same(earlier, entry));
-        (is_repeated && is_wanted(entry)).then_some(entry)
+        let is_repeated = entries[..at].iter().any(|earlier| is_equal(earlier, entry));
+        (is_repeated && has_spec(entry)).then_some(entry)
     })
 }
 
-/// Takes one entry out, together with all that was only made for it.
-fn remove(text: &str, entry: &Entry) -> Option<String> {
+/// Removes one entry, and the containers that were created for it. Returns `None` if nothing is left.
+fn remove(text: &str, entry: &HookEntry) -> Option<String> {
     let [(root, hooks_at), (hooks, event_at), (list, group_at), (handlers, handler_at)] =
         &entry.path;
     if handlers.items.len() > 1 {
@@ -188,25 +189,24 @@ fn remove(text: &str, entry: &Entry) -> Option<String> {
         if container.items.len() > 1 {
             return Some(cut(text, container, *at));
         }
-        if !is_made_by_us(text, container) {
+        if !is_created_by_hob(text, container) {
             let item = &container.items[*at];
             return Some(spliced(text, item.start()..item.end(), ""));
         }
     }
-    // Only a document that stands in a file that was blank before ends in a single blank.
+    // Only the document of a file that was blank before ends in a single space.
     (json_scan::blanks_before(text, root.close) == " ")
         .then(|| spliced(text, root.open..root.close + 1, ""))
 }
 
-/// Whether a container that holds nothing but ours was made for that; see the module's comment.
-fn is_made_by_us(text: &str, container: &Container) -> bool {
+/// Returns whether Hob created a container that holds only its own entry; see the module's comment.
+fn is_created_by_hob(text: &str, container: &Container) -> bool {
     let content = &text[container.open + 1..container.close];
-    // All that we write has a blank after each colon, so a file without any was minified since,
-    // and its white space says nothing.
+    // Hob writes a space after each colon. A file without any was minified since, and its white space says nothing.
     !json_scan::blanks_before(text, container.close).is_empty() || !content.contains("\": ")
 }
 
-/// Deletes one of several items, with the comma that then is one too many.
+/// Deletes one of several items, together with one comma.
 fn cut(text: &str, container: &Container, at: usize) -> String {
     let items = &container.items;
     let place = match at.checked_sub(1) {
@@ -216,7 +216,7 @@ fn cut(text: &str, container: &Container, at: usize) -> String {
     spliced(text, place, "")
 }
 
-fn append_all(mut text: String, missing: &[Wanted], hob: &str) -> Result<String, EditError> {
+fn append_all(mut text: String, missing: &[HookSpec], hob: &str) -> Result<String, EditError> {
     if missing.is_empty() {
         return Ok(text);
     }
@@ -224,21 +224,21 @@ fn append_all(mut text: String, missing: &[Wanted], hob: &str) -> Result<String,
     if hooks_of(&text, &root_object)?.is_none() {
         return Ok(append(&text, &root_object, |layout| layout.hooks(missing, hob)));
     }
-    for wanted in missing {
+    for spec in missing {
         let Some((_, hooks)) = hooks_of(&text, &root(&text)?)? else { break };
-        let list = match hooks.members(&text, wanted.event).first() {
+        let list = match hooks.members(&text, spec.event).first() {
             Some(&at) => json_scan::list(&text, hooks.items[at].value.start),
             None => None,
         };
         text = match list {
-            Some(list) => append(&text, &list, |layout| layout.group(wanted, hob)),
-            None => append(&text, &hooks, |layout| layout.event(wanted, hob)),
+            Some(list) => append(&text, &list, |layout| layout.group(spec, hob)),
+            None => append(&text, &hooks, |layout| layout.event(spec, hob)),
         };
     }
     Ok(text)
 }
 
-/// Puts one more item at the end of a container, in the manner of the item before it.
+/// Appends an item to a container, formatted like the item before it.
 fn append(text: &str, container: &Container, item: impl Fn(&Layout) -> String) -> String {
     match container.items.last() {
         Some(last) => {
@@ -259,7 +259,7 @@ fn root(text: &str) -> Result<Container, EditError> {
     json_scan::root(text).ok_or_else(wrong)
 }
 
-/// The member `hooks` with its position; the lists in which we put our entries are checked.
+/// Returns the member `hooks` and its index, after checking the lists into which Hob's entries go.
 fn hooks_of(text: &str, root: &Container) -> Result<Option<(usize, Container)>, EditError> {
     let Some(at) = only(text, root, "hooks", || "`hooks`".to_owned())? else { return Ok(None) };
     let wrong = |what: &str, expected| EditError::Shape { what: what.to_owned(), expected };
@@ -288,7 +288,7 @@ fn only(
     }
 }
 
-/// The last line of defence: what we are about to write must be JSON.
+/// Checks that an edited document is still valid JSON.
 fn checked(text: String) -> Result<String, EditError> {
     json_scan::validate(&text).map_err(EditError::Internal)?;
     Ok(text)

@@ -1,8 +1,8 @@
-//! Finds where the parts of a JSON document lie, so that an edit can be made in its text.
+//! Finds the offsets of the parts of a JSON document, so that its text can be edited.
 //!
-//! A parser that builds a tree loses white space, the spelling of numbers and repeated keys. Here
-//! `serde_json` only says whether the text is JSON at all; after that a small scanner, which may
-//! rely on that, walks one container at a time. Neither recurses, so nesting costs no stack.
+//! A parser that builds a tree loses white space, the spelling of numbers and duplicate keys. Here `serde_json` only
+//! checks that the text is valid JSON. A small scanner, which relies on that, then walks one container at a time. Neither
+//! is recursive, so deep nesting cannot overflow the stack.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 
 /// One element of a list or one member of an object.
 #[derive(Debug, Clone)]
-pub struct Item {
-    /// Where the key lies, with its quotes; `None` in a list.
+pub struct JsonItem {
+    /// The range of the key, with its quotes; `None` in a list.
     pub key: Option<Range<usize>>,
     pub value: Range<usize>,
 }
 
-impl Item {
+impl JsonItem {
     pub fn start(&self) -> usize {
         self.key.as_ref().map_or(self.value.start, |key| key.start)
     }
@@ -26,66 +26,67 @@ impl Item {
     }
 }
 
-/// An object or a list: the places of its brackets and of what is between them.
+/// An object or a list: the offsets of its brackets and the ranges of its items.
 #[derive(Debug, Clone)]
 pub struct Container {
     pub open: usize,
     pub close: usize,
-    pub items: Vec<Item>,
+    pub items: Vec<JsonItem>,
 }
 
 impl Container {
-    /// The position of the member called `name`, or of several.
+    /// Returns the indices of the members called `name`.
     pub fn members(&self, text: &str, name: &str) -> Vec<usize> {
-        let is_named = |item: &Item| item.key.clone().and_then(|key| string(text, key));
+        let is_named = |item: &JsonItem| item.key.clone().and_then(|key| string(text, key));
         (0..self.items.len())
             .filter(|&index| is_named(&self.items[index]).as_deref() == Some(name))
             .collect()
     }
 }
 
-/// Says whether the text, without a byte order mark, is one JSON value.
+/// Checks that the text, without a byte order mark, is one JSON value.
 pub fn validate(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<&RawValue>(&text[body_start(text)..]).map(|_| ())
 }
 
-/// Where the document begins: after a byte order mark, which some editors write.
+/// Returns the offset of the document: after a byte order mark, which some editors write.
 pub fn body_start(text: &str) -> usize {
     if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }
 }
 
-/// Whether there is no value in the text at all.
+/// Returns whether the text holds only white space.
 pub fn is_blank(text: &str) -> bool {
     skip_blanks(text, body_start(text)) == text.len()
 }
 
-/// The object at the top of a validated document, if it is one.
+/// Returns the object at the top of a validated document, if it is an object.
 pub fn root(text: &str) -> Option<Container> {
     object(text, skip_blanks(text, body_start(text)))
 }
 
-/// The object that starts at `at` in a validated document.
+/// Returns the object that starts at `at` in a validated document.
 pub fn object(text: &str, at: usize) -> Option<Container> {
     (text.as_bytes().get(at) == Some(&b'{')).then(|| container(text, at))
 }
 
-/// The list that starts at `at` in a validated document.
+/// Returns the list that starts at `at` in a validated document.
 pub fn list(text: &str, at: usize) -> Option<Container> {
     (text.as_bytes().get(at) == Some(&b'[')).then(|| container(text, at))
 }
 
-/// The string at a place, without quotes and escapes. Half a surrogate pair is JSON but no text.
+/// Returns the string in a range, without quotes and escapes. Returns `None` for half a surrogate pair, which is valid JSON
+/// but not text.
 pub fn string(text: &str, place: Range<usize>) -> Option<String> {
     serde_json::from_str(&text[place]).ok()
 }
 
-/// The first place from `at` on that is not JSON white space.
+/// Returns the first offset from `at` on that is not JSON white space.
 pub fn skip_blanks(text: &str, at: usize) -> usize {
     let blanks = text.as_bytes()[at..].iter().take_while(|byte| is_blank_byte(**byte)).count();
     at + blanks
 }
 
-/// The white space that ends at `at`.
+/// Returns the white space that ends at `at`.
 pub fn blanks_before(text: &str, at: usize) -> &str {
     let bytes = text.as_bytes()[..at].iter().rev();
     &text[at - bytes.take_while(|byte| is_blank_byte(**byte)).count()..at]
@@ -109,7 +110,7 @@ fn container(text: &str, open: usize) -> Container {
             at = skip_blanks(text, colon + 1);
         }
         let end = value_end(bytes, at);
-        items.push(Item { key, value: at..end });
+        items.push(JsonItem { key, value: at..end });
         at = skip_blanks(text, end);
         if bytes[at] == b',' {
             at = skip_blanks(text, at + 1);

@@ -4,13 +4,13 @@ mod clients;
 mod command;
 mod error;
 mod file;
+mod hook_spec;
 mod install;
 mod json_edit;
 mod json_scan;
 mod render;
 #[cfg(test)]
 mod tests;
-mod wanted;
 
-pub use clients::Places;
-pub use install::{Report, State, install, status, uninstall};
+pub use clients::ClientFolders;
+pub use install::{HookState, Report, install, status, uninstall};

@@ -1,13 +1,13 @@
-//! Writes our entries in the manner of the document around them.
+//! Writes Hob's entries in the format of the document around them.
 
 use super::command;
+use super::hook_spec::{HookSpec, json_string};
 use super::json_scan::{self, Container};
-use super::wanted::{Wanted, json_string};
 
-/// How the lines around an entry are broken and indented.
+/// The line breaks and the indentation around an entry.
 #[derive(Debug, Clone)]
 pub struct Layout {
-    /// `None` writes all on one line.
+    /// `None` writes the entry on one line.
     newline: Option<&'static str>,
     /// The indentation of the line on which the entry starts.
     base: String,
@@ -22,7 +22,7 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// The layout for an entry at `at`, in a container that already holds something or in none.
+    /// Returns the layout for an entry at offset `at`. `neighbours` is the container if it already has items.
     pub fn at(text: &str, at: usize, neighbours: Option<&Container>) -> Self {
         let root = json_scan::root(text).filter(|root| !root.items.is_empty());
         let is_one_line =
@@ -43,49 +43,49 @@ impl Layout {
         Self { newline, base, unit: unit.unwrap_or_else(|| "  ".to_owned()) }
     }
 
-    /// A whole document for a file that does not exist.
-    pub fn document(&self, wanted: &[Wanted], hob: &str) -> String {
+    /// Returns a whole document, for a file that does not exist.
+    pub fn document(&self, specs: &[HookSpec], hob: &str) -> String {
         let (inner, outer) = (self.gap(1), self.gap(0));
         let newline = self.newline.unwrap_or_default();
-        format!("{{{inner}{}{outer}}}{newline}", self.hooks_at(1, wanted, hob))
+        format!("{{{inner}{}{outer}}}{newline}", self.hooks_at(1, specs, hob))
     }
 
-    /// A whole document for a file that exists and is blank; the single blanks mark it as such.
-    pub fn document_in_blank_file(&self, wanted: &[Wanted], hob: &str) -> String {
-        format!("{{ {} }}", self.hooks(wanted, hob))
+    /// Returns a whole document, for a file that exists and is blank. Single spaces inside its braces mark it.
+    pub fn document_in_blank_file(&self, specs: &[HookSpec], hob: &str) -> String {
+        format!("{{ {} }}", self.hooks(specs, hob))
     }
 
-    /// The member `hooks` with all wanted events.
-    pub fn hooks(&self, wanted: &[Wanted], hob: &str) -> String {
-        self.hooks_at(0, wanted, hob)
+    /// Returns the member `hooks` with all events.
+    pub fn hooks(&self, specs: &[HookSpec], hob: &str) -> String {
+        self.hooks_at(0, specs, hob)
     }
 
-    /// The member for one event.
-    pub fn event(&self, wanted: &Wanted, hob: &str) -> String {
-        self.event_at(0, wanted, hob)
+    /// Returns the member for one event.
+    pub fn event(&self, spec: &HookSpec, hob: &str) -> String {
+        self.event_at(0, spec, hob)
     }
 
-    /// One element of an event's list.
-    pub fn group(&self, wanted: &Wanted, hob: &str) -> String {
-        self.group_at(0, wanted, hob)
+    /// Returns one element of an event's list.
+    pub fn group(&self, spec: &HookSpec, hob: &str) -> String {
+        self.group_at(0, spec, hob)
     }
 
-    fn hooks_at(&self, depth: usize, wanted: &[Wanted], hob: &str) -> String {
+    fn hooks_at(&self, depth: usize, specs: &[HookSpec], hob: &str) -> String {
         let events: Vec<String> =
-            wanted.iter().map(|wanted| self.event_at(depth + 1, wanted, hob)).collect();
+            specs.iter().map(|spec| self.event_at(depth + 1, spec, hob)).collect();
         let (inner, outer) = (self.gap(depth + 1), self.gap(depth));
         format!("\"hooks\": {{{inner}{}{outer}}}", events.join(&format!(",{inner}")))
     }
 
-    fn event_at(&self, depth: usize, wanted: &Wanted, hob: &str) -> String {
+    fn event_at(&self, depth: usize, spec: &HookSpec, hob: &str) -> String {
         let (inner, outer) = (self.gap(depth + 1), self.gap(depth));
-        let group = self.group_at(depth + 1, wanted, hob);
-        format!("{}: [{inner}{group}{outer}]", json_string(wanted.event))
+        let group = self.group_at(depth + 1, spec, hob);
+        format!("{}: [{inner}{group}{outer}]", json_string(spec.event))
     }
 
-    fn group_at(&self, depth: usize, wanted: &Wanted, hob: &str) -> String {
-        let command = json_string(&command::command_line(hob, wanted.subcommand));
-        let timeout = wanted.timeout_seconds;
+    fn group_at(&self, depth: usize, spec: &HookSpec, hob: &str) -> String {
+        let command = json_string(&command::command_line(hob, spec.subcommand));
+        let timeout = spec.timeout_seconds;
         let [outer, first, second, third] = [0, 1, 2, 3].map(|more| self.line_break(depth + more));
         let next = self.gap(depth + 3);
         format!(
@@ -94,20 +94,20 @@ impl Layout {
         )
     }
 
-    /// A line break, or nothing where all is on one line.
+    /// Returns a line break and indentation, or nothing for an entry on one line.
     fn line_break(&self, depth: usize) -> String {
         self.newline
             .map(|newline| format!("{newline}{}{}", self.base, self.unit.repeat(depth)))
             .unwrap_or_default()
     }
 
-    /// A line break, or a blank where all is on one line.
+    /// Returns a line break and indentation, or a space for an entry on one line.
     fn gap(&self, depth: usize) -> String {
         if self.newline.is_some() { self.line_break(depth) } else { " ".to_owned() }
     }
 }
 
-/// The blanks at the start of the line in which `at` lies.
+/// Returns the white space at the start of the line that holds `at`.
 fn line_indent(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(json_scan::body_start(text), |newline| newline + 1);
     let line = &text[start..at];

@@ -6,8 +6,8 @@ mod property;
 
 use hob_transcript::AgentClient;
 
+use super::hook_spec::hooks_for;
 use super::json_edit;
-use super::wanted::hooks_for;
 
 const HOB: &str = "/opt/hob/bin/hob";
 

@@ -2,12 +2,12 @@ use hob_transcript::AgentClient;
 use serde_json::{Value, json};
 
 use super::super::command::{self, Subcommand};
+use super::super::hook_spec::{HookSpec, hooks_for};
 use super::super::json_edit;
-use super::super::wanted::{Wanted, hooks_for};
 use super::{HOB, installed, uninstalled};
 
-const STOP: Wanted =
-    Wanted { event: "Stop", subcommand: Subcommand::CaptureTurn, timeout_seconds: 10 };
+const STOP: HookSpec =
+    HookSpec { event: "Stop", subcommand: Subcommand::CaptureTurn, timeout_seconds: 10 };
 
 /// Installs only the `Stop` hook, which keeps the expectations short, and takes it out again.
 fn check(before: &str, expect: &str) {
@@ -65,14 +65,14 @@ fn a_missing_file_gets_a_whole_document() {
 }
 
 #[test]
-fn codex_gets_a_short_time_at_the_end_of_a_session() {
+fn codex_session_end_timeout_is_three_seconds() {
     let seconds = |client: AgentClient| hooks_for(client).map(|wanted| wanted.timeout_seconds);
     assert_eq!(seconds(AgentClient::Claude), [10, 10, 10, 10]);
     assert_eq!(seconds(AgentClient::Codex), [10, 10, 10, 3]);
 }
 
 #[test]
-fn the_hooks_member_follows_the_other_settings() {
+fn hooks_member_is_appended_after_other_settings() {
     check(
         "{\n    \"model\": \"opus\"\n}\n",
         r#"{
@@ -107,7 +107,7 @@ fn tabs_and_carriage_returns_are_kept() {
 }
 
 #[test]
-fn one_line_stays_one_line() {
+fn one_line_document_stays_on_one_line() {
     check(r#"{"a":1}"#, &format!(r#"{{"a":1, "hooks": {{ "Stop": [ {ONE_LINE} ] }}}}"#));
     check(
         "{\"hooks\":{\"Stop\":[{\"x\":1}]}}\n",
@@ -121,7 +121,7 @@ fn one_line_stays_one_line() {
 }
 
 #[test]
-fn a_group_joins_those_of_others() {
+fn group_is_appended_after_groups_of_others() {
     check(
         r#"{
   "hooks": {
@@ -158,7 +158,7 @@ fn a_group_joins_those_of_others() {
 }
 
 #[test]
-fn what_was_empty_is_empty_again() {
+fn empty_container_is_empty_again_after_uninstall() {
     let group = |indent: &str| {
         let text = "{\n#  \"hooks\": [\n#    {\n#      \"type\": \"command\",\n#      \"command\": \
                     \"/b/hob capture-turn\",\n#      \"timeout\": 10\n#    }\n#  ]\n#}";
@@ -186,7 +186,7 @@ fn what_was_empty_is_empty_again() {
 }
 
 #[test]
-fn an_older_path_is_replaced_in_place() {
+fn older_program_path_is_replaced_in_place() {
     let other = |command: &str| {
         let handlers = format!(r#"[{{"command":"x"}},{{"command":{command},"timeout":99}}]"#);
         format!(r#"{{"hooks":{{"Stop":[{{"matcher":"m","hooks":{handlers}}}]}}}}"#)
@@ -206,7 +206,7 @@ fn an_older_path_is_replaced_in_place() {
 }
 
 #[test]
-fn a_second_entry_for_the_same_goes() {
+fn install_removes_duplicate_entries() {
     let group = |more: &str| format!(r#"{{{more}"hooks": [{{"command": "hob capture-turn"}}]}}"#);
     let document =
         |groups: &[String]| format!(r#"{{"hooks": {{"Stop": [{}]}}}}"#, groups.join(","));
@@ -218,7 +218,7 @@ fn a_second_entry_for_the_same_goes() {
 }
 
 #[test]
-fn uninstalling_leaves_the_rest_valid() {
+fn uninstall_leaves_valid_json() {
     let ours = r#"{"hooks": [{"command": "hob capture-turn"}]}"#;
     let document = |list: &str| format!(r#"{{"a": 1, "hooks": {{"Stop": {list}, "X": [ ]}}}}"#);
     check_uninstall(
@@ -236,7 +236,7 @@ fn uninstalling_leaves_the_rest_valid() {
 }
 
 #[test]
-fn a_document_that_was_formatted_since_is_emptied_all_the_same() {
+fn reformatted_document_loses_all_entries_on_uninstall() {
     for before in ["{}", "{\"a\":1}", "{ \"a\": 1, \"hooks\": {\"Stop\": []} }"] {
         let value: Value = serde_json::from_str(&installed(before)).expect("is JSON");
         let expect = before.contains('a').then(|| json!({"a": 1}));
@@ -250,7 +250,7 @@ fn a_document_that_was_formatted_since_is_emptied_all_the_same() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn invalid_documents_are_refused() {
     check_refused("{", "not valid JSON");
     check_refused("{} x", "not valid JSON");
     check_refused("{\"a\": 1,}", "not valid JSON");
@@ -270,7 +270,7 @@ fn what_is_not_understood_is_refused() {
 }
 
 #[test]
-fn what_does_not_concern_us_is_not_judged() {
+fn unrelated_settings_are_not_validated() {
     let repeated = "{\"a\": 1, \"a\": 2, \"b\": \"\\ud800\", \"\\ud800\": 1e999}";
     assert_eq!(uninstalled(&installed(repeated)).as_deref(), Some(repeated));
     let odd = r#"{"hooks": {"New": 1, "Stop": [1, {"hooks": 2}, {"hooks": [3, {"command": 4}]}]}}"#;
@@ -283,7 +283,7 @@ fn what_does_not_concern_us_is_not_judged() {
 }
 
 #[test]
-fn commands_are_told_apart() {
+fn recognise_accepts_only_hob_commands() {
     let program = |line: &str| command::recognise(line).map(|command| command.program);
     for (line, expect) in [
         ("hob capture-turn", "hob"),

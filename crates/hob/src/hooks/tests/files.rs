@@ -6,52 +6,52 @@ use hob_transcript::AgentClient;
 use tempfile::TempDir;
 
 use super::super::error::HookError;
-use super::super::file::{Loaded, Outcome};
-use super::super::{Places, State, install, status, uninstall};
+use super::super::file::{SettingsFile, WriteOutcome};
+use super::super::{ClientFolders, HookState, install, status, uninstall};
 use super::{HOB, installed};
 
 struct Home {
     _folder: TempDir,
-    places: Places,
+    folders: ClientFolders,
 }
 
 impl Home {
     fn new() -> Self {
         let folder = TempDir::new().expect("a folder");
         let root = folder.path().canonicalize().expect("a path");
-        let places = Places { claude: root.join("claude"), codex: root.join("codex") };
-        Self { _folder: folder, places }
+        let folders = ClientFolders { claude: root.join("claude"), codex: root.join("codex") };
+        Self { _folder: folder, folders }
     }
 
     fn with(text: &str) -> Self {
         let home = Self::new();
-        fs::create_dir(&home.places.claude).expect("a folder");
+        fs::create_dir(&home.folders.claude).expect("a folder");
         fs::write(home.settings(), text).expect("a file");
         home
     }
 
     fn settings(&self) -> PathBuf {
-        self.places.settings_file(AgentClient::Claude)
+        self.folders.settings_file(AgentClient::Claude)
     }
 
     fn backup(&self) -> PathBuf {
-        self.places.claude.join("settings.json.hob-backup")
+        self.folders.claude.join("settings.json.hob-backup")
     }
 
     fn install(&self) -> Result<super::super::Report, HookError> {
-        install(AgentClient::Claude, &self.places, Path::new(HOB))
+        install(AgentClient::Claude, &self.folders, Path::new(HOB))
     }
 
     fn uninstall(&self) -> Result<super::super::Report, HookError> {
-        uninstall(AgentClient::Claude, &self.places)
+        uninstall(AgentClient::Claude, &self.folders)
     }
 
-    fn state(&self) -> State {
-        status(AgentClient::Claude, &self.places, Path::new(HOB)).expect("a status").state
+    fn state(&self) -> HookState {
+        status(AgentClient::Claude, &self.folders, Path::new(HOB)).expect("a status").state
     }
 
     fn file_names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.places.claude).expect("a folder");
+        let entries = fs::read_dir(&self.folders.claude).expect("a folder");
         let mut names: Vec<String> = entries
             .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
             .collect();
@@ -73,29 +73,29 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_missing_file_comes_and_goes() {
+fn missing_file_is_created_and_removed() {
     let home = Home::new();
-    assert_eq!(home.state(), State::Absent);
+    assert_eq!(home.state(), HookState::Absent);
     assert!(!home.uninstall().expect("uninstalls").changed);
-    assert!(!home.places.claude.exists());
+    assert!(!home.folders.claude.exists());
     let report = home.install().expect("installs");
-    assert_eq!((report.state, report.changed, report.backup), (State::Installed, true, None));
+    assert_eq!((report.state, report.changed, report.backup), (HookState::Installed, true, None));
     assert_eq!(report.file, home.settings());
-    assert_eq!((mode(&home.places.claude), mode(&home.settings())), (0o700, 0o600));
+    assert_eq!((mode(&home.folders.claude), mode(&home.settings())), (0o700, 0o600));
     assert!(!home.install().expect("installs").changed);
     assert_eq!(home.file_names(), ["settings.json"]);
     let report = home.uninstall().expect("uninstalls");
-    assert_eq!((report.state, report.changed, report.backup), (State::Absent, true, None));
+    assert_eq!((report.state, report.changed, report.backup), (HookState::Absent, true, None));
     assert_eq!(home.file_names(), [""; 0]);
 }
 
 #[test]
-fn an_existing_file_comes_back_with_its_mode() {
+fn existing_file_is_restored_with_its_mode() {
     for text in ["", "\n", "{}\n", "{\r\n  \"a\": 1\r\n}", "{\"hooks\": {\"Stop\": [ ]}}"] {
         let home = Home::with(text);
         set_mode(&home.settings(), 0o640);
         let report = home.install().expect("installs");
-        assert_eq!((report.state, report.backup), (State::Installed, Some(home.backup())));
+        assert_eq!((report.state, report.backup), (HookState::Installed, Some(home.backup())));
         assert_eq!((read(&home.settings()), read(&home.backup())), (installed(text), text.into()));
         assert_eq!((mode(&home.settings()), mode(&home.backup())), (0o640, 0o600));
         assert_eq!(home.uninstall().expect("uninstalls").backup, None);
@@ -105,13 +105,13 @@ fn an_existing_file_comes_back_with_its_mode() {
 }
 
 #[test]
-fn the_backup_follows_what_others_change() {
+fn backup_follows_changes_of_other_programs() {
     let home = Home::with("{\"a\": 1}");
     home.install().expect("installs");
     let elsewhere = Path::new("/elsewhere/hob");
-    install(AgentClient::Claude, &home.places, elsewhere).expect("installs");
+    install(AgentClient::Claude, &home.folders, elsewhere).expect("installs");
     assert_eq!(read(&home.backup()), "{\"a\": 1}", "nothing else changed");
-    assert_eq!(home.state(), State::Outdated { programs: vec!["/elsewhere/hob".to_owned()] });
+    assert_eq!(home.state(), HookState::Outdated { programs: vec!["/elsewhere/hob".to_owned()] });
     let changed = read(&home.settings()).replace("1,", "2,");
     fs::write(home.settings(), &changed).expect("a file");
     home.install().expect("installs");
@@ -124,7 +124,7 @@ fn the_backup_follows_what_others_change() {
 }
 
 #[test]
-fn broken_settings_are_left_alone() {
+fn broken_settings_are_not_changed() {
     let not_text: &[u8] = b"{\"a\": \"\xff\"}";
     for bytes in [b"{ // no\n}".as_slice(), b"[]", b"{\"hooks\": 1}", not_text] {
         let home = Home::with("");
@@ -132,7 +132,7 @@ fn broken_settings_are_left_alone() {
         for result in [home.install(), home.uninstall()] {
             assert!(matches!(result, Err(HookError::Broken { .. })), "{result:?}");
         }
-        assert!(matches!(home.state(), State::Broken(_)));
+        assert!(matches!(home.state(), HookState::Broken(_)));
         assert_eq!(fs::read(home.settings()).expect("a file"), bytes);
         assert_eq!(home.file_names(), ["settings.json"]);
     }
@@ -142,7 +142,7 @@ fn broken_settings_are_left_alone() {
 }
 
 #[test]
-fn a_read_only_file_is_left_alone() {
+fn read_only_file_is_not_changed() {
     let home = Home::with("{}");
     set_mode(&home.settings(), 0o444);
     assert!(matches!(home.install(), Err(HookError::ReadOnly { .. })));
@@ -151,9 +151,9 @@ fn a_read_only_file_is_left_alone() {
 }
 
 #[test]
-fn a_link_stays_a_link() {
+fn symbolic_link_stays_a_link() {
     let home = Home::with("{\"a\": 1}");
-    let target = home.places.claude.join("real.json");
+    let target = home.folders.claude.join("real.json");
     fs::rename(home.settings(), &target).expect("renames");
     symlink("real.json", home.settings()).expect("links");
     home.install().expect("installs");
@@ -175,54 +175,54 @@ fn a_link_stays_a_link() {
 }
 
 #[test]
-fn a_change_in_between_is_noticed() {
+fn concurrent_change_is_detected() {
     let home = Home::with("{}");
-    let loaded = Loaded::read(&home.settings()).expect("reads");
+    let loaded = SettingsFile::read(&home.settings()).expect("reads");
     fs::write(home.settings(), "{\"new\": 1}").expect("a file");
     for text in [Some("{\"ours\": 1}"), None] {
-        assert_eq!(loaded.replace(text).expect("no error"), Outcome::ChangedMeanwhile);
+        assert_eq!(loaded.replace(text).expect("no error"), WriteOutcome::ChangedMeanwhile);
     }
     assert_eq!(read(&home.settings()), "{\"new\": 1}");
     assert_eq!(home.file_names(), ["settings.json"]);
     fs::remove_file(home.settings()).expect("removes");
-    let loaded = Loaded::read(&home.settings()).expect("reads");
+    let loaded = SettingsFile::read(&home.settings()).expect("reads");
     fs::write(home.settings(), "{}").expect("a file");
-    assert_eq!(loaded.replace(Some("{}")).expect("no error"), Outcome::ChangedMeanwhile);
+    assert_eq!(loaded.replace(Some("{}")).expect("no error"), WriteOutcome::ChangedMeanwhile);
 }
 
 #[test]
-fn a_part_is_reported_as_such() {
+fn partial_installation_is_reported() {
     let home = Home::with(&format!(
         r#"{{"hooks": {{"Stop": [{{"hooks": [{{"command": "{HOB} capture-turn"}}]}}]}}}}"#
     ));
     let missing = ["SessionStart", "UserPromptSubmit", "SessionEnd"].map(str::to_owned).to_vec();
-    assert_eq!(home.state(), State::Partial { missing });
-    assert_eq!(home.install().expect("installs").state, State::Installed);
+    assert_eq!(home.state(), HookState::Partial { missing });
+    assert_eq!(home.install().expect("installs").state, HookState::Installed);
 }
 
 #[test]
-fn a_program_that_would_not_be_recognised_is_refused() {
+fn unrecognisable_program_is_refused() {
     let home = Home::new();
     for program in ["hob", "/a/hob (deleted)", "/a/hobb", "/"] {
-        let result = install(AgentClient::Claude, &home.places, Path::new(program));
+        let result = install(AgentClient::Claude, &home.folders, Path::new(program));
         assert!(matches!(result, Err(HookError::Program { .. })), "{program}");
     }
 }
 
 #[test]
-fn notes_tell_what_keeps_hooks_from_running() {
+fn notes_name_settings_that_disable_hooks() {
     let home = Home::with("{\"disableAllHooks\": true}");
     let notes = home.install().expect("installs").notes;
     assert!(notes[0].contains("disableAllHooks"), "{notes:?}");
     assert_eq!(home.uninstall().expect("uninstalls").notes, [""; 0]);
 
-    let codex = &home.places.codex;
-    let report = install(AgentClient::Codex, &home.places, Path::new(HOB)).expect("installs");
+    let codex = &home.folders.codex;
+    let report = install(AgentClient::Codex, &home.folders, Path::new(HOB)).expect("installs");
     assert_eq!(report.file, codex.join("hooks.json"));
     assert!(report.notes.len() == 1 && report.notes[0].contains("/hooks"), "{:?}", report.notes);
     let note_count = |config: &str| {
         fs::write(codex.join("config.toml"), config).expect("a file");
-        status(AgentClient::Codex, &home.places, Path::new(HOB)).expect("a status").notes.len()
+        status(AgentClient::Codex, &home.folders, Path::new(HOB)).expect("a status").notes.len()
     };
     let trusted: String = ["session_start", "user_prompt_submit", "stop", "session_end"]
         .map(|event| {

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::super::command;
-use super::super::wanted::EVENTS;
+use super::super::hook_spec::EVENTS;
 use super::{installed, uninstalled};
 
 /// Marsaglia's xorshift: enough chance for a test, and the same on every machine.
@@ -172,7 +172,7 @@ fn without_ours(mut value: Value, before: &Value) -> Value {
 }
 
 #[test]
-fn random_documents_come_back_byte_for_byte() {
+fn random_documents_are_restored_byte_for_byte() {
     for seed in 1..=3_000 {
         let before = Writer::new(seed).document();
         let after = installed(&before);
@@ -203,7 +203,7 @@ fn random_damage_is_refused_or_reversible() {
         let at = writer.chance.below(bytes.len() as u64) as usize;
         bytes[at] = b"{}[],:\"\\ x0"[writer.chance.below(11) as usize];
         let Ok(before) = String::from_utf8(bytes) else { continue };
-        let wanted = super::super::wanted::hooks_for(hob_transcript::AgentClient::Codex);
+        let wanted = super::super::hook_spec::hooks_for(hob_transcript::AgentClient::Codex);
         let after = super::json_edit::install(Some(&before), &wanted, super::HOB);
         if let Ok(after) = after {
             assert_eq!(uninstalled(&after).as_deref(), Some(before.as_str()), "seed {seed}");
