@@ -1,4 +1,4 @@
-//! What was typed, and which command it means.
+//! The command line: parses it and runs the command.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use nix::sys::stat::{Mode, umask};
 use crate::commands::{self, Context, Exit};
 use crate::{hook_runner, settings};
 
-/// Runs coding agents as durable sessions and gives them one long memory.
+/// Run coding agents as durable sessions, with one long memory
 #[derive(Parser)]
 #[command(name = "hob", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "\
-Settings come from flags, then the environment (HOB_...), then $HOB_HOME/config.toml, then defaults; \
-`hob doctor` prints each with its source.
+Hob takes each setting from a flag, an environment variable (HOB_...), $HOB_HOME/config.toml or its default, in \
+this order. `hob doctor` prints every setting with its source.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 already running or not running.")]
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 server already running or not running.")]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -53,7 +53,7 @@ pub fn run() -> ExitCode {
         Err(error) if is_hook() => return hook_runner::wrong_usage(&error),
         Err(error) => error.exit(),
     };
-    // Nothing Hob writes is anyone else's to read.
+    // Only the user may read what Hob writes.
     let umask = umask(Mode::from_bits_truncate(0o077)).bits();
     let plain = |run: &dyn Fn(&Context) -> anyhow::Result<Exit>| {
         context(Vec::new(), umask).and_then(|context| run(&context))
@@ -90,7 +90,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Whether this is one of the commands that agents call as hooks.
+/// Returns whether this is one of the commands that agents call as hooks.
 fn is_hook() -> bool {
     let name = std::env::args().nth(1).unwrap_or_default();
     ["capture-transcript", "capture-turn", "session-start"].contains(&name.as_str())
@@ -100,7 +100,7 @@ fn context(flags: Vec<(&'static str, String)>, umask: u32) -> anyhow::Result<Con
     Ok(Context { settings: Arc::new(settings::load(flags)?), umask })
 }
 
-/// The whole command line, for completions and the reference.
+/// Returns the whole command line, for completions.
 pub fn command() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }
@@ -108,7 +108,7 @@ pub fn command() -> clap::Command {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         super::command().debug_assert();
     }
 }

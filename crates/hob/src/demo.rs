@@ -1,7 +1,7 @@
-//! The built-in demo agent: no model, no network, so that everything else can be tried at once.
+//! The built-in demo agent. It needs no model and no network, so that users can try Hob without installing an agent.
 //!
-//! It runs as a child like any agent and speaks the Agent Client Protocol, version 1. It remembers
-//! nothing, so a conversation of it can always be taken up again.
+//! It runs as a child process like any agent, and speaks the Agent Client Protocol, version 1. It has no state, so every
+//! conversation can be resumed.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The hidden first argument that makes the executable the demo agent.
+/// The hidden subcommand that runs the demo agent.
 pub const ARGUMENT: &str = "__demo-agent";
 
-/// Speaks with whoever started it until the input ends.
+/// Answers messages on standard input until it ends.
 pub fn run() -> ExitCode {
     let demo = Arc::new(Demo::default());
     for line in std::io::stdin().lock().lines() {
@@ -27,8 +27,8 @@ pub fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What reaches a running turn.
-enum Word {
+/// A message from the client to a running turn.
+enum TurnInput {
     Cancel,
     Answer(Value),
 }
@@ -36,7 +36,7 @@ enum Word {
 #[derive(Default)]
 struct Demo {
     /// The running turn of each session.
-    turns: Mutex<HashMap<String, Sender<Word>>>,
+    turns: Mutex<HashMap<String, Sender<TurnInput>>>,
 }
 
 impl Demo {
@@ -62,21 +62,21 @@ impl Demo {
                 let texts: Vec<&str> =
                     blocks.iter().filter_map(|block| block["text"].as_str()).collect();
                 let prompt = texts.join("\n");
-                let (sender, words) = channel();
+                let (sender, inputs) = channel();
                 self.turns().insert(session.clone(), sender);
                 let demo = self.clone();
                 std::thread::spawn(move || {
-                    let reason = turn(&session, &prompt, &words);
+                    let reason = turn(&session, &prompt, &inputs);
                     demo.turns().remove(&session);
                     let result = json!({"stopReason": reason});
                     send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
                 });
             }
-            Some("session/cancel") => self.tell(&session, || Word::Cancel),
-            // An answer to our one kind of question, whose id is the session's.
+            Some("session/cancel") => self.tell(&session, || TurnInput::Cancel),
+            // The answer to a permission request, whose id is that of the session.
             None => {
                 let session = id.as_str().unwrap_or_default();
-                self.tell(session, || Word::Answer(message["result"]["outcome"].clone()));
+                self.tell(session, || TurnInput::Answer(message["result"]["outcome"].clone()));
             }
             Some(_) if id.is_null() => {}
             Some(_) => send(&json!({"jsonrpc": "2.0", "id": id,
@@ -84,34 +84,34 @@ impl Demo {
         }
     }
 
-    fn tell(&self, session: &str, word: impl FnOnce() -> Word) {
+    fn tell(&self, session: &str, word: impl FnOnce() -> TurnInput) {
         if let Some(turn) = self.turns().get(session) {
             let _ = turn.send(word());
         }
     }
 
-    fn turns(&self) -> std::sync::MutexGuard<'_, HashMap<String, Sender<Word>>> {
+    fn turns(&self) -> std::sync::MutexGuard<'_, HashMap<String, Sender<TurnInput>>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Plays a turn and returns why it stopped.
-fn turn(session: &str, prompt: &str, words: &Receiver<Word>) -> &'static str {
+/// Runs a turn and returns its stop reason.
+fn turn(session: &str, prompt: &str, inputs: &Receiver<TurnInput>) -> &'static str {
     let answer = answer(prompt);
     if let Some(title) = &answer.asks {
         send(&json!({"jsonrpc": "2.0", "id": session, "method": "session/request_permission",
             "params": {"sessionId": session, "toolCall": {"toolCallId": "demo", "title": title},
                 "options": [{"optionId": "allow", "name": "Allow", "kind": "allow_once"},
                     {"optionId": "reject", "name": "Reject", "kind": "reject_once"}]}}));
-        let Ok(Word::Answer(outcome)) = words.recv() else { return "cancelled" };
+        let Ok(TurnInput::Answer(outcome)) = inputs.recv() else { return "cancelled" };
         let chosen = outcome["optionId"].as_str().unwrap_or("nothing");
         say(session, &format!("You chose: {chosen}. "));
     }
-    match words.recv_timeout(answer.after) {
+    match inputs.recv_timeout(answer.after) {
         Err(RecvTimeoutError::Timeout) => {}
         _ => return "cancelled",
     }
-    // In pieces, as a model would.
+    // In chunks, like a model.
     for piece in answer.text.split_inclusive(' ') {
         say(session, piece);
     }
@@ -131,14 +131,14 @@ fn send(message: &Value) {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
+struct DemoAnswer {
     text: String,
     after: Duration,
     asks: Option<String>,
 }
 
-fn answer(prompt: &str) -> Answer {
-    let at_once = |text: String| Answer { text, after: Duration::ZERO, asks: None };
+fn answer(prompt: &str) -> DemoAnswer {
+    let at_once = |text: String| DemoAnswer { text, after: Duration::ZERO, asks: None };
     let prompt = prompt.trim();
     if let Some((_, wanted)) = prompt.split_once("Reply with JSON:")
         && serde_json::from_str::<Value>(wanted.trim()).is_ok()
@@ -147,10 +147,10 @@ fn answer(prompt: &str) -> Answer {
     }
     if let Some(seconds) = prompt.strip_prefix("sleep ").and_then(|text| text.parse::<u32>().ok()) {
         let after = Duration::from_secs(seconds.into());
-        return Answer { after, ..at_once(format!("slept for {seconds} s")) };
+        return DemoAnswer { after, ..at_once(format!("slept for {seconds} s")) };
     }
     if let Some(what) = prompt.strip_prefix("ask ") {
-        return Answer { asks: Some(what.to_owned()), ..at_once("Thank you.".to_owned()) };
+        return DemoAnswer { asks: Some(what.to_owned()), ..at_once("Thank you.".to_owned()) };
     }
     at_once(format!("This is Hob's demo agent. You said: {prompt}"))
 }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers() {
+    fn answer_follows_the_prompt() {
         let text = |prompt| answer(prompt).text;
         assert_eq!(text("hi"), "This is Hob's demo agent. You said: hi");
         assert_eq!(text(r#"Reply with JSON: {"hello":"world"}"#), r#"{"hello":"world"}"#);

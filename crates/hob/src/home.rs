@@ -1,4 +1,4 @@
-//! The home folder: its places, its modes, and the one lock.
+//! The home folder: its files, their modes, and its locks.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// `$HOB_HOME` and what lies in it.
+/// The paths in `$HOB_HOME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
     root: PathBuf,
@@ -38,7 +38,7 @@ impl Home {
         self.root.join("hob.db")
     }
 
-    /// The name of the node that last ran here.
+    /// The id of the last node that ran on this home.
     pub fn node(&self) -> PathBuf {
         self.root.join("node")
     }
@@ -47,22 +47,22 @@ impl Home {
         self.root.join("memory.db")
     }
 
-    /// What hooks seal to; no secret.
+    /// The public key to which hooks seal secrets.
     pub fn public_key(&self) -> PathBuf {
         self.root.join("key.pub")
     }
 
-    /// The next key, while one takes the place of another.
+    /// The new key, during a key rotation.
     pub fn next_key(&self) -> PathBuf {
         self.root.join("key.next")
     }
 
-    /// Turns that wait for the server.
+    /// The deferral files: turns that wait for the server to store them.
     pub fn deferred(&self) -> PathBuf {
         self.root.join("deferred-captures")
     }
 
-    /// How far transcripts have been captured.
+    /// One file per transcript that says how far it was captured.
     pub fn capture_state(&self) -> PathBuf {
         self.root.join("capture-state")
     }
@@ -75,12 +75,12 @@ impl Home {
         self.root.join("files")
     }
 
-    /// Temporary folders of agents that can't have the system's.
+    /// Temporary folders of sandboxed agents, which cannot use that of the system.
     pub fn temporary(&self) -> PathBuf {
         self.root.join("tmp")
     }
 
-    /// Configuration folders of Claude Code that Hob made, and its temporary files.
+    /// Configuration folders that Hob creates for Claude Code, and its temporary files.
     pub fn claude(&self) -> PathBuf {
         self.root.join("claude")
     }
@@ -89,7 +89,7 @@ impl Home {
         self.root.join("logs")
     }
 
-    /// Records of live processes, for the next start's sweep.
+    /// Records of live processes, by which the next start ends leftovers.
     pub fn run_records(&self) -> PathBuf {
         self.root.join("run")
     }
@@ -98,7 +98,7 @@ impl Home {
         self.root.join("hob.lock")
     }
 
-    /// Makes the home and its folders, all 0700. The process's umask must already be 077.
+    /// Creates the home and its folders, all with mode 0700. The umask of the process must already be 077.
     pub fn prepare(&self) -> anyhow::Result<()> {
         let folders = [
             self.root.clone(),
@@ -114,17 +114,17 @@ impl Home {
         folders.iter().try_for_each(|folder| make_private(folder))
     }
 
-    /// Makes what a hook needs, and no more: it must cost next to nothing.
+    /// Creates only the folders that a hook needs, because a hook must be fast.
     pub fn prepare_for_capture(&self) -> anyhow::Result<()> {
         let folders = [self.root.clone(), self.deferred(), self.capture_state()];
         folders.iter().filter(|folder| !folder.is_dir()).try_for_each(|folder| make_private(folder))
     }
 
-    /// Whether this process was started by an agent that this home's server runs.
+    /// Returns whether this process runs inside an agent of this home's server.
     pub fn is_inside_agent(&self) -> bool {
         match fs::read_to_string(self.lock()) {
             Ok(text) => text.trim().parse().is_ok_and(hob_child::tree::descends_from),
-            // Nobody else is kept out of the user's own files.
+            // Only the sandbox keeps a process out of the user's own files.
             Err(error) => {
                 let owner = fs::metadata(&self.root).map(|metadata| metadata.uid()).ok();
                 let ours = owner == Some(nix::unistd::getuid().as_raw());
@@ -133,16 +133,16 @@ impl Home {
         }
     }
 
-    /// Removes what killed processes have left half written.
-    pub fn remove_halves(&self) {
+    /// Removes temporary files that killed processes left.
+    pub fn remove_temporary_files(&self) {
         for folder in [self.root.clone(), self.deferred(), self.capture_state()] {
             hob_files::remove_temporaries(&folder, std::time::Duration::from_secs(60));
         }
     }
 
-    /// Removes what is known of transcripts that nobody has added to for long. Should one go on after
-    /// all it is read again, and nothing is stored twice.
-    pub fn remove_old_states(&self) {
+    /// Removes the capture state of transcripts that have not grown for a month. If one grows after all, it is read
+    /// again from the start, and nothing is stored twice.
+    pub fn remove_old_capture_states(&self) {
         let month = std::time::Duration::from_secs(30 * 24 * 3600);
         for entry in fs::read_dir(self.capture_state()).into_iter().flatten().flatten() {
             let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
@@ -152,40 +152,49 @@ impl Home {
         }
     }
 
-    /// A name for this home that is the same at every start and differs between homes.
+    /// Returns a name for this home that never changes and differs between homes.
     pub fn identity(&self) -> io::Result<String> {
         let metadata = fs::metadata(&self.root)?;
         Ok(format!("{:x}-{:x}", metadata.dev(), metadata.ino()))
     }
 
-    /// For commands that work on the databases themselves. The operating system ends it with the process, where the
-    /// lock is not dropped before.
+    /// Locks the stores for a command that opens them itself. Any number of commands can share the lock. The operating
+    /// system releases it when the process ends.
     pub fn share_store(&self) -> anyhow::Result<StoreLock> {
         let file = self.open_store_lock()?;
         match file.try_lock_shared() {
             Ok(()) => Ok(StoreLock { _file: file }),
             Err(fs::TryLockError::WouldBlock) => {
-                anyhow::bail!("`hob store migrate` is moving what is in {}", self.root.display())
+                anyhow::bail!(
+                    "`hob store migrate` is migrating the stores of {}; try again when it is done",
+                    self.root.display()
+                )
             }
-            Err(fs::TryLockError::Error(error)) => Err(error).context("the store cannot be locked"),
+            Err(fs::TryLockError::Error(error)) => Err(error).context("cannot lock the store"),
         }
     }
 
-    /// For whoever moves them: waits for those who work on them, but not for ever.
-    pub fn own_store(&self, patience: std::time::Duration) -> anyhow::Result<StoreLock> {
+    /// Locks the stores for a migration. Waits up to `timeout` for the commands that use them.
+    pub fn lock_store_exclusively(
+        &self,
+        timeout: std::time::Duration,
+    ) -> anyhow::Result<StoreLock> {
         let file = self.open_store_lock()?;
         let began = std::time::Instant::now();
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(StoreLock { _file: file }),
-                Err(fs::TryLockError::WouldBlock) if began.elapsed() < patience => {
+                Err(fs::TryLockError::WouldBlock) if began.elapsed() < timeout => {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                 }
                 Err(fs::TryLockError::WouldBlock) => {
-                    anyhow::bail!("another hob command is working on {}", self.root.display())
+                    anyhow::bail!(
+                        "another hob command is using the stores of {}; try again when it is done",
+                        self.root.display()
+                    )
                 }
                 Err(fs::TryLockError::Error(error)) => {
-                    return Err(error).context("the store cannot be locked");
+                    return Err(error).context("cannot lock the store");
                 }
             }
         }
@@ -195,12 +204,12 @@ impl Home {
         let path = self.root.join("store.lock");
         let mut options = OpenOptions::new();
         options.create(true).read(true).write(true).truncate(false).mode(0o600);
-        options.open(&path).with_context(|| format!("{} cannot be opened", path.display()))
+        options.open(&path).with_context(|| format!("cannot open {}", path.display()))
     }
 
-    /// Takes the lock that makes `hob serve` the only one of this home. The operating system gives
-    /// it back when the process ends, however it ends.
-    pub fn take_lock(&self) -> anyhow::Result<Result<ServeLock, Holder>> {
+    /// Takes the serve lock, which at most one process per home has. The operating system releases it when the process
+    /// ends, even after `kill -9`.
+    pub fn take_lock(&self) -> anyhow::Result<Result<ServeLock, LockHolder>> {
         let path = self.lock();
         let mut file = OpenOptions::new()
             .create(true)
@@ -209,7 +218,7 @@ impl Home {
             .truncate(false)
             .mode(0o600)
             .open(&path)
-            .with_context(|| format!("{} cannot be opened", path.display()))?;
+            .with_context(|| format!("cannot open {}", path.display()))?;
         match try_lock(&mut file) {
             Ok(()) => {
                 file.set_len(0)?;
@@ -220,23 +229,23 @@ impl Home {
             Err(fs::TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 file.read_to_string(&mut text)?;
-                Ok(Err(Holder { pid: text.trim().parse().ok() }))
+                Ok(Err(LockHolder { pid: text.trim().parse().ok() }))
             }
             Err(fs::TryLockError::Error(error)) => {
-                Err(error).with_context(|| format!("{} cannot be locked", path.display()))
+                Err(error).with_context(|| format!("cannot lock {}", path.display()))
             }
         }
     }
 }
 
-/// Nobody moves the databases of this home while this lives; or, where it was taken alone, nobody else uses them.
+/// A lock on the stores of the home: shared by commands that use them, exclusive for a migration.
 #[derive(Debug)]
 pub struct StoreLock {
     _file: File,
 }
 
-/// Tries to lock. A process that was killed while it started another may leave the lock to that one for
-/// the moment until its program begins: it is waited for, but only for one that is dead.
+/// Tries to lock. If a process was killed while it was starting a child, the child has the lock until its `exec`. This
+/// waits up to a second for that, but only if the holder is dead.
 fn try_lock(file: &mut File) -> Result<(), fs::TryLockError> {
     for _ in 0..100 {
         match file.try_lock() {
@@ -258,18 +267,18 @@ fn try_lock(file: &mut File) -> Result<(), fs::TryLockError> {
 fn make_private(folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder)
         .and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o700)))
-        .with_context(|| format!("the folder {} cannot be made", folder.display()))
+        .with_context(|| format!("cannot create the folder {}", folder.display()))
 }
 
-/// The right to serve this home; dropping it gives it back.
+/// The right to serve this home; dropping it releases the lock.
 #[derive(Debug)]
 pub struct ServeLock {
     _file: File,
 }
 
-/// Who holds the lock.
+/// The process that has the serve lock.
 #[derive(Debug)]
-pub struct Holder {
+pub struct LockHolder {
     pub pid: Option<u32>,
 }
 
@@ -278,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_lock_per_home() {
+    fn serve_lock_is_exclusive() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::new(folder.path().join("home"));
         home.prepare().unwrap();
@@ -290,15 +299,15 @@ mod tests {
     }
 
     #[test]
-    fn whoever_moves_the_store_is_alone() {
+    fn migration_excludes_all_other_commands() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::new(folder.path().join("home"));
         home.prepare().unwrap();
         let soon = std::time::Duration::from_millis(50);
         let (one, two) = (home.share_store().unwrap(), home.share_store().unwrap());
-        assert!(home.own_store(soon).is_err());
+        assert!(home.lock_store_exclusively(soon).is_err());
         drop((one, two));
-        let alone = home.own_store(soon).unwrap();
+        let alone = home.lock_store_exclusively(soon).unwrap();
         let refused = home.share_store().unwrap_err();
         assert!(refused.to_string().contains("hob store migrate"), "{refused}");
         drop(alone);

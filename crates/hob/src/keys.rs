@@ -1,4 +1,4 @@
-//! The data key: random, in a file of its own, wrapped by a passphrase where one is set.
+//! The data key: random, stored in a file of its own, and wrapped by a passphrase if one is set.
 
 use std::fs;
 use std::path::Path;
@@ -15,23 +15,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
 
-/// The key file. Versioned, so that a later Hob can read an earlier one's.
+/// The key file. It has a version, so that a later Hob can read the file of an earlier one.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 enum KeyFile {
-    /// The key in clear; the file's mode is its protection.
+    /// The key in clear; only the mode of the file protects it.
     Raw { version: u32, key: String },
-    /// The key sealed with XChaCha20-Poly1305 under Argon2id of the passphrase.
+    /// The key, encrypted with XChaCha20-Poly1305 under a key that Argon2id derives from the passphrase.
     Wrapped { version: u32, memory_kib: u32, passes: u32, salt: String, nonce: String, key: String },
 }
 
-/// Reads the home's data key, making it at first need. With a passphrase a key that lies in clear
-/// is wrapped; a wrapped one needs its passphrase.
+/// Reads the home's data key, and creates it if there is none. With a passphrase, a key in clear is wrapped from then
+/// on. A wrapped key needs its passphrase.
 pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
     read_or_make(&home.key(), passphrase)
 }
 
-/// What secrets are sealed to. Needs no secret once the home has its public key.
+/// Returns the key to which secrets are sealed. Needs no passphrase once the home has its public key.
 pub fn sealing_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<SealingKey> {
     let public = fs::read_to_string(home.public_key()).ok();
     if let Some(key) = public.as_deref().and_then(SealingKey::from_hex) {
@@ -42,13 +42,13 @@ pub fn sealing_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<Seal
     Ok(OpeningKey::of(&key).sealing_key())
 }
 
-/// Writes the public half where there is none. What is there is left alone: another process may be
-/// changing the key at this moment, and knows better.
+/// Writes the public half of the key if there is none. An existing file stays as it is, because another process may be
+/// rotating the key.
 pub fn publish_first(home: &Home, key: &DataKey) -> anyhow::Result<()> {
     let path = home.public_key();
     if !path.exists() {
         write_new(&path, public_half(key).as_bytes())
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
@@ -57,8 +57,8 @@ fn public_half(key: &DataKey) -> String {
     format!("{}\n", OpeningKey::of(key).sealing_key().to_hex())
 }
 
-/// Writes the public half where hooks find it. Only of a key that is known to be the right one, since
-/// what is sealed to another can never be opened; and only with the serve lock held.
+/// Writes the public half of the key for hooks. The key must be known to open the store, because secrets that are sealed
+/// to another key are lost. The caller must hold the serve lock.
 pub fn publish(home: &Home, key: &DataKey) -> anyhow::Result<()> {
     let text = public_half(key);
     let path = home.public_key();
@@ -66,10 +66,10 @@ pub fn publish(home: &Home, key: &DataKey) -> anyhow::Result<()> {
         return Ok(());
     }
     write_over(&path, text.as_bytes(), 0o600)
-        .with_context(|| format!("{} cannot be written", path.display()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The key that takes the place of the home's, made at first need.
+/// Reads the new key of a rotation, and creates it if there is none.
 pub fn next_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
     read_or_make(&home.next_key(), passphrase)
 }
@@ -77,24 +77,28 @@ pub fn next_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey
 fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
     if !path.exists() {
         let key = new_data_key()?;
-        // Another process may be making one at this moment; the first one counts for both.
+        // Another process may create the key at the same time; the first one counts for both.
         write_new(path, &encode(&key, passphrase)?)
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text =
-        fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let file: KeyFile = serde_json::from_str(&text)
-        .map_err(|_| anyhow::anyhow!("{} is damaged: it is no key file", path.display()))?;
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file: KeyFile = serde_json::from_str(&text).map_err(|_| {
+        anyhow::anyhow!(
+            "{} is damaged: it is not a key file; restore it from a backup",
+            path.display()
+        )
+    })?;
     match (file, passphrase) {
         (KeyFile::Raw { version: 1, key }, None) => parse_key(&key, path),
         (KeyFile::Raw { version: 1, key }, Some(_)) => {
             let key = parse_key(&key, path)?;
             write_over(path, &encode(&key, passphrase)?, 0o600)
-                .with_context(|| format!("{} cannot be wrapped", path.display()))?;
+                .with_context(|| format!("cannot wrap {}", path.display()))?;
             Ok(key)
         }
         (KeyFile::Wrapped { version: 1, .. }, None) => {
-            bail!("the key in {} is wrapped by a passphrase: set HOB_PASSPHRASE", path.display())
+            bail!("a passphrase protects the key in {}: set HOB_PASSPHRASE", path.display())
         }
         (
             KeyFile::Wrapped { version: 1, memory_kib, passes, salt, nonce, key },
@@ -116,12 +120,15 @@ fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey
             Ok(DataKey::from_bytes(bytes))
         }
         (KeyFile::Raw { version, .. } | KeyFile::Wrapped { version, .. }, _) => {
-            bail!("{} was written by a newer hob (version {version})", path.display())
+            bail!(
+                "{} was written by a newer hob (version {version}); update this hob",
+                path.display()
+            )
         }
     }
 }
 
-/// The admin's token: the one that is configured, else the one in the home, made at first need.
+/// Returns the admin's token: the configured one, else the one in the home, which is created if there is none.
 pub fn admin_token(home: &Home, configured: Option<&str>) -> anyhow::Result<Token> {
     if let Some(token) = configured {
         return Ok(Token::presented(token));
@@ -130,23 +137,23 @@ pub fn admin_token(home: &Home, configured: Option<&str>) -> anyhow::Result<Toke
     if !path.exists() {
         let token = new_token()?;
         write_new(&path, format!("{}\n", token.expose()).as_bytes())
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text =
-        fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = text.trim();
     if text.is_empty() {
-        bail!("{} is empty: remove it, and a new token is made at the next start", path.display());
+        bail!("{} is empty; delete it, and the next start creates a new token", path.display());
     }
     Ok(Token::presented(text))
 }
 
-/// A new random key.
+/// Returns a new random key.
 pub fn new_data_key() -> anyhow::Result<DataKey> {
     Ok(DataKey::from_bytes(random()?))
 }
 
-/// A new random token.
+/// Returns a new random token.
 pub fn new_token() -> anyhow::Result<Token> {
     Ok(Token::from_random(random()?))
 }
@@ -159,7 +166,7 @@ fn encode(key: &DataKey, passphrase: Option<&str>) -> anyhow::Result<Vec<u8>> {
             let (memory_kib, passes) = (19 * 1024, 2);
             let sealed = cipher(passphrase, &salt, memory_kib, passes)?
                 .encrypt(&XNonce::from(nonce), key.expose().as_slice())
-                .map_err(|_| anyhow::anyhow!("the key could not be wrapped"))?;
+                .map_err(|_| anyhow::anyhow!("cannot wrap the key"))?;
             KeyFile::Wrapped {
                 version: 1,
                 memory_kib,
@@ -181,7 +188,7 @@ fn cipher(
     memory_kib: u32,
     passes: u32,
 ) -> anyhow::Result<XChaCha20Poly1305> {
-    let wrong = |error| anyhow::anyhow!("the key's parameters are not valid: {error}");
+    let wrong = |error| anyhow::anyhow!("the parameters of the key file are not valid: {error}");
     let params = Params::new(memory_kib, passes, 1, Some(32)).map_err(wrong)?;
     let mut wrapping = [0; 32];
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
@@ -200,7 +207,8 @@ fn parse_key(text: &str, path: &Path) -> anyhow::Result<DataKey> {
 
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random bytes: {error}"))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("cannot get random bytes: {error}"))?;
     Ok(bytes)
 }
 
@@ -216,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_made_once() {
+    fn data_key_is_created_once() {
         let (_folder, home) = home();
         let key = data_key(&home, None).unwrap();
         assert_eq!(data_key(&home, None).unwrap(), key);
     }
 
     #[test]
-    fn a_passphrase_wraps_the_key_for_good() {
+    fn passphrase_wraps_the_key_for_good() {
         let (_folder, home) = home();
         let key = data_key(&home, None).unwrap();
         let clear = hex(key.expose());
@@ -238,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_key_is_said_and_kept() {
+    fn damaged_key_is_an_error_and_stays() {
         let (_folder, home) = home();
         fs::write(home.key(), "nonsense").unwrap();
         assert!(data_key(&home, None).unwrap_err().to_string().contains("damaged"));
@@ -246,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_admin_token_is_made_once_or_configured() {
+    fn admin_token_is_created_once_or_configured() {
         let (_folder, home) = home();
         let token = admin_token(&home, None).unwrap();
         assert_eq!(admin_token(&home, None).unwrap(), token);

@@ -1,4 +1,4 @@
-//! The ledger, wherever the settings say it is kept, and who we are on it.
+//! Opens the ledger that the settings choose, and gives this server its node id.
 
 use std::sync::Arc;
 
@@ -8,33 +8,33 @@ use hob_store::{Ledger, PostgresLedger};
 
 use crate::settings::Resolved;
 
-/// The ledger as it was opened.
-pub struct Opened {
+/// An open ledger.
+pub struct OpenLedger {
     pub ledger: Arc<dyn LedgerStore>,
-    /// Where there may be others on it.
+    /// The cluster; `None` for a ledger in a file.
     pub cluster: Option<ClusterOptions>,
 }
 
-/// Opens it, making it and bringing its schema up to date where needed.
-pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<Opened> {
-    let Some(url) = &settings.store else {
+/// Opens the ledger. Creates it, or migrates its schema, if needed.
+pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<OpenLedger> {
+    let Some(url) = &settings.values.store_url else {
         let ledger = Arc::new(Ledger::open(&settings.home.ledger(), key)?);
-        return Ok(Opened { ledger, cluster: None });
+        return Ok(OpenLedger { ledger, cluster: None });
     };
     let ledger = Arc::new(PostgresLedger::connect(url).await?);
     let store: Arc<dyn ClusterStore> = ledger.clone();
     let cluster = Some(ClusterOptions {
         store,
-        lease: settings.lease,
-        max_live: settings.cluster_max_live,
+        lease: settings.values.cluster_lease,
+        max_live: settings.values.cluster_max_live,
         earlier: None,
     });
-    Ok(Opened { ledger, cluster })
+    Ok(OpenLedger { ledger, cluster })
 }
 
-impl Opened {
-    /// A name for this run of the server. What an earlier one on this home still holds may be taken at once: it is gone,
-    /// since the home's lock is ours.
+impl OpenLedger {
+    /// Returns a node id for this run of the server. The cluster may take over the leases of the previous run on this
+    /// home at once: this process has the serve lock, so that one is gone.
     pub fn begin_node(&mut self, settings: &Resolved) -> anyhow::Result<NodeId> {
         let node = NodeId::from_random(uuid::Uuid::new_v4().into_bytes());
         if let Some(cluster) = &mut self.cluster {

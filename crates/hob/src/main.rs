@@ -1,4 +1,4 @@
-//! The `hob` executable: the composition root, and one file per command.
+//! The `hob` executable: the composition root, and the commands.
 
 mod cli;
 mod commands;
@@ -21,12 +21,11 @@ mod socket;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The hidden faces come first: they must cost nothing and share nothing with the rest.
+    // The hidden subcommands come first: they must start fast and share nothing with the rest.
     match std::env::args().nth(1).as_deref() {
         Some(hob_child::shim::ARGUMENT) => hob_child::shim::run(),
         Some(demo::ARGUMENT) => return demo::run(),
-        // One runs beside every agent, so it is as small as can be and does without the command line's
-        // parser, which is a good part of what would otherwise stay in memory.
+        // One bridge runs per agent, so it must be small. Without the command-line parser it needs much less memory.
         Some("mcp") if std::env::args().len() == 2 => return commands::mcp::run(),
         _ => {}
     }

@@ -1,5 +1,4 @@
-//! What is done to the memory in the background: old turns are scanned again, then all get the vectors of
-//! the chosen model.
+//! Background maintenance of the memory: masks secrets in old turns, then embeds all turns with the sentence model.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +6,10 @@ use std::time::Duration;
 use hob_memory::Engine;
 use tokio_util::sync::CancellationToken;
 
-/// Goes on until there is nothing left to do, or until told to stop.
+/// The pause between two steps, for other users of the store.
+const STEP_PAUSE: Duration = Duration::from_millis(50);
+
+/// Runs until everything is done, or until `stopping` is cancelled.
 pub async fn run(engine: Engine, model: Option<PathBuf>, stopping: CancellationToken) {
     rescan(engine.clone(), stopping.clone()).await;
     if let Some(folder) = model {
@@ -15,15 +17,15 @@ pub async fn run(engine: Engine, model: Option<PathBuf>, stopping: CancellationT
     }
 }
 
-/// Masks again, in small steps, what older rules have let through.
+/// Masks secrets that earlier rules did not recognise, in small steps.
 async fn rescan(engine: Engine, stopping: CancellationToken) {
     loop {
         tokio::select! {
-            looked = engine.rescan() => match looked {
+            scanned = engine.rescan() => match scanned {
                 Ok(0) => return,
-                Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                Ok(_) => tokio::time::sleep(STEP_PAUSE).await,
                 Err(error) => {
-                    tracing::error!(%error, "old turns could not be scanned for secrets");
+                    tracing::error!(%error, "failed to scan old turns for secrets");
                     return;
                 }
             },

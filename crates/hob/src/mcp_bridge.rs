@@ -1,8 +1,8 @@
-//! The bridge between an agent's standard streams and the server: it passes lines on.
+//! The bridge between an agent's standard streams and the server. It forwards MCP messages line by line.
 //!
-//! One runs beside every agent, so it is small: two threads and no protocol of its own. It remembers
-//! the handshake, so that a server that was restarted meets it again, and which requests wait for an
-//! answer, so that none waits for ever. Where no server is there it answers the little it can.
+//! One bridge runs per agent, so it is small: two threads and no MCP library. It keeps the lines of the handshake, to
+//! repeat them to a restarted server, and the requests that have no answer yet, so that none waits forever. Without a
+//! server it answers `initialize` and `tools/list` itself.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use crate::socket::client::Connection;
 use crate::socket::{Answer, Call, client};
 
-/// The id under which the handshake is said again. The answer is not the agent's.
-const REPLAY: &str = "hob: handshake again";
+/// The request id of a repeated handshake. Its answer is not passed on to the agent.
+const REPLAY_ID: &str = "hob: handshake again";
 
-/// What matters of a line here.
+/// The fields of a JSON-RPC message that the bridge looks at.
 #[derive(Deserialize)]
-struct Message {
+struct RpcMessage {
     #[serde(default)]
     id: Option<Value>,
     #[serde(default)]
@@ -30,7 +30,7 @@ struct Message {
     params: Option<Value>,
 }
 
-/// The bridge. Cloning shares it.
+/// The bridge. Clones share one connection.
 #[derive(Clone)]
 pub struct Bridge {
     shared: Arc<Shared>,
@@ -39,29 +39,29 @@ pub struct Bridge {
 struct Shared {
     socket: PathBuf,
     cwd: Option<String>,
-    state: Mutex<State>,
-    /// Apart from the rest, and never held while a line is on its way: the server may have to be heard
-    /// before it can be told more.
-    waiting: Mutex<Vec<Waiting>>,
+    state: Mutex<BridgeState>,
+    /// Has a lock of its own, which is never held while a line is being sent: the server may block until its own output
+    /// is read.
+    pending: Mutex<Vec<PendingRequest>>,
 }
 
 #[derive(Default)]
-struct State {
+struct BridgeState {
     server: Option<UnixStream>,
-    /// Counts connections, so that what an old one's reader finds does not touch the new one.
+    /// The number of the current connection, so that the reader of an old one does not close the new one.
     generation: u64,
     /// The lines of the handshake.
     handshake: Vec<Vec<u8>>,
 }
 
 /// A request that has no answer yet.
-struct Waiting {
+struct PendingRequest {
     id: Value,
     line: Vec<u8>,
-    /// The connection it was sent over.
+    /// The number of the connection that carried it.
     generation: u64,
-    /// Whether it has been sent to a second server already.
-    again: bool,
+    /// Whether it was already repeated on a second connection.
+    repeated: bool,
 }
 
 impl Bridge {
@@ -71,12 +71,12 @@ impl Bridge {
                 socket,
                 cwd,
                 state: Mutex::default(),
-                waiting: Mutex::default(),
+                pending: Mutex::default(),
             }),
         }
     }
 
-    /// Passes lines on until the agent closes its side.
+    /// Forwards lines until the agent closes its side.
     pub fn run(&self, mut from_agent: impl BufRead) {
         loop {
             let mut line = Vec::new();
@@ -87,58 +87,59 @@ impl Bridge {
                     if line.last() != Some(&b'\n') {
                         line.push(b'\n');
                     }
-                    self.pass_on(line);
+                    self.forward(line);
                 }
             }
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BridgeState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
-        self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Vec<PendingRequest>> {
+        self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pass_on(&self, line: Vec<u8>) {
-        let message = serde_json::from_slice::<Message>(&line).ok();
+    fn forward(&self, line: Vec<u8>) {
+        let message = serde_json::from_slice::<RpcMessage>(&line).ok();
         let method = message.as_ref().and_then(|message| message.method.as_deref());
         let request = message.as_ref().filter(|message| message.method.is_some());
         let id = request.and_then(|message| message.id.clone());
         if matches!(method, Some("notifications/cancelled")) {
-            // Nobody waits for it any more, so it is not asked again either.
+            // The agent no longer waits for the answer, so the request is not repeated either.
             if let Some(id) = message.as_ref().and_then(|message| message.params.as_ref()) {
-                self.answered(&id["requestId"]);
+                self.take_pending(&id["requestId"]);
             }
         }
         let mut state = self.state();
         if let Some(id) = &id {
             let generation = state.generation;
-            let waiting = Waiting { id: id.clone(), line: line.clone(), generation, again: false };
-            self.waiting().push(waiting);
+            let pending =
+                PendingRequest { id: id.clone(), line: line.clone(), generation, repeated: false };
+            self.pending().push(pending);
         }
-        // Connecting says the handshake that came before this line.
+        // Connecting repeats the handshake, which came before this line.
         let sent = self.send(&mut state, &line, id.as_ref());
         if matches!(method, Some("initialize")) {
             state.handshake = vec![line.clone()];
         } else if matches!(method, Some("notifications/initialized")) {
             state.handshake.push(line.clone());
         }
-        // What is no request needs no answer; alone there is nobody to complain to.
+        // Only a request gets an answer.
         if let (Err(error), Some(id), Some(message)) = (sent, id, message)
-            && self.answered(&id)
+            && self.take_pending(&id)
         {
-            say(&self.answer_alone(&id, &message, &error));
+            send_to_agent(&self.answer_without_server(&id, &message, &error));
         }
     }
 
-    /// Sends a line to the server; where that has gone, to the one that is there now.
-    fn send(&self, state: &mut State, line: &[u8], id: Option<&Value>) -> io::Result<()> {
-        let had_one = state.server.is_some();
+    /// Sends a line to the server. If the connection is broken, connects again and repeats the line.
+    fn send(&self, state: &mut BridgeState, line: &[u8], id: Option<&Value>) -> io::Result<()> {
+        let was_connected = state.server.is_some();
         let sent = self.write(state, line, id);
         match sent {
-            Err(_) if had_one => {
+            Err(_) if was_connected => {
                 state.server = None;
                 self.write(state, line, id)
             }
@@ -147,11 +148,11 @@ impl Bridge {
         .inspect_err(|_| state.server = None)
     }
 
-    fn write(&self, state: &mut State, line: &[u8], id: Option<&Value>) -> io::Result<()> {
+    fn write(&self, state: &mut BridgeState, line: &[u8], id: Option<&Value>) -> io::Result<()> {
         self.connect_if_needed(state)?;
         if let Some(id) = id {
             let generation = state.generation;
-            for request in self.waiting().iter_mut().filter(|request| request.id == *id) {
+            for request in self.pending().iter_mut().filter(|request| request.id == *id) {
                 request.generation = generation;
             }
         }
@@ -159,15 +160,15 @@ impl Bridge {
         server.ok_or(io::ErrorKind::NotConnected)?.write_all(line)
     }
 
-    /// Takes a request off the list; `false` when it has its answer already.
-    fn answered(&self, id: &Value) -> bool {
-        let mut waiting = self.waiting();
-        let before = waiting.len();
-        waiting.retain(|request| request.id != *id);
-        waiting.len() < before
+    /// Removes a request from the list. Returns `false` if it was not there, because it has its answer already.
+    fn take_pending(&self, id: &Value) -> bool {
+        let mut pending = self.pending();
+        let before = pending.len();
+        pending.retain(|request| request.id != *id);
+        pending.len() < before
     }
 
-    fn connect_if_needed(&self, state: &mut State) -> io::Result<()> {
+    fn connect_if_needed(&self, state: &mut BridgeState) -> io::Result<()> {
         if state.server.is_some() {
             return Ok(());
         }
@@ -180,63 +181,68 @@ impl Bridge {
         let (bridge, generation) = (self.clone(), state.generation);
         std::thread::Builder::new()
             .stack_size(256 << 10)
-            .spawn(move || bridge.listen(reader, generation))?;
+            .spawn(move || bridge.forward_answers(reader, generation))?;
         state.server = Some(stream);
         Ok(())
     }
 
-    /// Passes on what the server says until it goes away.
-    fn listen(&self, stream: UnixStream, generation: u64) {
+    /// Forwards the lines of the server until the connection ends.
+    fn forward_answers(&self, stream: UnixStream, generation: u64) {
         let mut reader = BufReader::new(stream);
         let mut line = Vec::new();
         while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) && line.ends_with(b"\n") {
-            let message = serde_json::from_slice::<Message>(&line).ok();
+            let message = serde_json::from_slice::<RpcMessage>(&line).ok();
             let answer = message.filter(|message| message.method.is_none());
             let id = answer.and_then(|message| message.id);
-            if id.as_ref().and_then(Value::as_str) != Some(REPLAY) {
+            if id.as_ref().and_then(Value::as_str) != Some(REPLAY_ID) {
                 if let Some(id) = id {
-                    self.answered(&id);
+                    self.take_pending(&id);
                 }
-                say(&line);
+                send_to_agent(&line);
             }
             line.clear();
         }
-        self.lost(generation);
+        self.handle_disconnect(generation);
     }
 
-    /// A server is gone. What waits for it is asked again where another one is there already: every
-    /// tool bears to be called twice.
-    fn lost(&self, generation: u64) {
+    /// Handles the end of a connection: repeats its pending requests on a new connection, once. All tools are safe to call
+    /// twice.
+    fn handle_disconnect(&self, generation: u64) {
         let mut state = self.state();
         if state.generation == generation {
             state.server = None;
         }
         let lost: Vec<(Value, Vec<u8>, bool)> = self
-            .waiting()
+            .pending()
             .iter_mut()
             .filter(|request| request.generation <= generation)
             .map(|request| {
-                let again = std::mem::replace(&mut request.again, true);
-                (request.id.clone(), request.line.clone(), again)
+                let repeated = std::mem::replace(&mut request.repeated, true);
+                (request.id.clone(), request.line.clone(), repeated)
             })
             .collect();
-        for (id, line, again) in lost {
-            let sent = match again {
-                true => Err(io::Error::other("it went away twice")),
+        for (id, line, repeated) in lost {
+            let sent = match repeated {
+                true => Err(io::Error::other("the connection broke twice")),
                 false => self.send(&mut state, &line, Some(&id)),
             };
             let Err(error) = sent else { continue };
-            if let (true, Ok(message)) = (self.answered(&id), serde_json::from_slice(&line)) {
-                say(&self.answer_alone(&id, &message, &error));
+            if let (true, Ok(message)) = (self.take_pending(&id), serde_json::from_slice(&line)) {
+                send_to_agent(&self.answer_without_server(&id, &message, &error));
             }
         }
     }
 
-    /// What can be said without a server.
-    fn answer_alone(&self, id: &Value, message: &Message, error: &io::Error) -> Vec<u8> {
-        let wanted = || message.params.as_ref()?.get("protocolVersion")?.as_str();
+    /// Returns the answer to a request while no server is running.
+    fn answer_without_server(
+        &self,
+        id: &Value,
+        message: &RpcMessage,
+        error: &io::Error,
+    ) -> Vec<u8> {
+        let version = || message.params.as_ref()?.get("protocolVersion")?.as_str();
         let result = match message.method.as_deref().unwrap_or_default() {
-            "initialize" => alone::initialize(wanted()),
+            "initialize" => alone::initialize(version()),
             "ping" => json!({}),
             "tools/list" => {
                 let tools: Value = serde_json::from_str(alone::TOOLS).unwrap_or_default();
@@ -244,14 +250,13 @@ impl Bridge {
             }
             "tools/call" => {
                 let text = format!(
-                    "hob is not running: nobody answers on {} ({error}). Start it with `hob serve`.",
+                    "hob is not running: no server answers on {} ({error}). Start it with `hob serve`.",
                     self.shared.socket.display()
                 );
                 json!({"content": [{"type": "text", "text": text}], "isError": true})
             }
             other => {
-                let error =
-                    json!({"code": -32601, "message": format!("{other} is not known here")});
+                let error = json!({"code": -32601, "message": format!("unknown method: {other}")});
                 return line(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
             }
         };
@@ -260,18 +265,18 @@ impl Bridge {
 }
 
 fn connect(socket: &Path, cwd: Option<String>) -> io::Result<UnixStream> {
-    let mut connection = Connection::open(socket, client::DEADLINE)?;
-    match connection.call(&Call::Mcp { cwd }, client::DEADLINE)? {
+    let mut connection = Connection::open(socket, client::CALL_TIMEOUT)?;
+    match connection.call(&Call::Mcp { cwd }, client::CALL_TIMEOUT)? {
         Answer::Mcp => connection.into_stream(),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
-/// A line of the handshake for another server: its answer must not reach the agent again.
+/// Returns a line of the handshake with an id by which its answer is recognised and dropped.
 fn replayed(handshake: &[u8]) -> Vec<u8> {
     match serde_json::from_slice::<Value>(handshake) {
         Ok(mut message) if message.get("id").is_some() => {
-            message["id"] = json!(REPLAY);
+            message["id"] = json!(REPLAY_ID);
             line(&message)
         }
         _ => handshake.to_vec(),
@@ -284,8 +289,8 @@ fn line(message: &Value) -> Vec<u8> {
     line
 }
 
-/// A whole line to the agent. An agent that no longer listens is about to close its side as well.
-fn say(line: &[u8]) {
+/// Sends a line to the agent. An error means that the agent is about to close its side, too.
+fn send_to_agent(line: &[u8]) {
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(line).and_then(|()| stdout.flush());
 }

@@ -1,5 +1,5 @@
-//! The memory as short-lived commands reach it: through the server where one answers, else by
-//! themselves under the store's lock, else by a file that the server drains.
+//! How short-lived commands reach the memory: through the server if one answers, else in this process under the store's
+//! lock, else by a deferral file that the server stores later.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,66 +18,77 @@ use serde_json::Value;
 
 use crate::keys;
 use crate::settings::Resolved;
-use crate::socket::client::{Connection, DEADLINE, PROBE};
+use crate::socket::client::{CALL_TIMEOUT, Connection, PROBE_TIMEOUT};
 use crate::socket::{Answer, Call};
 
-/// The most turns, and about the most bytes of text, that go in one call or one transaction.
-const CHUNK_TURNS: usize = 200;
-const CHUNK_BYTES: usize = 1 << 20;
-/// The same for a command that works on the store itself and must be able to stop.
-const IN_PROCESS: usize = 50;
-/// What must be left of the time to begin another step.
-const RESERVE: Duration = Duration::from_millis(150);
+/// The maximum number of turns in one call or one transaction.
+const MAX_CHUNK_TURNS: usize = 200;
+/// The maximum size of the texts in one call or one transaction, except for a single turn.
+const MAX_CHUNK_BYTES: usize = 1 << 20;
+/// The maximum number of turns in one transaction of a hook, which must be able to stop in time.
+const MAX_HOOK_TRANSACTION_TURNS: usize = 50;
+/// The time that a hook reserves for writing a deferral file.
+const DEFERRAL_RESERVE: Duration = Duration::from_millis(150);
+/// The time that writing one turn into a deferral file may take.
+const DEFERRAL_TIME_PER_TURN: Duration = Duration::from_micros(150);
+/// The time that a hook must have left to read another part of a transcript.
+const MIN_TIME_PER_PART: Duration = Duration::from_millis(600);
+/// How long a command waits for another process that writes into the store.
+const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a command waits for the answer of a tool.
+const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// About how much of a transcript a hook reads at a time.
-pub const PART: usize = 8 << 20;
+/// About how many bytes of a transcript a hook reads at a time.
+pub const TRANSCRIPT_PART_BYTES: usize = 8 << 20;
 
-/// Whether a hook has the time for another part of a transcript.
-pub fn is_time_for_more(deadline: Instant) -> bool {
-    remaining(deadline) > Duration::from_millis(600)
+/// Returns whether a hook has time for another part of a transcript.
+pub fn has_time_for_more(deadline: Instant) -> bool {
+    remaining(deadline) > MIN_TIME_PER_PART
 }
 
-/// Whether there may be a memory already.
+/// Returns whether the memory may exist already. A database is not asked.
 pub fn exists(settings: &Resolved) -> bool {
-    settings.store.is_some() || settings.home.memory().exists()
+    settings.values.store_url.is_some() || settings.home.memory().exists()
 }
 
-/// Opens the memory in this process, in the home or in the database. A write waits at most `busy` for others. Inside
-/// an agent it is refused: there only the server knows who is asking. What is opened belongs to the runtime that
-/// this runs on. Nobody moves the memory until this process ends; while somebody does it is refused.
+/// Opens the memory in this process, in the home or in the database. A write waits up to `busy` for other processes.
+/// Fails inside an agent, where only the server knows which app is asking, and during a migration. No migration can
+/// start until this process ends. The result belongs to the current async runtime.
 pub async fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
     if settings.home.is_inside_agent() {
-        anyhow::bail!("inside an agent the memory is reached through `hob serve` alone");
+        anyhow::bail!(
+            "inside an agent, the memory is only available through a running `hob serve`"
+        );
     }
     std::mem::forget(settings.home.share_store()?);
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     open_with(settings, &key, busy).await
 }
 
-/// The same for a caller that has the home's key already.
+/// Opens the memory like [`open`], for a caller that has the home's key and a lock.
 pub async fn open_with(
     settings: &Resolved,
     key: &DataKey,
     busy: Duration,
 ) -> anyhow::Result<Tools> {
     let home = &settings.home;
-    if let Some(store) = in_database(settings, key, busy).await? {
+    if let Some(store) = connect_postgres(settings, key, busy).await? {
         keys::publish_first(home, key)?;
         let engine = engine(Arc::new(store), OpeningKeys::from(OpeningKey::of(key)));
         return Ok(Tools { engine, deferred: home.deferred() });
     }
     let (store, opening) = if home.next_key().exists() {
-        // A change of the key was broken off: the store may have either, and seals are to both.
+        // A key rotation was interrupted: either key may open the store, and secrets are sealed to both.
         let next = keys::next_key(home, settings.passphrase.as_deref())?;
         let store = Memory::open(&home.memory(), key, busy)
             .or_else(|_| Memory::open(&home.memory(), &next, busy))?;
         (store, OpeningKeys::from(OpeningKey::of(&next)).and(OpeningKey::of(key)))
     } else {
-        // A new memory is made only with the key that the rest of the home has.
+        // A new memory must have the same key as the ledger.
         let (new, ledger) = (!home.memory().exists(), home.ledger());
         if new && ledger.exists() && !hob_store::opens_with(&ledger, key) {
             anyhow::bail!(
-                "{} was made with another key than {}",
+                "{} was created with another key than {}; restore that key",
                 ledger.display(),
                 home.key().display()
             );
@@ -89,84 +100,84 @@ pub async fn open_with(
     Ok(Tools { engine: engine(Arc::new(store), opening), deferred: home.deferred() })
 }
 
-/// The memory in the database, where the settings say so.
-async fn in_database(
+/// Opens the memory in PostgreSQL, if `store.url` is set.
+async fn connect_postgres(
     settings: &Resolved,
     key: &DataKey,
-    patience: Duration,
+    busy: Duration,
 ) -> Result<Option<PostgresMemory>, ConnectError> {
-    let Some(url) = &settings.store else { return Ok(None) };
-    PostgresMemory::connect(url, key, settings.store_encrypt.into(), patience).await.map(Some)
+    let Some(url) = &settings.values.store_url else { return Ok(None) };
+    PostgresMemory::connect(url, key, settings.values.store_encrypt.into(), busy).await.map(Some)
 }
 
-/// The memory on a store, with the built-in embedder.
+/// Returns the memory engine on a store, with the built-in embedding table.
 pub fn engine(store: Arc<dyn MemoryStore>, opening: OpeningKeys) -> Engine {
     Engine::new(store, Box::new(TableEmbedder::new()), opening)
 }
 
-/// A runtime for one command.
+/// Returns an async runtime for one command.
 pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Calls one of the tools, through the server or in this process.
+/// Calls one of the memory's tools, through the server or in this process.
 pub fn call_tool(
     settings: &Resolved,
     name: &str,
     arguments: Value,
 ) -> anyhow::Result<Result<Value, String>> {
     let cwd = std::env::current_dir().ok();
-    if let Ok(mut connection) = Connection::open(&settings.socket, DEADLINE) {
+    if let Ok(mut connection) = Connection::open(&settings.socket, CALL_TIMEOUT) {
         let cwd = cwd.map(|cwd| cwd.display().to_string());
         let call = Call::Tool { name: name.to_owned(), arguments, cwd };
-        return match connection.call(&call, Duration::from_secs(30))? {
+        return match connection.call(&call, TOOL_TIMEOUT)? {
             Answer::Result(value) => Ok(Ok(value)),
-            Answer::Refused(why) => Ok(Err(why)),
-            other => anyhow::bail!("the server answered something else: {other:?}"),
+            Answer::Refused(reason) => Ok(Err(reason)),
+            other => anyhow::bail!("unexpected answer of the server: {other:?}"),
         };
     }
     settings.home.prepare()?;
     runtime()?.block_on(async {
-        let tools = open(settings, Duration::from_secs(5)).await?;
+        let tools = open(settings, STORE_BUSY_TIMEOUT).await?;
         let here = Here { principal: Principal::Owner, place: cwd.map(|cwd| locate_project(&cwd)) };
         Ok(tools.call(&here, name, arguments).await.map_err(|error| error.to_string()))
     })
 }
 
-/// How far the chosen model is, in words, where one was chosen and a server answers.
+/// Returns the progress of the sentence model in words, if one is set and a server answers.
 pub fn model_progress(settings: &Resolved) -> Option<String> {
-    settings.memory_model.as_ref()?;
-    let mut connection = Connection::open(&settings.socket, DEADLINE).ok()?;
+    settings.values.memory_model.as_ref()?;
+    let mut connection = Connection::open(&settings.socket, CALL_TIMEOUT).ok()?;
     let name = "memory_stats".to_owned();
     let call = Call::Tool { name, arguments: Value::Object(Default::default()), cwd: None };
-    let Answer::Result(stats) = connection.call(&call, DEADLINE).ok()? else { return None };
+    let Answer::Result(stats) = connection.call(&call, CALL_TIMEOUT).ok()? else { return None };
     let model = stats.get("model")?;
     let folder = model["folder"].as_str()?;
     Some(match model["state"].as_str()? {
-        "loading" => format!("{folder} is being read"),
+        "loading" => format!("loading {folder}"),
         "failed" => stats["health"].as_str()?.to_owned(),
         _ => format!("{folder} has embedded {} of {} turns", model["embedded"], model["of"]),
     })
 }
 
-/// What to do with turns when no server answers.
+/// What to do with turns if no server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
-    /// Write a file and leave.
+    /// Write a deferral file.
     Defer,
-    /// Write into the store; a file only where it can't be had.
+    /// Write into the store, or into a deferral file if the store is not available in time.
     Store,
 }
 
-/// What became of the turns.
+/// Where the turns of a delivery went.
 #[derive(Debug, Default)]
 pub struct Delivered {
     pub stored: Stored,
-    /// The file that holds the rest, and how many turns that are.
+    /// The deferral file, and the number of turns in it.
     pub deferred: Option<(PathBuf, usize)>,
 }
 
-/// Brings turns to where they are durable, before `deadline`. `cwd` is what a deferral file says.
+/// Makes turns durable before `deadline`: in the server, the store or a deferral file, which then names `cwd`.
 pub fn deliver(
     settings: &Resolved,
     batch: &CaptureBatch,
@@ -176,10 +187,10 @@ pub fn deliver(
 ) -> anyhow::Result<Delivered> {
     let mut delivered = Delivered::default();
     let mut left: &[RawTurn] = &batch.turns;
-    if let Ok(mut connection) = Connection::open(&settings.socket, PROBE) {
+    if let Ok(mut connection) = Connection::open(&settings.socket, PROBE_TIMEOUT) {
         while !left.is_empty() {
             let (chunk, rest) = left.split_at(chunk(left));
-            let time = DEADLINE.min(remaining(deadline).saturating_sub(RESERVE));
+            let time = CALL_TIMEOUT.min(remaining(deadline).saturating_sub(DEFERRAL_RESERVE));
             match connection.call(&Call::Capture { batch: batch.with_turns(chunk) }, time) {
                 Ok(Answer::Captured(stored)) => delivered.stored += stored,
                 _ => break,
@@ -191,11 +202,11 @@ pub fn deliver(
         }
     }
     if settings.home.is_inside_agent() {
-        anyhow::bail!("inside an agent turns are captured through `hob serve` alone");
+        anyhow::bail!("inside an agent, turns can only be captured through a running `hob serve`");
     }
     settings.home.prepare_for_capture()?;
     if fallback == Fallback::Store {
-        // A store that can't be had is no reason to lose anything.
+        // If the store fails, the turns that are left go into a file.
         let _ = store(settings, batch, &mut left, &mut delivered, deadline);
         if left.is_empty() {
             return Ok(delivered);
@@ -215,52 +226,54 @@ fn store(
     delivered: &mut Delivered,
     deadline: Instant,
 ) -> anyhow::Result<()> {
-    // While the key is being changed the store is not for others.
+    // During a key rotation no other process may open the store.
     if settings.home.next_key().exists() {
         return Ok(());
     }
-    let busy = DEADLINE.min(remaining(deadline).saturating_sub(to_defer(left)));
+    let busy = CALL_TIMEOUT.min(remaining(deadline).saturating_sub(deferral_time(left)));
     let runtime = runtime()?;
-    // A database that takes its time is left to the server as well: what it may have stored all the same is known when
-    // it comes again.
+    // A slow database is left to the server. If it has stored the turns after all, the server recognises them as
+    // duplicates.
     let tools = runtime.block_on(async { within(busy, open(settings, busy)).await })??;
-    while !left.is_empty() && remaining(deadline) > to_defer(left) {
-        let (chunk, rest) = left.split_at(chunk(left).min(IN_PROCESS));
-        // What would take long is left to the server, which has the time.
-        if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > CHUNK_BYTES {
+    while !left.is_empty() && remaining(deadline) > deferral_time(left) {
+        let (chunk, rest) = left.split_at(chunk(left).min(MAX_HOOK_TRANSACTION_TURNS));
+        // A very long turn is left to the server, which has the time.
+        if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > MAX_CHUNK_BYTES {
             break;
         }
         let stored = tools.engine.capture(&Principal::Owner, batch.with_turns(chunk), Vec::new());
-        let time = remaining(deadline).saturating_sub(to_defer(left));
+        let time = remaining(deadline).saturating_sub(deferral_time(left));
         delivered.stored += runtime.block_on(async { within(time, stored).await })??;
         *left = rest;
     }
     Ok(())
 }
 
-/// What something comes to, if it comes in time.
+/// Returns the result of `work`, or an error after `time`.
 async fn within<T>(time: Duration, work: impl Future<Output = T>) -> anyhow::Result<T> {
-    tokio::time::timeout(time, work).await.map_err(|_| anyhow::anyhow!("it took too long"))
+    tokio::time::timeout(time, work)
+        .await
+        .map_err(|_| anyhow::anyhow!("the operation took too long"))
 }
 
-/// What must be left of the time so that these can still go into a file.
-fn to_defer(turns: &[RawTurn]) -> Duration {
-    RESERVE + Duration::from_micros(150) * turns.len() as u32
+/// Returns the time that writing these turns into a deferral file may take.
+fn deferral_time(turns: &[RawTurn]) -> Duration {
+    DEFERRAL_RESERVE + DEFERRAL_TIME_PER_TURN * turns.len() as u32
 }
 
-/// What deferral files are sealed to. Where the home's key can't be had the secrets are masked all
-/// the same, and their originals are lost: better than leaked.
+/// Returns the key to which the secrets in a deferral file are sealed. If the home's key is not available, returns a
+/// random one: the secrets are then masked and their originals lost, which is better than leaking them.
 fn sealing_key(settings: &Resolved) -> anyhow::Result<SealingKey> {
     keys::sealing_key(&settings.home, settings.passphrase.as_deref())
         .or_else(|_| Ok(OpeningKey::of(&keys::new_data_key()?).sealing_key()))
 }
 
-/// How many of these turns go together.
+/// Returns how many of these turns fit into one call or transaction; at least one.
 pub fn chunk(turns: &[RawTurn]) -> usize {
     let mut bytes = 0;
-    let fits = turns.iter().take(CHUNK_TURNS).take_while(|turn| {
+    let fits = turns.iter().take(MAX_CHUNK_TURNS).take_while(|turn| {
         bytes += turn.text.len();
-        bytes <= CHUNK_BYTES
+        bytes <= MAX_CHUNK_BYTES
     });
     fits.count().clamp(1, turns.len().max(1))
 }

@@ -1,4 +1,5 @@
-//! What sessions left for the memory: taken once, in order, and only then crossed off.
+//! Brings the turns of sessions from the ledger's outbox into the memory, in order. A turn leaves the outbox only once
+//! the memory has stored it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,25 +11,24 @@ use hob_domain::{AppName, LedgerStore, Role, StoreError};
 use hob_memory::{CaptureBatch, Engine, RawTurn, locate_project};
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked at.
-const INTERVAL: Duration = Duration::from_millis(200);
-/// After trouble, how long to wait.
-const TROUBLE: Duration = Duration::from_secs(5);
-/// How many are taken at a time.
-const TOGETHER: usize = 100;
+/// The pause between two reads of the outbox.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// The pause after an error.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// The maximum number of items that one read takes.
+const MAX_BATCH_ITEMS: usize = 100;
+/// How long the last drain before the server ends may take.
+const LAST_DRAIN_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How long the last turns may take to be remembered.
-const LAST: Duration = Duration::from_secs(2);
-
-/// Drains until told to stop.
+/// Drains the outbox until `stopping` is cancelled.
 pub async fn drain(ledger: Arc<dyn LedgerStore>, engine: Engine, stopping: CancellationToken) {
     loop {
         let pause = match drain_once(&*ledger, &engine).await {
-            Ok(TOGETHER) => Duration::ZERO,
-            Ok(_) => INTERVAL,
+            Ok(MAX_BATCH_ITEMS) => Duration::ZERO,
+            Ok(_) => POLL_INTERVAL,
             Err(error) => {
-                tracing::error!(%error, "turns of sessions did not reach the memory");
-                TROUBLE
+                tracing::error!(%error, "failed to store turns of sessions in the memory");
+                RETRY_INTERVAL
             }
         };
         tokio::select! {
@@ -38,23 +38,23 @@ pub async fn drain(ledger: Arc<dyn LedgerStore>, engine: Engine, stopping: Cance
     }
 }
 
-/// What has ended meanwhile is remembered before hob ends; what is not waits for the next start.
+/// Stores the turns that ended during shutdown. The next start stores those that are left.
 pub async fn drain_last(ledger: &dyn LedgerStore, engine: &Engine) {
-    let all = async { while let Ok(TOGETHER) = drain_once(ledger, engine).await {} };
-    if tokio::time::timeout(LAST, all).await.is_err() {
-        tracing::warn!("turns wait for the next start to be remembered");
+    let all = async { while let Ok(MAX_BATCH_ITEMS) = drain_once(ledger, engine).await {} };
+    if tokio::time::timeout(LAST_DRAIN_DEADLINE, all).await.is_err() {
+        tracing::warn!("some turns were not stored in the memory; the next start stores them");
     }
 }
 
 async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, StoreError> {
-    let items = ledger.outbox(TOGETHER).await?;
-    // Those of one principal go together: a transaction costs more than a turn.
+    let items = ledger.outbox(MAX_BATCH_ITEMS).await?;
+    // One transaction per principal, because a transaction costs more than a turn.
     let mut by_principal: Vec<(Principal, Vec<CaptureBatch>)> = Vec::new();
     let ids: Vec<i64> = items.iter().map(|item| item.id).collect();
     for item in items {
         let id = item.id;
         let Some((principal, batch)) = batch(item) else {
-            tracing::error!(item = id, "something for the memory can't be read");
+            tracing::error!(item = id, "dropped an unreadable outbox item");
             continue;
         };
         match by_principal.iter_mut().find(|(known, _)| *known == principal) {
@@ -66,7 +66,7 @@ async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, 
         match engine.capture_all(&principal, batches.clone(), Vec::new()).await {
             Ok(_) => {}
             Err(error @ StoreError::Unavailable(_)) => return Err(error),
-            // One that the memory refuses must not keep the others from it.
+            // A turn that the memory refuses must not block the others.
             Err(_) => {
                 for batch in batches {
                     let session = batch.session.clone();
@@ -75,13 +75,13 @@ async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, 
                         return Err(error);
                     }
                     if let Err(error) = captured {
-                        tracing::error!(%error, session, "a turn can't be remembered");
+                        tracing::error!(%error, session, "failed to store a turn in the memory");
                     }
                 }
             }
         }
     }
-    // Killed before this, they are captured again, and stored once all the same.
+    // If the process is killed before this, the next start captures the turns again; the memory drops duplicates.
     let count = ids.len();
     if count > 0 {
         ledger.outbox_done(ids).await?;

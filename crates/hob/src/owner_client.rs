@@ -1,4 +1,4 @@
-//! The owner's commands ask the server through this: HTTP over the socket.
+//! The HTTP client of the owner's commands, over the socket.
 
 use std::io;
 use std::os::unix::net::UnixStream as StdStream;
@@ -9,23 +9,23 @@ use hob_gateway::client::{Client, Method};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-use crate::socket::client::{Connection, DEADLINE};
+use crate::socket::client::{CALL_TIMEOUT, Connection};
 use crate::socket::{Answer, Call};
 
-/// Nobody answers on the socket.
+/// No server answers on the socket.
 #[derive(Debug, thiserror::Error)]
-#[error("hob is not running: nobody answers on {socket} ({error}); start it with `hob serve`")]
+#[error("hob is not running: no server answers on {socket} ({error}); start it with `hob serve`")]
 pub struct NotRunning {
     socket: String,
     error: io::Error,
 }
 
-/// Connects as the owner.
+/// Connects with the owner's rights.
 pub async fn connect(socket: &Path) -> anyhow::Result<Client> {
     Ok(Client::new(stream(socket)?).await?)
 }
 
-/// A connection that carries HTTP as the owner. Must be called within a runtime.
+/// Opens a connection that carries HTTP with the owner's rights. Must be called within a runtime.
 pub fn stream(socket: &Path) -> anyhow::Result<UnixStream> {
     let stream = open(socket)?;
     stream.set_nonblocking(true)?;
@@ -33,17 +33,19 @@ pub fn stream(socket: &Path) -> anyhow::Result<UnixStream> {
 }
 
 fn open(socket: &Path) -> anyhow::Result<StdStream> {
-    let mut connection = Connection::open(socket, DEADLINE)
+    let mut connection = Connection::open(socket, CALL_TIMEOUT)
         .map_err(|error| NotRunning { socket: socket.display().to_string(), error })?;
-    match connection.call(&Call::Http, DEADLINE)? {
+    match connection.call(&Call::Http, CALL_TIMEOUT)? {
         Answer::Http => Ok(connection.into_stream()?),
-        Answer::Refused(why) => bail!("{why}"),
-        _ => bail!("the server answered something else: is it an older hob? restart it"),
+        Answer::Refused(reason) => bail!("{reason}"),
+        _ => bail!(
+            "unexpected answer of the server; restart `hob serve`, it may be an older version"
+        ),
     }
 }
 
-/// Asks and returns the answer's JSON; an error of the server is an error.
-pub async fn ask(
+/// Sends a request and returns the JSON of the answer. A status of 400 or more is an error.
+pub async fn request(
     client: &mut Client,
     method: Method,
     path: &str,
@@ -51,9 +53,9 @@ pub async fn ask(
 ) -> anyhow::Result<Value> {
     let reply = client.ask(method, path, "application/json", body).await?;
     let status = reply.status;
-    let answer = reply.json().await.context("the server's answer can't be read")?;
+    let answer = reply.json().await.context("cannot read the answer of the server")?;
     if status >= 400 {
-        bail!("{}", answer["error"].as_str().unwrap_or("the server refused"));
+        bail!("{}", answer["error"].as_str().unwrap_or("the server refused the request"));
     }
     Ok(answer)
 }

@@ -1,4 +1,4 @@
-//! `hob app create|list|revoke`: works on the store itself, with or without a running server.
+//! `hob app create|list|revoke`. The commands open the store themselves, with or without a running server.
 
 use std::time::Duration;
 
@@ -12,18 +12,21 @@ use super::{Context, Exit};
 use crate::settings::Resolved;
 use crate::{keys, ledger, memory};
 
-/// Make, list and revoke apps: who may call hob over HTTP
+/// How long to wait for another process that writes into the memory.
+const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Create, list and revoke apps, the callers of the HTTP API
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: AppAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// Make an app and print its token; it is shown this once, only its hash is kept
+enum AppAction {
+    /// Create an app and print its token; hob stores only a hash and cannot show the token again
     Create {
-        /// 1 to 64 characters of A-Z a-z 0-9 . _ -
+        /// Name of the app: 1 to 64 characters of A-Z a-z 0-9 . _ -
         name: String,
         /// Print {"app":…,"token":…}
         #[arg(long)]
@@ -35,8 +38,9 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Remove an app, its sessions and its files; its token is worthless at once
+    /// Delete an app with its sessions, files and memory; its token stops working at once
     Revoke {
+        /// Name of the app
         name: String,
         /// Print {"app":…,"revoked":true}
         #[arg(long)]
@@ -58,71 +62,95 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
 async fn act(
     store: &dyn LedgerStore,
     settings: &Resolved,
-    action: &Action,
+    action: &AppAction,
 ) -> anyhow::Result<Exit> {
     match action {
-        Action::Create { name, json } => {
-            let name = AppName::new(name.as_str())?;
-            let token = keys::new_token()?;
-            let app = App { name, created_at: Timestamp::now() };
-            match store.create_app(&app, token.hash()).await {
-                Ok(()) => {}
-                Err(error @ StoreError::Exists(_)) => {
-                    eprintln!("hob: {error}; `hob app revoke {}` removes it", app.name);
-                    return Ok(Exit::Failed);
-                }
-                Err(error) => return Err(error.into()),
-            }
-            if *json {
-                println!("{}", json!({"app": app.name, "token": token.expose()}));
-            } else {
-                println!("{}", token.expose());
-            }
-            Ok(Exit::Done)
+        AppAction::Create { name, json } => create(store, name, *json).await,
+        AppAction::List { json } => list(store, *json).await,
+        AppAction::Revoke { name, json } => revoke(store, settings, name, *json).await,
+    }
+}
+
+async fn create(store: &dyn LedgerStore, name: &str, json: bool) -> anyhow::Result<Exit> {
+    let app = App { name: AppName::new(name)?, created_at: Timestamp::now() };
+    let token = keys::new_token()?;
+    match store.create_app(&app, token.hash()).await {
+        Ok(()) => {}
+        Err(error @ StoreError::Exists(_)) => {
+            let name = &app.name;
+            eprintln!(
+                "hob: {error}; choose another name, or delete it with `hob app revoke {name}`"
+            );
+            return Ok(Exit::Failed);
         }
-        Action::List { json } => {
-            let apps = store.list_apps().await?;
-            if *json {
-                let apps: Vec<_> = apps
-                    .iter()
-                    .map(|app| json!({"app": app.name, "created_at": app.created_at.to_string()}))
-                    .collect();
-                println!("{}", json!({"apps": apps}));
-            } else {
-                for app in apps {
-                    println!("{}\t{}", app.name, app.created_at);
-                }
-            }
-            Ok(Exit::Done)
-        }
-        Action::Revoke { name, json } => {
-            let name = AppName::new(name.as_str())?;
-            if !store.list_apps().await?.iter().any(|app| app.name == name) {
-                eprintln!("hob: there is no app named {name}");
-                return Ok(Exit::Failed);
-            }
-            // The name goes last, so that what was broken off can be repeated. A server that runs ends
-            // their agents when it sees that they are gone.
-            for id in store.delete_sessions_of(&name).await? {
-                let _ = std::fs::remove_dir_all(settings.home.workspaces().join(id.as_str()));
-            }
-            FileRoom::remove_app(&settings.home.files(), &name)?;
-            let own = [
-                settings.home.claude().join("apps").join(name.as_str()),
-                hob_sessions::conversation_folder(&settings.home.workspaces(), &name),
-            ];
-            own.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
-            // Whoever has this name next is another app.
-            let memory = memory::open(settings, Duration::from_secs(5)).await?;
-            memory.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
-            store.remove_app(&name).await?;
-            store.delete_sessions_of(&name).await?;
-            if *json {
-                println!("{}", json!({"app": name, "revoked": true}));
-            } else {
-                println!("{name} is revoked");
-            }
-            Ok(Exit::Done)
+        Err(error) => return Err(error.into()),
+    }
+    if json {
+        println!("{}", json!({"app": app.name, "token": token.expose()}));
+    } else {
+        println!("{}", token.expose());
+    }
+    Ok(Exit::Done)
+}
+
+async fn list(store: &dyn LedgerStore, json: bool) -> anyhow::Result<Exit> {
+    let apps = store.list_apps().await?;
+    if json {
+        let apps: Vec<_> = apps
+            .iter()
+            .map(|app| json!({"app": app.name, "created_at": app.created_at.to_string()}))
+            .collect();
+        println!("{}", json!({"apps": apps}));
+    } else {
+        for app in apps {
+            println!("{}\t{}", app.name, app.created_at);
         }
     }
+    Ok(Exit::Done)
+}
+
+async fn revoke(
+    store: &dyn LedgerStore,
+    settings: &Resolved,
+    name: &str,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let name = AppName::new(name)?;
+    if !store.list_apps().await?.iter().any(|app| app.name == name) {
+        eprintln!("hob: no app has the name {name}; `hob app list` shows all");
+        return Ok(Exit::Failed);
+    }
+    delete_data(store, settings, &name).await?;
+    if json {
+        println!("{}", json!({"app": name, "revoked": true}));
+    } else {
+        println!("revoked {name}");
+    }
+    Ok(Exit::Done)
+}
+
+/// Deletes an app with its sessions, files and memory. The app itself goes last, so that an interrupted run can be
+/// repeated. A running server ends the agents of the app when it notices that their sessions are gone.
+async fn delete_data(
+    store: &dyn LedgerStore,
+    settings: &Resolved,
+    name: &AppName,
+) -> anyhow::Result<()> {
+    let home = &settings.home;
+    for id in store.delete_sessions_of(name).await? {
+        let _ = std::fs::remove_dir_all(home.workspaces().join(id.as_str()));
+    }
+    FileRoom::remove_app(&home.files(), name)?;
+    let folders = [
+        home.claude().join("apps").join(name.as_str()),
+        hob_sessions::conversation_folder(&home.workspaces(), name),
+    ];
+    folders.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
+    // The next app of this name is another app, and must not find the memory of this one.
+    let memory = memory::open(settings, STORE_BUSY_TIMEOUT).await?;
+    memory.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
+    store.remove_app(name).await?;
+    // A session that was created since the first deletion.
+    store.delete_sessions_of(name).await?;
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! `hob attach`: a live terminal in one's own.
+//! `hob attach`: shows the live terminal of an agent in the user's own terminal.
 
 use std::io::{self, Read};
 
@@ -14,48 +14,49 @@ use tokio::sync::mpsc;
 use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
-use crate::raw_terminal::{self, RawTerminal};
+use crate::raw_terminal::{self, RawTerminal, ScreenChoice};
 
-/// Watch a live agent's terminal, and type into it
+/// Watch the terminal of a live agent, and type into it
 #[derive(ClapArgs)]
 #[command(after_help = "\
-An ID may be cut short as long as it fits one. Whoever types first has the writing until they leave; \
---take takes it over. An agent without a terminal shows its events. Nothing of what an agent writes \
-acts on your terminal: titles, the clipboard, questions and pictures are left out.
+IDs may be shortened to any unambiguous prefix. The first viewer to type becomes the writer until it leaves; \
+--take takes over input. For an agent without a terminal, hob shows its events. Hob filters the output: an agent \
+cannot change your window title or clipboard, query your terminal, or draw images.
 
-Exits 3 when hob is not running.")]
+Exit code: 3 if hob is not running.")]
 pub struct Args {
-    /// What to watch; without it, what is alive is listed
+    /// ID of a live session or process [default: list all]
     id: Option<String>,
-    /// List what is alive
+    /// List live sessions and processes
     #[arg(long)]
     list: bool,
-    /// With --list: print {"live":[…]}; with --screen: the screen as an object
+    /// With --list, print {"live":[…]}; with --screen, print the screen as a JSON object
     #[arg(long)]
     json: bool,
-    /// Print what the screen shows now, and leave
+    /// Print the current screen and exit
     #[arg(long, requires = "id")]
     screen: bool,
-    /// With --screen: as what
+    /// Output format for --screen
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Watch only: keys go nowhere, the size stays
+    /// Watch only: do not send keys, do not resize the agent's terminal
     #[arg(long)]
     read_only: bool,
-    /// Take the writing over from whoever has it
+    /// Take over input from the current writer
     #[arg(long, conflicts_with = "read_only")]
     take: bool,
-    /// The key that leaves: ctrl- and a letter or one of @ [ \ ] ^ _
+    /// Key that detaches: ctrl- followed by a letter or one of @ [ \ ] ^ _
     #[arg(long, value_name = "KEY", default_value = "ctrl-]", value_parser = detach_key)]
     detach_key: DetachKey,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
+    /// Plain text
     Text,
-    /// What draws it on a terminal
+    /// Text with escape sequences for colours
     Ansi,
-    /// A picture
+    /// An SVG image
     Svg,
 }
 
@@ -69,24 +70,24 @@ impl Format {
     }
 }
 
-/// The key as the byte it sends.
+/// A detach key, as the byte that the terminal sends for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DetachKey(u8);
 
-/// How it came to its end.
-enum Left {
-    /// The key was pressed, or a signal came.
+/// How a visit to a terminal ended.
+enum VisitEnd {
+    /// The user pressed the detach key, or a signal arrived.
     Detached,
-    /// The server said why.
+    /// The server ended the visit and gave this reason.
     Ended(String),
-    /// The server said nothing.
-    Gone(String),
+    /// The connection broke with this error.
+    Disconnected(String),
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let runtime = memory::runtime()?;
     let outcome = runtime.block_on(act(context, args));
-    // A thread may still wait for a key.
+    // A thread may still be waiting for a key.
     runtime.shutdown_background();
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
@@ -100,7 +101,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
 async fn act(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let socket = &context.settings.socket;
     let mut client = owner_client::connect(socket).await?;
-    let answer = owner_client::ask(&mut client, Method::GET, "/admin/live", None).await?;
+    let answer = owner_client::request(&mut client, Method::GET, "/admin/live", None).await?;
     let live = answer["live"].as_array().cloned().unwrap_or_default();
     let Some(id) = args.id.as_deref().filter(|_| !args.list) else {
         print_list(&live, args.json);
@@ -112,33 +113,38 @@ async fn act(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         print!("{}", screen(&mut client, &id, format).await?);
         return Ok(Exit::Done);
     }
-    if !RawTerminal::is_there() {
+    if !RawTerminal::is_available() {
         anyhow::bail!(
-            "attach needs a terminal for keys and screen; without one, use --screen to print what is shown"
+            "attach needs a terminal; use --screen to print the current screen without one"
         );
     }
     let path = format!("/admin/live/{id}/attach?scrollback=0");
     let mut server = web_socket::open(owner_client::stream(socket)?, &path).await?;
-    let left = watch(&mut server, args).await?;
+    let end = watch(&mut server, args).await?;
     server.close().await;
-    match left {
-        Left::Detached => eprintln!("hob: left {id}; it goes on"),
-        Left::Ended(reason) => eprintln!("hob: {reason}"),
-        Left::Gone(error) => anyhow::bail!("the server has gone ({error})"),
+    match end {
+        VisitEnd::Detached => eprintln!("hob: detached from {id}; it keeps running"),
+        VisitEnd::Ended(reason) => eprintln!("hob: {reason}"),
+        VisitEnd::Disconnected(error) => {
+            anyhow::bail!("lost the connection to the server: {error}")
+        }
     }
     Ok(Exit::Done)
 }
 
-/// Shows and types until either side leaves. The terminal is given back whatever happens.
-async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Result<Left> {
+/// Shows the agent's terminal and sends keys until one side ends the visit. Always restores the user's terminal.
+async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Result<VisitEnd> {
     let hello = match server.next().await? {
         Some(Frame::Text(text)) => serde_json::from_str::<Value>(&text).unwrap_or_default(),
-        _ => anyhow::bail!("the server did not say hello: is it an older hob? restart it"),
+        _ => anyhow::bail!(
+            "the server sent no hello; restart `hob serve`, it may be an older version"
+        ),
     };
     let has_terminal = hello["terminal"] == true;
-    let mut signals = Signals::new()?;
+    let mut signals = VisitSignals::new()?;
     let mut resized = signal(SignalKind::window_change())?;
-    let terminal = RawTerminal::lend(has_terminal)?;
+    let screen = if has_terminal { ScreenChoice::Alternate } else { ScreenChoice::Shared };
+    let terminal = RawTerminal::enter(screen)?;
     let mut keys = keys();
     let mut shown = Filter::new(FilterPolicy::OwnTerminal);
     if args.take {
@@ -148,7 +154,7 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
     if may_resize {
         server.send(own_size()).await?;
     }
-    // Said once the screen is drawn: that would draw over it.
+    // Shown after the first drawing, which would otherwise overwrite it.
     let mut notice = too_small(&hello).filter(|_| !may_resize);
     loop {
         tokio::select! {
@@ -156,31 +162,31 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
                 Ok(Some(Frame::Binary(bytes))) => {
                     terminal.write(&shown.pass(&bytes))?;
                     if let Some(notice) = notice.take() {
-                        terminal.say(&notice)?;
+                        terminal.show_notice(&notice)?;
                     }
                 }
                 Ok(Some(Frame::Text(text))) => {
                     let message: Value = serde_json::from_str(&text).unwrap_or_default();
                     let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
                     match message["type"].as_str() {
-                        Some("end") => return Ok(Left::Ended(text("reason"))),
-                        Some("refused") => terminal.say(&text("reason"))?,
+                        Some("end") => return Ok(VisitEnd::Ended(text("reason"))),
+                        Some("refused") => terminal.show_notice(&text("reason"))?,
                         Some("size") => notice = too_small(&message),
                         _ => {}
                     }
                 }
-                Ok(None) => return Ok(Left::Gone("the connection was closed".to_owned())),
-                Err(error) => return Ok(Left::Gone(error.to_string())),
+                Ok(None) => return Ok(VisitEnd::Disconnected("the server closed it".to_owned())),
+                Err(error) => return Ok(VisitEnd::Disconnected(error.to_string())),
             },
             typed = keys.recv() => {
-                let Some(typed) = typed else { return Ok(Left::Detached) };
+                let Some(typed) = typed else { return Ok(VisitEnd::Detached) };
                 let leaves = typed.iter().position(|byte| *byte == args.detach_key.0);
                 let typed = &typed[..leaves.unwrap_or(typed.len())];
                 if !args.read_only && !typed.is_empty() {
                     server.send(Frame::Binary(typed.to_vec())).await?;
                 }
                 if leaves.is_some() {
-                    return Ok(Left::Detached);
+                    return Ok(VisitEnd::Detached);
                 }
             }
             _ = resized.recv() => {
@@ -188,7 +194,7 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
                     server.send(own_size()).await?;
                 }
             }
-            () = signals.next() => return Ok(Left::Detached),
+            () = signals.next() => return Ok(VisitEnd::Detached),
         }
     }
 }
@@ -198,17 +204,17 @@ fn own_size() -> Frame {
     Frame::Text(json!({"type": "resize", "cols": size.cols, "rows": size.rows}).to_string())
 }
 
-/// What to say when a screen of this size does not fit.
+/// Returns a notice if the agent's screen does not fit into the user's terminal.
 fn too_small(theirs: &Value) -> Option<String> {
     let own = raw_terminal::size();
     let cells = |key: &str| theirs[key].as_u64().unwrap_or_default();
     let (cols, rows) = (cells("cols"), cells("rows"));
     let fits = u64::from(own.cols) >= cols && u64::from(own.rows) >= rows;
-    (!fits).then(|| format!("the agent's screen is {cols}x{rows}, larger than yours"))
+    (!fits).then(|| format!("the agent's screen is {cols}x{rows}, larger than your terminal"))
 }
 
-/// Keys as they are pressed. A thread waits for them: nothing else can, without changing the terminal for
-/// whoever shares it.
+/// Returns keys as the user presses them. A thread reads them, because non-blocking reads would change the terminal
+/// for every process that shares it.
 fn keys() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {
@@ -222,13 +228,13 @@ fn keys() -> mpsc::Receiver<Vec<u8>> {
     receiver
 }
 
-/// What would end the program, and now only ends the visit.
-struct Signals {
+/// The signals that end the visit instead of the program.
+struct VisitSignals {
     all: [Signal; 4],
 }
 
-impl Signals {
-    fn new() -> io::Result<Signals> {
+impl VisitSignals {
+    fn new() -> io::Result<VisitSignals> {
         let kinds = [
             SignalKind::terminate(),
             SignalKind::hangup(),
@@ -236,7 +242,7 @@ impl Signals {
             SignalKind::quit(),
         ];
         let [term, hangup, interrupt, quit] = kinds.map(signal);
-        Ok(Signals { all: [term?, hangup?, interrupt?, quit?] })
+        Ok(VisitSignals { all: [term?, hangup?, interrupt?, quit?] })
     }
 
     async fn next(&mut self) {
@@ -257,19 +263,21 @@ async fn screen(client: &mut Client, id: &str, format: &str) -> anyhow::Result<S
     let text = reply.text().await?;
     if status >= 400 {
         let error: Value = serde_json::from_str(&text).unwrap_or_default();
-        anyhow::bail!("{}", error["error"].as_str().unwrap_or("the server refused"));
+        anyhow::bail!("{}", error["error"].as_str().unwrap_or("the server refused the request"));
     }
     Ok(text)
 }
 
-/// A whole id from the beginning of one.
+/// Returns the one id that begins with `id`.
 fn resolve(live: &[Value], id: &str) -> anyhow::Result<String> {
     let ids = live.iter().filter_map(|one| one["id"].as_str());
-    let fitting: Vec<&str> = ids.filter(|known| known.starts_with(id)).collect();
-    match fitting[..] {
+    let matching: Vec<&str> = ids.filter(|known| known.starts_with(id)).collect();
+    match matching[..] {
         [one] => Ok(one.to_owned()),
-        [] => anyhow::bail!("there is nothing alive of the id {id}; `hob attach` lists what is"),
-        _ => anyhow::bail!("{} that are alive begin with {id}", fitting.len()),
+        [] => anyhow::bail!(
+            "no live session or process has the id {id}; `hob attach --list` shows all"
+        ),
+        _ => anyhow::bail!("{} ids begin with {id}; type more of it", matching.len()),
     }
 }
 
@@ -279,7 +287,7 @@ fn print_list(live: &[Value], json: bool) {
         return;
     }
     if live.is_empty() {
-        eprintln!("nothing is alive");
+        eprintln!("no session or process is live");
         return;
     }
     println!(
@@ -311,7 +319,7 @@ fn detach_key(text: &str) -> Result<DetachKey, String> {
         Some([key @ (b'a'..=b'z' | b'@' | b'[' | b'\\' | b']' | b'^' | b'_')]) => {
             Ok(DetachKey(key & 0x1f))
         }
-        _ => Err("write it as ctrl-] or ctrl-a".to_owned()),
+        _ => Err("use a form such as ctrl-] or ctrl-a".to_owned()),
     }
 }
 
@@ -320,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_leave() {
+    fn detach_key_is_read_in_several_spellings() {
         for (text, byte) in
             [("ctrl-]", 0x1d), ("^]", 0x1d), ("Ctrl-A", 1), ("C-\\", 0x1c), ("ctrl+@", 0)]
         {
@@ -332,10 +340,10 @@ mod tests {
     }
 
     #[test]
-    fn ids_may_be_short() {
+    fn id_may_be_shortened_to_a_unique_prefix() {
         let live = [json!({"id": "aab"}), json!({"id": "abc"})];
         assert_eq!(resolve(&live, "ab").unwrap(), "abc");
-        assert!(resolve(&live, "a").unwrap_err().to_string().contains("2 that are alive"));
+        assert!(resolve(&live, "a").unwrap_err().to_string().contains("2 ids begin with"));
         assert!(resolve(&live, "x").is_err());
     }
 }

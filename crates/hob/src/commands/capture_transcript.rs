@@ -1,5 +1,5 @@
-//! `hob capture-transcript`: a whole transcript into the memory. A hook command: it ends well and in
-//! time whatever happens.
+//! `hob capture-transcript`: captures a whole transcript into the memory. As a hook it always exits in time, with
+//! code 0.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -13,26 +13,26 @@ use hob_memory::{
 use hob_transcript::AgentClient;
 use serde_json::{Value, json};
 
-use crate::memory::{Fallback, PART, deliver, is_time_for_more};
+use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
 use crate::settings::Resolved;
 
-/// Capture an agent's transcript (Claude Code or Codex JSONL) into the memory
+/// Capture a transcript of Claude Code or Codex into the memory
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Prints one JSON object: {\"status\":\"captured\",\"inserted\":N,\"duplicates\":M,\"errors\":E}, or \
-{\"status\":\"deferred\",\"path\":…,\"events\":N} when the turns were left in a file for the server. Starts \
-no process, and exits 0 within 2 seconds whatever happens.")]
+{\"status\":\"deferred\",\"path\":…,\"events\":N} if it wrote the turns to a file for the server to store later. \
+Starts no process. Always exits with code 0, within 2 seconds.")]
 pub struct Args {
-    /// Where no server answers, leave the turns in a deferral file instead of opening the store
+    /// If no server answers, write the turns to a deferral file instead of opening the store
     #[arg(long)]
     no_spawn: bool,
-    /// The session's id [default: the transcript's own]
+    /// Session ID [default: that of the transcript]
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// The folder the agent worked in [default: the transcript's own, else this one]
+    /// Working folder of the agent [default: that of the transcript, else the current folder]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// The transcript
+    /// Transcript file
     path: PathBuf,
 }
 
@@ -43,7 +43,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
         let options = ReadOptions {
             session: args.session_id.as_deref(),
             partial_line: PartialLine::Include,
-            max_bytes: PART,
+            max_bytes: TRANSCRIPT_PART_BYTES,
         };
         let update = match read_update(&args.path, &mut mark, options) {
             Ok(update) => update,
@@ -63,11 +63,11 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
         if !more {
             break;
         }
-        if !is_time_for_more(deadline) {
+        if !has_time_for_more(deadline) {
             totals.errors += 1;
             let path = args.path.display();
             totals.problem =
-                Some(format!("{path} is too long for a hook; `hob import {path}` reads it"));
+                Some(format!("{path} is too long for a hook; run `hob import {path}`"));
             break;
         }
     }
@@ -77,11 +77,11 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
     }
 }
 
-/// What became of the transcript so far.
+/// The results of the parts that were captured so far.
 #[derive(Default)]
 struct Totals {
     stored: Stored,
-    /// The first file that was written, and how many turns all of them hold.
+    /// The first deferral file, and the number of turns in all of them.
     deferred: Option<(PathBuf, usize)>,
     errors: usize,
     problem: Option<String>,

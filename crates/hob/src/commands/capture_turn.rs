@@ -1,5 +1,5 @@
-//! `hob capture-turn`: the hook of UserPromptSubmit, Stop and SessionEnd. Captures what is new in the
-//! session's transcript, and says nothing.
+//! `hob capture-turn`: the hook for UserPromptSubmit, Stop and SessionEnd. It captures the new part of the session's
+//! transcript, and prints nothing.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use hob_memory::{
 use hob_transcript::AgentClient;
 use serde::Deserialize;
 
-use crate::memory::{Fallback, PART, deliver, is_time_for_more};
+use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
 use crate::settings::Resolved;
 
-/// Capture what is new in a session: the command of the hooks UserPromptSubmit, Stop and SessionEnd
+/// Capture the new turns of a session (hook for UserPromptSubmit, Stop and SessionEnd)
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Reads the hook's JSON on standard input and prints nothing. Where no server answers, the turns are left in a \
-file for it. Exits 0 within 2 seconds whatever happens.")]
+Reads the hook's JSON from standard input and prints nothing. If no server answers, writes the turns to a file for \
+the server to store later. Always exits with code 0, within 2 seconds.")]
 pub struct Args {}
 
-/// What agents tell their hooks, as far as it matters here.
+/// The fields of a hook's JSON that Hob uses.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct HookInput {
@@ -35,14 +35,14 @@ pub struct HookInput {
     pub cwd: Option<PathBuf>,
     pub hook_event_name: Option<String>,
     pub last_assistant_message: Option<String>,
-    /// Claude Code's name for the prompt; also in its transcript.
+    /// Claude Code's id of the prompt, which its transcript has, too.
     pub prompt_id: Option<String>,
-    /// Codex's name for the turn.
+    /// Codex's id of the turn.
     pub turn_id: Option<String>,
 }
 
 impl HookInput {
-    /// Whose hook it is, as far as that can be told without its transcript.
+    /// Returns the client that called the hook, if the input tells.
     fn client(&self) -> Option<AgentClient> {
         let claude = self.prompt_id.is_some() || std::env::var_os("CLAUDECODE").is_some();
         match (claude, &self.turn_id) {
@@ -52,7 +52,7 @@ impl HookInput {
         }
     }
 
-    /// Reads one JSON object from standard input; it need not be closed behind it.
+    /// Reads one JSON object from standard input, without waiting for end of file.
     pub fn read() -> Option<HookInput> {
         let stdin = std::io::stdin().lock().take(64 << 20);
         let mut values = serde_json::Deserializer::from_reader(stdin).into_iter::<HookInput>();
@@ -62,7 +62,7 @@ impl HookInput {
 
 pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
     let Some(input) = HookInput::read() else {
-        anyhow::bail!("there is no hook's JSON on standard input");
+        anyhow::bail!("cannot read the hook's JSON from standard input");
     };
     settings.home.prepare_for_capture()?;
     let session = input.session_id.as_deref();
@@ -72,18 +72,18 @@ pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
         .and_then(|path| std::fs::read(path).ok())
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
-    // At the end of a session nobody comes back for a last line without its end.
+    // After SessionEnd no later hook reads a last line that lacks its line break.
     let partial_line = match input.hook_event_name.as_deref() {
         Some("SessionEnd") => PartialLine::Include,
         _ => PartialLine::Defer,
     };
     loop {
         let before = mark.clone();
-        let options = ReadOptions { session, partial_line, max_bytes: PART };
+        let options = ReadOptions { session, partial_line, max_bytes: TRANSCRIPT_PART_BYTES };
         let read = input.transcript_path.as_ref().map(|path| read_update(path, &mut mark, options));
         let mut update = match read {
             Some(Ok(update)) => update,
-            // A transcript that is not there yet has nothing new.
+            // A transcript that does not exist yet has no new turns.
             Some(Err(_)) | None => {
                 let session = session.unwrap_or("unknown").to_owned();
                 TranscriptUpdate { session, ..TranscriptUpdate::default() }
@@ -95,12 +95,12 @@ pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
         }
         let more = update.more;
         capture(settings, &input, update, deadline)?;
-        // Only now: what was read is durable.
+        // The offset advances only now, when the turns are durable.
         if let Some(path) = state.as_ref().filter(|_| mark != before) {
             hob_files::write_over(path, &serde_json::to_vec(&mark.without_secrets())?, 0o600)?;
         }
-        // What there is no time for is read by the next hook.
-        if !more || !is_time_for_more(deadline) {
+        // The next hook reads what this one has no time for.
+        if !more || !has_time_for_more(deadline) {
             return Ok(());
         }
     }
@@ -133,7 +133,7 @@ fn capture(
     Ok(())
 }
 
-/// Where is kept how far this session's transcript was captured.
+/// Returns the file that stores how far this session's transcript was captured.
 fn state_file(settings: &Resolved, transcript: &Path, session: Option<&str>) -> PathBuf {
     let real = transcript.canonicalize().unwrap_or_else(|_| transcript.to_owned());
     let key = TurnKey::of(&["state", &real.to_string_lossy(), session.unwrap_or_default()]);

@@ -1,4 +1,4 @@
-//! `hob claude prepare`: consent to Claude Code's trust question for a folder, given beforehand.
+//! `hob claude prepare`: accepts Claude Code's trust dialog for a folder in advance.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,24 +11,23 @@ use serde_json::{Map, Value, json};
 
 use super::Exit;
 
-/// Prepare the user's own Claude Code for unattended sessions
+/// Prepare your own Claude Code for unattended sessions
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: ClaudeAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// Tell Claude Code that a folder is trusted, so that it does not ask
+enum ClaudeAction {
+    /// Mark a folder as trusted, so that Claude Code does not show its trust dialog
     #[command(after_help = "\
-Adds hasTrustDialogAccepted for the folder to Claude Code's own .claude.json ($CLAUDE_CONFIG_DIR or the \
-home folder) and leaves everything else in it as it is; the former file is kept as \
-.claude.json.before-hob. A trusted folder covers all folders in it. Not needed for an agent with an API \
-key: Hob gives that one a configuration of its own. Run it while no `claude` is running: that one \
-rewrites the file itself.")]
+Adds hasTrustDialogAccepted for the folder to Claude Code's .claude.json (in $CLAUDE_CONFIG_DIR or your home \
+folder), changes nothing else in it, and keeps the previous file as .claude.json.before-hob. Trust in a folder \
+includes all folders in it. Agents with an API key do not need this: hob gives them a configuration of their own. \
+Stop every running `claude` first, because it rewrites the file.")]
     Prepare {
-        /// The folder to trust
+        /// Folder to trust
         #[arg(default_value = ".")]
         folder: PathBuf,
         /// Print {"folder":…,"file":…,"changed":…}
@@ -38,48 +37,48 @@ rewrites the file itself.")]
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let Action::Prepare { folder, json } = &args.action;
+    let ClaudeAction::Prepare { folder, json } = &args.action;
     let folder = folder
         .canonicalize()
-        .with_context(|| format!("the folder {} cannot be found", folder.display()))?;
-    let file = config_file().context("there is no home folder: set HOME")?;
+        .with_context(|| format!("cannot find the folder {}", folder.display()))?;
+    let file = config_file().context("cannot determine your home folder: set HOME")?;
     let changed = trust(&file, &folder)?;
     if *json {
         let (folder, file) = (folder.to_string_lossy(), file.to_string_lossy());
         println!("{}", json!({"folder": folder, "file": file, "changed": changed}));
     } else if changed {
-        println!("Claude Code trusts {} now ({})", folder.display(), file.display());
+        println!("Claude Code now trusts {} ({})", folder.display(), file.display());
     } else {
-        println!("Claude Code trusts {} already", folder.display());
+        println!("Claude Code already trusts {}", folder.display());
     }
     Ok(Exit::Done)
 }
 
-/// Where Claude Code keeps its state.
+/// Returns the path of Claude Code's state file.
 fn config_file() -> Option<PathBuf> {
     let folder = std::env::var_os("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty());
     let folder = folder.or_else(|| std::env::var_os("HOME").filter(|home| !home.is_empty()))?;
     Some(PathBuf::from(folder).join(".claude.json"))
 }
 
-/// Enters the folder as trusted. `false` when it, or a folder around it, already is.
+/// Marks the folder as trusted. Returns `false` if it, or a folder around it, already is.
 fn trust(file: &Path, folder: &Path) -> anyhow::Result<bool> {
     let text = match fs::read_to_string(file) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => {
-            return Err(error).with_context(|| format!("{} cannot be read", file.display()));
+            return Err(error).with_context(|| format!("cannot read {}", file.display()));
         }
     };
     let mut config: Map<String, Value> = match &text {
         None => Map::new(),
         Some(text) => serde_json::from_str(text).with_context(|| {
-            format!("{} is not a JSON object; it is left as it is", file.display())
+            format!("{} is not a JSON object; hob did not change it", file.display())
         })?,
     };
     let projects = config.entry("projects").or_insert_with(|| json!({}));
     let Some(projects) = projects.as_object_mut() else {
-        bail!("{}: \"projects\" is not an object; it is left as it is", file.display());
+        bail!("{}: \"projects\" is not an object; hob did not change the file", file.display());
     };
     let trusted = |folder: &Path| {
         let entry = projects.get(folder.to_string_lossy().as_ref());
@@ -90,7 +89,10 @@ fn trust(file: &Path, folder: &Path) -> anyhow::Result<bool> {
     }
     let entry = projects.entry(folder.to_string_lossy()).or_insert_with(|| json!({}));
     let Some(entry) = entry.as_object_mut() else {
-        bail!("{}: the folder's entry is not an object; it is left as it is", file.display());
+        bail!(
+            "{}: the entry of the folder is not an object; hob did not change the file",
+            file.display()
+        );
     };
     entry.insert("hasTrustDialogAccepted".to_owned(), json!(true));
     let mode = fs::metadata(file).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
@@ -103,7 +105,7 @@ fn trust(file: &Path, folder: &Path) -> anyhow::Result<bool> {
 
 fn replace(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     write_over(path, text.as_bytes(), mode)
-        .with_context(|| format!("{} cannot be written", path.display()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trust_is_added_and_nothing_else_changes() {
+    fn trust_changes_nothing_else_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(".claude.json");
         let before = json!({"z": 1, "a": {"x": [1, 2]}, "projects": {"/p": {"k": "v"}}});
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_left_alone() {
+    fn broken_file_is_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(".claude.json");
         for broken in ["{", "[]", r#"{"projects": 3}"#, r#"{"projects": {"/srv": 3}}"#] {

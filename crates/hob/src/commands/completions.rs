@@ -5,12 +5,13 @@ use clap_complete::Shell;
 
 use super::Exit;
 
-/// Print a completion script for a shell
+/// Print a completion script for your shell
 #[derive(ClapArgs)]
 #[command(
     after_help = "Example: hob completions bash > ~/.local/share/bash-completion/completions/hob"
 )]
 pub struct Args {
+    /// Shell to print the script for
     shell: Shell,
 }
 

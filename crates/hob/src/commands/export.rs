@@ -1,4 +1,4 @@
-//! `hob export`: everything that is remembered, as JSON lines.
+//! `hob export`: prints the memory as JSON lines.
 
 use std::io::Write;
 use std::time::Duration;
@@ -11,21 +11,22 @@ use serde_json::json;
 use super::{Context, Exit};
 use crate::memory;
 
-const PAGE: usize = 500;
+/// How many records are read from the store at a time.
+const PAGE_RECORDS: usize = 500;
 
-/// Print all turns as JSON lines, in the order they were stored; secrets stay masked unless asked for
+/// Print the memory as JSON lines, one turn per line, in the order of storage
 #[derive(ClapArgs)]
 pub struct Args {
-    /// Only the project of this folder
+    /// Print only the project of this folder
     #[arg(long, value_name = "DIR")]
     project: Option<std::path::PathBuf>,
-    /// Only this session
+    /// Print only this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// Print secrets as they were said
+    /// Print secrets instead of masking them
     #[arg(long)]
     unseal: bool,
-    /// Accepted like everywhere; the output is always JSON
+    /// No effect: the output is always JSON
     #[arg(long)]
     json: bool,
 }
@@ -33,7 +34,7 @@ pub struct Args {
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     if settings.home.is_inside_agent() {
-        anyhow::bail!("inside an agent the memory is asked with `hob recall`");
+        anyhow::bail!("`hob export` is not available inside an agent; use `hob recall`");
     }
     if !memory::exists(settings) {
         return Ok(Exit::Done);
@@ -44,7 +45,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut after = 0;
     loop {
-        let page = runtime.block_on(tools.engine.page(&Principal::Owner, after, PAGE))?;
+        let page = runtime.block_on(tools.engine.page(&Principal::Owner, after, PAGE_RECORDS))?;
         let Some(last) = page.last() else { break };
         after = last.seq;
         for record in &page {
@@ -62,7 +63,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
                 "supersedes": record.supersedes, "superseded_by": record.superseded_by,
                 "text": text.as_ref().unwrap_or(&record.text),
             });
-            // A reader that has seen enough is no failure.
+            // A reader that closes the pipe early is not a failure.
             if writeln!(out, "{line}").is_err() {
                 return Ok(Exit::Done);
             }

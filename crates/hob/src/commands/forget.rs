@@ -1,4 +1,4 @@
-//! `hob forget`: removes from the memory for good.
+//! `hob forget`: deletes records from the memory.
 
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -6,13 +6,13 @@ use serde_json::json;
 use super::{Context, Exit};
 use crate::memory;
 
-/// Remove a record or a whole session from the memory for good; it is not imported again
+/// Delete a record or a whole session from the memory for good; hob does not import it again
 #[derive(ClapArgs)]
 pub struct Args {
-    /// The record's id, as `hob recall` shows it
+    /// ID of the record, as `hob recall` shows it
     #[arg(required_unless_present = "session_id", conflicts_with = "session_id")]
     record_id: Option<String>,
-    /// Forget everything of this session
+    /// Delete all records of this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
     /// Print {"count":…}
@@ -36,9 +36,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         println!("{value}");
     } else {
         match value["count"].as_u64().unwrap_or_default() {
-            0 => println!("nothing of that name is remembered"),
-            1 => println!("1 record is forgotten"),
-            count => println!("{count} records are forgotten"),
+            0 => println!("no record has this ID"),
+            1 => println!("deleted 1 record"),
+            count => println!("deleted {count} records"),
         }
     }
     Ok(Exit::Done)

@@ -1,4 +1,4 @@
-//! `hob hooks install|status|uninstall`: Hob's hooks in the settings of Claude Code and Codex.
+//! `hob hooks install|status|uninstall`: manages Hob's hooks in the settings of Claude Code and Codex.
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -6,59 +6,65 @@ use hob_transcript::AgentClient;
 use serde_json::json;
 
 use super::Exit;
-use crate::hooks::{self, Places, Report, State};
+use crate::hooks::{self, ClientFolders, HookState, Report};
 
-/// Install, show and remove the hooks by which agents' sessions are remembered
+/// Install, show and remove the hooks that capture the sessions of Claude Code and Codex
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: HooksAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// Add the hooks; other settings stay as they are, byte for byte, and a backup is made
+enum HooksAction {
+    /// Add the hooks; keeps all other settings byte for byte, and makes a backup
     Install(Options),
-    /// Say whether they are installed (exit 0) or not (exit 1)
+    /// Show whether the hooks are installed; exit code 0 if they are, else 1
     Status(Options),
-    /// Remove them
+    /// Remove the hooks; keeps all other settings byte for byte
     Uninstall(Options),
 }
 
 #[derive(ClapArgs)]
 struct Options {
-    /// Whose settings [default: those that are on this machine]
+    /// Client whose settings to use [default: every client found on this machine]
     #[arg(long, value_enum)]
-    client: Option<Which>,
+    client: Option<ClientChoice>,
     /// Print {"clients":[…]}
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Which {
+enum ClientChoice {
+    /// Claude Code
     Claude,
+    /// Codex
     Codex,
+    /// Both
     All,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let (Action::Install(options) | Action::Status(options) | Action::Uninstall(options)) =
-        &args.action;
-    let places = Places::from_environment()?;
-    let hob = std::env::current_exe().context("where is this executable?")?;
+    let (HooksAction::Install(options)
+    | HooksAction::Status(options)
+    | HooksAction::Uninstall(options)) = &args.action;
+    let folders = ClientFolders::from_environment()?;
+    let hob =
+        std::env::current_exe().context("cannot determine the path of the running executable")?;
     let mut reports = Vec::new();
     let mut outcome = Exit::Done;
-    for client in clients(options.client, &places) {
+    for client in clients(options.client, &folders) {
         let report = match &args.action {
-            Action::Install(_) => hooks::install(client, &places, &hob),
-            Action::Status(_) => hooks::status(client, &places, &hob),
-            Action::Uninstall(_) => hooks::uninstall(client, &places),
+            HooksAction::Install(_) => hooks::install(client, &folders, &hob),
+            HooksAction::Status(_) => hooks::status(client, &folders, &hob),
+            HooksAction::Uninstall(_) => hooks::uninstall(client, &folders),
         };
         match report {
             Ok(report) => {
-                let bad = matches!(report.state, State::Broken(_))
-                    || matches!(args.action, Action::Status(_)) && report.state != State::Installed;
+                let bad = matches!(report.state, HookState::Broken(_))
+                    || matches!(args.action, HooksAction::Status(_))
+                        && report.state != HookState::Installed;
                 if bad {
                     outcome = Exit::Failed;
                 }
@@ -79,16 +85,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(outcome)
 }
 
-/// Without a choice it is those that are there; where none is, Claude Code.
-fn clients(which: Option<Which>, places: &Places) -> Vec<AgentClient> {
+/// Returns the chosen clients. Without a choice these are the ones on this machine, or Claude Code if there is none.
+fn clients(which: Option<ClientChoice>, folders: &ClientFolders) -> Vec<AgentClient> {
     match which {
-        Some(Which::Claude) => vec![AgentClient::Claude],
-        Some(Which::Codex) => vec![AgentClient::Codex],
-        Some(Which::All) => AgentClient::ALL.to_vec(),
+        Some(ClientChoice::Claude) => vec![AgentClient::Claude],
+        Some(ClientChoice::Codex) => vec![AgentClient::Codex],
+        Some(ClientChoice::All) => AgentClient::ALL.to_vec(),
         None => {
             let there: Vec<AgentClient> = AgentClient::ALL
                 .into_iter()
-                .filter(|client| places.folder(*client).is_dir())
+                .filter(|client| folders.folder(*client).is_dir())
                 .collect();
             if there.is_empty() { vec![AgentClient::Claude] } else { there }
         }
@@ -97,13 +103,14 @@ fn clients(which: Option<Which>, places: &Places) -> Vec<AgentClient> {
 
 fn state(report: &Report) -> (&'static str, String) {
     match &report.state {
-        State::Installed => ("installed", String::new()),
-        State::Partial { missing } => ("partial", format!("missing: {}", missing.join(", "))),
-        State::Outdated { programs } => {
-            ("outdated", format!("they call {}; install again", programs.join(", ")))
-        }
-        State::Absent => ("absent", String::new()),
-        State::Broken(why) => ("broken", why.clone()),
+        HookState::Installed => ("installed", String::new()),
+        HookState::Partial { missing } => ("partial", format!("missing: {}", missing.join(", "))),
+        HookState::Outdated { programs } => (
+            "outdated",
+            format!("they run {}; run `hob hooks install` to update them", programs.join(", ")),
+        ),
+        HookState::Absent => ("absent", String::new()),
+        HookState::Broken(reason) => ("broken", reason.clone()),
     }
 }
 

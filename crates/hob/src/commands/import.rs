@@ -1,5 +1,5 @@
-//! `hob import`: past transcripts into the memory. Run again it adds nothing; broken off it goes on
-//! where it was.
+//! `hob import`: imports past transcripts into the memory. A second run adds nothing; after an interruption, the next
+//! run continues.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -20,16 +20,20 @@ use tokio::task::JoinSet;
 use super::{Context, Exit};
 use crate::memory;
 
-/// About how many turns go in one transaction: a live capture waits no longer than that takes.
-const TRANSACTION: usize = 400;
+/// About how many turns one transaction stores. A live capture may have to wait for one transaction.
+const TRANSACTION_TURNS: usize = 400;
+/// How many transcripts one query to the store asks about.
+const MARKS_PER_QUERY: usize = 200;
+/// How long to wait for another process that writes into the memory.
+const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Import past transcripts of Claude Code and Codex into the memory
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Without a path it looks where Claude Code and Codex keep their transcripts ($CLAUDE_CONFIG_DIR or ~/.claude, \
-$CODEX_HOME or ~/.codex). Safe beside live capture: a turn that is remembered already is not stored again.")]
+Without a path, imports the transcripts of Claude Code ($CLAUDE_CONFIG_DIR or ~/.claude) and Codex ($CODEX_HOME or \
+~/.codex). Hob never stores a turn twice, so you can run this at any time and as often as you like.")]
 pub struct Args {
-    /// Transcripts, or folders that hold them
+    /// Transcript files, or folders with transcripts
     paths: Vec<PathBuf>,
     /// Print {"files":…,"skipped":…,"inserted":…,"duplicates":…,"errors":…}
     #[arg(long)]
@@ -56,7 +60,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     let files: Vec<PathBuf> = places.iter().flat_map(|path| find_transcripts(path)).collect();
     let runtime = memory::runtime()?;
-    let tools = runtime.block_on(memory::open(settings, Duration::from_secs(30)))?;
+    let tools = runtime.block_on(memory::open(settings, STORE_BUSY_TIMEOUT))?;
     let bar = progress(files.len() as u64);
     let workspaces = settings.home.workspaces();
     let outcome = runtime.block_on(async {
@@ -78,16 +82,16 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         );
     } else {
         println!(
-            "{} turns imported from {files} transcripts; {} were known, {skipped} transcripts had nothing new",
+            "imported {} turns from {files} transcripts; {} turns were already stored, {skipped} transcripts had no new turns",
             stored.inserted,
             stored.duplicates + stored.forgotten
         );
         if errors > 0 {
-            println!("{errors} lines or files could not be read and were left out");
+            println!("skipped {errors} lines or files that could not be read");
         }
     }
     if !finished {
-        eprintln!("hob: broken off; run it again to go on");
+        eprintln!("hob: interrupted; run the command again to continue");
         return Ok(Exit::Failed);
     }
     Ok(if missing { Exit::Failed } else { Exit::Done })
@@ -114,56 +118,34 @@ async fn import_all(
     bar: &ProgressBar,
     totals: &mut Totals,
 ) -> anyhow::Result<()> {
-    let mut storing = Storing { engine: engine.clone(), under_way: JoinSet::new() };
-    let mut waiting: Vec<CaptureBatch> = Vec::new();
-    let mut marks: Vec<ImportMark> = Vec::new();
-    let mut turns = 0;
-    for chunk in files.chunks(200) {
-        let known: Vec<ImportMark> = chunk.iter().filter_map(|path| import_mark(path)).collect();
-        let done = engine.imported(known).await?;
-        let done: HashSet<_> =
-            done.iter().map(|mark| (mark.path, mark.size, mark.modified)).collect();
+    let mut transactions = Transactions::new(engine);
+    for chunk in files.chunks(MARKS_PER_QUERY) {
+        let marks = chunk.iter().filter_map(|path| import_mark(path)).collect();
+        let imported = engine.imported(marks).await?;
+        let imported: HashSet<_> =
+            imported.iter().map(|mark| (mark.path, mark.size, mark.modified)).collect();
         for path in chunk {
             bar.inc(1);
-            // The mark is taken before the reading: what comes meanwhile is read the next time.
+            // The mark is taken before reading. If the file grows meanwhile, the next run reads it again.
             let Some(mark) = import_mark(path) else {
                 totals.errors += 1;
                 continue;
             };
-            if done.contains(&(mark.path, mark.size, mark.modified)) {
+            if imported.contains(&(mark.path, mark.size, mark.modified)) {
                 totals.skipped += 1;
                 continue;
             }
             let Some(batch) = read(path, totals) else { continue };
-            // What an app's agent did in a folder of its own is the app's, not the owner's.
+            // A session in an app's workspace belongs to the app's memory, not to the owner's.
             if Path::new(&batch.place.worktree).starts_with(workspaces) {
                 totals.skipped += 1;
                 continue;
             }
-            let mut rest = batch.turns.as_slice();
-            while !rest.is_empty() {
-                let (part, more) = rest.split_at(memory::chunk(rest).min(TRANSACTION));
-                rest = more;
-                turns += part.len();
-                waiting.push(batch.with_turns(part));
-                if turns >= TRANSACTION && !rest.is_empty() {
-                    let batches = std::mem::take(&mut waiting);
-                    totals.stored += storing.add(batches, Vec::new()).await?;
-                    turns = 0;
-                }
-            }
-            // Only with the last of its turns is a transcript marked as done.
-            marks.push(mark);
-            if turns >= TRANSACTION {
-                let batches = std::mem::take(&mut waiting);
-                totals.stored += storing.add(batches, std::mem::take(&mut marks)).await?;
-                turns = 0;
-            }
+            totals.stored += transactions.add(&batch, mark).await?;
             bar.set_message(format!("{} turns", totals.stored.inserted));
         }
     }
-    totals.stored += storing.add(waiting, marks).await?;
-    totals.stored += storing.finish().await?;
+    totals.stored += transactions.finish().await?;
     Ok(())
 }
 
@@ -187,34 +169,77 @@ fn read(path: &Path, totals: &mut Totals) -> Option<CaptureBatch> {
     })
 }
 
-/// Stores turns while the next ones are read and made ready; one transaction at a time, in order.
-struct Storing {
+/// Groups turns into transactions. Stores each in the background while the next turns are read; one transaction at a
+/// time, in order.
+struct Transactions {
     engine: Engine,
-    /// One at most.
-    under_way: JoinSet<Result<Stored, StoreError>>,
+    batches: Vec<CaptureBatch>,
+    /// The number of turns in `batches`.
+    turns: usize,
+    /// The transcripts whose last turn is in `batches` or stored.
+    marks: Vec<ImportMark>,
+    /// The transaction that is being stored; at most one.
+    running: JoinSet<Result<Stored, StoreError>>,
 }
 
-impl Storing {
-    /// Takes turns in, and says what became of those before.
-    async fn add(
-        &mut self,
-        batches: Vec<CaptureBatch>,
-        marks: Vec<ImportMark>,
-    ) -> anyhow::Result<Stored> {
-        let prepared = self.engine.prepare(batches).await?;
-        let before = self.finish().await?;
+impl Transactions {
+    fn new(engine: &Engine) -> Transactions {
+        Transactions {
+            engine: engine.clone(),
+            batches: Vec::new(),
+            turns: 0,
+            marks: Vec::new(),
+            running: JoinSet::new(),
+        }
+    }
+
+    /// Adds the turns of one transcript, and returns the results of transactions that ended meanwhile.
+    async fn add(&mut self, batch: &CaptureBatch, mark: ImportMark) -> anyhow::Result<Stored> {
+        let mut stored = Stored::default();
+        let mut rest = batch.turns.as_slice();
+        while !rest.is_empty() {
+            let (part, more) = rest.split_at(memory::chunk(rest).min(TRANSACTION_TURNS));
+            rest = more;
+            self.turns += part.len();
+            self.batches.push(batch.with_turns(part));
+            if self.turns >= TRANSACTION_TURNS && !rest.is_empty() {
+                stored += self.start(Vec::new()).await?;
+            }
+        }
+        // A transcript counts as imported only once its last turn is stored.
+        self.marks.push(mark);
+        if self.turns >= TRANSACTION_TURNS {
+            let marks = std::mem::take(&mut self.marks);
+            stored += self.start(marks).await?;
+        }
+        Ok(stored)
+    }
+
+    /// Starts storing what was added, and returns the result of the previous transaction.
+    async fn start(&mut self, marks: Vec<ImportMark>) -> anyhow::Result<Stored> {
+        self.turns = 0;
+        let prepared = self.engine.prepare(std::mem::take(&mut self.batches)).await?;
+        let previous = self.wait().await?;
         let engine = self.engine.clone();
-        self.under_way.spawn(async move {
+        self.running.spawn(async move {
             let stored = engine.store(&Principal::Owner, prepared, marks).await;
-            // A live capture that waits for the store gets it now.
+            // Gives a live capture that waits for the store its chance.
             tokio::time::sleep(Duration::from_millis(2)).await;
             stored
         });
-        Ok(before)
+        Ok(previous)
     }
 
-    async fn finish(&mut self) -> anyhow::Result<Stored> {
-        match self.under_way.join_next().await {
+    /// Stores what is left, and waits for it.
+    async fn finish(mut self) -> anyhow::Result<Stored> {
+        let marks = std::mem::take(&mut self.marks);
+        let mut stored = self.start(marks).await?;
+        stored += self.wait().await?;
+        Ok(stored)
+    }
+
+    async fn wait(&mut self) -> anyhow::Result<Stored> {
+        match self.running.join_next().await {
             Some(stored) => Ok(stored??),
             None => Ok(Stored::default()),
         }

@@ -1,4 +1,4 @@
-//! `hob key rotate`: another key for both databases.
+//! `hob key rotate`: encrypts both databases with a new key.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use super::{Context, Exit};
 use crate::settings::Resolved;
 use crate::{keys, memory};
 
-/// Longer than any hook lives.
-const HOOK_LIFE: Duration = Duration::from_millis(2200);
-/// How long others may keep the store busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The maximum lifetime of a hook, with a margin.
+const HOOK_LIFETIME: Duration = Duration::from_millis(2200);
+/// How long to wait for another process that uses the store.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The key that everything is encrypted with
+/// Manage the key that encrypts the databases
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: KeyAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// Make a new key and encrypt everything with it; hob must not be running
+enum KeyAction {
+    /// Create a new key and encrypt everything with it; stop `hob serve` first
     Rotate {
         /// Print {"rotated":true,"resealed":…}
         #[arg(long)]
@@ -38,33 +38,31 @@ enum Action {
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
-    let Action::Rotate { json } = &args.action;
+    let KeyAction::Rotate { json } = &args.action;
     let settings = &context.settings;
-    if let Some(url) = &settings.store {
+    if let Some(url) = &settings.values.store_url {
         eprintln!(
-            "hob: the memory in {url} is encrypted with this key, which all nodes share; it can't be changed there. Move back with \
-             `hob store migrate`, change it here, and move into an empty database"
+            "hob: cannot rotate the key of {url}, because all nodes share it; move the data to this home with \
+             `hob store migrate`, rotate the key here, then move the data into an empty database"
         );
         return Ok(Exit::WrongState);
     }
     settings.home.prepare()?;
     let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
-    settle(settings)?;
+    finish_rotation(settings)?;
     keys::next_key(&settings.home, settings.passphrase.as_deref())?;
-    let resealed = settle(settings)?;
+    let resealed = finish_rotation(settings)?;
     if *json {
         println!("{}", json!({"rotated": true, "resealed": resealed}));
     } else {
-        println!(
-            "everything is encrypted with a new key; {resealed} sealed turns were sealed again"
-        );
+        println!("encrypted everything with a new key, including the secrets of {resealed} turns");
     }
     Ok(Exit::Done)
 }
 
-/// Finishes the change to the next key, where there is one. Broken off at any point it can be called
-/// again; the serve lock must be held. Returns how many turns were sealed anew.
-pub fn settle(settings: &Resolved) -> anyhow::Result<usize> {
+/// Finishes a rotation that has begun, if any. After an interruption it can be called again. The caller must hold the
+/// serve lock. Returns the number of turns whose secrets were sealed to the new key.
+pub fn finish_rotation(settings: &Resolved) -> anyhow::Result<usize> {
     let home = &settings.home;
     if !home.next_key().exists() {
         return Ok(0);
@@ -72,10 +70,9 @@ pub fn settle(settings: &Resolved) -> anyhow::Result<usize> {
     let passphrase = settings.passphrase.as_deref();
     let old = keys::data_key(home, passphrase)?;
     let new = keys::next_key(home, passphrase)?;
-    // From now on hooks seal to the new key, but for those that have begun before; none of them lives
-    // longer than this.
+    // Hooks seal to the new key from now on. The pause outlasts those that began with the old one.
     keys::publish(home, &new)?;
-    std::thread::sleep(HOOK_LIFE);
+    std::thread::sleep(HOOK_LIFETIME);
     let keys = || OpeningKeys::from(OpeningKey::of(&new)).and(OpeningKey::of(&old));
     let mut resealed = 0;
     if home.memory().exists() || backlog(&home.deferred()).files > 0 {
@@ -88,16 +85,15 @@ pub fn settle(settings: &Resolved) -> anyhow::Result<usize> {
             resealed = engine.reseal(&OpeningKey::of(&old)).await?;
             anyhow::Ok(())
         })?;
-        change(&home.memory(), &old, &new)?;
+        rekey_database(&home.memory(), &old, &new)?;
     }
-    change(&home.ledger(), &old, &new)?;
-    fs::rename(home.next_key(), home.key()).context("the new key cannot take its place")?;
+    rekey_database(&home.ledger(), &old, &new)?;
+    fs::rename(home.next_key(), home.key()).context("cannot rename key.next to key")?;
     Ok(resealed)
 }
 
-/// Brings one database to the new key, unless it is there already. Others may still be at it for a
-/// moment.
-fn change(path: &std::path::Path, old: &DataKey, new: &DataKey) -> anyhow::Result<()> {
+/// Encrypts one database with the new key, unless it already is. Waits for other processes that still use it.
+fn rekey_database(path: &std::path::Path, old: &DataKey, new: &DataKey) -> anyhow::Result<()> {
     let started = Instant::now();
     loop {
         if !path.exists() || hob_store::opens_with(path, new) {
@@ -105,7 +101,7 @@ fn change(path: &std::path::Path, old: &DataKey, new: &DataKey) -> anyhow::Resul
         }
         match hob_store::rekey(path, old, new) {
             Ok(()) => return Ok(()),
-            Err(error) if error.is_temporary() && started.elapsed() < PATIENCE => {
+            Err(error) if error.is_temporary() && started.elapsed() < BUSY_TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(error) => return Err(error.into()),

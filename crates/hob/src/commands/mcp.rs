@@ -1,4 +1,4 @@
-//! `hob mcp`: a stdio MCP server that only joins the daemon. It never starts one.
+//! `hob mcp`: a stdio MCP server that forwards to the running server. It never starts one.
 
 use std::process::ExitCode;
 
@@ -8,11 +8,13 @@ use super::Exit;
 use crate::mcp_bridge::Bridge;
 use crate::settings;
 
-/// Speak MCP on standard input and output, for an agent's configuration
+/// Serve the memory over MCP on standard input and output, for use by an agent
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Claude Code:  claude mcp add --scope user hob -- hob mcp
-Joins the running `hob serve`; without one the tools are listed and a call says what to do.")]
+Add it to Claude Code with: claude mcp add --scope user hob -- hob mcp
+
+Forwards to the running `hob serve`. Without a server it lists the tools, and every call returns an error that says \
+how to start one.")]
 pub struct Args {}
 
 pub fn run() -> ExitCode {

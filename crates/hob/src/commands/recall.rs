@@ -1,4 +1,4 @@
-//! `hob recall`: asks the memory from a terminal.
+//! `hob recall`: searches the memory from a terminal.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ use serde_json::{Map, Value, json};
 use super::{Context, Exit};
 use crate::memory;
 use crate::settings::Resolved;
-use crate::socket::client::{Connection, DEADLINE};
+use crate::socket::client::{CALL_TIMEOUT, Connection};
 use crate::socket::{Answer, Call};
 
-/// Find what was said in past sessions
+/// Search the memory for turns of past sessions
 #[derive(ClapArgs)]
 pub struct Args {
-    /// What to look for: a question, names, paths, an error text
+    /// What to search for: a question, names, paths, an error message
     #[arg(required = true)]
     cue: Vec<String>,
-    /// A folder or a project's name; "*" for all [default: the project of this folder]
+    /// Folder or name of a project; "*" searches all projects [default: the project of the current folder]
     #[arg(long)]
     project: Option<String>,
-    /// Only this session
+    /// Search only this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// Not before this date or time
+    /// Earliest date or time (RFC 3339)
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Not after this date or time
+    /// Latest date or time (RFC 3339)
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// The most hits
+    /// Maximum number of hits
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
-    /// About how many tokens the hits may have together
+    /// Approximate maximum size of all hits together, in tokens
     #[arg(long, value_name = "N", default_value_t = 4000)]
     budget_tokens: usize,
-    /// Show secrets as they were said
+    /// Show secrets instead of masking them
     #[arg(long)]
     unseal: bool,
     /// Print {"hits":[…],"budget_used":…,"omitted":…,"partial":…}
@@ -59,7 +59,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     ];
     for (name, value) in optional {
         if let Some(value) = value {
-            // A folder is meant as seen from here.
+            // A relative folder is relative to the current one.
             let value = match name {
                 "project" if value.starts_with('.') || value.contains('/') => {
                     std::path::absolute(value)?.to_string_lossy().into_owned()
@@ -93,24 +93,24 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A record's text as it was said, from the server or from the store.
+/// Returns the original text of a record, from the server or from the store.
 fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
-    if let Ok(mut connection) = Connection::open(&settings.socket, DEADLINE) {
+    if let Ok(mut connection) = Connection::open(&settings.socket, CALL_TIMEOUT) {
         let call = Call::Unseal { record_id: record_id.to_owned() };
         return match connection.call(&call, Duration::from_secs(5))? {
             Answer::Text(text) => Ok(text),
             Answer::Refused(why) => anyhow::bail!("{why}"),
-            other => anyhow::bail!("the server answered something else: {other:?}"),
+            other => anyhow::bail!("unexpected answer of the server: {other:?}"),
         };
     }
     memory::runtime()?.block_on(async {
         let tools = memory::open(settings, Duration::from_secs(5)).await?;
         let found = tools.engine.record(&Principal::Owner, &RecordId::new(record_id)).await?;
-        let record = found.ok_or_else(|| anyhow::anyhow!("there is no record {record_id}"))?;
+        let record = found.ok_or_else(|| anyhow::anyhow!("no record has the ID {record_id}"))?;
         tools
             .engine
             .unseal(&record)
-            .ok_or_else(|| anyhow::anyhow!("the seal of {record_id} does not open with this key"))
+            .ok_or_else(|| anyhow::anyhow!("cannot unseal {record_id} with this key"))
     })
 }
 
@@ -131,6 +131,6 @@ fn print(result: &RecallResult) {
     };
     println!("{} hits{omitted}", result.hits.len());
     if result.partial {
-        println!("some captured turns are not searchable yet; is `hob serve` running?");
+        println!("some captured turns are not searchable yet; `hob serve` makes them searchable");
     }
 }

@@ -1,4 +1,4 @@
-//! `hob run`: one prompt from the terminal, with live output.
+//! `hob run`: sends one prompt from the terminal and shows the answer as it comes.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 
@@ -12,28 +12,29 @@ use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
 
-/// Ask an agent from the terminal, with live output
+/// Send a prompt to an agent and show its answer live
 #[derive(ClapArgs)]
 #[command(after_help = "\
-The answer goes to standard output, everything else to standard error. The agent works in the current \
-folder and may write only there. Ctrl-C cancels. With --keep the session stays open; --session goes on \
-with one. Exits 3 when hob is not running.")]
+Prints the answer on standard output and everything else on standard error. The agent works in the current folder \
+and can only write there. Ctrl-C cancels the turn.
+
+Exit code: 3 if hob is not running.")]
 pub struct Args {
-    /// What to ask; `-`, or nothing, reads it from standard input
+    /// Prompt; `-` or nothing reads it from standard input
     prompt: Vec<String>,
-    /// Which agent [default: sessions.default_agent]
+    /// Agent to use [default: the setting sessions.default_agent]
     #[arg(long)]
     agent: Option<String>,
-    /// The agent's own name for a model
+    /// Model, by the agent's own name for it
     #[arg(long)]
     model: Option<String>,
-    /// Go on with this session
+    /// Continue this session; its ID may be shortened
     #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "model", "permissions"])]
     session: Option<String>,
-    /// What happens when the agent asks whether it may do something
+    /// How to answer the agent's permission requests [default: ask on a terminal, else deny]
     #[arg(long, value_enum)]
-    permissions: Option<Policy>,
-    /// Keep the session open and print its id
+    permissions: Option<PermissionPolicy>,
+    /// Keep the session open and print its ID
     #[arg(long)]
     keep: bool,
     /// Print the turn's answer as one JSON object
@@ -42,9 +43,12 @@ pub struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Policy {
+enum PermissionPolicy {
+    /// Reject every request
     Deny,
+    /// Ask on this terminal
     Ask,
+    /// Allow every request
     Allow,
 }
 
@@ -67,7 +71,7 @@ fn prompt(args: &Args) -> anyhow::Result<String> {
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    anyhow::ensure!(!text.trim().is_empty(), "there is nothing to ask: the prompt is empty");
+    anyhow::ensure!(!text.trim().is_empty(), "prompt: must not be empty");
     Ok(text)
 }
 
@@ -80,16 +84,16 @@ async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Exi
     };
     let path = format!("/sessions/{session}/turn");
     let body = json!({"prompt": prompt});
-    // A second connection, since the first is busy with the stream.
+    // The first connection is busy with the stream.
     let mut control = owner_client::connect(socket).await?;
-    let mut terminal = Terminal::new(args);
+    let mut printer = AnswerPrinter::new(args);
     let reply = client.ask(Method::POST, &path, "text/event-stream", Some(&body)).await?;
-    let answer = follow(reply, &mut control, &session, &mut terminal).await?;
+    let answer = follow(reply, &mut control, &session, &mut printer).await?;
     let ok = answer["ok"] == true;
     if args.json {
         println!("{answer}");
     } else {
-        terminal.end();
+        printer.end();
         if !ok {
             eprintln!("hob: {}", answer["error"].as_str().unwrap_or("the turn failed"));
         } else if answer["stop_reason"] != "end_turn" {
@@ -99,7 +103,7 @@ async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Exi
     if args.keep {
         eprintln!("session {session}");
     } else if args.session.is_none() {
-        owner_client::ask(&mut control, Method::DELETE, &format!("/sessions/{session}"), None)
+        owner_client::request(&mut control, Method::DELETE, &format!("/sessions/{session}"), None)
             .await?;
     }
     Ok(if ok { Exit::Done } else { Exit::Failed })
@@ -109,8 +113,8 @@ async fn create(client: &mut Client, context: &Context, args: &Args) -> anyhow::
     let agent = args.agent.as_deref().unwrap_or(context.settings.default_agent.as_str());
     let cwd = std::env::current_dir()?.display().to_string();
     let policy = args.permissions.unwrap_or(match std::io::stdin().is_terminal() {
-        true => Policy::Ask,
-        false => Policy::Deny,
+        true => PermissionPolicy::Ask,
+        false => PermissionPolicy::Deny,
     });
     let policy = policy.to_possible_value().map(|value| value.get_name().to_owned());
     let mut body = json!({"agent": agent, "cwd": cwd, "permissions": policy,
@@ -118,20 +122,20 @@ async fn create(client: &mut Client, context: &Context, args: &Args) -> anyhow::
     if let Some(model) = &args.model {
         body["model"] = json!(model);
     }
-    let session = owner_client::ask(client, Method::POST, "/sessions", Some(&body)).await?;
+    let session = owner_client::request(client, Method::POST, "/sessions", Some(&body)).await?;
     Ok(session["session_id"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Shows the stream until the turn's answer, which is returned.
+/// Shows the stream, and returns the answer of the turn.
 async fn follow(
     mut reply: Reply<'_>,
     control: &mut Client,
     session: &str,
-    terminal: &mut Terminal,
+    printer: &mut AnswerPrinter,
 ) -> anyhow::Result<Value> {
     if reply.status >= 400 {
         let answer = reply.json().await?;
-        anyhow::bail!("{}", answer["error"].as_str().unwrap_or("the server refused"));
+        anyhow::bail!("{}", answer["error"].as_str().unwrap_or("the server refused the request"));
     }
     let mut cancelled = false;
     loop {
@@ -140,47 +144,50 @@ async fn follow(
             _ = tokio::signal::ctrl_c(), if !cancelled => {
                 cancelled = true;
                 let path = format!("/sessions/{session}/cancel");
-                owner_client::ask(control, Method::POST, &path, None).await?;
+                owner_client::request(control, Method::POST, &path, None).await?;
                 continue;
             }
         };
         let Some(StreamEvent { event, data, .. }) = event else {
-            anyhow::bail!("the server went away; the turn may go on: hob sessions tail {session}");
+            anyhow::bail!(
+                "lost the connection to the server; the turn may still run: see `hob sessions tail {session}`"
+            );
         };
         let data: Value = serde_json::from_str(&data).unwrap_or_default();
         match event.as_str() {
             "turn" => return Ok(data),
-            "message" => terminal.show(&data),
+            "message" => printer.show(&data),
             "permission" if data["status"] == "asked" => {
-                let option = terminal.choose(&data);
+                let option = printer.choose(&data);
                 let request = data["request_id"].as_str().unwrap_or_default();
                 let path = format!("/sessions/{session}/permissions/{request}");
                 let body = json!({"option": option});
                 if let Err(error) =
-                    owner_client::ask(control, Method::POST, &path, Some(&body)).await
+                    owner_client::request(control, Method::POST, &path, Some(&body)).await
                 {
-                    // It may have been decided meanwhile; the turn goes on.
-                    terminal.note(&format!("hob: {error}"));
+                    // Another client may have answered it; the turn goes on.
+                    printer.note(&format!("hob: {error}"));
                 }
             }
             "stalled" => {
-                terminal.note(&format!("({})", data["message"].as_str().unwrap_or("stalled")));
+                printer.note(&format!("({})", data["message"].as_str().unwrap_or("stalled")));
             }
             _ => {}
         }
     }
 }
 
-/// Where the answer is shown as it comes.
-struct Terminal {
+/// Shows the answer as it comes.
+struct AnswerPrinter {
+    /// Whether anything is printed; `false` with --json.
     shows: bool,
-    /// Whether the last character was not a line's end.
+    /// Whether the cursor is in the middle of a line.
     in_line: bool,
 }
 
-impl Terminal {
-    fn new(args: &Args) -> Terminal {
-        Terminal { shows: !args.json, in_line: false }
+impl AnswerPrinter {
+    fn new(args: &Args) -> AnswerPrinter {
+        AnswerPrinter { shows: !args.json, in_line: false }
     }
 
     fn show(&mut self, message: &Value) {
@@ -197,7 +204,7 @@ impl Terminal {
     fn write(&mut self, text: &str) {
         if self.shows && !text.is_empty() {
             let mut stdout = std::io::stdout().lock();
-            // A reader that went away is not our trouble.
+            // A reader that closed the pipe is not a failure.
             let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             self.in_line = !text.ends_with('\n');
         }
@@ -216,10 +223,13 @@ impl Terminal {
         }
     }
 
-    /// Puts a question to whoever sits at the terminal; anything but yes is no.
+    /// Asks the user; any answer but `y` is a no.
     fn choose(&mut self, ask: &Value) -> &'static str {
         self.end();
-        eprint!("The agent asks: {}. Allow? [y/N] ", ask["title"].as_str().unwrap_or("?"));
+        eprint!(
+            "The agent asks for permission: {}. Allow? [y/N] ",
+            ask["title"].as_str().unwrap_or("?")
+        );
         let mut line = String::new();
         let _ = std::io::stdin().lock().read_line(&mut line);
         if line.trim().eq_ignore_ascii_case("y") { "allow_once" } else { "reject_once" }

@@ -1,5 +1,5 @@
-//! `hob session-start`: the hook of SessionStart. Prints what is remembered of this project, for the
-//! agent; nothing on trouble.
+//! `hob session-start`: the hook for SessionStart. It prints the memory of the project for the agent, and nothing if
+//! that fails.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,38 +12,38 @@ use std::io::IsTerminal;
 use super::capture_turn::HookInput;
 use crate::memory;
 use crate::settings::Resolved;
-use crate::socket::client::{Connection, PROBE};
+use crate::socket::client::{Connection, PROBE_TIMEOUT};
 use crate::socket::{Answer, Call};
 
-/// How long another process may keep the home's memory busy.
-const BUSY: Duration = Duration::from_millis(200);
+/// How long to wait for another process that writes into the home's memory.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Print what is remembered of this project: the command of the hook SessionStart
+/// Print the memory of this project for an agent (hook for SessionStart)
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Reads the hook's JSON on standard input where there is one. Prints nothing when nothing is known, and on any \
-trouble. Exits 0 whatever happens.")]
+Reads the hook's JSON from standard input. Prints nothing if the memory has nothing about the project, or if an error \
+occurs. Always exits with code 0.")]
 pub struct Args {
-    /// The project's folder [default: the hook's, else this one]
+    /// Folder of the project [default: that of the hook's JSON, else the current folder]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// The session that starts; it is left out
+    /// ID of the session that starts; its own turns are left out
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// About how many tokens the text may have
+    /// Approximate maximum size of the text, in tokens
     #[arg(long, value_name = "N", default_value_t = 1500)]
     budget_tokens: usize,
 }
 
 pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Result<String> {
-    let told = args.cwd.is_some() || std::io::stdin().is_terminal();
-    let input = if told { None } else { HookInput::read() }.unwrap_or_default();
+    let has_no_input = args.cwd.is_some() || std::io::stdin().is_terminal();
+    let input = if has_no_input { None } else { HookInput::read() }.unwrap_or_default();
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let cwd = args.cwd.clone().or(input.cwd).unwrap_or_else(here);
     let session_id = args.session_id.clone().or(input.session_id);
     let budget_tokens = args.budget_tokens;
     let left = || deadline.saturating_duration_since(Instant::now());
-    if let Ok(mut connection) = Connection::open(&settings.socket, PROBE) {
+    if let Ok(mut connection) = Connection::open(&settings.socket, PROBE_TIMEOUT) {
         let call = Call::SessionStart {
             cwd: cwd.to_string_lossy().into_owned(),
             session_id: session_id.clone(),
@@ -57,7 +57,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
         return Ok(String::new());
     }
     let project = locate_project(&cwd).project;
-    let busy = if settings.store.is_some() { left() } else { BUSY };
+    let busy = if settings.values.store_url.is_some() { left() } else { BUSY_TIMEOUT };
     memory::runtime()?.block_on(async {
         let tools = memory::open(settings, busy).await?;
         let session = session_id.as_deref();

@@ -1,4 +1,4 @@
-//! `hob sessions`: what runs, what was said, and how to end it.
+//! `hob sessions`: lists, shows, follows, cancels and closes sessions.
 
 use clap::{Args as ClapArgs, Subcommand};
 use hob_gateway::client::{Client, Method};
@@ -9,20 +9,22 @@ use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
 
-/// Look at sessions of all apps, follow them, and end them
+/// List, follow, cancel and close the sessions of all apps
 #[derive(ClapArgs)]
 #[command(after_help = "\
-An ID may be cut short as long as it fits one session. Exits 3 when hob is not running.")]
+IDs may be shortened to any unambiguous prefix.
+
+Exit code: 3 if hob is not running.")]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: SessionsAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// List sessions, oldest first; closed ones with --all
+enum SessionsAction {
+    /// List open sessions, oldest first
     List {
-        /// Closed ones too
+        /// List closed sessions, too
         #[arg(long)]
         all: bool,
         /// Print {"count":…,"sessions":[…]}
@@ -31,33 +33,37 @@ enum Action {
     },
     /// Show one session
     Show {
+        /// ID of the session
         id: String,
         /// Print the session as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print a session's events and go on as they come, until it is closed
+    /// Print the events of a session and follow it until it closes
     Tail {
+        /// ID of the session
         id: String,
-        /// Begin after this event
+        /// Start after the event with this number
         #[arg(long, default_value_t = 0)]
         after: u64,
-        /// Print the events that are there and leave
+        /// Print the existing events and exit
         #[arg(long)]
         no_follow: bool,
-        /// Print one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// End the running turn and keep the session
+    /// Cancel the running turn and keep the session
     Cancel {
+        /// ID of the session
         id: String,
         /// Print {"ok":true,"cancelled":…}
         #[arg(long)]
         json: bool,
     },
-    /// Close a session: its agent is ended, its log stays for a while
+    /// Close a session and end its agent; hob keeps its log for sessions.hard_ttl_secs
     Close {
+        /// ID of the session
         id: String,
         /// Print {"ok":true,…}
         #[arg(long)]
@@ -79,61 +85,36 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
-async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Exit> {
+async fn act(client: &mut Client, action: &SessionsAction) -> anyhow::Result<Exit> {
     match action {
-        Action::List { all, json } => {
-            let sessions = list(client, *all).await?;
-            if *json {
-                println!("{}", json!({"count": sessions.len(), "sessions": sessions}));
-            } else if sessions.is_empty() {
-                eprintln!("there is no session");
-            } else {
-                println!(
-                    "{:12} {:12} {:10} {:8} {:>5}  LAST TURN",
-                    "ID", "APP", "AGENT", "STATE", "TURNS"
-                );
-                for session in &sessions {
-                    println!("{}", row(session));
-                }
-            }
+        SessionsAction::List { all, json } => {
+            let shown = if *all { SessionFilter::All } else { SessionFilter::Open };
+            print_sessions(&list(client, shown).await?, *json);
         }
-        Action::Show { id, json } => {
-            let id = resolve(client, id).await?;
-            let session = owner_client::ask(client, Method::GET, &path(&id, ""), None).await?;
+        SessionsAction::Show { id, json } => {
+            let session = request(client, Method::GET, id, "").await?;
             if *json {
                 println!("{session}");
             } else {
                 print_session(&session);
             }
         }
-        Action::Tail { id, after, no_follow, json } => {
-            let id = resolve(client, id).await?;
-            if *no_follow {
-                let path = path(&id, &format!("/events?after={after}"));
-                let answer = owner_client::ask(client, Method::GET, &path, None).await?;
-                for event in answer["events"].as_array().into_iter().flatten() {
-                    print_event(event, *json);
-                }
-            } else {
-                follow(client, &id, *after, *json).await?;
-            }
+        SessionsAction::Tail { id, after, no_follow, json } => {
+            tail(client, id, *after, *no_follow, *json).await?;
         }
-        Action::Cancel { id, json } => {
-            let id = resolve(client, id).await?;
-            let answer =
-                owner_client::ask(client, Method::POST, &path(&id, "/cancel"), None).await?;
+        SessionsAction::Cancel { id, json } => {
+            let answer = request(client, Method::POST, id, "/cancel").await?;
             match (json, answer["turn_index"].as_u64()) {
                 (true, _) => println!("{answer}"),
-                (false, Some(turn)) => println!("turn {turn} was cancelled"),
-                (false, None) => println!("nothing was running"),
+                (false, Some(turn)) => println!("cancelled turn {turn}"),
+                (false, None) => println!("no turn was running"),
             }
         }
-        Action::Close { id, json } => {
-            let id = resolve(client, id).await?;
-            let answer = owner_client::ask(client, Method::DELETE, &path(&id, ""), None).await?;
+        SessionsAction::Close { id, json } => {
+            let answer = request(client, Method::DELETE, id, "").await?;
             match (json, answer["already_closed"] == true) {
                 (true, _) => println!("{answer}"),
-                (false, true) => println!("it was closed already"),
+                (false, true) => println!("the session was already closed"),
                 (false, false) => println!("closed"),
             }
         }
@@ -141,21 +122,76 @@ async fn act(client: &mut Client, action: &Action) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn list(client: &mut Client, closed_too: bool) -> anyhow::Result<Vec<Value>> {
-    let answer = owner_client::ask(client, Method::GET, "/admin/sessions", None).await?;
-    let sessions = answer["sessions"].as_array().cloned().unwrap_or_default();
-    Ok(sessions.into_iter().filter(|s| closed_too || s["state"] != "closed").collect())
+/// Sends a request about the session whose id begins with `id`.
+async fn request(
+    client: &mut Client,
+    method: Method,
+    id: &str,
+    rest: &str,
+) -> anyhow::Result<Value> {
+    let id = resolve(client, id).await?;
+    owner_client::request(client, method, &path(&id, rest), None).await
 }
 
-/// A whole id from the beginning of one.
+async fn tail(
+    client: &mut Client,
+    id: &str,
+    after: u64,
+    no_follow: bool,
+    json: bool,
+) -> anyhow::Result<()> {
+    if no_follow {
+        let rest = format!("/events?after={after}");
+        let answer = request(client, Method::GET, id, &rest).await?;
+        for event in answer["events"].as_array().into_iter().flatten() {
+            print_event(event, json);
+        }
+        return Ok(());
+    }
+    let id = resolve(client, id).await?;
+    follow(client, &id, after, json).await
+}
+
+fn print_sessions(sessions: &[Value], json: bool) {
+    if json {
+        println!("{}", json!({"count": sessions.len(), "sessions": sessions}));
+    } else if sessions.is_empty() {
+        eprintln!("no sessions");
+    } else {
+        let (id, app, agent, state, turns) = ("ID", "APP", "AGENT", "STATE", "TURNS");
+        println!("{id:12} {app:12} {agent:10} {state:8} {turns:>5}  LAST TURN");
+        for session in sessions {
+            println!("{}", row(session));
+        }
+    }
+}
+
+/// Which sessions a list contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SessionFilter {
+    Open,
+    All,
+}
+
+async fn list(client: &mut Client, filter: SessionFilter) -> anyhow::Result<Vec<Value>> {
+    let answer = owner_client::request(client, Method::GET, "/admin/sessions", None).await?;
+    let sessions = answer["sessions"].as_array().cloned().unwrap_or_default();
+    let is_listed = |session: &Value| filter == SessionFilter::All || session["state"] != "closed";
+    Ok(sessions.into_iter().filter(is_listed).collect())
+}
+
+/// Returns the one id that begins with `id`.
 pub(super) async fn resolve(client: &mut Client, id: &str) -> anyhow::Result<String> {
-    let all = list(client, true).await?;
+    let all = list(client, SessionFilter::All).await?;
     let ids = all.iter().filter_map(|session| session["session_id"].as_str());
-    let fitting: Vec<&str> = ids.filter(|known| known.starts_with(id)).collect();
-    match fitting[..] {
+    let matching: Vec<&str> = ids.filter(|known| known.starts_with(id)).collect();
+    match matching[..] {
         [one] => Ok(one.to_owned()),
-        [] => anyhow::bail!("there is no session {id}"),
-        _ => anyhow::bail!("{} sessions begin with {id}", fitting.len()),
+        [] => anyhow::bail!("no session has the ID {id}; `hob sessions list --all` shows all"),
+        _ => anyhow::bail!(
+            "{} sessions have an ID that begins with {id}; type more of it",
+            matching.len()
+        ),
     }
 }
 
@@ -163,7 +199,7 @@ fn path(id: &str, rest: &str) -> String {
     format!("/admin/sessions/{id}{rest}")
 }
 
-/// Prints events until the session is closed, or the reader goes away.
+/// Prints events until the session closes, or the server ends the stream.
 async fn follow(client: &mut Client, id: &str, after: u64, json: bool) -> anyhow::Result<()> {
     let path = path(id, &format!("/events?after={after}"));
     let mut reply = client.ask(Method::GET, &path, "text/event-stream", None).await?;
@@ -174,7 +210,7 @@ async fn follow(client: &mut Client, id: &str, after: u64, json: bool) -> anyhow
         match (event.event.as_str(), data) {
             ("message", message) => view["message"] = message,
             (_, Value::Object(fields)) => {
-                // The answer repeats every message of its turn.
+                // The answer of a turn repeats all its messages.
                 for (key, value) in fields.into_iter().filter(|(key, _)| key != "events") {
                     view[key] = value;
                 }

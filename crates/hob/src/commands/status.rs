@@ -1,4 +1,4 @@
-//! `hob status`: is a server running on this home?
+//! `hob status`: shows whether a server is running on this home.
 
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::{Context, Exit};
 use crate::memory;
 use crate::socket::client;
 
-/// Say whether hob is running on this home (exit 0), or not (exit 3)
+/// Show whether the server is running; exit code 0 if it is, else 3
 #[derive(ClapArgs)]
 pub struct Args {
     /// Print {"running":…,"pid":…,"version":…,"http":…}
@@ -24,7 +24,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
                 value["running"] = json!(true);
                 println!("{value}");
             } else {
-                println!("hob {} runs with pid {}", hello.version, hello.pid);
+                println!("hob {} is running (pid {})", hello.version, hello.pid);
                 println!("socket  {}", socket.display());
                 println!("http    {}", hello.http.as_deref().unwrap_or("off"));
                 if let Some(progress) = memory::model_progress(&context.settings) {
@@ -37,7 +37,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             if args.json {
                 println!("{}", json!({"running": false}));
             }
-            eprintln!("hob: not running: nobody answers on {} ({error})", socket.display());
+            eprintln!(
+                "hob: not running: no server answers on {} ({error}); start it with `hob serve`",
+                socket.display()
+            );
             Ok(Exit::WrongState)
         }
     }

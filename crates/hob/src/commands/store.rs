@@ -1,4 +1,4 @@
-//! `hob store migrate`: ledger and memory from the home's files into PostgreSQL, or back.
+//! `hob store migrate`: copies the ledger and the memory from the SQLite files of the home into PostgreSQL, or back.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -20,32 +20,34 @@ use super::{Context, Exit};
 use crate::settings::Resolved;
 use crate::{keys, memory};
 
-/// How long hooks and other commands may keep what is moved; and how long a database is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for other processes that use the stores, and for a database.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where apps, sessions and the memory are kept
+/// Manage the stores of apps, sessions and the memory
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: StoreAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// Copy apps, sessions and the memory from the home into PostgreSQL, or back; hob must not be running
+enum StoreAction {
+    /// Copy apps, sessions and the memory from SQLite into PostgreSQL, or back; stop `hob serve` first
     #[command(after_help = "\
-The target must be empty, or hold what an earlier run of this command left there: broken off, it goes on where it was. In \
-the end both sides are read again and their digests compared. The source is not changed. On the way back files that lie \
-where it ends are kept as `hob.db.before` and `memory.db.before`. Hooks leave their turns in `deferred-captures/` \
-meanwhile. Set `store.url` in config.toml (or HOB_STORE_URL) afterwards, or remove it when you moved back.")]
+The target must be empty or partially migrated: after an interruption, run the command again to continue. At the end \
+hob reads both stores again and compares their digests. Hob does not change the source. If the target is SQLite, hob \
+keeps existing files as `hob.db.before` and `memory.db.before`. During the migration, hooks write their turns to \
+`deferred-captures/`.
+
+After the migration, set `store.url` in config.toml (or HOB_STORE_URL), or remove it if the target was SQLite.")]
     Migrate {
-        /// Where they are now
+        /// Source store
         #[arg(long, value_enum)]
-        from: Place,
-        /// Where they are to be
+        from: StoreChoice,
+        /// Target store
         #[arg(long, value_enum)]
-        to: Place,
-        /// The database, where `store.url` does not name it yet [default: store.url]
+        to: StoreChoice,
+        /// URL of the database [default: the setting store.url]
         #[arg(long, value_name = "postgres://…")]
         url: Option<String>,
         /// Print {"moved":[{"table":…,"rows":…,"digest":…}]}
@@ -55,28 +57,34 @@ meanwhile. Set `store.url` in config.toml (or HOB_STORE_URL) afterwards, or remo
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Place {
+enum StoreChoice {
+    /// The files of the home
     Sqlite,
+    /// The database of --url or store.url
     Postgres,
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
-    let Action::Migrate { from, to, url, json } = &args.action;
+    let StoreAction::Migrate { from, to, url, json } = &args.action;
     let settings = &context.settings;
     if from == to {
-        bail!("--from and --to name the same place");
+        bail!("--from and --to must be different stores");
     }
     let url = match url {
         Some(url) => url.parse::<StoreUrl>().context("--url")?,
-        None => settings.store.clone().context("name the database with --url, or set store.url")?,
+        None => settings
+            .values
+            .store_url
+            .clone()
+            .context("no database given: use --url, or set store.url")?,
     };
     settings.home.prepare()?;
     let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
     if settings.home.next_key().exists() {
-        bail!("a change of the key was broken off: run `hob key rotate` first");
+        bail!("a key rotation was interrupted: run `hob key rotate` first");
     }
-    let _alone = settings.home.own_store(PATIENCE)?;
-    let moved = memory::runtime()?.block_on(move_house(settings, &url, *to))?;
+    let _store_lock = settings.home.lock_store_exclusively(BUSY_TIMEOUT)?;
+    let moved = memory::runtime()?.block_on(migrate(settings, &url, *to))?;
     if *json {
         let row = |table: &MovedTable| json!({"table": table.table, "rows": table.rows, "digest": table.digest});
         println!("{}", json!({"moved": moved.iter().map(row).collect::<Vec<_>>()}));
@@ -85,58 +93,59 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     for table in &moved {
         println!("{:>12}  {}  {}", table.rows, &table.digest[..16], table.table);
     }
-    let what = "apps, sessions and the memory are in";
     match to {
-        Place::Postgres => println!("{what} {url}; set `store.url` to use them"),
-        Place::Sqlite => println!("{what} the home; remove `store.url` to use them"),
+        StoreChoice::Postgres => println!("copied everything to {url}; set `store.url` to use it"),
+        StoreChoice::Sqlite => {
+            println!("copied everything to the home; remove `store.url` to use it")
+        }
     }
     Ok(Exit::Done)
 }
 
-async fn move_house(
+async fn migrate(
     settings: &Resolved,
     url: &StoreUrl,
-    to: Place,
+    to: StoreChoice,
 ) -> anyhow::Result<Vec<MovedTable>> {
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
-    let bar = Bar::new();
+    let bar = MigrationBar::new();
     let tell = |progress| bar.tell(progress);
     let moved = match to {
-        Place::Postgres => move_there(settings, url, &key, &tell).await?,
-        Place::Sqlite => move_back(settings, url, &key, &tell).await?,
+        StoreChoice::Postgres => migrate_to_postgres(settings, url, &key, &tell).await?,
+        StoreChoice::Sqlite => migrate_to_sqlite(settings, url, &key, &tell).await?,
     };
     bar.0.finish_and_clear();
     Ok(moved)
 }
 
-async fn move_there(
+async fn migrate_to_postgres(
     settings: &Resolved,
     url: &StoreUrl,
     key: &DataKey,
     tell: Tell<'_>,
 ) -> anyhow::Result<Vec<MovedTable>> {
     let home = &settings.home;
-    // The files first: with a wrong key nothing may be made.
+    // The files come first: with a wrong key nothing may be created.
     let ledger = Ledger::open(&home.ledger(), key)?;
     let memory = match home.memory().exists() {
-        true => Some(Memory::open(&home.memory(), key, PATIENCE)?),
+        true => Some(Memory::open(&home.memory(), key, BUSY_TIMEOUT)?),
         false => None,
     };
     let server = server(settings, url).await?;
     let mut moves = vec![ledger_to_postgres(&ledger, &server)];
     let _alone;
     if let Some(memory) = memory {
-        let encrypts = settings.store_encrypt.into();
+        let encrypts = settings.values.store_encrypt.into();
         let target =
-            PostgresMemory::connect_partially_migrated(url, key, encrypts, PATIENCE).await?;
+            PostgresMemory::connect_partially_migrated(url, key, encrypts, BUSY_TIMEOUT).await?;
         moves.push(memory_to_postgres(&memory, &target, analyse()));
-        _alone = target.lock_exclusively(PATIENCE).await?;
+        _alone = target.lock_exclusively(BUSY_TIMEOUT).await?;
     }
-    // Nothing is moved unless all of it can be.
+    // All migrations are checked before the first one starts.
     for one in &moves {
         one.check().await?;
     }
-    // From now on nobody opens the half of it, of the ledger either.
+    // From now on no server opens the partially migrated target.
     for one in &moves {
         one.begin().await?;
     }
@@ -147,25 +156,27 @@ async fn move_there(
     Ok(moved)
 }
 
-async fn move_back(
+async fn migrate_to_sqlite(
     settings: &Resolved,
     url: &StoreUrl,
     key: &DataKey,
     tell: Tell<'_>,
 ) -> anyhow::Result<Vec<MovedTable>> {
     let server = server(settings, url).await?;
-    let memory = PostgresMemory::connect(url, key, settings.store_encrypt.into(), PATIENCE).await?;
-    let _alone = memory.lock_exclusively(PATIENCE).await?;
-    // Beside those that are there, which give their places only when all has arrived.
+    let memory =
+        PostgresMemory::connect(url, key, settings.values.store_encrypt.into(), BUSY_TIMEOUT)
+            .await?;
+    let _alone = memory.lock_exclusively(BUSY_TIMEOUT).await?;
+    // New files next to the existing ones, which they replace only once everything is copied.
     let (to, remembered) = (settings.home.ledger(), settings.home.memory());
     let (moving, moving_memory) =
-        (with_ending(&to, ".moving"), with_ending(&remembered, ".moving"));
+        (with_suffix(&to, ".moving"), with_suffix(&remembered, ".moving"));
     let analyse = analyse();
     let of_memory = |path: &Path| -> anyhow::Result<Move<'static>> {
-        let file = Memory::open(path, key, PATIENCE)?;
+        let file = Memory::open(path, key, BUSY_TIMEOUT)?;
         Ok(memory_to_sqlite(&memory, &file, analyse.clone()))
     };
-    // Whether the memory can be moved is known before the ledger is.
+    // The memory is checked before the ledger is copied.
     let was_there = moving_memory.exists();
     let checked = of_memory(&moving_memory)?.check().await;
     if let Err(error @ (MoveError::Unnamed { .. } | MoveError::Store(_))) = checked {
@@ -177,9 +188,9 @@ async fn move_back(
     let of_ledger = |path: &Path| Ok(ledger_to_sqlite(&server, &Ledger::open(path, key)?));
     let mut moved = into_file(&moving, of_ledger, tell).await?;
     moved.extend(into_file(&moving_memory, of_memory, tell).await?);
-    // A log that somebody left behind goes into the file that it belongs to.
+    // Opening an existing file merges a write-ahead log that a killed process left.
     drop(to.exists().then(|| Ledger::open(&to, key)));
-    drop(remembered.exists().then(|| Memory::open(&remembered, key, PATIENCE)));
+    drop(remembered.exists().then(|| Memory::open(&remembered, key, BUSY_TIMEOUT)));
     for (new, path) in [(moving, to), (moving_memory, remembered)] {
         put_in_place(&new, &path)?;
     }
@@ -188,13 +199,15 @@ async fn move_back(
 
 async fn server(settings: &Resolved, url: &StoreUrl) -> anyhow::Result<PostgresLedger> {
     let server = PostgresLedger::connect(url).await?;
-    if let Some(node) = server.nodes().await?.into_iter().find(|node| node.age < settings.lease) {
-        bail!("a hob is running on the database (node {}): stop it first", node.id);
+    if let Some(node) =
+        server.nodes().await?.into_iter().find(|node| node.age < settings.values.cluster_lease)
+    {
+        bail!("a server is running on the database (node {}): stop it first", node.id);
     }
     Ok(server)
 }
 
-/// What turns are found by, as it is made when they are captured.
+/// Returns the analysis that a capture makes: the terms and the vector of a turn.
 fn analyse() -> Analyse {
     let (analyser, embedder) = (Analyser::default(), TableEmbedder::new());
     Arc::new(move |text, cue| {
@@ -203,8 +216,7 @@ fn analyse() -> Analyse {
     })
 }
 
-/// Moves into a file in which there is nothing but what an earlier run has left; where that came from what the source
-/// is no more, it is begun anew.
+/// Migrates into a new or partially migrated file. If the source has changed since, starts over.
 async fn into_file(
     path: &Path,
     open: impl Fn(&Path) -> anyhow::Result<Move<'static>>,
@@ -221,46 +233,49 @@ async fn into_file(
     }
 }
 
-/// What a database consists of.
-const ENDINGS: [&str; 3] = ["", "-wal", "-shm"];
+/// The endings of the files of one SQLite database.
+const DATABASE_SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
 }
 
 fn remove(path: &Path) -> anyhow::Result<()> {
-    for part in ENDINGS.map(|ending| with_ending(path, ending)) {
+    for part in DATABASE_SUFFIXES.map(|ending| with_suffix(path, ending)) {
         if part.exists() {
             std::fs::remove_file(&part)
-                .with_context(|| format!("{} cannot be removed", part.display()))?;
+                .with_context(|| format!("cannot remove {}", part.display()))?;
         }
     }
     Ok(())
 }
 
-/// Puts a database in the place of another, which is kept as `.before`, or under a number behind it where there is one.
-/// Nobody has either of them open.
+/// Replaces a database. Keeps the old one as `.before`, or as `.before-N` if that name is taken. No process may have
+/// either database open.
 fn put_in_place(new: &Path, path: &Path) -> anyhow::Result<()> {
-    let is_there = |path: &Path| ENDINGS.iter().any(|ending| with_ending(path, ending).exists());
+    let is_there =
+        |path: &Path| DATABASE_SUFFIXES.iter().any(|ending| with_suffix(path, ending).exists());
     if is_there(path) {
         let names = std::iter::once(".before".to_owned())
             .chain((2..).map(|number: u32| format!(".before-{number}")));
-        let mut places = names.map(|name| with_ending(path, &name));
-        let place = places.find(|place| !is_there(place)).context("there is no name left")?;
+        let mut places = names.map(|name| with_suffix(path, &name));
+        let place = places
+            .find(|place| !is_there(place))
+            .context("all names for the old database are taken")?;
         rename(path, &place)?;
     }
     rename(new, path)
 }
 
 fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
-    // The log goes first: without it a database is an older one, and with another's it is none.
+    // The write-ahead log goes first. A database without its log is outdated, and one with another's log is corrupt.
     for ending in ["-wal", "-shm", ""] {
-        let part = with_ending(from, ending);
+        let part = with_suffix(from, ending);
         if part.exists() {
-            std::fs::rename(&part, with_ending(to, ending))
-                .with_context(|| format!("{} cannot be renamed", part.display()))?;
+            std::fs::rename(&part, with_suffix(to, ending))
+                .with_context(|| format!("cannot rename {}", part.display()))?;
         }
     }
     if let Some(folder) = to.parent() {
@@ -269,18 +284,18 @@ fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line that says which table it is at.
-struct Bar(ProgressBar, Mutex<Option<(&'static str, bool)>>);
+/// A progress bar that names the current table.
+struct MigrationBar(ProgressBar, Mutex<Option<(&'static str, bool)>>);
 
-impl Bar {
-    fn new() -> Bar {
+impl MigrationBar {
+    fn new() -> MigrationBar {
         let bar = ProgressBar::new(0);
         let style = "{msg:36} {bar:30} {human_pos}/{human_len} {per_sec} {eta}";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(250));
-        Bar(bar, Mutex::default())
+        MigrationBar(bar, Mutex::default())
     }
 
     fn tell(&self, progress: MoveProgress) {
@@ -288,7 +303,7 @@ impl Bar {
         let mut told = self.1.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if *told != at {
             *told = at;
-            let what = if progress.comparing { "comparing" } else { "moving" };
+            let what = if progress.comparing { "comparing" } else { "copying" };
             self.0.set_message(format!("{what} {}", progress.table));
             self.0.reset_eta();
         }

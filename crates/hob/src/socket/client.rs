@@ -1,4 +1,4 @@
-//! Short-lived commands talk to the server through this: blocking, with a deadline.
+//! The client side of the socket, for short-lived commands: blocking, with a deadline for each call.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -10,21 +10,21 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, soc
 
 use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
 
-/// A server that has not said hello by then counts as unreachable.
-pub const PROBE: Duration = Duration::from_millis(250);
-/// A server that has not answered by then counts as unreachable.
-pub const DEADLINE: Duration = Duration::from_secs(1);
+/// How long a hook waits for the server's hello before the server counts as unreachable.
+pub const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
+/// How long a command waits for an answer before the server counts as unreachable.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A conversation with the server.
+/// A connection to the server.
 pub struct Connection {
     stream: UnixStream,
     hello: Hello,
 }
 
 impl Connection {
-    /// Connects and says hello, within `deadline`.
-    pub fn open(path: &Path, deadline: Duration) -> io::Result<Connection> {
-        let until = Instant::now() + deadline;
+    /// Connects and exchanges hellos, within `timeout`.
+    pub fn open(path: &Path, timeout: Duration) -> io::Result<Connection> {
+        let until = Instant::now() + timeout;
         let stream = connect_now(path)?;
         match call(&stream, &Call::Hello { protocol: PROTOCOL }, until)? {
             Answer::Hello(hello) => Ok(Connection { stream, hello }),
@@ -33,17 +33,15 @@ impl Connection {
         }
     }
 
-    /// One call and its answer, within `deadline`. After an error the conversation is over.
-    pub fn call(&mut self, what: &Call, deadline: Duration) -> io::Result<Answer> {
-        match call(&self.stream, what, Instant::now() + deadline)? {
+    /// Sends a call and returns its answer, within `timeout`. After an error the connection must not be used again.
+    pub fn call(&mut self, request: &Call, timeout: Duration) -> io::Result<Answer> {
+        match call(&self.stream, request, Instant::now() + timeout)? {
             Answer::Error(error) => Err(io::Error::other(error)),
             answer => Ok(answer),
         }
     }
-}
 
-impl Connection {
-    /// The stream itself, for another kind of conversation.
+    /// Returns the stream, for a connection that switched to another protocol.
     pub fn into_stream(self) -> io::Result<UnixStream> {
         self.stream.set_read_timeout(None)?;
         self.stream.set_write_timeout(None)?;
@@ -51,12 +49,12 @@ impl Connection {
     }
 }
 
-/// Asks who is there.
+/// Returns the hello of the server.
 pub fn hello(socket: &Path) -> io::Result<Hello> {
-    Ok(Connection::open(socket, DEADLINE)?.hello)
+    Ok(Connection::open(socket, CALL_TIMEOUT)?.hello)
 }
 
-/// Connects, or fails at once: a server that accepts nobody must not hold anybody up.
+/// Connects, or fails at once: a server that accepts no connections must not block the command.
 fn connect_now(path: &Path) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let descriptor = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -66,13 +64,13 @@ fn connect_now(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// One call and its answer, all of it before the deadline: a server that trickles is as good as none.
+/// Sends a call and reads the whole answer before the deadline, even if the server sends it byte by byte.
 fn call(stream: &UnixStream, call: &Call, deadline: Instant) -> io::Result<Answer> {
     let body = serde_json::to_vec(call)?;
     if body.len() > FRAME_LIMIT {
-        return Err(io::Error::other("the call is longer than a frame may be"));
+        return Err(io::Error::other("the call is larger than the maximum frame"));
     }
-    let mut stream = Timed { stream, deadline };
+    let mut stream = DeadlineStream { stream, deadline };
     stream.write_all(&(body.len() as u32).to_be_bytes())?;
     stream.write_all(&body)?;
     let mut length = [0; 4];
@@ -89,30 +87,30 @@ fn call(stream: &UnixStream, call: &Call, deadline: Instant) -> io::Result<Answe
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// A stream of which every step ends at the same time.
-struct Timed<'a> {
+/// A stream whose reads and writes all end at the same deadline.
+struct DeadlineStream<'a> {
     stream: &'a UnixStream,
     deadline: Instant,
 }
 
-impl Timed<'_> {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        // A timeout of zero would mean none.
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+impl DeadlineStream<'_> {
+    fn remaining(&self) -> io::Result<Option<Duration>> {
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        // A timeout of zero would mean no timeout.
+        if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(remaining)) }
     }
 }
 
-impl Read for Timed<'_> {
+impl Read for DeadlineStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.set_read_timeout(self.remaining()?)?;
         self.stream.read(buffer)
     }
 }
 
-impl Write for Timed<'_> {
+impl Write for DeadlineStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.set_write_timeout(self.remaining()?)?;
         self.stream.write(bytes)
     }
 

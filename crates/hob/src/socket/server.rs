@@ -1,4 +1,4 @@
-//! The server's side of the socket.
+//! The server side of the socket.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -24,22 +24,24 @@ use tokio_util::task::TaskTracker;
 
 use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
 
-/// How many calls are worked on at once; the others wait their turn.
-const AT_ONCE: usize = 64;
-/// How long the socket of a killed run may still be answered on.
-const LEFT_OVER: Duration = Duration::from_secs(1);
+/// The maximum number of calls that run at once; further calls wait.
+const MAX_CONCURRENT_CALLS: usize = 64;
+/// The maximum length of a socket's path on Linux, in bytes.
+const MAX_PATH_BYTES: usize = 107;
+/// How long the socket of a killed server may still accept connections.
+const STALE_SOCKET_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the socket answers with.
+/// The parts of the server that answer calls.
 pub struct Service {
     pub hello: Hello,
     pub tools: Tools,
     children: Children,
     sessions: Sessions,
-    /// The HTTP surface, for the owner.
+    /// The HTTP API, for the owner.
     router: Router,
-    /// Cancelled when connections must end, whatever they wait for.
-    cutting: CancellationToken,
-    working: tokio::sync::Semaphore,
+    /// Cancelled at the end of a shutdown: all connections must close.
+    disconnect: CancellationToken,
+    call_permits: tokio::sync::Semaphore,
 }
 
 impl Service {
@@ -49,14 +51,14 @@ impl Service {
         children: Children,
         sessions: Sessions,
         router: Router,
-        cutting: CancellationToken,
+        disconnect: CancellationToken,
     ) -> Service {
-        let working = tokio::sync::Semaphore::new(AT_ONCE);
-        Service { hello, tools, children, sessions, router, cutting, working }
+        let call_permits = tokio::sync::Semaphore::new(MAX_CONCURRENT_CALLS);
+        Service { hello, tools, children, sessions, router, disconnect, call_permits }
     }
 
-    /// Who a peer is, whatever it claims: what descends from an app's agent speaks for that app. `None`
-    /// when that can't be told any more.
+    /// Identifies a peer by its process, not by what it claims: a descendant of an app's agent acts for that app. Returns
+    /// `None` if the process is gone.
     fn peer(&self, pid: Option<i32>) -> Option<Peer> {
         match self.children.placed(pid?) {
             Placed::Elsewhere | Placed::Under(None) => Some(Peer::Owner),
@@ -66,16 +68,16 @@ impl Service {
     }
 }
 
-/// Who is at the other end.
+/// The process at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Peer {
     Owner,
-    /// Something an agent of this app has started.
+    /// A process that an agent of this app has started.
     AgentOf(String),
 }
 
 impl Peer {
-    /// Whose memory it is. An agent of the owner's own sessions remembers for the owner.
+    /// Returns whose memory the peer uses. Agents in the owner's own sessions use that of the owner.
     fn principal(&self) -> Principal {
         match self {
             Peer::AgentOf(app) if app != AppName::owner().as_str() => Principal::App(app.clone()),
@@ -84,37 +86,45 @@ impl Peer {
     }
 }
 
-/// How a conversation goes on.
-enum Then {
-    Nothing,
-    /// As HTTP, for the owner.
+/// What follows after the framed part of a connection.
+enum NextProtocol {
+    /// The connection ends.
+    None,
+    /// HTTP, with the owner's rights.
     Http(UnixStream),
 }
 
-/// Binds the socket, 0600. A stale one left by a crash is taken over; one that somebody answers on
-/// is not ours to take. Blocking; call it with the home's lock held.
+/// Binds the socket with mode 0600. Replaces a stale socket that a crash left; fails if another process answers on it.
+/// Blocks. The caller must hold the serve lock.
 pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
-    if path.as_os_str().len() > 107 {
-        bail!("the socket's path is longer than the system allows (107 bytes): {}", path.display());
+    if path.as_os_str().len() > MAX_PATH_BYTES {
+        bail!(
+            "the path of the socket is longer than {MAX_PATH_BYTES} bytes: {}; set HOB_SOCKET to a shorter one",
+            path.display()
+        );
     }
-    // A process that a killed run was just starting has its socket for a moment longer.
-    let until = Instant::now() + LEFT_OVER;
+    // A process that a killed server was just starting keeps its socket open for a moment.
+    let until = Instant::now() + STALE_SOCKET_TIMEOUT;
     while std::os::unix::net::UnixStream::connect(path).is_ok() {
         if Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
             continue;
         }
-        bail!("another program answers on the socket {}", path.display());
+        bail!(
+            "another program answers on the socket {}; set HOB_SOCKET to another path",
+            path.display()
+        );
     }
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("{} is in the way", path.display()));
+            return Err(error)
+                .with_context(|| format!("cannot remove the old socket {}", path.display()));
         }
         _ => {}
     }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)
-            .with_context(|| format!("{} cannot be made", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path)
         .with_context(|| format!("cannot listen on the socket {}", path.display()))?;
@@ -122,8 +132,7 @@ pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
     Ok(listener)
 }
 
-/// Answers on the socket until `stopping`. Every connection is a task of `tasks` and ends at
-/// `stopping` too.
+/// Accepts connections until `stopping` is cancelled. Every connection is a task of `tasks` and ends at `stopping`, too.
 pub async fn serve(
     listener: UnixListener,
     service: Arc<Service>,
@@ -137,14 +146,14 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection to the socket could not be accepted");
+                    tracing::warn!(%error, "failed to accept a connection to the socket");
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 }
             },
             () = stopping.cancelled() => return,
         };
-        // The file's mode keeps others out; root and passed descriptors are met here.
+        // The mode of the file keeps other users out. This check also refuses root and passed descriptors.
         let Ok(peer) = stream.peer_cred() else { continue };
         if peer.uid() != owner {
             continue;
@@ -153,18 +162,18 @@ pub async fn serve(
         let open = connections.open();
         let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(async move {
-            let then = tokio::select! {
+            let next = tokio::select! {
                 result = converse(stream, &service, &peer) => result.unwrap_or_else(|error| {
                     tracing::debug!(%error, "a connection to the socket ended early");
-                    Then::Nothing
+                    NextProtocol::None
                 }),
-                () = stopping.cancelled() => Then::Nothing,
+                () = stopping.cancelled() => NextProtocol::None,
             };
-            if let Then::Http(stream) = then {
-                // As over TCP: what was asked is answered, for as long as it may take.
+            if let NextProtocol::Http(stream) = next {
+                // As over TCP, running requests get their answer during the grace period.
                 tokio::select! {
                     () = serve_owner(stream, service.router.clone(), stopping) => {}
-                    () = service.cutting.cancelled() => {}
+                    () = service.disconnect.cancelled() => {}
                 }
             }
             drop(open);
@@ -172,43 +181,49 @@ pub async fn serve(
     }
 }
 
-async fn converse(mut stream: UnixStream, service: &Service, peer: &Peer) -> io::Result<Then> {
+async fn converse(
+    mut stream: UnixStream,
+    service: &Service,
+    peer: &Peer,
+) -> io::Result<NextProtocol> {
     let principal = peer.principal();
     loop {
         let mut length = [0; 4];
         match stream.read_exact(&mut length).await {
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Then::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(NextProtocol::None);
+            }
             Err(error) => return Err(error),
         }
         let length = u32::from_be_bytes(length) as usize;
         if length > FRAME_LIMIT {
-            let error = format!("a frame of {length} bytes is too long ({FRAME_LIMIT} at most)");
+            let error = format!("a frame of {length} bytes is too large (maximum: {FRAME_LIMIT})");
             send(&mut stream, &Answer::Error(error)).await?;
-            return Ok(Then::Nothing);
+            return Ok(NextProtocol::None);
         }
-        // Read as it comes: a length alone reserves nothing.
+        // The buffer grows with the data: a peer cannot reserve memory by a length alone.
         let mut body = Vec::new();
         (&mut stream).take(length as u64).read_to_end(&mut body).await?;
         if body.len() < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let answer = match serde_json::from_slice(&body) {
-            // Whoever only asks whether somebody is there does not wait for those who work.
+            // A hello needs no permit: a probe must not wait for running calls.
             Ok(Call::Hello { protocol }) => service.greet(protocol),
             Ok(Call::Mcp { cwd }) => {
                 send(&mut stream, &Answer::Mcp).await?;
                 let here = Here { principal, place: placed(cwd).await };
                 let tools = PlacedTools { tools: service.tools.clone(), here };
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
-                return Ok(Then::Nothing);
+                return Ok(NextProtocol::None);
             }
             Ok(Call::Http) if *peer == Peer::Owner => {
                 send(&mut stream, &Answer::Http).await?;
-                return Ok(Then::Http(stream));
+                return Ok(NextProtocol::Http(stream));
             }
             Ok(Call::Http) => {
-                let text = "inside an agent hob is reached with the app's own token".to_owned();
+                let text = "inside an agent, use the app's own token over HTTP".to_owned();
                 Answer::Refused(text)
             }
             Ok(call) => service.answer(&principal, call).await,
@@ -224,13 +239,13 @@ async fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     stream.write_all(&body).await
 }
 
-/// Where a folder belongs. It may lie on a disk that does not answer, so nobody else waits for it.
+/// Returns the project of a folder. Runs on a blocking thread, because the folder may lie on a disk that hangs.
 async fn placed(folder: Option<String>) -> Option<ProjectLocation> {
     let folder = folder?;
     tokio::task::spawn_blocking(move || locate_project(Path::new(&folder))).await.ok()
 }
 
-/// The tools for whoever is at the other end.
+/// The memory's tools for one peer and its project.
 struct PlacedTools {
     tools: Tools,
     here: Here,
@@ -246,7 +261,7 @@ impl Backend for PlacedTools {
     ) -> Result<Value, String> {
         self.tools.call(&self.here, name, arguments).await.map_err(|error| {
             if let ToolError::Store(error) = &error {
-                tracing::error!(%error, name, "a tool failed");
+                tracing::error!(%error, name, "a memory tool failed");
             }
             error.to_string()
         })
@@ -267,19 +282,19 @@ impl Service {
         match protocol {
             0..=PROTOCOL => Answer::Hello(self.hello.clone()),
             _ => Answer::Error(format!(
-                "this hob ({}) speaks protocol {PROTOCOL}, not {protocol}: restart `hob serve`",
+                "this server ({}) speaks protocol {PROTOCOL}, not {protocol}: restart `hob serve`",
                 self.hello.version
             )),
         }
     }
 
     async fn answer(&self, principal: &Principal, call: Call) -> Answer {
-        let Ok(_permit) = self.working.acquire().await else {
-            return Answer::Error("stopping".to_owned());
+        let Ok(_permit) = self.call_permits.acquire().await else {
+            return Answer::Error("the server is stopping".to_owned());
         };
         let engine = &self.tools.engine;
         match call {
-            // What a session's agent says is remembered by the session; its hooks say it again.
+            // The session itself stores the turns of its agent; the hooks of that agent only repeat them.
             Call::Capture { batch } if self.is_session(principal, &batch.session) => {
                 let duplicates = batch.turns.len();
                 Answer::Captured(Stored { duplicates, ..Stored::default() })
@@ -293,11 +308,11 @@ impl Service {
                 let tools = PlacedTools { tools: self.tools.clone(), here };
                 match tools.call(None, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
-                    Err(why) => Answer::Refused(why),
+                    Err(reason) => Answer::Refused(reason),
                 }
             }
             Call::Hello { .. } | Call::Mcp { .. } | Call::Http => {
-                Answer::Error("this is answered before any work".to_owned())
+                Answer::Error("unexpected call".to_owned())
             }
             Call::SessionStart { cwd, session_id, budget_tokens } => {
                 let project =
@@ -313,9 +328,9 @@ impl Service {
                 match engine.record(principal, &RecordId::new(record_id.as_str())).await {
                     Ok(Some(record)) => match engine.unseal(&record) {
                         Some(text) => Answer::Text(text),
-                        None => Answer::Refused(format!("the seal of {record_id} does not open")),
+                        None => Answer::Refused(format!("cannot unseal {record_id}")),
                     },
-                    Ok(None) => Answer::Refused(format!("there is no record {record_id}")),
+                    Ok(None) => Answer::Refused(format!("no record has the ID {record_id}")),
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }

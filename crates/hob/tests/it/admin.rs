@@ -183,7 +183,7 @@ fn console_shows_the_doctors_checks() {
             .unwrap_or_else(|| panic!("{name} {words}: {checks:?}"))
     };
     assert_eq!(find("home", "config.toml is open to others")["status"], "fail");
-    assert_eq!(find("server", "runs with pid")["status"], "ok");
+    assert_eq!(find("server", "running (pid")["status"], "ok");
     assert_eq!(find("settings", "colour")["status"], "warn");
     let gone = find("agent", "no-such-program");
     assert_eq!((&gone["status"], &gone["fix"]), (&json!("warn"), &json!("get it")));

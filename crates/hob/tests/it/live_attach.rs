@@ -110,7 +110,9 @@ fn attach_watches_types_and_detaches() {
     wait_until("it was typed before", || screen(&api, &id).contains("more").then_some(()));
     let raw = desk.raw();
     assert!(
-        raw.contains("it goes on") && raw.contains("\x1b[?1049h") && raw.contains("\x1b[?1049l")
+        raw.contains("it keeps running")
+            && raw.contains("\x1b[?1049h")
+            && raw.contains("\x1b[?1049l")
     );
     // The agent sets a title and asks for focus; neither comes through.
     assert!(!raw.contains("\x1b]") && !raw.contains("\x1b[?1004h"), "{raw:?}");
@@ -126,7 +128,7 @@ fn attach_read_only_ends_with_the_agent() {
     let script =
         format!("$HOB attach --read-only --detach-key ctrl-a {id}; echo left with $?; read x");
     let desk = desk(&api.home, &script);
-    desk.shows("larger than yours");
+    desk.shows("larger than your terminal");
     desk.types(b"nothing");
     api.ask(&id, "[[say an answer]]");
     wait_until("it is drawn", || desk.raw().contains("an answer").then_some(()));
@@ -151,7 +153,7 @@ fn attach_restores_the_terminal_when_the_server_dies() {
     server.kill();
     desk.shows("left with 1");
     desk.shows(" icanon");
-    assert!(desk.raw().contains("the server has gone"), "{}", desk.raw());
+    assert!(desk.raw().contains("lost the connection to the server"), "{}", desk.raw());
     desk.end();
     wait_until("no process is left", || processes_of(&home).is_empty().then_some(()));
 }

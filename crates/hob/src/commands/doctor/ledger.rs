@@ -9,7 +9,7 @@ use crate::settings::Resolved;
 
 /// Checks the database that `store.url` names. Returns `None` if the stores are files of the home.
 pub fn check(settings: &Resolved) -> Option<Check> {
-    let url = settings.store.as_ref()?;
+    let url = settings.values.store_url.as_ref()?;
     let inspect = || anyhow::Ok(memory::runtime()?.block_on(PostgresLedger::look(url))?);
     let state = match inspect() {
         Ok(state) => state,

@@ -9,7 +9,7 @@ use hob_store::PostgresLedger;
 use hob_transcript::AgentClient;
 
 use super::check;
-use crate::hooks::{self, Places, State};
+use crate::hooks::{self, ClientFolders, HookState};
 use crate::memory;
 use crate::settings::Resolved;
 use crate::socket::client;
@@ -46,7 +46,7 @@ fn store(settings: &Resolved) -> Vec<Check> {
     let (counts, events) = match read() {
         Ok(read) => read,
         Err(error) => {
-            let fix = match settings.store {
+            let fix = match settings.values.store_url {
                 None => {
                     "if the file `key` or HOB_PASSPHRASE has changed, restore it; \
                      else restore memory.db from a backup"
@@ -73,13 +73,13 @@ fn store(settings: &Resolved) -> Vec<Check> {
 /// Returns whether the memory's tables exist and are current. The doctor must not create or migrate them. If the
 /// database cannot be asked, returns `true`: the attempt to open it then gives the reason.
 fn has_tables(settings: &Resolved) -> bool {
-    let Some(url) = &settings.store else { return true };
+    let Some(url) = &settings.values.store_url else { return true };
     let inspect = || anyhow::Ok(memory::runtime()?.block_on(PostgresLedger::look(url))?);
     inspect().map_or(true, |state| state.schema.is_some_and(|schema| schema >= state.known))
 }
 
 fn model(settings: &Resolved) -> Option<Check> {
-    let folder = settings.memory_model.as_ref()?;
+    let folder = settings.values.memory_model.as_ref()?;
     if let Err(error) = SentenceModel::check(folder) {
         let text = format!("{error}; hob uses the built-in embedding table alone");
         let fix = "set memory.model to a folder with model.safetensors, tokenizer.json and config.json \
@@ -118,42 +118,43 @@ fn failed_captures(settings: &Resolved) -> Option<Check> {
 
 /// Checks the hooks of each client that is installed on this machine.
 fn hooks_of_all_clients() -> Vec<Check> {
-    let (Ok(places), Ok(hob)) = (Places::from_environment(), std::env::current_exe()) else {
+    let (Ok(folders), Ok(hob)) = (ClientFolders::from_environment(), std::env::current_exe())
+    else {
         return Vec::new();
     };
-    let installed = AgentClient::ALL.into_iter().filter(|client| places.folder(*client).is_dir());
-    installed.map(|client| hooks_of(client, &places, &hob)).collect()
+    let installed = AgentClient::ALL.into_iter().filter(|client| folders.folder(*client).is_dir());
+    installed.map(|client| hooks_of(client, &folders, &hob)).collect()
 }
 
-fn hooks_of(client: AgentClient, places: &Places, hob: &std::path::Path) -> Check {
+fn hooks_of(client: AgentClient, folders: &ClientFolders, hob: &std::path::Path) -> Check {
     let name = client.name();
     let install = format!("run `hob hooks install --client {}`", client.as_str());
-    let report = match hooks::status(client, places, hob) {
+    let report = match hooks::status(client, folders, hob) {
         Ok(report) => report,
         Err(error) => return check::warning("hooks", format!("{name}: {error}"), install),
     };
     let file = report.file.display();
     match report.state {
-        State::Installed if report.notes.is_empty() => {
+        HookState::Installed if report.notes.is_empty() => {
             check::passed("hooks", format!("{name}: installed in {file}"))
         }
-        State::Installed => {
+        HookState::Installed => {
             let text = format!("{name}: installed in {file}, but they may not run");
             check::warning("hooks", text, report.notes.join(" "))
         }
-        State::Partial { missing } => {
+        HookState::Partial { missing } => {
             let text = format!("{name}: {file} has no hooks for {}", missing.join(", "));
             check::warning("hooks", text, install)
         }
-        State::Outdated { programs } => {
+        HookState::Outdated { programs } => {
             let text = format!("{name}: the hooks in {file} run {}", programs.join(", "));
             check::warning("hooks", text, install)
         }
-        State::Absent => {
+        HookState::Absent => {
             let text = format!("{name}: no hooks in {file}, so hob does not capture its sessions");
             check::warning("hooks", text, install)
         }
-        State::Broken(reason) => {
+        HookState::Broken(reason) => {
             let fix = format!("correct that file, then {install}");
             check::warning("hooks", format!("{name}: {file}: {reason}"), fix)
         }

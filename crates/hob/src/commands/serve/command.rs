@@ -49,13 +49,13 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
             return Ok(Exit::WrongState);
         }
     };
-    let _logging = logging::start(&settings.home, &settings.log)?;
+    let _logging = logging::start(&settings.home, &settings.values.log)?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
-    settings.home.remove_halves();
-    settings.home.remove_old_states();
-    key::settle(settings)?;
+    settings.home.remove_temporary_files();
+    settings.home.remove_old_capture_states();
+    key::finish_rotation(settings)?;
     let listeners = Listeners::bind(settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(server::serve(context, listeners));

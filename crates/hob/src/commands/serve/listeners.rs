@@ -32,15 +32,15 @@ impl Listeners {
                 tcp = Some(listener);
             }
         }
-        if settings.http && tcp.is_none() {
-            tcp = Some(bind_http(&settings.listen)?);
+        if settings.values.http && tcp.is_none() {
+            tcp = Some(bind_http(&settings.values.listen)?);
         }
         let (unix, bound) = match unix {
             Some(listener) => (listener, None),
             None => (socket::server::bind(&settings.socket)?, Some(settings.socket.clone())),
         };
         unix.set_nonblocking(true)?;
-        let tcp = tcp.filter(|_| settings.http);
+        let tcp = tcp.filter(|_| settings.values.http);
         if let Some(tcp) = &tcp {
             tcp.set_nonblocking(true)?;
         }

@@ -21,7 +21,7 @@ use crate::{demo, keys, ledger};
 pub async fn sessions(
     settings: &Resolved,
     runtime: &Runtime,
-    mut opened: ledger::Opened,
+    mut opened: ledger::OpenLedger,
 ) -> anyhow::Result<Sessions> {
     let home = &settings.home;
     let shared_files = opened.cluster.clone().map(|cluster| cluster.store);
@@ -29,12 +29,12 @@ pub async fn sessions(
         node: opened.begin_node(settings)?,
         store: opened.ledger,
         cluster: opened.cluster,
-        files: FileRoom::new(home.files(), settings.max_file_bytes).sharing(shared_files),
+        files: FileRoom::new(home.files(), settings.values.max_file_bytes).sharing(shared_files),
         children: runtime.children.clone(),
         sandbox: runtime.sandbox.clone(),
         agents: agents(settings)?,
         workspaces: home.workspaces().canonicalize()?,
-        roots: settings.roots.clone(),
+        roots: settings.values.roots.clone(),
         memory: mcp_servers::McpTransport::Stdio {
             command: this_executable()?,
             args: vec!["mcp".to_owned()],
@@ -69,11 +69,11 @@ pub fn completions(
     let backend = ClaudeBackend::new(BackendOptions {
         runtime: runtime.clone(),
         launch_specs: Arc::new(launch_specs),
-        history: claude.history,
+        history: settings.values.claude_history,
         runtime_folder: home.claude().join("v1"),
-        idle_timeout: claude.idle,
+        idle_timeout: settings.values.claude_idle,
         ready_timeout: settings.sessions.start_timeout,
-        turn_timeout: settings.turn_timeout,
+        turn_timeout: settings.values.turn_timeout,
         stall_after: Duration::MAX,
     });
     Ok(Completions::new(CompletionsOptions {
@@ -117,11 +117,11 @@ pub fn gateway(
         default_agent: settings.default_agent.clone(),
         admin,
         doctor: Arc::new(HomeDoctor(settings.clone())),
-        sign_in: SignIn::new(key, admin, settings.console_session),
-        hosts: settings.hosts.clone(),
+        sign_in: SignIn::new(key, admin, settings.values.console_session),
+        hosts: settings.values.hosts.0.clone(),
         limits: GatewayLimits {
-            max_body_bytes: settings.max_body_bytes,
-            run_timeout: settings.turn_timeout,
+            max_body_bytes: settings.values.max_body_bytes,
+            run_timeout: settings.values.turn_timeout,
         },
         requests: Requests::default(),
     })

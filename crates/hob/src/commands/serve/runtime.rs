@@ -10,7 +10,7 @@ use crate::settings::Resolved;
 
 /// Starts the runtime that all parts share.
 pub fn start(context: &Context) -> anyhow::Result<Runtime> {
-    let live = LiveLimit::new(context.settings.max_live);
+    let live = LiveLimit::new(context.settings.values.max_live);
     Ok(Runtime::new(start_children(context)?, live, sandbox(&context.settings)))
 }
 

@@ -113,7 +113,7 @@ impl Server {
         tasks.spawn(outbox::drain(self.ledger.clone(), engine.clone(), stopping.clone()));
         let deferred = Drain::new(engine.clone(), self.tools.deferred.clone());
         tasks.spawn(deferred.run(stopping.clone()));
-        let model = self.settings.memory_model.clone();
+        let model = self.settings.values.memory_model.clone();
         tasks.spawn(maintenance::run(engine.clone(), model, stopping.clone()));
     }
 
@@ -167,7 +167,7 @@ impl Server {
 
     async fn wait_for_stop(&self, signals: &mut StopSignals) {
         let idle = idle_for(
-            self.settings.idle_shutdown,
+            self.settings.values.idle_shutdown,
             &self.connections,
             &self.runtime.live,
             &self.tools.deferred,
@@ -185,7 +185,7 @@ impl Server {
         tasks.close();
         tokio::select! {
             () = tasks.wait() => {}
-            () = tokio::time::sleep(self.settings.shutdown_grace) => {}
+            () = tokio::time::sleep(self.settings.values.shutdown_grace) => {}
             () = signals.next() => tracing::info!("second signal: ending the grace period"),
         }
         ending.cancel();

@@ -363,7 +363,7 @@ fn refused_migration_changes_nothing() {
     use_database(&running, &own);
     let serving = running.serve();
     let refused = back(&home, &own);
-    assert!(format!("{refused:?}").contains("a hob is running on the database"), "{refused:?}");
+    assert!(format!("{refused:?}").contains("a server is running on the database"), "{refused:?}");
     assert_eq!(serving.stop().code(), Some(0));
     assert!(!file(&home, "memory.db.moving").exists());
 }
