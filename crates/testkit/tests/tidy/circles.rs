@@ -123,7 +123,13 @@ fn graph(files: &[&SourceFile]) -> Edges {
             }
         };
         let used = uses(&file.code).into_iter().map(|(_, reference)| reference);
-        for reference in used.chain(paths(&file.code)) {
+        let inline = inline_modules(&file.code);
+        for mut reference in used.chain(paths(&file.code)) {
+            // In an inline module, `super` is this file.
+            let is_inline = inline.iter().any(|lines| lines.contains(&reference.line));
+            if is_inline && reference.path.first().is_some_and(|first| first == "super") {
+                reference.path[0] = "self".to_owned();
+            }
             if let Some(target) = tree.resolve(&file.module, &reference.path, 0) {
                 add(&target, reference.line);
             }
@@ -289,6 +295,27 @@ fn segments(text: &str) -> impl Iterator<Item = String> {
     text.split("::").map(|part| part.trim().to_owned()).filter(|part| !part.is_empty())
 }
 
+/// Returns the lines of every `mod name { … }`.
+fn inline_modules(code: &str) -> Vec<std::ops::RangeInclusive<usize>> {
+    let mut found = Vec::new();
+    let mut start: Option<(usize, String)> = None;
+    for (number, line) in code.lines().enumerate() {
+        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_module = words.last() == Some(&"{") && words[..words.len() - 1].contains(&"mod");
+        match &start {
+            None if is_module => start = Some((number + 1, indent)),
+            // The formatter puts the closing brace below the `mod`.
+            Some((first, outer)) if line.trim_end() == format!("{outer}}}") => {
+                found.push(*first..=number + 1);
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Returns the paths in code that begin with `crate::`, `super::` or a lower-case name.
 fn paths(code: &str) -> Vec<Reference> {
     let mut found = Vec::new();
@@ -296,6 +323,11 @@ fn paths(code: &str) -> Vec<Reference> {
         if line.trim_start().starts_with("use ") || line.trim_start().starts_with("pub use ") {
             continue;
         }
+        // A visibility such as `pub(in crate::store)` is no dependency.
+        let line = match line.split_once("pub(in ").and_then(|(_, rest)| rest.split_once(')')) {
+            Some((_, rest)) => rest,
+            None => line,
+        };
         let bytes = line.as_bytes();
         let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
         let mut at = 0;

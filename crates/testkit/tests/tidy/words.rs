@@ -31,7 +31,6 @@ const RETIRED: &[&str] = &[
     "second look",
     "so long",
     "so many",
-    "standing",
     "such a one",
     "walls",
     "whoever",
