@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use hob_domain::{DataKey, LedgerStore};
 use hob_store::{Ledger, PostgresLedger};
-use hob_testkit::store_contract::Place;
+use hob_testkit::store_contract::Fixture;
 use hob_testkit::{MemoryLedger, Postgres, every_contract};
 
 struct Sqlite(tempfile::TempDir);
 
 #[async_trait]
-impl Place for Sqlite {
+impl Fixture for Sqlite {
     async fn open(&self) -> Arc<dyn LedgerStore> {
         let path = self.0.path().join("hob.db");
         Arc::new(Ledger::open(&path, &DataKey::from_bytes([7; 32])).unwrap())
@@ -22,7 +22,7 @@ impl Place for Sqlite {
 struct Database(String);
 
 #[async_trait]
-impl Place for Database {
+impl Fixture for Database {
     async fn open(&self) -> Arc<dyn LedgerStore> {
         Arc::new(PostgresLedger::connect(&self.0.parse().unwrap()).await.unwrap())
     }
@@ -32,7 +32,7 @@ impl Place for Database {
 struct InMemory(Arc<MemoryLedger>);
 
 #[async_trait]
-impl Place for InMemory {
+impl Fixture for InMemory {
     async fn open(&self) -> Arc<dyn LedgerStore> {
         self.0.clone()
     }

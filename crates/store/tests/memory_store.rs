@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use hob_domain::DataKey;
 use hob_domain::memory::MemoryStore;
 use hob_store::{Memory, PostgresMemory};
-use hob_testkit::memory_contract::{Place, same};
+use hob_testkit::memory_contract::{Fixture, same};
 use hob_testkit::{Postgres, every_memory_contract};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ fn key() -> DataKey {
 struct Sqlite(tempfile::TempDir);
 
 #[async_trait]
-impl Place for Sqlite {
+impl Fixture for Sqlite {
     async fn open(&self) -> Arc<dyn MemoryStore> {
         Arc::new(Memory::open(&self.0.path().join("memory.db"), &key(), PATIENCE).unwrap())
     }
@@ -29,7 +29,7 @@ impl Place for Sqlite {
 struct Database(String, bool);
 
 #[async_trait]
-impl Place for Database {
+impl Fixture for Database {
     async fn open(&self) -> Arc<dyn MemoryStore> {
         let url = self.0.parse().unwrap();
         Arc::new(PostgresMemory::connect(&url, &key(), self.1.into(), PATIENCE).await.unwrap())

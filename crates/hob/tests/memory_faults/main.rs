@@ -7,10 +7,10 @@
 
 mod deferral_files;
 mod disk;
+mod duplicates;
 mod hooks;
 mod kills;
-mod locked;
-mod mixing;
+mod locked_store;
 mod servers;
 mod transcript;
 mod transcripts;

@@ -6,8 +6,8 @@
 
 mod abuse;
 mod kills;
-mod loris;
-mod prying;
+mod other_apps;
+mod prying_agent;
 mod setup;
-mod tenants;
+mod slow_clients;
 mod timing;

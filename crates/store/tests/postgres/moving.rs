@@ -11,7 +11,7 @@ use hob_store::{
     Ledger, MoveError, MoveProgress, MovedTable, PostgresLedger, Tell, ledger_to_postgres,
     ledger_to_sqlite,
 };
-use hob_testkit::store_contract::{Place, audit, hostile, lists, random, usage};
+use hob_testkit::store_contract::{Fixture, audit, hostile, lists, random, usage};
 
 use super::{at, event, id, lease, node, open, server, session};
 
@@ -22,7 +22,7 @@ fn file(path: &Path) -> Ledger {
 struct Sqlite(std::path::PathBuf);
 
 #[async_trait]
-impl Place for Sqlite {
+impl Fixture for Sqlite {
     async fn open(&self) -> Arc<dyn LedgerStore> {
         Arc::new(file(&self.0))
     }
@@ -70,13 +70,13 @@ async fn everything_moves_there_and_back() {
             there
         })*};
     }
-    let moved = check!(hostile::what_was_stored_comes_back);
+    let moved = check!(hostile::hostile_texts_are_stored_unchanged);
     assert!(rows(&moved, "sessions") > 5 && rows(&moved, "outbox") > 5);
-    check!(hostile::large_bodies_come_back);
-    assert!(rows(&check!(audit::entries_stay_and_are_read_backwards), "audit") > 1);
-    assert!(rows(&check!(usage::usage_is_summed_by_session_and_by_day), "usage") > 0);
-    check!(lists::the_events_of_a_turn);
-    check!(random::what_is_done_is_what_a_simple_ledger_does);
+    check!(hostile::large_bodies_are_stored_unchanged);
+    assert!(rows(&check!(audit::audit_entries_stay_and_are_read_newest_first), "audit") > 1);
+    assert!(rows(&check!(usage::usage_is_summed_by_session_and_day), "usage") > 0);
+    check!(lists::turn_events_are_those_that_name_the_turn);
+    check!(random::random_calls_match_the_in_memory_ledger);
 }
 
 /// Broken off in the middle it goes on; keys of requests are known on both sides; turns go on counting.

@@ -15,7 +15,7 @@ use hob_store::{
     Analyse, Analysed, ConnectError, Encryption, Memory, MoveError, MoveProgress, MovedTable,
     PostgresMemory, memory_to_postgres, memory_to_sqlite,
 };
-use hob_testkit::memory_contract::{Place, hostile, same, turns, vectors};
+use hob_testkit::memory_contract::{Fixture, hostile, same, turns, vectors};
 
 use super::{at, server};
 
@@ -41,7 +41,7 @@ async fn connect_half(url: &str, encrypts: bool) -> PostgresMemory {
 struct Sqlite(PathBuf);
 
 #[async_trait]
-impl Place for Sqlite {
+impl Fixture for Sqlite {
     async fn open(&self) -> Arc<dyn MemoryStore> {
         Arc::new(file(&self.0))
     }
@@ -99,19 +99,19 @@ async fn everything_moves_there_and_back() {
             moved
         }};
     }
-    check!(true, hostile::what_was_stored_comes_back);
-    check!(false, hostile::what_was_stored_comes_back);
-    let moved = check!(true, turns::what_is_forgotten_stays_forgotten);
+    check!(true, hostile::hostile_texts_are_stored_unchanged);
+    check!(false, hostile::hostile_texts_are_stored_unchanged);
+    let moved = check!(true, turns::forgotten_turns_stay_forgotten);
     assert!(rows(&moved, "memory_forgotten") > 0);
     assert!(rows(&moved, "memory_forgotten_sessions") > 0);
-    check!(false, turns::what_is_forgotten_stays_forgotten);
-    let moved = check!(true, turns::what_else_is_kept);
+    check!(false, turns::forgotten_turns_stay_forgotten);
+    let moved = check!(true, turns::other_state_is_stored_and_removed);
     assert!(rows(&moved, "memory_imports") > 0 && rows(&moved, "memory_events") > 0);
-    check!(true, turns::any_mixture_of_ways_gives_each_turn_once);
-    check!(true, turns::an_answer_and_its_record_are_one_turn);
-    check!(true, turns::windows_corrections_and_outlines);
-    check!(true, turns::speakers_and_projects_are_apart);
-    check!(true, vectors::turns_are_proposed_by_their_own_kind_only);
+    check!(true, turns::captures_in_any_order_store_each_turn_once);
+    check!(true, turns::answer_and_its_record_are_one_turn);
+    check!(true, turns::windows_corrections_and_outlines_are_read);
+    check!(true, turns::principals_and_projects_are_isolated);
+    check!(true, vectors::candidates_come_from_vectors_of_the_same_model);
 }
 
 /// After a move, in either direction, the new memory does what the old one does: whatever comes is known or new on both,

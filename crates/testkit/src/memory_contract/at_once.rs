@@ -1,19 +1,19 @@
-//! Several who write at once.
+//! Concurrent writers.
 
 use std::collections::HashSet;
 
 use hob_domain::memory::{Forget, Principal, Scope};
 use tokio::task::JoinSet;
 
-use super::{Place, add_of, at, found, nth, with_id};
+use super::{Fixture, add_of, at, found, nth, with_id};
 
-/// Whoever has read up to a number has missed none before it, however many write meanwhile.
-pub async fn numbers_come_in_the_order_of_commits(place: &dyn Place) {
+/// A reader that has read up to a number has missed none before it, whatever is written meanwhile.
+pub async fn numbers_follow_the_order_of_commits(fixture: &dyn Fixture) {
     const WRITERS: usize = 4;
     const ROUNDS: usize = 12;
     let mut writers = JoinSet::new();
     for writer in 0..WRITERS {
-        let store = place.open().await;
+        let store = fixture.open().await;
         writers.spawn(async move {
             let speaker = Principal::App(format!("w{}", writer % 2));
             for round in 0..ROUNDS {
@@ -25,7 +25,7 @@ pub async fn numbers_come_in_the_order_of_commits(place: &dyn Place) {
             }
         });
     }
-    let reader = place.open().await;
+    let reader = fixture.open().await;
     let (mut last, mut read) = (0, Vec::new());
     while read.len() < WRITERS * ROUNDS * 3 {
         for record in reader.page(None, last, 7).await.unwrap() {
@@ -41,12 +41,12 @@ pub async fn numbers_come_in_the_order_of_commits(place: &dyn Place) {
     assert_eq!(different.len(), WRITERS * ROUNDS * 3, "each was read once");
 }
 
-/// The same turns come from two sides at once, by their ids and counted, while some are forgotten: each is there once, and
-/// what was forgotten is not.
-pub async fn two_writers_store_each_turn_once(place: &dyn Place) {
+/// Two writers store the same turns at once, by id and by occurrence, while some are forgotten: each turn is stored
+/// once, and forgotten ones are not.
+pub async fn concurrent_writers_store_each_turn_once(fixture: &dyn Fixture) {
     let mut writers = JoinSet::new();
     for by_id in [true, false, true] {
-        let store = place.open().await;
+        let store = fixture.open().await;
         writers.spawn(async move {
             for n in 0..30_u32 {
                 let text = format!("step {}", n / 2);
@@ -58,7 +58,7 @@ pub async fn two_writers_store_each_turn_once(place: &dyn Place) {
             }
         });
     }
-    let store = place.open().await;
+    let store = fixture.open().await;
     add_of(&*store, &Principal::Owner, vec![with_id("t", "gone", "1", 1)]).await;
     let gone = Forget::Session("t".to_owned());
     assert_eq!(store.forget(&Principal::Owner, &gone, at(99)).await.unwrap(), 1);

@@ -1,11 +1,11 @@
-//! Texts that nobody would write by accident.
+//! Hostile texts and names.
 
 use hob_domain::memory::{
     Forget, MaintenanceEvent, NewTurn, Principal, ProjectLocation, Scope, Superseded, TurnRole,
     TurnSource, Window,
 };
 
-use super::{Place, add_of, at, found, with_id};
+use super::{Fixture, add_of, at, found, with_id};
 
 const TEXTS: [&str; 9] = [
     "\u{0}",
@@ -19,9 +19,9 @@ const TEXTS: [&str; 9] = [
     "{\"json\":[null,1e999]}",
 ];
 
-/// Every field of a turn comes back as it was.
-pub async fn what_was_stored_comes_back(place: &dyn Place) {
-    let store = place.open().await;
+/// Every field of a turn is returned as it was stored.
+pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let long = "x".repeat(20_000);
     let mut all: Vec<&str> = TEXTS.to_vec();
     all.push(&long);
@@ -82,9 +82,9 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
     }
 }
 
-/// Names are only names, wherever they are looked for.
-pub async fn nothing_in_a_text_is_a_statement(place: &dyn Place) {
-    let store = place.open().await;
+/// Names in queries are only names.
+pub async fn hostile_texts_are_only_texts(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     assert_eq!(add_of(&*store, &Principal::Owner, vec![with_id("s", "stays", "1", 1)]).await.0, 1);
     let trick = "' OR true OR speaker = '";
     for text in TEXTS.iter().chain(&[trick, "%", "_", "*", ""]) {

@@ -1,5 +1,5 @@
-//! What every store of the memory must hold to, whatever it is made of: the prose of the ports in `hob-domain`, as tests.
-//! [`every_memory_contract`] hands the names of all of them to a macro, so that a backend runs them all.
+//! The contract of every store of the memory: the prose of the ports in `hob-domain`, as tests.
+//! [`every_memory_contract`] passes the names of all tests to a macro, so that each backend runs them all.
 
 pub mod at_once;
 pub mod hostile;
@@ -16,28 +16,28 @@ use hob_domain::memory::{
     QueryTerm, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
 };
 
-/// Where a memory is kept.
+/// A backend of the memory for one test.
 #[async_trait]
-pub trait Place: Send + Sync {
-    /// Opens the memory there, as another process would do it.
+pub trait Fixture: Send + Sync {
+    /// Opens the memory, as another process does.
     async fn open(&self) -> Arc<dyn MemoryStore>;
 }
 
-/// Calls a macro with `module: contract contract …;` for every contract. Each is an `async fn(&dyn Place)` and wants a
-/// place where nothing was kept before.
+/// Calls a macro with `module: contract contract …;` for every contract. Each is an `async fn(&dyn Fixture)` and needs an
+/// empty memory.
 #[macro_export]
 macro_rules! every_memory_contract {
     ($run:ident) => {
         $run! {
-            at_once: numbers_come_in_the_order_of_commits two_writers_store_each_turn_once;
-            hostile: what_was_stored_comes_back nothing_in_a_text_is_a_statement;
-            turns: a_turn_is_stored_once_with_and_without_its_id an_answer_and_its_record_are_one_turn
-                numbers_may_come_in_any_order any_mixture_of_ways_gives_each_turn_once
-                what_is_forgotten_stays_forgotten speakers_and_projects_are_apart
-                windows_corrections_and_outlines the_index_counts_what_is_there
-                scopes_keep_to_their_sessions_and_times what_else_is_kept;
-            vectors: the_way_goes_from_the_newest_to_the_oldest
-                turns_are_proposed_by_their_own_kind_only vectors_go_with_their_turns;
+            at_once: numbers_follow_the_order_of_commits concurrent_writers_store_each_turn_once;
+            hostile: hostile_texts_are_stored_unchanged hostile_texts_are_only_texts;
+            turns: turn_is_stored_once_with_and_without_its_id answer_and_its_record_are_one_turn
+                numbered_turns_may_come_in_any_order captures_in_any_order_store_each_turn_once
+                forgotten_turns_stay_forgotten principals_and_projects_are_isolated
+                windows_corrections_and_outlines_are_read index_counts_match_the_stored_turns
+                scopes_limit_sessions_and_times other_state_is_stored_and_removed;
+            vectors: embedding_goes_from_the_newest_to_the_oldest
+                candidates_come_from_vectors_of_the_same_model vectors_are_removed_with_their_turns;
         }
     };
 }

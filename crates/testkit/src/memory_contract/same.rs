@@ -1,4 +1,4 @@
-//! Two stores that are told the same answer alike.
+//! Two stores with the same calls give the same answers.
 
 use std::collections::BTreeMap;
 
@@ -181,7 +181,7 @@ fn plain(mut proposal: CandidateSet) -> CandidateSet {
     proposal.candidates.iter_mut().for_each(|candidate| number(&mut candidate.session));
     proposal.session_statistics.iter_mut().for_each(|context| number(&mut context.session));
     proposal.session_statistics.sort_by_key(|context| context.session);
-    // About how many sessions have a term depends on where its postings are split.
+    // The estimate of the sessions with a term depends on where its posting blocks are split.
     proposal.document_frequencies.iter_mut().for_each(|spread| spread.sessions = 0);
     proposal
 }
@@ -222,7 +222,7 @@ fn turn(random: &mut Random, made: &mut u64) -> NewTurn {
     let words = terms(random);
     *made += 1;
     let name = format!("s{session}");
-    // Few different words, so that turns are known by several names.
+    // Few different words, so that turns have several identities.
     let mut turn = match random.below(3) {
         0 => nth(&name, WORDS[random.below(3) as usize], 1 + random.below(2) as u32, second),
         1 => with_id(&name, WORDS[random.below(3) as usize], &random.below(9).to_string(), second),
@@ -237,7 +237,7 @@ fn turn(random: &mut Random, made: &mut u64) -> NewTurn {
     let project = ["/a", "/b", "/c"][(session % 3) as usize];
     turn.place =
         ProjectLocation { project: project.to_owned(), worktree: format!("{project}/w{session}") };
-    // No two of them have the same vector, so that it is clear which one is nearer.
+    // No two turns have the same vector, so that their order is defined.
     turn.cue = Some(format!("cue {made}"));
     turn.vector = analysed(&turn.text, turn.cue.as_deref()).1;
     turn

@@ -8,13 +8,13 @@ use hob_domain::memory::{
     RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
 };
 
-use super::{Place, add, add_of, found, nth, probe, turn, with_id};
+use super::{Fixture, add, add_of, found, nth, probe, turn, with_id};
 
-pub async fn a_turn_is_stored_once_with_and_without_its_id(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn turn_is_stored_once_with_and_without_its_id(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     assert_eq!(add(&*store, vec![with_id("s", "go", "1", 1)]).await, (1, 0, 0));
     assert_eq!(add(&*store, vec![with_id("s", "go", "1", 9)]).await, (0, 1, 0));
-    // Without an id the first of these words is known; a second one is another turn.
+    // Without an id the first turn with these words is recognised; a second one is another turn.
     assert_eq!(add(&*store, vec![nth("s", "go", 1, 1)]).await, (0, 1, 0));
     assert_eq!(add(&*store, vec![nth("s", "go", 2, 2)]).await, (1, 0, 0));
     // The record of that second one claims it; a third record is new.
@@ -24,8 +24,8 @@ pub async fn a_turn_is_stored_once_with_and_without_its_id(place: &dyn Place) {
     assert_eq!(store.counts(&Principal::Owner).await.unwrap().turns, 4);
 }
 
-pub async fn an_answer_and_its_record_are_one_turn(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn answer_and_its_record_are_one_turn(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let answer = |prompt: &str, second| {
         turn("s", "done", Identity::Answer(answer_key(prompt, "done", 1)), second)
     };
@@ -34,21 +34,21 @@ pub async fn an_answer_and_its_record_are_one_turn(place: &dyn Place) {
         let answer = Some(answer_key(prompt, "done", 1));
         turn("s", "done", Identity::Record { key, answer }, second)
     };
-    // The answers to two prompts are two turns, in whatever order they come.
+    // The answers to two prompts are two turns, in any order.
     assert_eq!(add(&*store, vec![answer("p2", 5), answer("p1", 4)]).await, (2, 0, 0));
     assert_eq!(add(&*store, vec![answer("p1", 9)]).await, (0, 1, 0));
     assert_eq!(add(&*store, vec![record("p1", "a1", 1), record("p2", "a2", 2)]).await, (0, 2, 0));
     assert_eq!(add(&*store, vec![answer("p2", 5), record("p2", "a2", 2)]).await, (0, 2, 0));
-    // A record that was there first is found by its place as well.
+    // A record that was stored first is found by its position, too.
     assert_eq!(add(&*store, vec![record("p3", "a3", 3), answer("p3", 7)]).await, (1, 1, 0));
     let page = store.page(Some(&Principal::Owner), 0, 10).await.unwrap();
     let times: Vec<i64> = page.iter().map(|record| record.ts.as_second()).collect();
     assert_eq!(times, [2, 1, 3], "a record knows better when it was said");
 }
 
-/// What was numbered is itself, also when an earlier one comes later.
-pub async fn numbers_may_come_in_any_order(place: &dyn Place) {
-    let store = place.open().await;
+/// A numbered turn keeps its identity, also when an earlier one comes later.
+pub async fn numbered_turns_may_come_in_any_order(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     assert_eq!(add(&*store, vec![nth("s", "go", 2, 2)]).await, (1, 0, 0));
     assert_eq!(add(&*store, vec![nth("s", "go", 1, 1)]).await, (1, 0, 0));
     assert_eq!(add(&*store, vec![nth("s", "go", 2, 2), nth("s", "go", 1, 1)]).await, (0, 2, 0));
@@ -56,8 +56,8 @@ pub async fn numbers_may_come_in_any_order(place: &dyn Place) {
 
 /// A session of few different words comes in by several ways: whole or in pieces, with ids or
 /// counted, in any order and more than once. Each turn is there once in the end.
-pub async fn any_mixture_of_ways_gives_each_turn_once(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn captures_in_any_order_store_each_turn_once(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     for seed in 0..40_u64 {
         let speaker = Principal::App(format!("seed{seed}"));
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -78,7 +78,7 @@ pub async fn any_mixture_of_ways_gives_each_turn_once(place: &dyn Place) {
         for _ in 0..1 + random(4) {
             let (from, by_id) = (random(length), random(2) == 0);
             let until = from + random(length - from + 1);
-            // Whoever reads a transcript has read it from its beginning.
+            // A reader of a transcript starts at its beginning.
             let from = if random(2) == 0 { from.min(until) } else { 0 };
             let from = if by_id { from } else { 0 };
             add_of(&*store, &speaker, (from..until).map(|index| one(index, by_id)).collect()).await;
@@ -94,8 +94,8 @@ pub async fn any_mixture_of_ways_gives_each_turn_once(place: &dyn Place) {
     }
 }
 
-pub async fn what_is_forgotten_stays_forgotten(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn forgotten_turns_stay_forgotten(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let now = Timestamp::from_second(100).unwrap();
     add(&*store, vec![with_id("s", "secret plan", "1", 1), nth("s", "go", 1, 2)]).await;
     let page = store.page(Some(&Principal::Owner), 0, 10).await.unwrap();
@@ -107,7 +107,7 @@ pub async fn what_is_forgotten_stays_forgotten(place: &dyn Place) {
     assert!(found(&*store, &Principal::Owner, &Scope::default(), "secret").await.is_empty());
     assert_eq!(add(&*store, vec![with_id("s", "secret plan", "1", 1)]).await, (0, 0, 1));
     assert_eq!(add(&*store, vec![nth("s", "secret plan", 1, 1)]).await, (0, 0, 1));
-    // One that had no id is recognised by its record as well, and only once.
+    // A turn without an id is recognised by its record, too, and only once.
     assert_eq!(add(&*store, vec![with_id("s", "go", "7", 2)]).await, (0, 0, 1));
     assert_eq!(add(&*store, vec![with_id("s", "go", "8", 3)]).await, (1, 0, 0));
 
@@ -118,8 +118,8 @@ pub async fn what_is_forgotten_stays_forgotten(place: &dyn Place) {
     assert_eq!(add(&*store, vec![with_id("t", "later", "4", 200)]).await, (1, 0, 0));
 }
 
-pub async fn speakers_and_projects_are_apart(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn principals_and_projects_are_isolated(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let app = Principal::App("shop".to_owned());
     let mut elsewhere = with_id("s2", "the port is 7", "2", 2);
     elsewhere.place.project = "/q".to_owned();
@@ -136,14 +136,14 @@ pub async fn speakers_and_projects_are_apart(place: &dyn Place) {
     assert!(found(&*store, &Principal::App("x".to_owned()), &all, "port").await.is_empty());
     let id = store.page(Some(&Principal::Owner), 0, 1).await.unwrap()[0].id.clone();
     assert!(store.record(&Principal::App("x".to_owned()), &id).await.unwrap().is_none());
-    // Nothing in a term is a query.
+    // A term is never a query.
     for term in ["\" OR \"port", "port*", "scope : p1", "port NEAR", "a\"b", "\u{0}", ""] {
         let _ = store.candidates(&app, &all, probe(term)).await.unwrap();
     }
 }
 
-pub async fn windows_corrections_and_outlines(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn windows_corrections_and_outlines_are_read(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let turns = (0..10).map(|n| with_id("s", &format!("turn {n}"), &n.to_string(), n)).collect();
     add(&*store, turns).await;
     let list = async |around: Option<Around>, limit| {
@@ -177,8 +177,8 @@ pub async fn windows_corrections_and_outlines(place: &dyn Place) {
 
 /// The counts by which turns are ranked are those of the turns that are there: whatever was stored,
 /// changed and forgotten before.
-pub async fn the_index_counts_what_is_there(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn index_counts_match_the_stored_turns(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     // Enough for several runs of a term, by several sessions that take turns.
     for round in 0..6_i64 {
         let one = |n: i64| {
@@ -238,8 +238,8 @@ pub async fn the_index_counts_what_is_there(place: &dyn Place) {
     assert_eq!(proposal, CandidateSet::default());
 }
 
-pub async fn scopes_keep_to_their_sessions_and_times(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn scopes_limit_sessions_and_times(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let turns = (0..20)
         .map(|n| with_id(["s", "t"][n as usize % 2], &format!("port {n}"), &n.to_string(), n));
     add(&*store, turns.collect()).await;
@@ -256,8 +256,8 @@ pub async fn scopes_keep_to_their_sessions_and_times(place: &dyn Place) {
 }
 
 /// Marks of imports, events, what was masked by older rules, prompts, what a speaker leaves behind.
-pub async fn what_else_is_kept(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn other_state_is_stored_and_removed(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let mark = |size| ImportMark { path: TurnKey::of(&["/t"]), size, modified: -5 };
     let turns = vec![with_id("s", "one", "1", 1), with_id("s", &"x".repeat(2001), "2", 2)];
     let stored = store.store_turns(&Principal::Owner, turns, vec![mark(7), mark(9)]).await.unwrap();

@@ -9,7 +9,7 @@ use hob_domain::memory::{
     Remask, Scope, VectorKind,
 };
 
-use super::{Place, with_id};
+use super::{Fixture, with_id};
 
 fn turn(session: &str, number: i64) -> NewTurn {
     let text = format!("turn {number}");
@@ -18,8 +18,8 @@ fn turn(session: &str, number: i64) -> NewTurn {
 }
 
 /// A store with turns 1 to `count`, each in a session of its own, so that none stands beside another.
-async fn filled(place: &dyn Place, speaker: &Principal, count: i64) -> Arc<dyn MemoryStore> {
-    let store = place.open().await;
+async fn filled(fixture: &dyn Fixture, speaker: &Principal, count: i64) -> Arc<dyn MemoryStore> {
+    let store = fixture.open().await;
     let turns = (1..=count).map(|number| turn(&format!("s{number}"), number)).collect();
     store.store_turns(speaker, turns, Vec::new()).await.unwrap();
     store
@@ -41,8 +41,8 @@ fn seqs(proposal: &CandidateSet) -> Vec<i64> {
     proposal.candidates.iter().map(|candidate| candidate.seq).collect()
 }
 
-pub async fn the_way_goes_from_the_newest_to_the_oldest(place: &dyn Place) {
-    let store = filled(place, &Principal::Owner, 10).await;
+pub async fn embedding_goes_from_the_newest_to_the_oldest(fixture: &dyn Fixture) {
+    let store = filled(fixture, &Principal::Owner, 10).await;
     let kind = store.vector_kind("one", 8).await.unwrap();
     assert_eq!(store.vector_kind("one", 8).await.unwrap(), kind);
     let page = store.without_vector(kind, i64::MAX, 0, 3).await.unwrap();
@@ -56,17 +56,17 @@ pub async fn the_way_goes_from_the_newest_to_the_oldest(place: &dyn Place) {
     assert_eq!((numbers, page.below), (vec![10, 8, 7, 6, 4], None));
     let all = store.embedded(kind).await.unwrap();
     assert_eq!((all.done, all.turns, all.newest), (2, 10, 10), "77 was never there");
-    // What was stored again is still one.
+    // A vector that is stored twice is one vector.
     store.save_vectors(kind, vec![(9, along(2))]).await.unwrap();
     assert_eq!(store.embedded(kind).await.unwrap().done, 2);
     assert!(store.without_vector(kind, 3, 3, 50).await.unwrap().turns.is_empty());
 }
 
-pub async fn turns_are_proposed_by_their_own_kind_only(place: &dyn Place) {
-    let store = filled(place, &Principal::Owner, 8).await;
+pub async fn candidates_come_from_vectors_of_the_same_model(fixture: &dyn Fixture) {
+    let store = filled(fixture, &Principal::Owner, 8).await;
     let (one, two) =
         (store.vector_kind("one", 8).await.unwrap(), store.vector_kind("two", 8).await.unwrap());
-    // The oldest come last: what was read before must not hide them.
+    // The oldest come last: earlier reads must not hide them.
     store.save_vectors(one, vec![(8, along(0)), (7, along(1))]).await.unwrap();
     assert_eq!(seqs(&near(&*store, one, 0, 1).await), [8]);
     store.save_vectors(one, vec![(2, along(3)), (1, along(2))]).await.unwrap();
@@ -76,11 +76,11 @@ pub async fn turns_are_proposed_by_their_own_kind_only(place: &dyn Place) {
     let found = near(&*store, two, 2, 5).await;
     assert_eq!((seqs(&found), found.candidates[0].model_vector.clone()), (vec![3], along(2)));
     assert_eq!(seqs(&near(&*store, one, 2, 50).await), [1, 2, 7, 8]);
-    // Opened anew it is the same.
+    // Opening the store again changes nothing.
     drop(store);
-    let store = place.open().await;
+    let store = fixture.open().await;
     assert_eq!(seqs(&near(&*store, one, 2, 1).await), [1]);
-    // The other model's vectors go in small steps.
+    // The vectors of the other model are removed in small steps.
     let mut steps = 0;
     while store.drop_other_vectors(two, 3).await.unwrap() > 0 {
         steps += 1;
@@ -93,8 +93,8 @@ pub async fn turns_are_proposed_by_their_own_kind_only(place: &dyn Place) {
     assert_eq!(store.embedded(again).await.unwrap().done, 0);
 }
 
-pub async fn vectors_go_with_their_turns(place: &dyn Place) {
-    let store = filled(place, &Principal::Owner, 4).await;
+pub async fn vectors_are_removed_with_their_turns(fixture: &dyn Fixture) {
+    let store = filled(fixture, &Principal::Owner, 4).await;
     let app = Principal::App("app".to_owned());
     store.store_turns(&app, vec![turn("s", 9)], Vec::new()).await.unwrap();
     let kind = store.vector_kind("one", 8).await.unwrap();
@@ -108,7 +108,7 @@ pub async fn vectors_go_with_their_turns(place: &dyn Place) {
     assert_eq!(store.embedded(kind).await.unwrap().done, 4, "what is forgotten gets none");
     store.forget_principal(&app).await.unwrap();
     assert_eq!(store.embedded(kind).await.unwrap().done, 3);
-    // A turn that says something else now has to be embedded anew.
+    // A turn with a changed text has to be embedded again.
     let page: Vec<Record> = store.page(None, 0, 1).await.unwrap();
     let change = Remask {
         seq: page[0].seq,

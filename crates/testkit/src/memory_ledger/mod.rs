@@ -1,4 +1,4 @@
-//! The ledger as simple as it can be: lists in memory. What the real ones do is compared with it.
+//! The simplest ledger: lists in memory. The real stores are compared with it.
 
 mod nodes;
 mod sessions;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// A ledger that is gone with its process.
+/// A ledger in memory.
 #[derive(Default)]
 pub struct MemoryLedger {
     state: Mutex<State>,
@@ -148,12 +148,12 @@ struct Unanswered {
     error: &'static str,
 }
 
-/// Times are kept to the microsecond.
+/// Cuts a time to the microsecond, as the stores do.
 fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or_default()
 }
 
-/// Usage as it is kept: bounded, since an agent may say anything.
+/// Returns usage as stored: bounded, because an agent may report anything.
 fn bounded(usage: &TurnUsage) -> TurnUsage {
     let most = |tokens: u64| tokens.min(1 << 40);
     let cost = usage.cost_usd;
@@ -175,7 +175,7 @@ fn add(sum: &mut TurnUsage, usage: &TurnUsage) {
     sum.cost_usd += usage.cost_usd;
 }
 
-/// The last so many, in order.
+/// Returns the last `limit` entries, in order.
 fn last<T: Clone>(all: impl DoubleEndedIterator<Item = T>, limit: usize) -> Vec<T> {
     let mut last: Vec<T> = all.rev().take(limit).collect();
     last.reverse();

@@ -2,7 +2,7 @@
 
 use hob_domain::{App, AppName, StoreError, Token, TokenHash};
 
-use super::{Place, app};
+use super::{Fixture, app};
 
 fn an_app(name: &str) -> App {
     // Finer than a microsecond: it is told as it was given.
@@ -13,8 +13,8 @@ fn token(byte: u8) -> TokenHash {
     Token::from_random([byte; 32]).hash()
 }
 
-pub async fn an_app_lives_and_dies(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn app_is_created_listed_and_removed(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     assert_eq!(store.list_apps().await.unwrap(), []);
     for (byte, name) in (1..).zip(["b", "a", "a-b", "B", "a.b", "a_b", "ab", "0"]) {
         store.create_app(&an_app(name), token(byte)).await.unwrap();
@@ -30,7 +30,7 @@ pub async fn an_app_lives_and_dies(place: &dyn Place) {
     assert_eq!(names.len(), 8);
 
     // Another process sees it at once.
-    let other = place.open().await;
+    let other = fixture.open().await;
     assert_eq!(other.app_by_token(token(1)).await.unwrap(), Some(an_app("b")));
     assert!(other.remove_app(&app("b")).await.unwrap());
     assert!(!store.remove_app(&app("b")).await.unwrap());
@@ -40,8 +40,8 @@ pub async fn an_app_lives_and_dies(place: &dyn Place) {
 }
 
 /// A token that is taken is no other app's.
-pub async fn a_token_is_one_apps(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn token_belongs_to_one_app(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     store.create_app(&an_app("a"), token(1)).await.unwrap();
     assert!(store.create_app(&an_app("b"), token(1)).await.is_err());
     assert_eq!(store.app_by_token(token(1)).await.unwrap(), Some(an_app("a")));

@@ -7,13 +7,13 @@ use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
 
 use super::{
-    Place, accept, app, at, ending, event, id, keyed, lease, make, node, remembered, request, seqs,
-    session, story, used,
+    Fixture, accept, app, at, ending, event, id, keyed, lease, make, node, remembered, request,
+    seqs, session, story, used,
 };
 
 /// The same ledger twice, as two nodes have it.
-async fn two(place: &dyn Place) -> [Arc<dyn LedgerStore>; 2] {
-    [place.open().await, place.open().await]
+async fn two(fixture: &dyn Fixture) -> [Arc<dyn LedgerStore>; 2] {
+    [fixture.open().await, fixture.open().await]
 }
 
 /// Does something so many times at once and returns the answers. Each time is told which one it is.
@@ -35,8 +35,8 @@ where
 
 /// Many callers write to the same sessions; the numbers of each have no gap and no repeat, and the events of one
 /// call stand together.
-pub async fn numbers_have_no_gap(place: &dyn Place) {
-    let stores = two(place).await;
+pub async fn concurrent_appends_leave_no_gap(fixture: &dyn Fixture) {
+    let stores = two(fixture).await;
     make(&*stores[0], 1..=4).await;
     let told = at_once(&stores, 20, |store, time| async move {
         let byte = time as u8 / 5 + 1;
@@ -68,8 +68,8 @@ pub async fn numbers_have_no_gap(place: &dyn Place) {
     }
 }
 
-pub async fn a_queue_holds_no_more_than_its_limit(place: &dyn Place) {
-    let stores = two(place).await;
+pub async fn concurrent_turns_never_exceed_the_queue(fixture: &dyn Fixture) {
+    let stores = two(fixture).await;
     make(&*stores[0], [1]).await;
     let answers = at_once(&stores, 12, |store, _| async move {
         accept(&*store, 1, &TurnRequest { queue: 3, ..request("p") }).await.unwrap()
@@ -88,8 +88,8 @@ pub async fn a_queue_holds_no_more_than_its_limit(place: &dyn Place) {
     assert_eq!(stores[0].queued_turns(&id(1)).await.unwrap(), [1, 2, 3]);
 }
 
-pub async fn a_key_is_used_once(place: &dyn Place) {
-    let stores = two(place).await;
+pub async fn concurrent_repeats_of_a_key_accept_one_turn(fixture: &dyn Fixture) {
+    let stores = two(fixture).await;
     make(&*stores[0], [1]).await;
     let answers = at_once(&stores, 12, |store, time| async move {
         let prompt = if time < 10 { "same" } else { "other" };
@@ -105,8 +105,8 @@ pub async fn a_key_is_used_once(place: &dyn Place) {
 }
 
 /// Starting, ending and closing race; each happens once, and the story is one that could have been told in order.
-pub async fn a_turn_begins_and_ends_once(place: &dyn Place) {
-    let stores = two(place).await;
+pub async fn concurrent_starts_and_ends_count_once(fixture: &dyn Fixture) {
+    let stores = two(fixture).await;
     for round in 1..=6_u8 {
         make(&*stores[0], [round]).await;
         accept(&*stores[0], round, &request("p")).await;
@@ -145,8 +145,8 @@ pub async fn a_turn_begins_and_ends_once(place: &dyn Place) {
 }
 
 /// A session is deleted under its writers. What they were told is gone, and nothing of it is left.
-pub async fn nothing_is_added_to_what_is_deleted(place: &dyn Place) {
-    let stores = two(place).await;
+pub async fn deleted_session_accepts_nothing(fixture: &dyn Fixture) {
+    let stores = two(fixture).await;
     make(&*stores[0], [1]).await;
     stores[0].close_session(&id(1), event("close", None), at(6)).await.unwrap();
     at_once(&stores, 6, |store, time| async move {
@@ -167,8 +167,8 @@ pub async fn nothing_is_added_to_what_is_deleted(place: &dyn Place) {
     assert_eq!(story(&*stores[1], 1).await, ["create"]);
 }
 
-pub async fn days_add_up(place: &dyn Place) {
-    let stores = two(place).await;
+pub async fn concurrent_usage_adds_up_by_day(fixture: &dyn Fixture) {
+    let stores = two(fixture).await;
     at_once(&stores, 20, |store, time| async move {
         let state = if time < 5 { TurnState::Died } else { TurnState::Finished };
         store.note_turn(&app("a"), state, used(), Some(remembered("x")), at(9)).await.unwrap();
@@ -180,8 +180,8 @@ pub async fn days_add_up(place: &dyn Place) {
     assert_eq!(stores[0].outbox(99).await.unwrap().len(), 20);
 }
 
-pub async fn names_are_given_once(place: &dyn Place) {
-    let stores = two(place).await;
+pub async fn concurrent_creates_of_a_name_succeed_once(fixture: &dyn Fixture) {
+    let stores = two(fixture).await;
     let made = at_once(&stores, 8, |store, time| async move {
         let own = App { name: app("a"), created_at: at(time as i64) };
         match store.create_app(&own, Token::from_random([time as u8; 32]).hash()).await {

@@ -3,10 +3,10 @@
 use hob_domain::AuditEntry;
 use serde_json::{Value, json};
 
-use super::{Place, at};
+use super::{Fixture, at};
 
-pub async fn entries_stay_and_are_read_backwards(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn audit_entries_stay_and_are_read_newest_first(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let mut ids = Vec::new();
     for n in 0..5 {
         let detail = json!({"z": n, "a": "\0 ünï '\"; 🦀", "deep": [null, 1.5, {"x": true}]});
@@ -16,7 +16,7 @@ pub async fn entries_stay_and_are_read_backwards(place: &dyn Place) {
     }
     assert!(ids.is_sorted_by(|a, b| a < b), "numbers grow: {ids:?}");
     drop(store);
-    let store = place.open().await;
+    let store = fixture.open().await;
     let numbers = |entries: Vec<AuditEntry>| -> Vec<u64> { entries.iter().map(|e| e.id).collect() };
     let newest = store.list_audit(2, None).await.unwrap();
     assert_eq!(newest[0].at, at(4));

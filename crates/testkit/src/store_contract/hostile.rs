@@ -1,15 +1,15 @@
-//! Texts that somebody chose to do harm.
+//! Hostile texts and names.
 
 use hob_domain::AppName;
 use hob_domain::session::{Accepted, NewEvent, Session, SessionSetup, TurnEnding, TurnState};
 use serde_json::json;
 
 use super::{
-    Place, app, at, ending, event, id, lease, node, prompts, remembered, request, session,
+    Fixture, app, at, ending, event, id, lease, node, prompts, remembered, request, session,
 };
 use hob_domain::session::TurnRequest;
 
-/// Whatever a text holds, it comes back as it was.
+/// Every text is returned as it was stored.
 const TEXTS: [&str; 9] = [
     "",
     "\0",
@@ -22,8 +22,8 @@ const TEXTS: [&str; 9] = [
     "NULL",
 ];
 
-pub async fn what_was_stored_comes_back(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let a = app("a");
     for (byte, text) in (1..).zip(TEXTS) {
         let made = session("a", byte, 5);
@@ -73,9 +73,9 @@ pub async fn what_was_stored_comes_back(place: &dyn Place) {
     assert_eq!(prompts(&store.outbox(99).await.unwrap()), TEXTS);
 }
 
-/// Names of apps are given by callers; those that look like something are nothing but names.
-pub async fn names_are_only_names(place: &dyn Place) {
-    let store = place.open().await;
+/// Callers choose names of apps. Names that look like patterns or statements are only names.
+pub async fn hostile_app_names_are_only_names(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let hostile =
         ["0", "null", "public", "select", "a.b", "a_b", "a-b", "A", "a", "hob", "current_user"];
     for (byte, name) in (1..).zip(hostile) {
@@ -93,9 +93,9 @@ pub async fn names_are_only_names(place: &dyn Place) {
     assert_eq!(store.all_sessions().await.unwrap().len(), hostile.len() - 1);
 }
 
-/// A megabyte, many at once, and text that takes as much room as it can.
-pub async fn large_bodies_come_back(place: &dyn Place) {
-    let store = place.open().await;
+/// Large bodies: a megabyte, many at once, and text with the largest encoding.
+pub async fn large_bodies_are_stored_unchanged(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     store.create_session(&session("a", 1, 5), event("create", None), &node()).await.unwrap();
     let large = ["x", "\0", "🦀", "'\\\u{1a}"].map(|piece| piece.repeat((1 << 20) / piece.len()));
     let events: Vec<NewEvent> = large

@@ -1,13 +1,13 @@
-//! Who sees what, and in which order.
+//! Lists: which app sees what, and in which order.
 
 use super::{
-    Place, accept, app, at, ending, event, id, lease, make, names, node, request, seqs, session,
+    Fixture, accept, app, at, ending, event, id, lease, make, names, node, request, seqs, session,
     whole_turn,
 };
 use hob_domain::session::{TurnState, TurnUsage};
 
-pub async fn apps_do_not_see_each_other(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     store.create_session(&session("b", 2, 6), event("create", None), &node()).await.unwrap();
     accept(&*store, 1, &request("hello")).await;
@@ -29,8 +29,8 @@ pub async fn apps_do_not_see_each_other(place: &dyn Place) {
     assert_eq!(names(&store.all_sessions().await.unwrap()), [id(1)]);
 }
 
-pub async fn the_owner_sees_all(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn admin_list_shows_all_apps(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     for (name, byte, second) in [("a", 1, 7), ("b", 2, 6), ("a", 3, 5), ("a", 9, 6)] {
         store
             .create_session(&session(name, byte, second), event("create", None), &node())
@@ -47,9 +47,9 @@ pub async fn the_owner_sees_all(place: &dyn Place) {
     assert_eq!(store.app_of(&id(8)).await.unwrap(), None);
 }
 
-/// The past is read backwards, a page at a time, and each page stands in order.
-pub async fn the_past_in_pages(place: &dyn Place) {
-    let store = place.open().await;
+/// Past events are read backwards page by page, and each page is in order.
+pub async fn past_events_are_paged_backwards(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1, 2]).await;
     for _ in 0..3 {
         whole_turn(&*store, 1, 20).await;
@@ -83,9 +83,9 @@ pub async fn the_past_in_pages(place: &dyn Place) {
     assert_eq!(store.events(&a, &id(3), 0, 9).await.unwrap(), None);
 }
 
-/// All events that name a turn are that turn's, whatever lies between them.
-pub async fn the_events_of_a_turn(place: &dyn Place) {
-    let store = place.open().await;
+/// The events of a turn are all events that name it, also with other events between them.
+pub async fn turn_events_are_those_that_name_the_turn(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     let say = async |turn| {
         let said =

@@ -1,11 +1,11 @@
-//! What every store of the ledger must hold to, whatever it is made of: the prose of the ports in `hob-domain`, as
-//! tests. [`every_contract`] hands the names of all of them to a macro, so that a backend runs them all.
+//! The contract of every store of the ledger: the prose of the ports in `hob-domain`, as tests. [`every_contract`]
+//! passes the names of all tests to a macro, so that each backend runs them all.
 
 pub mod apps;
 pub mod at_once;
 pub mod audit;
-pub mod holds;
 pub mod hostile;
+pub mod leases;
 pub mod lists;
 pub mod random;
 pub mod sessions;
@@ -22,40 +22,40 @@ use hob_domain::session::{
 use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
 
-/// Where a ledger is kept.
+/// A backend of the ledger for one test.
 #[async_trait]
-pub trait Place: Send + Sync {
-    /// Opens the ledger there, as another process would do it.
+pub trait Fixture: Send + Sync {
+    /// Opens the ledger, as another process does.
     async fn open(&self) -> Arc<dyn LedgerStore>;
 }
 
-/// Calls a macro with `module: contract contract …;` for every contract. Each is an `async fn(&dyn Place)` and wants
-/// a place where nothing was kept before.
+/// Calls a macro with `module: contract contract …;` for every contract. Each is an `async fn(&dyn Fixture)` and needs
+/// an empty ledger.
 #[macro_export]
 macro_rules! every_contract {
     ($run:ident) => {
         $run! {
-            apps: an_app_lives_and_dies a_token_is_one_apps;
-            at_once: numbers_have_no_gap a_queue_holds_no_more_than_its_limit a_key_is_used_once
-                a_turn_begins_and_ends_once nothing_is_added_to_what_is_deleted days_add_up
-                names_are_given_once;
-            audit: entries_stay_and_are_read_backwards;
-            holds: a_session_is_its_makers two_take_and_one_has_it who_lost_its_hold_writes_nothing
-                what_ran_is_interrupted_once nodes_are_known_by_their_beat a_hold_is_given_back;
-            hostile: what_was_stored_comes_back names_are_only_names large_bodies_come_back;
-            lists: the_owner_sees_all apps_do_not_see_each_other the_past_in_pages
-                the_events_of_a_turn;
-            random: what_is_done_is_what_a_simple_ledger_does;
-            sessions: a_session_lives_through_its_turns what_is_kept_outlives_its_process
-                a_session_that_exists_stays_as_it_is nothing_is_told_to_a_session_that_is_not_there
-                an_app_goes_with_all_it_had old_sessions_go times_are_told_as_they_are_kept;
-            turns: turns_wait_in_line_and_a_repeat_runs_nothing
-                what_ran_is_interrupted_and_what_waited_still_waits
-                closing_cancels_what_waits_and_leaves_what_runs_to_its_caller
-                a_turn_goes_only_where_it_may;
-            usage: usage_is_summed_by_session_and_by_day turns_are_counted_by_how_they_ended
-                absurd_usage_stops_nothing turns_outside_of_sessions_count
-                the_outbox_is_drained_once;
+            apps: app_is_created_listed_and_removed token_belongs_to_one_app;
+            at_once: concurrent_appends_leave_no_gap concurrent_turns_never_exceed_the_queue concurrent_repeats_of_a_key_accept_one_turn
+                concurrent_starts_and_ends_count_once deleted_session_accepts_nothing concurrent_usage_adds_up_by_day
+                concurrent_creates_of_a_name_succeed_once;
+            audit: audit_entries_stay_and_are_read_newest_first;
+            leases: new_session_is_leased_to_its_creator concurrent_acquires_give_one_lease lost_lease_cannot_write
+                takeover_interrupts_the_running_turn_once nodes_are_listed_with_their_last_heartbeat released_lease_can_be_acquired;
+            hostile: hostile_texts_are_stored_unchanged hostile_app_names_are_only_names large_bodies_are_stored_unchanged;
+            lists: admin_list_shows_all_apps lists_of_apps_are_isolated past_events_are_paged_backwards
+                turn_events_are_those_that_name_the_turn;
+            random: random_calls_match_the_in_memory_ledger;
+            sessions: session_goes_through_its_states acknowledged_writes_survive_a_reopen
+                duplicate_session_is_refused unknown_session_accepts_nothing
+                removed_app_leaves_nothing old_sessions_are_closed_and_deleted times_are_returned_as_stored;
+            turns: turns_queue_in_order_and_a_repeat_adds_none
+                restart_interrupts_running_and_keeps_queued_turns
+                close_cancels_queued_turns_and_keeps_the_running_one
+                turn_follows_only_allowed_transitions;
+            usage: usage_is_summed_by_session_and_day turns_are_counted_by_their_end
+                absurd_usage_still_ends_the_turn turns_outside_sessions_count
+                outbox_is_drained_once;
         }
     };
 }
@@ -72,12 +72,12 @@ fn id(byte: u8) -> SessionId {
     SessionId::from_random([byte; 16])
 }
 
-/// The node that all of this happens on, where it is not about nodes.
+/// The node of tests that are not about nodes.
 fn node() -> NodeId {
     NodeId::from_random([0xaa; 16])
 }
 
-/// A session as its maker holds it.
+/// The lease of the node that created a session.
 fn lease(byte: u8) -> Lease {
     Lease { session: id(byte), fence: 1 }
 }
@@ -106,7 +106,7 @@ fn session(app_name: &str, byte: u8, second: i64) -> Session {
     }
 }
 
-/// Makes sessions of `a`.
+/// Creates sessions of the app `a`.
 async fn make(store: &dyn LedgerStore, bytes: impl IntoIterator<Item = u8>) {
     for byte in bytes {
         store.create_session(&session("a", byte, 5), event("create", None), &node()).await.unwrap();
@@ -172,7 +172,7 @@ async fn accept(store: &dyn SessionStore, byte: u8, request: &TurnRequest) -> Op
     store.accept_turn(&app("a"), &id(byte), request, at(10)).await.unwrap()
 }
 
-/// A whole turn in a session of `a`.
+/// Runs a whole turn in a session of the app `a`.
 async fn whole_turn(store: &dyn SessionStore, byte: u8, second: i64) {
     let Some(Accepted::Queued(index)) = accept(store, byte, &request("hello")).await else {
         panic!("the turn was not taken")
@@ -182,7 +182,7 @@ async fn whole_turn(store: &dyn SessionStore, byte: u8, second: i64) {
     assert!(store.end_turn(&lease(byte), index, ending, at(second)).await.unwrap().is_some());
 }
 
-/// The events of a session of `a`: their kinds, turns and, for a turn's end, its state.
+/// Returns the events of a session of the app `a`: kind, turn and, for the end of a turn, its state.
 async fn story(store: &dyn SessionStore, byte: u8) -> Vec<String> {
     let events = store.events(&app("a"), &id(byte), 0, 1000).await.unwrap().unwrap();
     assert!(events.iter().map(|event| event.seq).eq(1..=events.len() as u64), "without a gap");

@@ -1,4 +1,4 @@
-//! Anything in any order: what a store answers is what a simple ledger in memory answers.
+//! Random calls: a store answers like the simple ledger in memory.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use super::{Place, app, at, id, node, remembered, session};
+use super::{Fixture, app, at, id, node, remembered, session};
 use crate::memory_ledger::MemoryLedger;
 
 const APPS: [&str; 2] = ["a", "b"];
@@ -95,11 +95,11 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// How many sequences are played; `PROPTEST_CASES` says otherwise.
+/// The number of sequences, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 40;
 
-pub async fn what_is_done_is_what_a_simple_ledger_does(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn random_calls_match_the_in_memory_ledger(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     let config =
         Config { cases: wanted.unwrap_or(CASES), failure_persistence: None, ..Config::default() };
@@ -115,13 +115,13 @@ pub async fn what_is_done_is_what_a_simple_ledger_does(place: &dyn Place) {
     }
 }
 
-/// Plays a sequence on the store and on a simple ledger. The error says where they part.
+/// Plays a sequence on the store and on the simple ledger. The error names the first difference.
 async fn play(store: &dyn LedgerStore, calls: &[Call]) -> Result<(), String> {
     empty(store).await.map_err(|error| error.to_string())?;
     let simple = MemoryLedger::default();
     let mut second = 24 * 60 * 60 - 20;
     for call in calls {
-        // Some of it happens on the one day, some on the next.
+        // On two days.
         second += 1;
         let call = &as_callers_do(&simple, call).await;
         let (found, expected) =
@@ -161,7 +161,7 @@ fn same<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Result<(),
     }
 }
 
-/// Takes away what an earlier sequence has left.
+/// Removes what an earlier sequence has left.
 async fn empty(store: &dyn LedgerStore) -> Result<(), StoreError> {
     for name in APPS {
         store.remove_app(&app(name)).await?;
@@ -173,7 +173,7 @@ async fn empty(store: &dyn LedgerStore) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes a call and puts the answer into words. Texts of errors and the numbers of the outbox may differ.
+/// Makes a call and returns the answer as text. Error messages and the numbers of the outbox may differ.
 async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
     let now = at(second);
     let name = |index: &usize| app(APPS[*index]);
@@ -220,7 +220,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             told(store.close_session(&id(byte), event, now).await)
         }
         Call::Take(byte, by, long) => {
-            // Either whoever has beaten lives, or nobody does.
+            // Either every node with a heartbeat is alive, or none is.
             let lease_timeout = if long { Duration::from_secs(600) } else { Duration::ZERO };
             told(store.acquire_lease(&id(byte), &nobody(by), lease_timeout, now).await)
         }
@@ -255,7 +255,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
     }
 }
 
-/// Everything that can be asked, in words.
+/// Returns the whole state of the store as text.
 async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
     let mut all =
         vec![

@@ -1,15 +1,15 @@
-//! How sessions come, live and go.
+//! The life of sessions.
 
 use hob_domain::session::{Accepted, Session, SessionState, TurnState, TurnUsage};
 use hob_domain::{AppName, Timestamp};
 
 use super::{
-    Place, accept, app, at, ending, event, id, lease, make, names, node, request, seqs, session,
+    Fixture, accept, app, at, ending, event, id, lease, make, names, node, request, seqs, session,
     story, used, whole_turn,
 };
 
-pub async fn a_session_lives_through_its_turns(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let (a, one) = (app("a"), id(1));
     let made = Session { last_event: 1, ..session("a", 1, 5) };
     store.create_session(&made, event("create", None), &node()).await.unwrap();
@@ -52,25 +52,25 @@ pub async fn a_session_lives_through_its_turns(place: &dyn Place) {
     assert_eq!(story(&*store, 1).await[4..], ["close"]);
 }
 
-/// What was acknowledged is there for whoever opens the ledger next.
-pub async fn what_is_kept_outlives_its_process(place: &dyn Place) {
-    let store = place.open().await;
+/// Acknowledged writes are there when the ledger is opened again.
+pub async fn acknowledged_writes_survive_a_reopen(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     whole_turn(&*store, 1, 20).await;
     let a = app("a");
     let (before, events) =
         (store.session(&a, &id(1)).await.unwrap(), store.events(&a, &id(1), 0, 99).await.unwrap());
     drop(store);
-    let store = place.open().await;
+    let store = fixture.open().await;
     assert_eq!(store.session(&a, &id(1)).await.unwrap(), before);
     assert_eq!(store.events(&a, &id(1), 0, 99).await.unwrap(), events);
     let more = store.append_events(&lease(1), vec![event("message", None)], at(30)).await.unwrap();
     assert_eq!(seqs(&more), [before.unwrap().last_event + 1]);
 }
 
-/// A second session of the same name is refused, and nothing of it is kept.
-pub async fn a_session_that_exists_stays_as_it_is(place: &dyn Place) {
-    let store = place.open().await;
+/// A second session with the same id is refused and stores nothing.
+pub async fn duplicate_session_is_refused(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     let before = store.session(&app("a"), &id(1)).await.unwrap();
     for other in ["a", "b"] {
@@ -82,9 +82,9 @@ pub async fn a_session_that_exists_stays_as_it_is(place: &dyn Place) {
     assert_eq!(story(&*store, 1).await, ["create"]);
 }
 
-/// A session that is gone takes nothing in any more.
-pub async fn nothing_is_told_to_a_session_that_is_not_there(place: &dyn Place) {
-    let store = place.open().await;
+/// A deleted session accepts nothing.
+pub async fn unknown_session_accepts_nothing(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     assert!(store.append_events(&lease(1), vec![event("message", None)], at(9)).await.is_err());
     assert!(!store.close_session(&id(1), event("close", None), at(9)).await.unwrap());
     assert!(store.start_turn(&lease(1), 1, at(9)).await.is_err());
@@ -95,7 +95,7 @@ pub async fn nothing_is_told_to_a_session_that_is_not_there(place: &dyn Place) {
     assert!(store.outbox(10).await.unwrap().is_empty());
     assert_eq!(store.usage_since(at(0), None).await.unwrap(), []);
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [0; 0]);
-    // There is the session, but no such turn.
+    // The session exists, but not the turn.
     make(&*store, [1]).await;
     assert!(!store.start_turn(&lease(1), 7, at(9)).await.unwrap());
     let ended = store.end_turn(&lease(1), 7, ending(7, TurnState::Finished), at(9)).await.unwrap();
@@ -105,8 +105,8 @@ pub async fn nothing_is_told_to_a_session_that_is_not_there(place: &dyn Place) {
     assert_eq!(store.append_events(&lease(1), Vec::new(), at(9)).await.unwrap(), []);
 }
 
-pub async fn an_app_goes_with_all_it_had(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     for (name, byte) in [("a", 1), ("a", 2), ("b", 3)] {
         store
             .create_session(&session(name, byte, 5), event("create", None), &node())
@@ -131,14 +131,14 @@ pub async fn an_app_goes_with_all_it_had(place: &dyn Place) {
     let outbox = store.outbox(10).await.unwrap();
     assert_eq!(outbox.iter().map(|item| item.app.as_str()).collect::<Vec<_>>(), ["b"]);
 
-    // Whoever has the name next begins from nothing.
+    // The next app of this name starts empty.
     make(&*store, [1]).await;
     assert_eq!(story(&*store, 1).await, ["create"]);
     assert_eq!(accept(&*store, 1, &request("x")).await, Some(Accepted::Queued(1)));
 }
 
-pub async fn old_sessions_go(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn old_sessions_are_closed_and_deleted(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, 1..=3).await;
     store
         .create_session(
@@ -169,10 +169,9 @@ pub async fn old_sessions_go(place: &dyn Place) {
     assert_eq!(store.all_sessions().await.unwrap().len(), 3);
 }
 
-/// Times are kept to the microsecond, and what is told when something is stored is what is read later. Times before
-/// 1970 are times.
-pub async fn times_are_told_as_they_are_kept(place: &dyn Place) {
-    let store = place.open().await;
+/// Times are stored to the microsecond, and a write returns the time that is read later. Times before 1970 are valid.
+pub async fn times_are_returned_as_stored(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let fine: Timestamp = "1969-12-31T23:59:59.123456789Z".parse().unwrap();
     let kept: Timestamp = "1969-12-31T23:59:59.123456Z".parse().unwrap();
     let kept = if kept.as_microsecond() == fine.as_microsecond() {

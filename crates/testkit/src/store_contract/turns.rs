@@ -1,4 +1,4 @@
-//! How turns are taken in, run and end.
+//! The life of turns.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use hob_domain::LeaseOutcome;
 use hob_domain::session::{Accepted, SessionState, TurnState, TurnUsage};
 
 use super::{
-    Place, accept, app, at, ending, event, id, keyed, lease, make, node, request, story, used,
+    Fixture, accept, app, at, ending, event, id, keyed, lease, make, node, request, story, used,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
 
-pub async fn turns_wait_in_line_and_a_repeat_runs_nothing(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn turns_queue_in_order_and_a_repeat_adds_none(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1, 2]).await;
     assert_eq!(accept(&*store, 1, &keyed("x", "k")).await, Some(Accepted::Queued(1)));
     assert_eq!(accept(&*store, 1, &keyed("x", "k")).await, Some(Accepted::Repeated(1)));
@@ -26,20 +26,20 @@ pub async fn turns_wait_in_line_and_a_repeat_runs_nothing(place: &dyn Place) {
     assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::Queued(3)));
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2, 3]);
     assert_eq!(accept(&*store, 9, &request("z")).await, None);
-    // Keys may be long, and are what they are to the last character.
+    // Keys may be long and are compared to the last character.
     let long = "\0'é".repeat(2000);
     assert_eq!(accept(&*store, 2, &keyed("x", &long)).await, Some(Accepted::Queued(2)));
     assert_eq!(accept(&*store, 2, &keyed("x", &long)).await, Some(Accepted::Repeated(2)));
     let longer = format!("{long}.");
     assert_eq!(accept(&*store, 2, &keyed("x", &longer)).await, Some(Accepted::QueueFull));
-    // A repeat is known also when the session is closed.
+    // A repeat is recognised also in a closed session.
     store.close_session(&id(2), event("close", None), at(12)).await.unwrap();
     assert_eq!(accept(&*store, 2, &keyed("y", "k")).await, Some(Accepted::Repeated(1)));
     assert_eq!(accept(&*store, 2, &keyed("y", "new")).await, Some(Accepted::Closed));
 }
 
-pub async fn what_ran_is_interrupted_and_what_waited_still_waits(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn restart_interrupts_running_and_keeps_queued_turns(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, 1..=3).await;
     accept(&*store, 1, &request("running")).await;
     accept(&*store, 1, &request("waiting")).await;
@@ -48,7 +48,7 @@ pub async fn what_ran_is_interrupted_and_what_waited_still_waits(place: &dyn Pla
     store.start_turn(&lease(3), 1, at(11)).await.unwrap();
     // Hob is killed and opens the ledger again.
     drop(store);
-    let store = place.open().await;
+    let store = fixture.open().await;
     let take =
         async |byte, second| match store.acquire_lease(&id(byte), &node(), LEASE, at(second)).await
         {
@@ -76,8 +76,8 @@ pub async fn what_ran_is_interrupted_and_what_waited_still_waits(place: &dyn Pla
     assert_eq!(late, None, "it was interrupted");
 }
 
-pub async fn closing_cancels_what_waits_and_leaves_what_runs_to_its_caller(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn close_cancels_queued_turns_and_keeps_the_running_one(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     accept(&*store, 1, &request("running")).await;
     store.start_turn(&lease(1), 1, at(11)).await.unwrap();
@@ -100,9 +100,9 @@ pub async fn closing_cancels_what_waits_and_leaves_what_runs_to_its_caller(place
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap().unwrap().usage, used());
 }
 
-/// From every state to every state: the domain says which ways there are, and a way that is none changes nothing.
-pub async fn a_turn_goes_only_where_it_may(place: &dyn Place) {
-    let store = place.open().await;
+/// From every state to every state: the domain says which transitions are allowed, and others change nothing.
+pub async fn turn_follows_only_allowed_transitions(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     let a = app("a");
     for (running, from) in [(false, TurnState::Queued), (true, TurnState::Running)] {

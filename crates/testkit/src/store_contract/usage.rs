@@ -1,4 +1,4 @@
-//! What turns use, and what the memory gets of them.
+//! Usage of turns, and the outbox to the memory.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hob_domain::AppName;
 use hob_domain::session::{TurnEnding, TurnState, TurnUsage};
 
 use super::{
-    Place, accept, app, at, ending, event, id, lease, make, node, prompts, remembered, request,
+    Fixture, accept, app, at, ending, event, id, lease, make, node, prompts, remembered, request,
     used, whole_turn,
 };
 
@@ -22,8 +22,8 @@ fn twice() -> TurnUsage {
     }
 }
 
-pub async fn usage_is_summed_by_session_and_by_day(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn usage_is_summed_by_session_and_day(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1, 2]).await;
     for (byte, second) in [(1, DAY - 1), (1, DAY), (2, DAY + 5), (2, 2 * DAY)] {
         whole_turn(&*store, byte, second).await;
@@ -40,7 +40,7 @@ pub async fn usage_is_summed_by_session_and_by_day(place: &dyn Place) {
     ] {
         assert_eq!(store.usage_on(&app("a"), at(second)).await.unwrap(), used, "at {second}");
     }
-    // What an app has used stays used when its sessions go.
+    // The usage of an app stays when its sessions are deleted.
     store.close_session(&id(1), event("close", None), at(6)).await.unwrap();
     store.delete_closed(at(7)).await.unwrap();
     assert_eq!(store.usage_on(&app("a"), at(0)).await.unwrap(), used());
@@ -50,9 +50,9 @@ pub async fn usage_is_summed_by_session_and_by_day(place: &dyn Place) {
     assert_eq!(store.usage_since(at(0), Some(&app("b"))).await.unwrap(), []);
 }
 
-/// Turns that failed are counted, those that were cancelled are not failures, and each counts once.
-pub async fn turns_are_counted_by_how_they_ended(place: &dyn Place) {
-    let store = place.open().await;
+/// Failed turns are counted, cancelled turns are no failures, and each turn counts once.
+pub async fn turns_are_counted_by_their_end(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     for (index, state) in
         [(1, TurnState::Died), (2, TurnState::Cancelled), (3, TurnState::Finished)]
@@ -64,7 +64,7 @@ pub async fn turns_are_counted_by_how_they_ended(place: &dyn Place) {
         let again = store.end_turn(&lease(1), index, ending(index, state), at(12)).await.unwrap();
         assert!(again.is_none());
     }
-    // One that waits when its session is closed, and one that runs when Hob ends.
+    // A turn that is queued when its session is closed, and one that runs when Hob ends.
     accept(&*store, 1, &request("p")).await;
     store.close_session(&id(1), event("close", None), at(14)).await.unwrap();
     make(&*store, [2]).await;
@@ -76,9 +76,9 @@ pub async fn turns_are_counted_by_how_they_ended(place: &dyn Place) {
     assert_eq!((days[0].turns, days[0].failed), (5, 2));
 }
 
-/// Usage is what an agent says. Whatever that is, its turn ends.
-pub async fn absurd_usage_stops_nothing(place: &dyn Place) {
-    let store = place.open().await;
+/// An agent reports its usage. Its turn ends whatever it reports.
+pub async fn absurd_usage_still_ends_the_turn(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     for (index, cost_usd) in [(1, f64::NAN), (2, f64::INFINITY), (3, -1.0)] {
         accept(&*store, 1, &request("hello")).await;
@@ -92,8 +92,8 @@ pub async fn absurd_usage_stops_nothing(place: &dyn Place) {
     assert!(used.tokens() > 1 << 40 && used.cost_usd.is_finite() && used.cost_usd > 0.0);
 }
 
-pub async fn turns_outside_of_sessions_count(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn turns_outside_sessions_count(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     let (a, owner) = (app("a"), AppName::owner());
     store.note_turn(&a, TurnState::Finished, used(), Some(remembered("one")), at(1)).await.unwrap();
     store.note_turn(&a, TurnState::Died, used(), None, at(2)).await.unwrap();
@@ -112,9 +112,9 @@ pub async fn turns_outside_of_sessions_count(place: &dyn Place) {
     assert_eq!((apps, prompts(&outbox)), (vec!["a", "@owner"], vec!["one", "two"]));
 }
 
-/// What the memory is to have is there with the turn's end, in order, until it is said to be there.
-pub async fn the_outbox_is_drained_once(place: &dyn Place) {
-    let store = place.open().await;
+/// The end of a turn puts it into the outbox, in order, until the memory has acknowledged it.
+pub async fn outbox_is_drained_once(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     for index in 1..=4 {
         accept(&*store, 1, &request("p")).await;
@@ -134,7 +134,7 @@ pub async fn the_outbox_is_drained_once(place: &dyn Place) {
     store.outbox_done(Vec::new()).await.unwrap();
     let left = store.outbox(99).await.unwrap();
     assert_eq!(prompts(&left), ["the \0 1.", "the \0 3.", "the \0 4."]);
-    // It outlives its session, but not its app.
+    // An item stays when its session is deleted, but not when its app is.
     store.close_session(&id(1), event("close", None), at(13)).await.unwrap();
     store.delete_closed(at(14)).await.unwrap();
     assert_eq!(store.outbox(99).await.unwrap().len(), 3);

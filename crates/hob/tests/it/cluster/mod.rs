@@ -4,7 +4,7 @@
 //! Small counts here; `HOB_CAMPAIGN=1` runs the full ones and prints figures. Nodes are chosen at random; a run prints
 //! its seed, and `HOB_TEST_SEED` repeats it.
 
-mod anywhere;
+mod any_node;
 mod fail_over;
 mod faults;
 mod isolation;

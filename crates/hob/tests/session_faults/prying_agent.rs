@@ -10,8 +10,8 @@ use hob_child::{landlock_version, tree};
 use hob_testkit::{HobServer, TestHome, program};
 use serde_json::{Value, json};
 
+use crate::other_apps::{Estate, PLANTED};
 use crate::setup::home;
-use crate::tenants::{Estate, PLANTED};
 
 /// Words in the owner's memory. No prompt has them: an app's own prompts are remembered, too, and may come back.
 const REMEMBERED: &str = "remembered-crimson-lantern";

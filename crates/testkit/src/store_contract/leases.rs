@@ -1,4 +1,4 @@
-//! Which node a session belongs to. Nobody who lost a session can write to it.
+//! Leases of sessions. A node that lost its lease cannot write to the session.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use hob_domain::session::{SessionId, SessionStore, TurnState};
 use hob_domain::{AppName, Lease, LeaseOutcome, LedgerStore, NodeId, StoreError};
 use tokio::task::JoinSet;
 
-use super::{Place, accept, app, at, ending, event, id, lease, make, node, request, seqs, story};
+use super::{Fixture, accept, app, at, ending, event, id, lease, make, node, request, seqs, story};
 
-/// Long enough that whoever has just beaten lives, however slow the machine is.
+/// So long that a node with a recent heartbeat counts as alive on any machine.
 const LEASE: Duration = Duration::from_secs(600);
 
 fn other(byte: u8) -> NodeId {
@@ -31,8 +31,8 @@ async fn unheld(store: &dyn SessionStore, lease_timeout: Duration) -> Vec<(AppNa
 }
 
 /// Whoever makes a session has it, as long as it is heard of.
-pub async fn a_session_is_its_makers(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn new_session_is_leased_to_its_creator(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     assert_eq!(take(&*store, 9, &other(1), LEASE).await, LeaseOutcome::Missing);
     store.heartbeat(&node()).await.unwrap();
@@ -58,9 +58,9 @@ pub async fn a_session_is_its_makers(place: &dyn Place) {
     assert_eq!(unheld(&*store, Duration::ZERO).await, []);
 }
 
-/// Many come for the same session at once: one has it, the others are told who.
-pub async fn two_take_and_one_has_it(place: &dyn Place) {
-    let stores = [place.open().await, place.open().await];
+/// Of many concurrent acquires one gets the lease, and the others learn its holder.
+pub async fn concurrent_acquires_give_one_lease(fixture: &dyn Fixture) {
+    let stores = [fixture.open().await, fixture.open().await];
     for round in 1..=3_u8 {
         make(&*stores[0], [round]).await;
         accept(&*stores[0], round, &request("p")).await;
@@ -109,9 +109,9 @@ async fn all_lost(store: &dyn LedgerStore, lease: &Lease) {
     lost("giving it back", store.release_lease(lease).await);
 }
 
-/// A node that lost its session changes nothing of it, whatever it tries, and neither does one that guesses.
-pub async fn who_lost_its_hold_writes_nothing(place: &dyn Place) {
-    let store = place.open().await;
+/// No write succeeds with a lost lease or with a guessed one.
+pub async fn lost_lease_cannot_write(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     accept(&*store, 1, &request("running")).await;
     accept(&*store, 1, &request("waiting")).await;
@@ -128,7 +128,7 @@ pub async fn who_lost_its_hold_writes_nothing(place: &dyn Place) {
     assert_eq!(story(&*store, 1).await, ["create", "turn 1 interrupted"]);
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2]);
     assert!(store.outbox(9).await.unwrap().is_empty());
-    // Its holder goes on.
+    // The lease holder continues.
     assert!(store.start_turn(&held, 2, at(71)).await.unwrap());
     let said = store.append_events(&held, vec![event("message", Some(2))], at(72)).await.unwrap();
     assert_eq!(seqs(&said), [3]);
@@ -138,8 +138,8 @@ pub async fn who_lost_its_hold_writes_nothing(place: &dyn Place) {
 }
 
 /// Writers under an old hold and a taker race: what the old one was told is stored, and nothing of it comes after.
-pub async fn what_ran_is_interrupted_once(place: &dyn Place) {
-    let stores = [place.open().await, place.open().await];
+pub async fn takeover_interrupts_the_running_turn_once(fixture: &dyn Fixture) {
+    let stores = [fixture.open().await, fixture.open().await];
     make(&*stores[0], [1]).await;
     accept(&*stores[0], 1, &request("running")).await;
     stores[0].start_turn(&lease(1), 1, at(11)).await.unwrap();
@@ -158,7 +158,7 @@ pub async fn what_ran_is_interrupted_once(place: &dyn Place) {
             }
         });
     }
-    // Not before all of them are at it.
+    // Once all writers have started.
     while stores[1].session(&app("a"), &id(1)).await.unwrap().unwrap().last_event < 20 {
         tokio::task::yield_now().await;
     }
@@ -179,13 +179,13 @@ pub async fn what_ran_is_interrupted_once(place: &dyn Place) {
     all_lost(&*stores[1], &held).await;
 }
 
-pub async fn nodes_are_known_by_their_beat(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn nodes_are_listed_with_their_last_heartbeat(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     assert_eq!(store.nodes().await.unwrap(), []);
     store.heartbeat(&other(2)).await.unwrap();
     store.heartbeat(&other(1)).await.unwrap();
     store.heartbeat(&other(2)).await.unwrap();
-    let nodes = place.open().await.nodes().await.unwrap();
+    let nodes = fixture.open().await.nodes().await.unwrap();
     let known: Vec<_> = nodes.iter().map(|node| node.id.clone()).collect();
     assert_eq!(known, [other(1), other(2)]);
     assert!(nodes.iter().all(|node| node.age < LEASE), "{nodes:?}");
@@ -198,8 +198,8 @@ pub async fn nodes_are_known_by_their_beat(place: &dyn Place) {
     assert_eq!(store.nodes().await.unwrap().len(), 1);
 }
 
-pub async fn a_hold_is_given_back(place: &dyn Place) {
-    let store = place.open().await;
+pub async fn released_lease_can_be_acquired(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
     make(&*store, [1]).await;
     store.heartbeat(&node()).await.unwrap();
     store.release_lease(&lease(1)).await.unwrap();

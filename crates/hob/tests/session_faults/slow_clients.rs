@@ -48,7 +48,7 @@ fn trickle(clients: Vec<TcpStream>, stop: &AtomicBool) -> Option<Duration> {
 fn slow_clients_are_cut_off_and_delay_nobody() {
     let home = home("");
     let server = home.serve();
-    let token = home.app("loris");
+    let token = home.app("slow");
     let client = server.client(&token);
     let id = client.session();
     client.ask(&id, "hello");
@@ -77,7 +77,10 @@ fn slow_clients_are_cut_off_and_delay_nobody() {
         }
         client.ask(&id, "hello again");
         let most = memory(server.pid(), "VmRSS");
-        println!("loris: {} slow connections, RSS {before:.0} MB before, {most:.0} MB", 2 * SLOW);
+        println!(
+            "slow clients: {} slow connections, RSS {before:.0} MB before, {most:.0} MB",
+            2 * SLOW
+        );
         assert!(most < before + 48.0, "{before} MB grew to {most} MB");
         let cut = headers.join().expect("no panic");
         // Bodies have longer, and only the campaign waits for that.
@@ -88,7 +91,7 @@ fn slow_clients_are_cut_off_and_delay_nobody() {
         look();
     }
     println!(
-        "loris: headers cut off after {cut_headers:?}, bodies after {cut_bodies:?}, slowest answer {} ms",
+        "slow clients: headers cut off after {cut_headers:?}, bodies after {cut_bodies:?}, slowest answer {} ms",
         slowest.as_millis()
     );
     assert!(cut_headers.is_some_and(|time| time < Duration::from_secs(25)), "{cut_headers:?}");
