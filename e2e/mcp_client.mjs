@@ -2,7 +2,7 @@
 //
 //     mcp_client.mjs '{"command": [...], "env": {...}, "cwd": "...", "url": "...", "token": "..."}'
 //
-// Prints one line of JSON when all is as it should be; anything else is an exception and exit 1. The SDK
+// Prints one line of JSON when every check passes; anything else is an exception and exit 1. The SDK
 // checks every result against the tool's declared output schema. mcp_client.py does the same.
 
 import assert from "node:assert/strict";
@@ -19,7 +19,7 @@ const TOOLS = [
   "memory_timeline",
 ];
 
-// A call that is wrong, and the words its error must hold.
+// A wrong call, and words that its error must contain.
 const WRONG = [
   ["memory_recall", { cue: 7 }, ["cue"]],
   ["memory_recall", {}, ["cue"]],
@@ -110,7 +110,7 @@ async function exercise(client, tag) {
   return [first.record_id, wrong];
 }
 
-// Somebody else's record is not there, whatever is tried.
+// A record of another app does not exist, whatever is tried.
 async function stranger(client, [record, text]) {
   for (const scope of [{ project: "*" }, {}]) {
     assert(!texts(await recall(client, text, scope)).includes(text));

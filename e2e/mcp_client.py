@@ -25,7 +25,7 @@ TOOLS = [
     "memory_timeline",
 ]
 
-# A call that is wrong, and the words its error must hold.
+# A wrong call, and words that its error must contain.
 WRONG = [
     ("memory_recall", {"cue": 7}, ["cue"]),
     ("memory_recall", {}, ["cue"]),
@@ -164,7 +164,7 @@ async def main(told):
         for session, name in [(owner, "owner"), (app, "app")]:
             hits = await recall(session, "ferry", project="*")
             assert [hit["text"] for hit in hits] == [left[name][1]], hits
-    # The SDK's own way to connect, with the newest handshake both sides know.
+    # The SDK's own way to connect, with the newest handshake that both sides support.
     async with Client(stdio_client(stdio(told))) as client:
         result = await client.call_tool("memory_recall", {"cue": "owner ferry"})
         assert len(result.structured_content["hits"]) == 1, result

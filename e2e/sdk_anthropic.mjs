@@ -23,7 +23,7 @@ function texts(message) {
   return message.content.map((block) => block.text);
 }
 
-/** One turn: how its process was come by, and the message. */
+/** One turn: whether its process was warm, seeded or fresh, and the message. */
 async function create(caller, messages, more = {}) {
   const { data, response } = await caller.messages.create(body(messages, more)).withResponse();
   assert.deepEqual([data.type, data.role, data.stop_reason], ["message", "assistant", "end_turn"]);
@@ -32,7 +32,7 @@ async function create(caller, messages, more = {}) {
   return [response.headers.get(HEADER), data];
 }
 
-/** One turn as raw events: how its process was come by, and its texts. */
+/** One turn as raw events: whether its process was warm, seeded or fresh, and its texts. */
 async function rawStream(caller, messages, kind, more = {}) {
   const { data, response } = await caller.messages
     .create(body(messages, { stream: true, ...more }))
@@ -55,7 +55,7 @@ async function rawStream(caller, messages, kind, more = {}) {
   return [response.headers.get(HEADER), found];
 }
 
-/** One process, and every way in which a client may send the answers back. */
+/** One process, and every shape in which a client may send the answers back. */
 async function tenTurns(kind) {
   const caller = client(kind);
   const [history, origins, words] = [[], [], []];
@@ -122,7 +122,7 @@ async function afterRestart(kind, history, words) {
   assert.equal(origin, "seeded");
   if (real) {
     const expected = words.flatMap(([prompt, answers], index) => {
-      // What the client left out was not there any more.
+      // What the client left out is no longer part of the conversation.
       const echoed = { 3: answers.slice(-1), 4: [answers.join("\n\n")] }[index] ?? answers;
       return [["user", prompt], ...echoed.map((answer) => ["assistant", answer])];
     });
@@ -179,7 +179,7 @@ async function failedTurns(kind) {
     [500, Anthropic.InternalServerError],
   ];
   for (const [status, expected] of all) {
-    // One is enough where each ends a process that is slow to start.
+    // One is enough for the real agent: each ends a process that starts slowly.
     if (real && status !== 404) continue;
     if (real && status === 404) {
       const call = () => create(caller, [user("x")], { model: "nonexist-1" });
@@ -265,7 +265,7 @@ async function pictures(kind) {
   const [, first] = await create(caller, history);
   const path = pathIn(texts(first)[0]);
   assert.ok(readFileSync(path).equals(data) && texts(first)[0].includes("what is it?"));
-  // The agent itself can read it, on the same process.
+  // The agent itself can read it, in the same process.
   const copy = `[[tool Bash {"command":"cp ${path} seen-${kind}.png"}]] [[say Copied.]]`;
   history.push(assistant(first.content), user(copy));
   const [origin, message] = await create(caller, history);
@@ -273,7 +273,7 @@ async function pictures(kind) {
   assert.ok(readFileSync(inFolder(kind, `seen-${kind}.png`)).equals(data));
 }
 
-/** One place for an agent, six turns of an app in a minute. */
+/** Limits of one live agent and six turns per minute. */
 async function limits() {
   const caller = client("terminal");
   const stream = await caller.messages.create(body([user("[[hang]]")], { stream: true }));
@@ -282,9 +282,9 @@ async function limits() {
   assert.deepEqual([error.type, error.headers.get("retry-after")], ["overloaded_error", "1"]);
   stream.controller.abort();
   await nothingLeft("terminal");
-  // The place is free a moment later, and the SDK tries again by itself.
+  // The slot is free a moment later, and the SDK retries by itself.
   assert.equal((await create(client("terminal", { maxRetries: 2 }), [user("y")]))[0], "fresh");
-  // A warm process of one app makes way for another app's turn.
+  // A warm process of one app is evicted for another app's turn.
   assert.equal((await create(client("stream"), [user("z")]))[0], "fresh");
   assert.deepEqual(await agents("terminal"), []);
 

@@ -36,7 +36,7 @@ def texts(message):
 
 
 def create(caller, messages, **more):
-    """One turn: how its process was come by, and the message."""
+    """One turn: whether its process was warm, seeded or fresh, and the message."""
     raw = caller.messages.with_raw_response.create(**told(messages, **more))
     message = raw.parse()
     assert (message.type, message.role) == ("message", "assistant"), message
@@ -47,7 +47,7 @@ def create(caller, messages, **more):
 
 
 def raw_stream(caller, messages, kind, **more):
-    """One turn as raw events: how its process was come by, and its texts."""
+    """One turn as raw events: whether its process was warm, seeded or fresh, and its texts."""
     raw = caller.messages.with_raw_response.create(**told(messages, stream=True, **more))
     events = list(raw.parse())
     names = [event.type for event in events]
@@ -68,7 +68,7 @@ def raw_stream(caller, messages, kind, **more):
 
 @timed
 def ten_turns(kind):
-    """One process, and every way in which a client may send the answers back. Returns the conversation."""
+    """One process, and every shape in which a client may send the answers back. Returns the conversation."""
     caller = client(kind)
     history, origins, words = [], [], []
 
@@ -135,7 +135,7 @@ def after_restart(kind, history, words):
         expected = []
         for prompt, answers in words:
             expected += [("user", prompt)] + [("assistant", answer) for answer in answers]
-        # What the client left out was not there any more.
+        # What the client left out is no longer part of the conversation.
         del expected[expected.index(("user", words[3][0])) + 1]
         joined = expected.index(("user", words[4][0])) + 1
         expected[joined:joined + 2] = [("assistant", "\n\n".join(words[4][1]))]
@@ -196,7 +196,7 @@ def failed_turns(kind):
         (500, anthropic.InternalServerError),
     ]:
         if REAL and status != 429:
-            continue  # One is enough where each ends a process that is slow to start.
+            continue  # One is enough for the real agent: each ends a process that starts slowly.
         if REAL and status == 404:
             raises(expected, lambda: create(caller, [user("x")], model="nonexist-1"), "nonexist-1")
         else:
@@ -279,7 +279,7 @@ def pictures(kind):
     origin, message = create(caller, history)
     path = path_in(texts(message)[0])
     assert Path(path).read_bytes() == data and "what is it?" in texts(message)[0], message
-    # The agent itself can read it, on the same process.
+    # The agent itself can read it, in the same process.
     history += [assistant(message.content), user(
         '[[tool Bash {"command":"cp %s seen-%s.png"}]] [[say Copied.]]' % (path, kind))]
     origin, message = create(caller, history)
@@ -288,7 +288,7 @@ def pictures(kind):
 
 
 def limits():
-    """One place for an agent, six turns of an app in a minute."""
+    """Limits of one live agent and six turns per minute."""
     caller = client("terminal")
     stream = caller.messages.create(**told([user("[[hang]]")], stream=True))
     assert next(iter(stream)).type == "message_start"
@@ -297,9 +297,9 @@ def limits():
     assert error.response.headers["retry-after"] == "1", error.response.headers
     stream.close()
     nothing_left("terminal")
-    # The place is free a moment later, and the SDK tries again by itself.
+    # The slot is free a moment later, and the SDK retries by itself.
     assert create(client("terminal", max_retries=2), [user("y")])[0] == "fresh"
-    # A warm process of one app makes way for another app's turn.
+    # A warm process of one app is evicted for another app's turn.
     assert create(client("stream"), [user("z")])[0] == "fresh"
     assert agents("terminal") == []
 
@@ -314,8 +314,8 @@ def limits():
 
 @timed
 def all_cases():
-    # Starting the real one is slow: what starts many is done by each SDK in one driver, by some in this
-    # one and by others in the other; and each does only a part of it.
+    # Starting the real agent is slow. Cases that start many agents run once per SDK, some with one
+    # driver and some with the other, and each does only a part of them.
     own, other = (["terminal"], ["stream"]) if REAL else (DRIVERS, DRIVERS)
     kept = {kind: ten_turns(kind) for kind in DRIVERS}
     for kind in other:

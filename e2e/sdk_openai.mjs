@@ -19,7 +19,7 @@ const user = (content) => ({ role: "user", content });
 const assistant = (content) => ({ role: "assistant", content });
 const system = (content = SYSTEM) => ({ role: "system", content });
 
-/** One turn: how its process was come by, and the message. */
+/** One turn: whether its process was warm, seeded or fresh, and the message. */
 async function create(caller, messages, more = {}) {
   const asked = caller.chat.completions.create(body(messages, more));
   const { data, response } = await asked.withResponse();
@@ -34,7 +34,7 @@ async function create(caller, messages, more = {}) {
   return [response.headers.get(HEADER), choice.message];
 }
 
-/** One turn in pieces: how its process was come by, and its text. */
+/** One turn in pieces: whether its process was warm, seeded or fresh, and its text. */
 async function inPieces(caller, messages, kind) {
   const more = { stream: true, stream_options: { include_usage: true } };
   const asked = caller.chat.completions.create(body(messages, more));
@@ -52,7 +52,7 @@ async function inPieces(caller, messages, kind) {
   return [response.headers.get(HEADER), pieces.join("")];
 }
 
-/** One process, and every way in which a client may send the answers back. */
+/** One process, and every shape in which a client may send the answers back. */
 async function tenTurns(kind) {
   const caller = client(kind);
   const [history, origins, words] = [[system()], [], []];
@@ -100,7 +100,7 @@ async function tenTurns(kind) {
   history.push(message);
 
   await turn("ten", "echo: ten", whole);
-  // The helper does not tell headers, but the turn after it was warm on the same process.
+  // The helper does not expose headers, but the turn after it was warm in the same process.
   assert.deepEqual(origins, ["fresh", ...Array(8).fill("warm")]);
   assert.equal((await onlyAgent(kind)).pid, agent.pid);
   assert.ok(agent.command.includes(`--model=${MODEL}`) && agent.command.includes(SYSTEM), agent.command);
@@ -118,7 +118,7 @@ async function afterRestart(kind, history, words) {
   assert.equal(origin, "seeded");
   if (real) {
     const expected = words.flatMap(([prompt, answer], index) => {
-      // What the client left out was not there any more.
+      // What the client left out is no longer part of the conversation.
       return [["user", prompt], ["assistant", index === 3 ? "Found it." : answer]];
     });
     assert.deepEqual(await said("eleven"), [...expected, ["user", history.at(-1).content]]);
@@ -173,7 +173,7 @@ async function failedTurns(kind) {
     [400, OpenAI.BadRequestError], [500, OpenAI.InternalServerError],
   ];
   for (const [status, expected] of all) {
-    // One is enough where each ends a process that is slow to start.
+    // One is enough for the real agent: each ends a process that starts slowly.
     if (real && status !== 529) continue;
     if (real && status === 404) {
       const call = () => create(caller, [user("x")], { model: "nonexist-1" });
@@ -256,7 +256,7 @@ async function pictures(kind) {
   const [, first] = await create(caller, history);
   const path = pathIn(first.content);
   assert.ok(readFileSync(path).equals(data) && first.content.includes("what is it?"));
-  // The agent itself can read it, on the same process.
+  // The agent itself can read it, in the same process.
   const copy = `[[tool Bash {"command":"cp ${path} seen-${kind}.png"}]] [[say Copied.]]`;
   history.push(first, user(copy));
   const [origin, message] = await create(caller, history);
@@ -264,7 +264,7 @@ async function pictures(kind) {
   assert.ok(readFileSync(inFolder(kind, `seen-${kind}.png`)).equals(data));
 }
 
-/** One place for an agent, six turns of an app in a minute. */
+/** Limits of one live agent and six turns per minute. */
 async function limits() {
   const caller = client("terminal");
   const stream = await caller.chat.completions.create(body([user("[[hang]]")], { stream: true }));
@@ -272,9 +272,9 @@ async function limits() {
   assert.deepEqual([error.status, error.code, error.headers.get("retry-after")], [503, "overloaded", "1"]);
   stream.controller.abort();
   await nothingLeft("terminal");
-  // The place is free a moment later, and the SDK tries again by itself.
+  // The slot is free a moment later, and the SDK retries by itself.
   assert.equal((await create(at(app("terminal").token, { maxRetries: 2 }), [user("y")]))[0], "fresh");
-  // A warm process of one app makes way for another app's turn.
+  // A warm process of one app is evicted for another app's turn.
   assert.equal((await create(client("stream"), [user("z")]))[0], "fresh");
   assert.deepEqual(await agents("terminal"), []);
 

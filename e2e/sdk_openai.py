@@ -36,7 +36,7 @@ def system(content=SYSTEM):
 
 
 def create(caller, messages, **more):
-    """One turn: how its process was come by, and the message."""
+    """One turn: whether its process was warm, seeded or fresh, and the message."""
     raw = caller.chat.completions.with_raw_response.create(**told(messages, **more))
     completion = raw.parse()
     assert completion.object == "chat.completion" and len(completion.choices) == 1, completion
@@ -51,7 +51,7 @@ def create(caller, messages, **more):
 
 
 def stream(caller, messages, kind, **more):
-    """One turn in pieces: how its process was come by, and its text."""
+    """One turn in pieces: whether its process was warm, seeded or fresh, and its text."""
     options = {"include_usage": True}
     raw = caller.chat.completions.with_raw_response.create(
         **told(messages, stream=True, stream_options=options, **more))
@@ -70,7 +70,7 @@ def stream(caller, messages, kind, **more):
 
 @timed
 def ten_turns(kind):
-    """One process, and every way in which a client may send the answers back. Returns the conversation."""
+    """One process, and every shape in which a client may send the answers back. Returns the conversation."""
     caller = client(kind)
     history, origins, words = [system()], [], []
 
@@ -135,7 +135,7 @@ def after_restart(kind, history, words):
         expected = []
         for prompt, answer in words:
             expected += [("user", prompt), ("assistant", answer)]
-        # What the client left out was not there any more.
+        # What the client left out is no longer part of the conversation.
         expected[expected.index(("user", words[3][0])) + 1] = ("assistant", "Found it.")
         expected.append(("user", history[-1]["content"]))
         assert said("eleven") == expected, (said("eleven"), expected)
@@ -193,7 +193,7 @@ def failed_turns(kind):
         (500, openai.InternalServerError),
     ]:
         if REAL and status != 404:
-            continue  # One is enough where each ends a process that is slow to start.
+            continue  # One is enough for the real agent: each ends a process that starts slowly.
         if REAL and status == 404:
             raises(expected, lambda: create(caller, [user("x")], model="nonexist-1"), "nonexist-1")
         else:
@@ -271,7 +271,7 @@ def pictures(kind):
     origin, message = create(caller, history)
     path = path_in(message.content)
     assert Path(path).read_bytes() == data and "what is it?" in message.content, message
-    # The agent itself can read it, on the same process.
+    # The agent itself can read it, in the same process.
     history += [message, user(
         '[[tool Bash {"command":"cp %s seen-%s.png"}]] [[say Copied.]]' % (path, kind))]
     origin, message = create(caller, history)
@@ -280,7 +280,7 @@ def pictures(kind):
 
 
 def limits():
-    """One place for an agent, six turns of an app in a minute."""
+    """Limits of one live agent and six turns per minute."""
     caller = client("terminal")
     pieces = caller.chat.completions.create(**told([user("[[hang]]")], stream=True))
     assert next(iter(pieces)).choices[0].delta.role == "assistant"
@@ -289,9 +289,9 @@ def limits():
     assert error.response.headers["retry-after"] == "1", error.response.headers
     pieces.close()
     nothing_left("terminal")
-    # The place is free a moment later, and the SDK tries again by itself.
+    # The slot is free a moment later, and the SDK retries by itself.
     assert create(client("terminal", max_retries=2), [user("y")])[0] == "fresh"
-    # A warm process of one app makes way for another app's turn.
+    # A warm process of one app is evicted for another app's turn.
     assert create(client("stream"), [user("z")])[0] == "fresh"
     assert agents("terminal") == []
 
@@ -307,8 +307,8 @@ def limits():
 
 @timed
 def all_cases():
-    # Starting the real one is slow: what starts many is done by each SDK in one driver, by some in this
-    # one and by others in the other; and each does only a part of it.
+    # Starting the real agent is slow. Cases that start many agents run once per SDK, some with one
+    # driver and some with the other, and each does only a part of them.
     own, other = (["stream"], ["terminal"]) if REAL else (DRIVERS, DRIVERS)
     kept = {kind: ten_turns(kind) for kind in DRIVERS}
     if not REAL:

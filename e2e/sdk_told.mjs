@@ -1,4 +1,4 @@
-// What the TypeScript SDKs' scripts share, as sdk_told.py has it for Python's.
+// Shared code of the scripts for the TypeScript SDKs, like sdk_told.py for Python.
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
@@ -35,7 +35,7 @@ export async function onlyAgent(kind) {
   return found[0];
 }
 
-/** Who said what in the last request to the model that holds these words. */
+/** Returns the messages, with roles, of the last request to the model that contains these words. */
 export async function said(holding) {
   return (await ask("request", { holding })).said;
 }
@@ -63,7 +63,7 @@ export async function waitFor(path) {
   return text();
 }
 
-/** A prompt whose tool runs for ever, and the file that holds the tool's pid once it runs. */
+/** A prompt whose tool runs forever, and the file with the tool's pid once it runs. */
 export function longWork(kind) {
   const name = `tool-${randomBytes(4).toString("hex")}`;
   const prompt = `[[tool Bash {"command":"echo $$ > ${name}; exec sleep 1000"}]]`;
@@ -85,7 +85,7 @@ export function png() {
   return Buffer.concat([mark, chunk("IHDR", header), chunk("IDAT", pixel), chunk("IEND", Buffer.alloc(0))]);
 }
 
-/** The file that an agent was told of. */
+/** Returns the file that the prompt named to the agent. */
 export function pathIn(text) {
   const paths = text.split("\n").filter((line) => line.startsWith("- /"));
   assert.equal(paths.length, 1, text);
@@ -96,7 +96,7 @@ export async function restart(more = {}) {
   told.url = await ask("restart", more);
 }
 
-/** Runs a case and says how long it took. */
+/** Runs a case and prints its duration. */
 export async function timed(run, ...given) {
   const start = Date.now();
   const result = await run(...given);
@@ -106,8 +106,8 @@ export async function timed(run, ...given) {
 
 /** All cases of an SDK, in their order. */
 export async function all(cases, own) {
-  // Starting the real one is slow: what starts many is done by each SDK in one driver, by some in this one
-  // and by others in the other; and each does only a part of it.
+  // Starting the real agent is slow. Cases that start many agents run once per SDK, some with one
+  // driver and some with the other, and each does only a part of them.
   const kinds = real ? [own] : DRIVERS;
   const kept = {};
   for (const kind of DRIVERS) kept[kind] = await timed(cases.tenTurns, kind);

@@ -49,7 +49,7 @@ def nothing_left(kind):
 
 
 def said(holding):
-    """Who said what in the last request to the model that holds these words."""
+    """Returns the messages, with roles, of the last request to the model that contains these words."""
     return [tuple(pair) for pair in ask("request", holding=holding)["said"]]
 
 
@@ -75,7 +75,7 @@ def wait_for(path):
 
 
 def long_work(kind):
-    """A prompt whose tool runs for ever, and the file that holds the tool's pid once it runs."""
+    """A prompt whose tool runs forever, and the file with the tool's pid once it runs."""
     pid = Path(app(kind)["cwd"]) / f"tool-{os.urandom(4).hex()}"
     return '[[tool Bash {"command":"echo $$ > %s; exec sleep 1000"}]]' % pid.name, pid
 
@@ -93,7 +93,7 @@ def png():
 
 
 def path_in(text):
-    """The file that an agent was told of."""
+    """Returns the file that the prompt named to the agent."""
     paths = [line[2:] for line in text.splitlines() if line.startswith("- /")]
     assert len(paths) == 1, text
     return paths[0]

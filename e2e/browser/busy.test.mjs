@@ -9,7 +9,7 @@ import { close, Hob, launch, scripted, until, visit } from './harness.mjs';
 const SECONDS = Number(process.env.HOB_BUSY_SECS ?? 60);
 const MEGABYTE = 1 << 20;
 
-test('a busy session stays light and quick', { timeout: (SECONDS + 240) * 1000 }, async () => {
+test('a page on a busy session uses little memory and stays responsive', { timeout: (SECONDS + 240) * 1000 }, async () => {
   const hob = new Hob();
   const script = path.join(hob.user, 'script');
   // A thought, a tool with its result, and words: four events each.
@@ -44,7 +44,7 @@ test('a busy session stays light and quick', { timeout: (SECONDS + 240) * 1000 }
     while (Date.now() - started < SECONDS * 1000) {
       round += 1;
       await page.getByLabel('Ask the agent').press('a');
-      // Now and then one reads further up, also far, and comes back.
+      // Now and then the reader scrolls up, also far, and comes back.
       if (round % 8 === 0) {
         await page.locator('.virtual').hover();
         for (let step = 0; step < 6; step += 1) await page.mouse.wheel(0, -4000);
@@ -75,7 +75,7 @@ test('a busy session stays light and quick', { timeout: (SECONDS + 240) * 1000 }
       renderer_mb: Math.round(renderer / MEGABYTE),
       nodes: metric('Nodes'),
       rows,
-      // How much of a processor the page's one thread took.
+      // The share of a processor that the page's one thread used.
       busy_share: Math.round(((end.TaskDuration - begin.TaskDuration) / seconds) * 100) / 100,
       script_share: Math.round(((end.ScriptDuration - begin.ScriptDuration) / seconds) * 100) / 100,
       layout_share: Math.round(((end.LayoutDuration + end.RecalcStyleDuration - begin.LayoutDuration - begin.RecalcStyleDuration) / seconds) * 100) / 100,
@@ -96,7 +96,7 @@ test('a busy session stays light and quick', { timeout: (SECONDS + 240) * 1000 }
   }
 });
 
-/** What the largest renderer keeps to itself. */
+/** Returns the private memory of the largest renderer. */
 async function rendererMemory(browser) {
   const session = await browser.newBrowserCDPSession();
   const { processInfo } = await session.send('SystemInfo.getProcessInfo');

@@ -12,7 +12,7 @@ before(async () => {
 });
 after(() => browser.close());
 
-/** A test with a server of its own, which leaves nothing behind. */
+/** A test with a server of its own, which leaves no process and no file. */
 function it(name, body, options) {
   test(name, { timeout: 90_000 }, async () => {
     const hob = new Hob(...(options ?? []));
@@ -57,7 +57,7 @@ it('signing in leaves the token nowhere, and signing out ends it', async (hob) =
   await close(page);
 });
 
-it('a wrong token is said, and nothing is shown', async (hob) => {
+it('a wrong token shows an error and no page', async (hob) => {
   const page = await open(browser, hob);
   await page.getByLabel('Admin token').fill('not the token');
   await page.getByRole('button', { name: 'Sign in' }).click();
@@ -68,7 +68,7 @@ it('a wrong token is said, and nothing is shown', async (hob) => {
   await close(page);
 });
 
-it('too many wrong tokens have to wait', async (hob) => {
+it('wrong tokens are rate limited', async (hob) => {
   const page = await open(browser, hob);
   for (let at = 0; at < 14; at += 1) {
     await page.getByLabel('Admin token').fill(`wrong ${at}`);
@@ -79,14 +79,14 @@ it('too many wrong tokens have to wait', async (hob) => {
   await close(page);
 });
 
-it('a cookie that is over asks again and keeps the place', async (hob) => {
+it('an expired cookie asks for the token and keeps the page', async (hob) => {
   const id = await hob.session();
   await hob.ask(id, '[[say words to come back to]]');
   const page = await visit(browser, hob, `/sessions/${id}`);
   await page.getByText('words to come back to', { exact: true }).waitFor();
   await field(page).fill('half a thought');
   await page.context().clearCookies();
-  // Whatever is asked next finds out.
+  // The next request finds out.
   await page.getByText('Sign-in expired').waitFor({ timeout: 15_000 });
   await signIn(page, hob);
   await page.getByText('Sign-in expired').waitFor({ state: 'detached' });
@@ -97,7 +97,7 @@ it('a cookie that is over asks again and keeps the place', async (hob) => {
   await close(page);
 });
 
-it('a turn is watched as it comes', async (hob) => {
+it('a turn is shown as it streams', async (hob) => {
   const id = await hob.session();
   const page = await visit(browser, hob, `/sessions/${id}`);
   await ask(page, '[[think hmm]] [[say first words]] [[until go]] [[tool Bash {"command":"echo from the tool"}]] [[say last words]]');
@@ -110,14 +110,14 @@ it('a turn is watched as it comes', async (hob) => {
   await log(page).getByText('last words', { exact: true }).waitFor();
   await page.locator('.turn-end').getByText('finished').waitFor();
   await page.locator('.session-head').getByText('idle').waitFor();
-  // The tool is folded until one opens it.
+  // The tool is folded until the user opens it.
   assert.equal(await page.getByText('from the tool', { exact: true }).count(), 0);
   await page.getByRole('button', { name: /Bash/ }).click();
   await page.getByText('from the tool', { exact: true }).waitFor();
   await close(page);
 });
 
-it('what came before is loaded as one scrolls up', async (hob) => {
+it('older events load while scrolling up', async (hob) => {
   const id = await hob.session();
   for (let turn = 0; turn < 6; turn += 1) {
     const steps = Array.from({ length: 100 }, (_, at) => `[[tool Read {"n":${turn * 100 + at}}]][[say word-${turn * 100 + at}. ]]`);
@@ -155,7 +155,7 @@ it('what came before is loaded as one scrolls up', async (hob) => {
   await close(page);
 });
 
-it('what an agent says is text, whatever it says', async (hob) => {
+it('agent output is shown as text, never as HTML', async (hob) => {
   const id = await hob.session();
   const page = await visit(browser, hob, `/sessions/${id}`);
   await ask(page, '[[say <img src=x onerror=alert(1)><script>alert(2)</script> [link](javascript:alert(3)) \u001b]0;owned\u0007 `code`]]');
@@ -196,7 +196,7 @@ it('a turn is cancelled and the session closed', async (hob) => {
   await close(page);
 });
 
-it('a session is made and asked from the page', async (hob) => {
+it('a session is created and prompted from the page', async (hob) => {
   const page = await visit(browser, hob, '/sessions');
   await page.getByRole('button', { name: 'New session' }).click();
   await page.getByLabel(/^Agent/).selectOption('acp');
@@ -207,7 +207,7 @@ it('a session is made and asked from the page', async (hob) => {
   await close(page);
 });
 
-/** Searches, and waits until what is shown is the answer. */
+/** Searches, and waits until the hits are those of the question. */
 async function search(page, words) {
   await page.getByLabel('Search the memory').fill(words);
   await until('the answer is there', async () => {
@@ -241,7 +241,7 @@ it('the memory is searched while typing, corrected and forgotten', async (hob) =
   await page.keyboard.press('Enter');
   const detail = page.getByRole('complementary', { name: 'The chosen turn' });
   await detail.locator('.detail-text').getByText(/login test fail/).waitFor();
-  // A secret is shown only when it is asked for.
+  // A secret is shown only on request.
   await search(page, 'deploy key');
   await page.locator('.hit').filter({ hasText: 'deploy key' }).first().click();
   await detail.locator('.detail-text').getByText('[secret:github-token]').waitFor();
@@ -260,13 +260,13 @@ it('the memory is searched while typing, corrected and forgotten', async (hob) =
   await page.getByRole('dialog').getByRole('button', { name: 'Forget', exact: true }).click();
   await page.getByText('1 turn forgotten.').waitFor();
   await page.locator('.hit').filter({ hasText: 'two wide' }).waitFor({ state: 'detached' });
-  // A filter that fits nothing says so.
+  // A filter without hits says so.
   await page.getByLabel('From').fill('2031-01-01');
   await page.getByText('No hits').waitFor();
   await close(page);
 });
 
-it('an app is made, its token shown once, and revoked', async (hob) => {
+it('an app is created, its token shown once, and revoked', async (hob) => {
   const page = await visit(browser, hob, '/apps');
   await page.getByText('No app yet').waitFor();
   await page.getByRole('button', { name: 'New app' }).click();
@@ -297,7 +297,7 @@ it('health shows checks, settings and the audit', async (hob) => {
   await close(page);
 });
 
-it('a server that restarts is told, and the page goes on by itself', async (hob) => {
+it('a server restart is shown, and the page reconnects by itself', async (hob) => {
   const id = await hob.session();
   await hob.ask(id, '[[say before the restart]]');
   await hob.idle(id);
@@ -308,14 +308,14 @@ it('a server that restarts is told, and the page goes on by itself', async (hob)
   assert.equal(await log(page).getByText('before the restart', { exact: true }).count(), 1);
   await hob.start();
   await page.getByText('Hob is away. Reconnecting…').waitFor({ state: 'detached', timeout: 15_000 });
-  // Nobody has to sign in again, and what happens now is seen.
+  // No new sign-in is needed, and new events appear.
   await hob.ask(id, '[[say after the restart]]');
   await log(page).getByText('after the restart', { exact: true }).waitFor();
   assert.equal(await log(page).getByText('before the restart', { exact: true }).count(), 1);
   await close(page);
 });
 
-it('the keyboard goes everywhere', async (hob) => {
+it('the keyboard reaches every page', async (hob) => {
   const page = await visit(browser, hob, '/now');
   for (const [key, name] of [['s', 'Sessions'], ['m', 'Memory'], ['a', 'Apps'], ['h', 'Health'], ['n', 'Now']]) {
     await page.keyboard.press('g');
@@ -335,7 +335,7 @@ it('the keyboard goes everywhere', async (hob) => {
   await close(page);
 });
 
-it('dark and light follow the system until one chooses', async (hob) => {
+it('the colour scheme follows the system until the user chooses', async (hob) => {
   const page = await visit(browser, hob, '/now', { colorScheme: 'dark' });
   const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   assert.equal(await ground(), 'rgb(22, 18, 14)');

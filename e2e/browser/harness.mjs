@@ -1,4 +1,4 @@
-// What the tests of the console share: a real `hob serve` in a home of its own, and a real browser that watches itself.
+// Shared by the tests of the console: a real `hob serve` on a temporary home, and a real browser that records errors.
 import { spawn, execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ const hob = path.join(programs, 'hob');
 const agent = path.join(programs, 'hob-scripted-agent');
 const browserProgram = process.env.HOB_TEST_CHROMIUM ?? '/usr/bin/chromium';
 
-/** Waits until something is there; says what, when it never is. */
+/** Polls until a condition holds; the error names it. */
 export async function until(what, look, patience = 20_000) {
   const end = Date.now() + patience;
   let last;
@@ -33,7 +33,7 @@ export async function until(what, look, patience = 20_000) {
 
 const quoted = (text) => JSON.stringify(text);
 
-/** The part of `config.toml` that makes a scripted agent. */
+/** Returns the part of `config.toml` that defines a scripted agent. */
 export function scripted(name, driver, args = [], env = {}) {
   const lines = [`[agents.${name}]`, `driver = "${driver}"`, `command = [${[agent, ...args].map(quoted).join(', ')}]`];
   lines.push('writable = ["~/.hob-scripted", "~/.claude"]');
@@ -41,13 +41,13 @@ export function scripted(name, driver, args = [], env = {}) {
   return `${lines.join('\n')}\n`;
 }
 
-/** Puts a program of this name on the path, which does what that command does. */
+/** Puts a program of this name on the path that runs a command. */
 function program(hob, name, command) {
   const file = path.join(hob.programs, name);
   writeFileSync(file, `#!/bin/sh\nexec ${command.map((part) => `'${part}'`).join(' ')} "$@"\n`, { mode: 0o755 });
 }
 
-/** An agent for pictures: its program has the name of a real one and plays a piece. */
+/** An agent for screenshots: its program has the name of a real one and plays a script. */
 export function actor(hob, name, driver, command, env = {}) {
   program(hob, name, command);
   const set = Object.entries(env).map(([key, value]) => `${key} = ${quoted(value)}`);
@@ -57,12 +57,12 @@ export function actor(hob, name, driver, command, env = {}) {
 /** The agent that tells a story. */
 export const storyteller = (hob, name, story) => actor(hob, name, 'acp', [process.execPath, path.join(here, 'storyteller.mjs'), story]);
 
-/** The terminal's face of the scripted agent. */
+/** The scripted agent on a terminal. */
 export const player = (hob, name, script) => actor(hob, name, 'claude-tui', [agent], { HOB_SCRIPT: script });
 
 export const AGENTS = scripted('acp', 'acp', ['acp']) + scripted('claude', 'claude-tui');
 
-/** A server of its own home. */
+/** A server on a temporary home. */
 export class Hob {
   token = 'admin-token-of-the-browser-tests-0123456789';
 
@@ -118,14 +118,14 @@ export class Hob {
     this.url = this.frontUrl;
   }
 
-  /** Ends it in order, or by force. */
+  /** Stops the server, or kills it. */
   async end(signal = 'SIGTERM') {
     if (!this.child || this.child.exitCode !== null || this.child.signalCode !== null) return;
     this.child.kill(signal);
     await this.ended;
   }
 
-  /** Ends it and looks whether anything of it is left. */
+  /** Stops the server and checks that no process and no file is left. */
   async stop() {
     this.front?.kill();
     await this.end();
@@ -162,7 +162,7 @@ export class Hob {
     return (await this.call('POST', '/admin/apps', { app: name })).token;
   }
 
-  /** The session once its turns are over. */
+  /** Waits until the turns of a session are over, and returns the session. */
   idle(id, patience) {
     return until('the session is idle', async () => {
       const session = await this.call('GET', `/admin/sessions/${id}`);
@@ -170,7 +170,7 @@ export class Hob {
     }, patience);
   }
 
-  /** What the memory is to know, as a transcript of Claude Code. */
+  /** Captures turns from a transcript of Claude Code. */
   remember(turns, session = '6f1d9a52-0c1e-4d7e-9a55-3f8b1c2d4e5f', cwd = '/home/ada/src/shop') {
     const file = path.join(this.folder, `${session}.jsonl`);
     let parent = null;
@@ -193,7 +193,7 @@ export class Hob {
   }
 }
 
-/** The processes with this home in their environment. */
+/** Returns the processes with this home in their environment. */
 function processesOf(home) {
   const found = [];
   for (const entry of readdirSync('/proc')) {
@@ -202,7 +202,7 @@ function processesOf(home) {
       const environment = readFileSync(`/proc/${entry}/environ`, 'latin1');
       if (environment.includes(`HOME=${home}\0`)) found.push(Number(entry));
     } catch {
-      // Gone meanwhile, or not ours to see.
+      // The process is gone, or belongs to another user.
     }
   }
   return found;
@@ -228,7 +228,7 @@ export async function launch() {
   });
 }
 
-/** A page that writes down what must not happen. */
+/** A page that records what must not happen. */
 export async function open(browser, hob, options = {}) {
   const { where = '/', ...context } = options;
   const profile = await browser.newContext({ viewport: { width: 1280, height: 860 }, ...context });
@@ -242,7 +242,7 @@ export async function open(browser, hob, options = {}) {
   });
   page.on('console', (message) => {
     const text = message.text();
-    // That an answer was no 2xx, or did not come at all, the browser says by itself.
+    // The browser itself logs answers that are not 2xx or never came.
     if (text.startsWith('Failed to load resource') || /WebSocket connection to .* failed/.test(text)) return;
     if (message.type() === 'error' || message.type() === 'warning') trouble.errors.push(text);
     if (text.includes('Content Security Policy')) trouble.violations.push(text);
@@ -263,7 +263,7 @@ export async function open(browser, hob, options = {}) {
   return page;
 }
 
-/** Ends a page. Nothing of what must not happen may have happened. */
+/** Closes a page and asserts that nothing forbidden has happened. */
 export async function close(page) {
   const { trouble } = page;
   trouble.violations.push(...(await page.evaluate(() => window.__violations)));
@@ -278,7 +278,7 @@ export async function signIn(page, hob) {
   await page.getByRole('navigation', { name: 'Pages' }).first().waitFor();
 }
 
-/** A signed-in page at a place. */
+/** Opens a signed-in page at a path. */
 export async function visit(browser, hob, place = '/now', options = {}) {
   const page = await open(browser, hob, { ...options, where: `/#${place}` });
   await signIn(page, hob);

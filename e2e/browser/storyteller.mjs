@@ -1,4 +1,4 @@
-// An ACP agent that plays a small, believable piece of work: for the pictures of the documentation.
+// An ACP agent that plays a small, realistic piece of work, for the screenshots of the documentation.
 import { createInterface } from 'node:readline';
 import { randomUUID } from 'node:crypto';
 

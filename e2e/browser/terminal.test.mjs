@@ -21,7 +21,7 @@ async function withHob(hob, body) {
   }
 }
 
-/** What stands on the page's terminal. */
+/** Returns the text on the page's terminal. */
 const screen = async (page) => (await page.locator('.xterm-rows > div').allTextContents()).join('\n').replaceAll('\u00a0', ' ');
 const shows = (page, text) => until(`the terminal shows ${text}`, async () => (await screen(page)).includes(text));
 
@@ -31,7 +31,7 @@ async function atTerminal(hob, id) {
   return page;
 }
 
-/** What a page sent over its WebSocket. */
+/** Records what a page sends over its WebSocket. */
 function sent(page) {
   const frames = [];
   page.on('websocket', (socket) => socket.on('framesent', ({ payload }) => frames.push(payload)));
@@ -103,7 +103,7 @@ test('a terminal comes back after a restart', { timeout: 90_000 }, () =>
   }),
 );
 
-/** What an agent may print to reach beyond its screen. */
+/** Sequences by which an agent may try to reach beyond its screen. */
 const e = '\x1b';
 const NASTY = [
   `${e}]0;owned title\x07${e}]2;owned title\x07`,
@@ -135,7 +135,7 @@ test('escape sequences of an agent do not act on the page', { timeout: 90_000 },
     const title = await page.title();
     await hob.ask(id, 'be nasty');
     await shows(page, 'it is over');
-    // The mouse over it and the focus going elsewhere say nothing to the agent either.
+    // Mouse moves and focus changes send nothing to the agent either.
     const box = await page.locator('.xterm').boundingBox();
     await page.mouse.move(box.x + 50, box.y + 50);
     await page.mouse.move(box.x + 90, box.y + 90);
@@ -154,9 +154,9 @@ test('escape sequences of an agent do not act on the page', { timeout: 90_000 },
   });
 });
 
-test('nor do they when the page alone has to hold', { timeout: 90_000 }, () =>
+test('escape sequences do not act on the page without the filter of the server', { timeout: 90_000 }, () =>
   withHob(new Hob(), async (hob) => {
-    // The server lets through only what draws. Here it is left out: the page gets every byte.
+    // The server's filter passes only what draws. Here it is bypassed: the page gets every byte.
     const id = await hob.session('claude');
     const page = await visit(browser, hob, '/now');
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
@@ -192,7 +192,7 @@ test('nor do they when the page alone has to hold', { timeout: 90_000 }, () =>
   }),
 );
 
-test('agents live on the first page', { timeout: 90_000 }, () =>
+test('live terminals are shown on the first page', { timeout: 90_000 }, () =>
   withHob(new Hob(AGENTS), async (hob) => {
     const page = await visit(browser, hob, '/now');
     await page.getByText('Nothing runs').waitFor();
@@ -236,7 +236,7 @@ test('a process without a terminal says so', { timeout: 90_000 }, () =>
   }),
 );
 
-test('a terminal goes on after the next sign-in', { timeout: 90_000 }, () =>
+test('a terminal reconnects after the next sign-in', { timeout: 90_000 }, () =>
   withHob(new Hob(AGENTS, '[console]\nsession_secs = 8\n'), async (hob) => {
     const id = await hob.session('claude');
     await hob.ask(id, 'hello');

@@ -1,5 +1,5 @@
-// A walk through all pages with believable data, in both colours and on a phone. UPDATE_SCREENSHOTS=1 keeps the pictures
-// in docs/assets/.
+// A tour of all pages with realistic data, in both colour schemes and on a phone. UPDATE_SCREENSHOTS=1 writes the
+// screenshots to docs/assets/.
 import assert from 'node:assert/strict';
 import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
