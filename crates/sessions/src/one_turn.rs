@@ -8,7 +8,7 @@ use hob_domain::session::Permissions;
 use hob_domain::{Driver, RunError, RunReply};
 use tokio_util::task::TaskTracker;
 
-use crate::session::{TurnReading, rejection};
+use crate::session::{TurnReader, rejection};
 use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
 use hob_terminal::TerminalRegistrar;
@@ -59,16 +59,16 @@ impl OneTurn {
         let started = driver::start(self.driver, start).await.map_err(not_started)?;
         let agent = agent.insert(started);
         agent.send(AgentCommand::Prompt(self.prompt.clone()));
-        let mut reading = TurnReading::default();
+        let mut reader = TurnReader::default();
         loop {
             match agent.next_event().await {
-                AgentEvent::Message(line) => reading.push(&line),
+                AgentEvent::Message(line) => reader.push(&line),
                 AgentEvent::PermissionRequested(ask) => {
                     let option = rejection(&ask);
                     agent.send(AgentCommand::AnswerPermission { request: ask.id, option });
                 }
                 AgentEvent::TurnEnded(Ok(stop_reason)) => {
-                    return Ok(RunReply { text: reading.text(), stop_reason });
+                    return Ok(RunReply { text: reader.text(), stop_reason });
                 }
                 AgentEvent::TurnEnded(Err(message)) => return Err(failed(message, String::new())),
                 AgentEvent::Exited(gone) => {

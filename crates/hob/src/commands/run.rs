@@ -196,7 +196,7 @@ impl AnswerPrinter {
             Some("agent_message_chunk") => {
                 self.write(update["content"]["text"].as_str().unwrap_or_default());
             }
-            Some("tool_call") => self.note(&format!("[{}]", render::tool(update))),
+            Some("tool_call") => self.note(&format!("[{}]", render::tool_title(update))),
             _ => {}
         }
     }

@@ -225,7 +225,7 @@ async fn follow(client: &mut Client, id: &str, after: u64, json: bool) -> anyhow
 fn print_event(event: &Value, json: bool) {
     if json {
         println!("{event}");
-    } else if let Some(line) = render::event(event) {
+    } else if let Some(line) = render::event_line(event) {
         println!("{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! What has happened since the start, counted.
+//! Counters since the start, and the figures made of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,56 +8,61 @@ use hob_domain::session::TurnState;
 
 /// Counters that only grow.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct Counters {
     turns: [AtomicU64; TurnState::ALL.len()],
     messages: AtomicU64,
 }
 
-impl Counts {
-    pub fn turn_ended(&self, state: TurnState) {
+impl Counters {
+    /// Counts a turn that ended in this state.
+    pub fn count_turn(&self, state: TurnState) {
         self.turns[state as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn message(&self) {
+    /// Counts one message of an agent.
+    pub fn count_message(&self) {
         self.messages.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns how many turns ended in this state.
     pub fn turns(&self, state: TurnState) -> u64 {
         self.turns[state as usize].load(Ordering::Relaxed)
     }
 
+    /// Returns how many messages agents have sent.
     pub fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
     }
 }
 
-/// How sessions stand.
+/// The current numbers of sessions, turns and messages.
 #[derive(Debug, Clone)]
 pub struct Figures {
     /// Open sessions.
     pub open: usize,
-    /// Those in which a turn runs or waits.
+    /// Open sessions in which a turn runs or waits.
     pub busy: usize,
-    /// Open sessions and runs, and how many there may be.
+    /// Open sessions and runs together.
     pub live: usize,
+    /// The most sessions and runs that may be live.
     pub live_limit: usize,
     /// Process trees of agents.
     pub agents: usize,
-    /// Turns that ended since the start, by how.
+    /// Turns that ended since the start, by final state.
     pub turns: [(TurnState, u64); TurnState::ALL.len()],
-    /// Messages of agents in turns since the start.
+    /// Messages that agents sent in turns since the start.
     pub messages: u64,
-    /// Where there may be other nodes.
+    /// The node's own figures, in a cluster only.
     pub node: Option<NodeFigures>,
 }
 
-/// How a node stands among the others.
+/// A node's view of its place in the cluster.
 #[derive(Debug, Clone)]
 pub struct NodeFigures {
     pub id: NodeId,
-    /// How long ago the ledger last heard of it.
+    /// Time since the last heartbeat that reached the ledger.
     pub silence: Duration,
-    /// Sessions it has taken that nobody had, since the start.
+    /// Sessions taken over since the start because they had no lease holder.
     pub taken: u64,
     pub ready: bool,
 }

@@ -1,4 +1,4 @@
-//! Why a session did not do what was asked. The variants are what the caller can do about it.
+//! Why a session request failed. The variants are what the caller can do about it.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use hob_domain::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// There is none of that name for this app.
+    /// The app has no such session, turn or permission request.
     #[error("there is no such session")]
     NotFound,
     #[error("the session is closed")]
     Closed,
-    /// The request is wrong; the text names the field.
+    /// The request is invalid; the text names the field.
     #[error("{0}")]
     Invalid(String),
-    /// The folder is not one a caller may choose.
+    /// The caller may not choose this folder.
     #[error("cwd: {0}")]
     Folder(String),
     #[error("{live} sessions and runs are live, which is the limit (sessions.max_live)")]
     PoolFull { live: usize },
-    /// This app has as much as it may have.
+    /// The app or the session has reached one of its limits.
     #[error("{message}")]
     Limited { code: &'static str, message: String, retry_after: Duration },
-    #[error("{queue} turns wait already, which is the limit (sessions.queue)")]
+    #[error("{queue} turns are queued, which is the limit (sessions.queue)")]
     QueueFull { queue: usize },
-    /// The idempotency key was used for something else.
+    /// The idempotency key was used for another request.
     #[error("this Idempotency-Key was used for another request")]
     OtherBody,
     #[error("hob is stopping and takes no new work")]

@@ -1,5 +1,5 @@
-//! An open session as the rest of the program meets it: its queue, its running turn, its questions and
-//! those who listen.
+//! An open session as the rest of the program sees it: its queue, its running turn, its open
+//! permission requests and its listeners.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,72 +11,81 @@ use hob_domain::{AppName, Lease, StoreError, Timestamp};
 use tokio::sync::{Notify, OwnedMutexGuard, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::link::{LeaseStatus, NodeLink};
 use super::permission;
-use super::placement::cluster::Cluster;
 use hob_agents::LivePermit;
 use hob_agents::driver::PermissionRequest;
 
-/// How many events a listener may be behind before it reads them from the store.
-const BEHIND: usize = 256;
-/// Events that may not have been stored are tried again after this.
-const APPEND_AGAIN: Duration = Duration::from_millis(200);
+/// How many events a listener may lag before it has to read them from the store.
+const MAX_LISTENER_LAG_EVENTS: usize = 256;
+/// Pause before appending events again after an attempt with an unknown result.
+const APPEND_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// One open session.
-pub(super) struct Entry {
+/// A handle to one open session.
+pub(super) struct SessionHandle {
     pub id: SessionId,
     pub app: AppName,
     pub setup: SessionSetup,
-    /// By which we may write to it.
+    /// The lease under which this node writes to the session.
     pub lease: Lease,
-    /// Those who want to know what is new.
-    cluster: Option<Arc<Cluster>>,
-    /// The number of the last event that we know of; 0 when we can't tell.
-    last: AtomicU64,
-    state: Mutex<State>,
-    /// Taking a turn into the store and into the queue is one step.
-    pub intake: Arc<tokio::sync::Mutex<()>>,
-    /// So is storing events and telling listeners: they hear them in order.
+    link: Arc<dyn NodeLink>,
+    /// The number of the last event known here; 0 when it is unknown.
+    last_event: AtomicU64,
+    state: Mutex<HandleState>,
+    /// Held while a turn is stored and queued, so that both happen in one step.
+    intake: Arc<tokio::sync::Mutex<()>>,
+    /// Held while events are stored and announced, so that listeners receive them in order.
     publishing: tokio::sync::Mutex<()>,
     pub wake: Notify,
-    /// Cancelled when the session is to be closed.
+    /// Cancelled when the session has to be closed.
     pub closing: CancellationToken,
-    /// Cancelled when another node has it, or may have it.
+    /// Cancelled when another node holds the lease, or may hold it.
     pub lost: CancellationToken,
-    /// Cancelled once its actor is gone.
+    /// Cancelled once the session's actor has ended.
     pub ended: CancellationToken,
-    listeners: broadcast::Sender<News>,
-    answers: mpsc::UnboundedSender<Answered>,
+    listeners: broadcast::Sender<SessionUpdate>,
+    answers: mpsc::UnboundedSender<PermissionAnswer>,
 }
 
-/// What listeners hear.
+/// What a handle is made from.
+pub(super) struct OpenSession<'a> {
+    pub session: &'a Session,
+    pub lease: Lease,
+    pub permit: LivePermit,
+    /// Turns that wait, in order.
+    pub queue: Vec<u32>,
+}
+
+/// What listeners of a session receive.
 #[derive(Debug, Clone)]
-pub(super) enum News {
+pub(super) enum SessionUpdate {
     Event(Arc<SessionEvent>),
-    /// The store has more than was said.
-    Look,
+    /// The store has events that were not announced one by one.
+    Reload,
 }
 
-/// A caller's answer to a question.
+/// A caller's answer to an agent's permission request.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct PermissionAnswer {
     pub ask: String,
     pub option: String,
 }
 
-struct State {
-    /// In the order of their numbers.
+struct HandleState {
+    /// Waiting turns, in the order of their numbers.
     queue: VecDeque<u32>,
-    /// All turns up to this one are known here: they wait, run or are over.
-    known: u32,
-    running: Option<Running>,
+    /// The highest turn number seen here: every turn up to it waits, runs or is over.
+    last_turn: u32,
+    running: Option<RunningTurn>,
     asks: HashMap<String, PermissionRequest>,
     /// The agent's own name for the conversation.
     conversation: Option<String>,
     permit: Option<LivePermit>,
 }
 
+/// The turn that runs now.
 #[derive(Clone)]
-pub(super) struct Running {
+pub(super) struct RunningTurn {
     pub turn: u32,
     /// Cancelled by the caller.
     pub cancel: CancellationToken,
@@ -84,45 +93,46 @@ pub(super) struct Running {
     pub over: CancellationToken,
 }
 
-/// What there was to cancel.
-pub(super) enum Cancelled {
+/// The turn that a cancel applies to.
+pub(super) enum CancelTarget {
     Nothing,
-    Running(Running),
-    /// It waited, and was taken from the queue.
-    Waiting(u32),
+    Running(RunningTurn),
+    /// The turn waited and was removed from the queue.
+    Queued(u32),
 }
 
-/// Why a question was not answered.
+/// Why a permission request was not answered.
 #[derive(Debug)]
-pub(super) enum NotAnswered {
-    NoSuchAsk,
-    NoSuchOption { options: Vec<String> },
+pub(super) enum AnswerError {
+    UnknownRequest,
+    UnknownOption { options: Vec<String> },
 }
 
-impl Entry {
+impl SessionHandle {
+    /// Creates a handle, and the channel on which its actor receives permission answers.
     pub fn new(
-        session: &Session,
-        lease: Lease,
-        permit: LivePermit,
-        queue: Vec<u32>,
-        cluster: Option<Arc<Cluster>>,
-    ) -> (Arc<Entry>, mpsc::UnboundedReceiver<Answered>) {
+        open: OpenSession<'_>,
+        link: Arc<dyn NodeLink>,
+    ) -> (Arc<SessionHandle>, mpsc::UnboundedReceiver<PermissionAnswer>) {
+        let OpenSession { session, lease, permit, queue } = open;
         let (answers, answered) = mpsc::unbounded_channel();
-        let state = State {
-            known: queue.last().map_or(session.turn_count, |last| session.turn_count.max(*last)),
+        let state = HandleState {
+            last_turn: queue
+                .last()
+                .map_or(session.turn_count, |last| session.turn_count.max(*last)),
             queue: queue.into(),
             running: None,
             asks: HashMap::new(),
             conversation: session.agent_session.clone(),
             permit: Some(permit),
         };
-        let entry = Entry {
+        let handle = SessionHandle {
             id: session.id.clone(),
             app: session.app.clone(),
             setup: session.setup.clone(),
             lease,
-            cluster,
-            last: AtomicU64::new(session.last_event),
+            link,
+            last_event: AtomicU64::new(session.last_event),
             state: Mutex::new(state),
             intake: Arc::default(),
             publishing: tokio::sync::Mutex::default(),
@@ -130,51 +140,56 @@ impl Entry {
             closing: CancellationToken::new(),
             lost: CancellationToken::new(),
             ended: CancellationToken::new(),
-            listeners: broadcast::channel(BEHIND).0,
+            listeners: broadcast::channel(MAX_LISTENER_LAG_EVENTS).0,
             answers,
         };
-        (Arc::new(entry), answered)
+        (Arc::new(handle), answered)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HandleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a turn at the end of the queue. `false` when others have taken in turns before it that are not known here: they
-    /// come first.
+    /// Returns whether another node could take this session over.
+    pub fn is_shared(&self) -> bool {
+        self.link.lease_status() != LeaseStatus::Exclusive
+    }
+
+    /// Appends a turn to the queue. Returns `false` if the ledger has earlier turns that are not known here:
+    /// those come first.
     pub fn enqueue(&self, turn: u32) -> bool {
         let mut state = self.state();
-        if turn > state.known + 1 {
+        if turn > state.last_turn + 1 {
             return false;
         }
-        if turn > state.known {
-            state.known = turn;
+        if turn > state.last_turn {
+            state.last_turn = turn;
             state.queue.push_back(turn);
             self.wake.notify_one();
         }
         true
     }
 
-    /// While this is held no turn comes in, and the session is not closed.
-    pub async fn take_in(&self) -> OwnedMutexGuard<()> {
+    /// Locks the intake. While the guard lives no turn is accepted and the session is not closed.
+    pub async fn lock_intake(&self) -> OwnedMutexGuard<()> {
         self.intake.clone().lock_owned().await
     }
 
-    /// Puts those turns into the queue of which nobody has told us, of all that wait, in order. What is known here is left
-    /// alone: the ledger may have been asked before it began.
+    /// Appends those of the ledger's waiting turns that are not known here, in order. Known turns are left alone:
+    /// the ledger may have been read before they began.
     pub fn enqueue_missing(&self, turns: &[u32]) {
         let mut state = self.state();
         for turn in turns {
-            if *turn > state.known {
-                state.known = *turn;
+            if *turn > state.last_turn {
+                state.last_turn = *turn;
                 state.queue.push_back(*turn);
                 self.wake.notify_one();
             }
         }
     }
 
-    /// It is another node's. `false` when that was known.
-    pub fn lose(&self) -> bool {
+    /// Marks the lease as lost, which ends the session on this node. Returns `false` if it was lost already.
+    pub fn mark_lost(&self) -> bool {
         let first = !self.is_lost();
         self.lost.cancel();
         self.closing.cancel();
@@ -185,24 +200,24 @@ impl Entry {
         self.lost.is_cancelled()
     }
 
-    /// Puts a turn that was taken from the queue back to its beginning.
-    pub fn put_back(&self, turn: u32) {
+    /// Puts a turn back at the front of the queue.
+    pub fn requeue(&self, turn: u32) {
         self.state().queue.push_front(turn);
         self.wake.notify_one();
     }
 
-    /// The next turn, which runs from now on.
-    pub fn begin_next(&self) -> Option<Running> {
+    /// Removes the next turn from the queue and marks it as running.
+    pub fn start_next_turn(&self) -> Option<RunningTurn> {
         let mut state = self.state();
         let turn = state.queue.pop_front()?;
         let running =
-            Running { turn, cancel: CancellationToken::new(), over: CancellationToken::new() };
+            RunningTurn { turn, cancel: CancellationToken::new(), over: CancellationToken::new() };
         state.running = Some(running.clone());
         Some(running)
     }
 
-    /// The running turn is over and durable.
-    pub fn finish(&self) {
+    /// Marks the running turn as over. Its end is durable by then.
+    pub fn finish_turn(&self) {
         let mut state = self.state();
         state.asks.clear();
         if let Some(running) = state.running.take() {
@@ -210,52 +225,53 @@ impl Entry {
         }
     }
 
-    /// Whether nothing runs or waits.
+    /// Returns whether no turn runs or waits.
     pub fn is_idle(&self) -> bool {
         let state = self.state();
         state.running.is_none() && state.queue.is_empty()
     }
 
-    /// Whether a question waits for its answer, and how many turns wait.
+    /// Returns whether a permission request is open, and how many turns wait.
     pub fn waiting(&self) -> (bool, usize) {
         let state = self.state();
         (!state.asks.is_empty(), state.queue.len())
     }
 
-    /// Cancels what runs, else what waits first.
-    pub fn cancel(&self) -> Cancelled {
+    /// Cancels the running turn, else removes the first one from the queue.
+    pub fn cancel(&self) -> CancelTarget {
         let mut state = self.state();
         if let Some(running) = &state.running {
             running.cancel.cancel();
-            return Cancelled::Running(running.clone());
+            return CancelTarget::Running(running.clone());
         }
-        state.queue.pop_front().map_or(Cancelled::Nothing, Cancelled::Waiting)
+        state.queue.pop_front().map_or(CancelTarget::Nothing, CancelTarget::Queued)
     }
 
-    /// Makes a question answerable.
-    pub fn offer(&self, ask: PermissionRequest) {
+    /// Opens a permission request for the caller to answer.
+    pub fn open_request(&self, ask: PermissionRequest) {
         self.state().asks.insert(ask.id.clone(), ask);
     }
 
-    /// A question that nobody answers any more.
-    pub fn withdraw(&self, ask: &str) -> Option<PermissionRequest> {
+    /// Closes a permission request. Returns it if it was still open.
+    pub fn close_request(&self, ask: &str) -> Option<PermissionRequest> {
         self.state().asks.remove(ask)
     }
 
-    /// Answers a question.
-    pub fn answer(&self, ask: &str, word: &str) -> Result<(), NotAnswered> {
+    /// Answers an open permission request with an option's id or kind.
+    pub fn answer(&self, ask: &str, option: &str) -> Result<(), AnswerError> {
         let mut state = self.state();
-        let known = state.asks.get(ask).ok_or(NotAnswered::NoSuchAsk)?;
-        let Some(offer) = permission::meant(known, word) else {
-            let options = known.options.iter().map(|offer| offer.id.clone()).collect();
-            return Err(NotAnswered::NoSuchOption { options });
+        let open = state.asks.get(ask).ok_or(AnswerError::UnknownRequest)?;
+        let Some(offer) = permission::find_option(open, option) else {
+            let options = open.options.iter().map(|offer| offer.id.clone()).collect();
+            return Err(AnswerError::UnknownOption { options });
         };
-        let answered = Answered { ask: ask.to_owned(), option: offer.id.clone() };
+        let answer = PermissionAnswer { ask: ask.to_owned(), option: offer.id.clone() };
         state.asks.remove(ask);
-        let _ = self.answers.send(answered);
+        let _ = self.answers.send(answer);
         Ok(())
     }
 
+    /// Returns the agent's own name for the conversation.
     pub fn conversation(&self) -> Option<String> {
         self.state().conversation.clone()
     }
@@ -264,53 +280,52 @@ impl Entry {
         self.state().conversation = Some(name);
     }
 
-    /// Gives its place back: it is closed, only its agent is still ending.
-    pub fn release(&self) {
+    /// Frees the session's place among the live ones. Its agent may still be ending.
+    pub fn release_permit(&self) {
         self.state().permit = None;
     }
 
-    pub fn listen(&self) -> broadcast::Receiver<News> {
+    pub fn subscribe(&self) -> broadcast::Receiver<SessionUpdate> {
         self.listeners.subscribe()
     }
 
-    /// Stores events, then tells those who listen.
+    /// Stores events, then sends them to the listeners.
     pub async fn append(
         &self,
         store: &dyn SessionStore,
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
-        let _one = self.publishing.lock().await;
-        self.still_ours()?;
+        let _publishing = self.publishing.lock().await;
+        self.check_lease()?;
         let append = async {
             let stored = store.append_events(&self.lease, events.clone(), Timestamp::now()).await;
-            match (stored, &self.cluster) {
-                (Err(StoreError::Unavailable(error)), Some(cluster)) => {
-                    self.append_again(store, cluster, events, error).await
+            match stored {
+                Err(StoreError::Unavailable(error)) if self.is_shared() => {
+                    self.append_again(store, events, error).await
                 }
-                (stored, _) => stored,
+                stored => stored,
             }
         };
-        // A ledger that does not answer must not keep an agent alive that is no longer ours.
+        // A ledger that does not answer must not keep the agent of a lost session alive.
         let stored = tokio::select! {
             stored = append => stored,
             () = self.lost.cancelled() => Err(StoreError::Lost),
         };
-        self.announce(self.noted(stored)?);
+        self.announce(self.note_loss(stored)?);
         Ok(())
     }
 
-    /// The connection to the ledger broke, and nobody knows whether the events were stored. As nobody but us stores any, the
-    /// last number says it.
+    /// Appends events after the connection to the ledger broke during an append. Only this node appends to the
+    /// session, so the ledger's last event number tells whether the events were stored.
     async fn append_again(
         &self,
         store: &dyn SessionStore,
-        cluster: &Cluster,
         events: Vec<NewEvent>,
         mut error: String,
     ) -> Result<Vec<SessionEvent>, StoreError> {
-        let last = self.last.load(Ordering::Acquire);
-        while last > 0 && cluster.is_heard_of() {
-            tokio::time::sleep(APPEND_AGAIN).await;
+        let last = self.last_event.load(Ordering::Acquire);
+        while last > 0 && self.link.lease_status() == LeaseStatus::Valid {
+            tokio::time::sleep(APPEND_RETRY_INTERVAL).await;
             let found = match store.session(&self.app, &self.id).await {
                 Ok(Some(session)) => session.last_event,
                 Ok(None) => return Err(StoreError::Lost),
@@ -329,64 +344,58 @@ impl Entry {
                 let stored = store.events(&self.app, &self.id, last, events.len()).await?;
                 return stored.ok_or(StoreError::Lost);
             } else {
-                // Not by us.
+                // Another node has appended events.
                 return Err(StoreError::Lost);
             }
         }
         Err(StoreError::Unavailable(error))
     }
 
-    /// The same for whatever else stores events.
+    /// Runs a store call that stores events, then sends those events to the listeners.
     pub async fn publish<T>(
         &self,
         work: impl Future<Output = Result<(T, Vec<SessionEvent>), StoreError>>,
     ) -> Result<T, StoreError> {
-        let _one = self.publishing.lock().await;
-        self.still_ours()?;
+        let _publishing = self.publishing.lock().await;
+        self.check_lease()?;
         let done = tokio::select! {
             done = work => done,
             () = self.lost.cancelled() => Err(StoreError::Lost),
         };
-        let (value, stored) = self.noted(done)?;
+        let (value, stored) = self.note_loss(done)?;
         self.announce(stored);
         Ok(value)
     }
 
-    /// Of what is lost nothing is written, also where nobody else has it yet: what its agent says while it is ended is not
-    /// how its turn ended.
-    fn still_ours(&self) -> Result<(), StoreError> {
+    /// Refuses writes after the lease is lost, even while no other node holds it yet: what the agent says while
+    /// Hob stops it is not how its turn ended.
+    fn check_lease(&self) -> Result<(), StoreError> {
         if self.is_lost() { Err(StoreError::Lost) } else { Ok(()) }
     }
 
-    /// Takes note of having lost the session.
-    fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let (Err(StoreError::Lost), Some(_)) = (&result, &self.cluster) {
-            self.lose();
+    /// Marks the session as lost if the store says that another node holds the lease.
+    fn note_loss<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if matches!(result, Err(StoreError::Lost)) && self.is_shared() {
+            self.mark_lost();
         }
         result
     }
 
     fn announce(&self, stored: Vec<SessionEvent>) {
         if let Some(last) = stored.last() {
-            self.last.store(last.seq, Ordering::Release);
-            self.tell_others();
+            self.last_event.store(last.seq, Ordering::Release);
+            self.link.notify(&self.id);
         }
         for event in stored {
-            // Nobody listening is fine.
-            let _ = self.listeners.send(News::Event(Arc::new(event)));
+            // Having no listeners is fine.
+            let _ = self.listeners.send(SessionUpdate::Event(Arc::new(event)));
         }
     }
 
-    /// Makes listeners look at the store, which has more than we know of.
-    pub fn announce_more(&self) {
-        self.last.store(0, Ordering::Release);
-        let _ = self.listeners.send(News::Look);
-        self.tell_others();
-    }
-
-    fn tell_others(&self) {
-        if let Some(cluster) = &self.cluster {
-            cluster.note_change(&self.id);
-        }
+    /// Makes listeners read the store, which has events that are not known here.
+    pub fn announce_reload(&self) {
+        self.last_event.store(0, Ordering::Release);
+        let _ = self.listeners.send(SessionUpdate::Reload);
+        self.link.notify(&self.id);
     }
 }

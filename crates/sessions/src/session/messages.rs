@@ -1,24 +1,24 @@
-//! Reads a turn's messages: what was said, what it used. Pure, and never in the way: a message it does
-//! not know is still an event.
+//! Reads an agent's messages: what it said, and what it used. A message of an unknown shape is skipped here and
+//! stays an event all the same.
 
 use hob_domain::session::TurnUsage;
 use serde_json::Value;
 
-/// Amounts that differ by less are the same.
-const ROUNDING: f64 = 1e-9;
+/// Costs in USD that differ by less than this are equal.
+const COST_TOLERANCE_USD: f64 = 1e-9;
 
-/// What an agent said in these messages.
+/// Returns the text that an agent said in these messages.
 pub fn text_of(messages: &[String]) -> String {
-    let mut reading = TurnReading::default();
-    messages.iter().for_each(|message| reading.push(message));
-    reading.text()
+    let mut reader = TurnReader::default();
+    messages.iter().for_each(|message| reader.push(message));
+    reader.text()
 }
 
-/// Whether a message is an agent's word or deed, and not only about its state.
-pub(super) fn says_something(line: &str) -> bool {
+/// Returns whether a message shows an agent speaking or acting, and not only reporting its state.
+pub(super) fn is_agent_activity(line: &str) -> bool {
     let message: Value = serde_json::from_str(line).unwrap_or_default();
     let update = update_of(&message);
-    let about_state = [
+    let state_updates = [
         "usage_update",
         "available_commands_update",
         "current_mode_update",
@@ -26,38 +26,38 @@ pub(super) fn says_something(line: &str) -> bool {
         "session_info_update",
         "user_message_chunk",
     ];
-    !update["sessionUpdate"].as_str().is_some_and(|kind| about_state.contains(&kind))
+    !update["sessionUpdate"].as_str().is_some_and(|kind| state_updates.contains(&kind))
 }
 
-/// The update in a message; some agents leave the wrapper out.
+/// Returns the update in a message. Some agents leave the wrapper out.
 pub fn update_of(message: &Value) -> &Value {
     let params = &message["params"];
     if params["update"].is_object() { &params["update"] } else { params }
 }
 
-/// A turn as far as it has been said.
+/// What the messages of one turn say so far.
 #[derive(Debug, Default)]
-pub(crate) struct TurnReading {
-    /// The agent's text, in runs: a tool call or a thought between two begins a new one.
-    runs: Vec<String>,
-    in_run: bool,
+pub(crate) struct TurnReader {
+    /// The agent's text in segments. A tool call or a thought starts a new segment.
+    segments: Vec<String>,
+    in_segment: bool,
     usage: TurnUsage,
-    /// What the agent says its process has cost so far.
+    /// The cost in USD that the agent reports for its process so far.
     cost: Option<f64>,
 }
 
-impl TurnReading {
-    /// Takes the next message.
+impl TurnReader {
+    /// Reads the next message.
     pub fn push(&mut self, line: &str) {
         let Ok(message) = serde_json::from_str::<Value>(line) else { return };
         if let Some(result) = message.get("result") {
-            self.take_usage(&result["usage"]);
+            self.add_usage(&result["usage"]);
         }
         let update = update_of(&message);
         match update["sessionUpdate"].as_str() {
             Some("agent_message_chunk") => {
                 if let Some(text) = update["content"]["text"].as_str() {
-                    self.say(text);
+                    self.append_text(text);
                 }
             }
             Some("usage_update") => {
@@ -65,46 +65,48 @@ impl TurnReading {
                     self.cost = Some(amount);
                 }
             }
-            Some("tool_call" | "agent_thought_chunk" | "user_message_chunk") => self.in_run = false,
+            Some("tool_call" | "agent_thought_chunk" | "user_message_chunk") => {
+                self.in_segment = false
+            }
             _ => {}
         }
     }
 
-    /// All the agent said.
+    /// Returns all text of the agent.
     pub fn text(&self) -> String {
-        self.runs.concat()
+        self.segments.concat()
     }
 
-    /// The same in runs, without empty ones: each is one thing said.
-    pub fn runs(&self) -> Vec<String> {
-        self.runs.iter().filter(|run| !run.trim().is_empty()).cloned().collect()
+    /// Returns the text in segments, without blank ones.
+    pub fn segments(&self) -> Vec<String> {
+        self.segments.iter().filter(|text| !text.trim().is_empty()).cloned().collect()
     }
 
-    /// What the turn used. `before` is what the process had cost when it began, and is moved on: agents
-    /// count from the start of their process.
+    /// Returns what the turn used. Agents report costs since the start of their process, so `before` is what the
+    /// process had cost when the turn began. It is updated to what the process has cost now.
     pub fn usage(&self, before: &mut f64) -> TurnUsage {
         let mut usage = self.usage;
         if let Some(now) = self.cost {
-            // A smaller number means that the agent has begun to count anew; one that is smaller only
-            // in its last digits was rounded.
+            // A smaller number means that the agent has restarted its count. A number that is smaller in its last
+            // digits only was rounded.
             let more = now - *before;
-            usage.cost_usd = if more >= -ROUNDING { more.max(0.0) } else { now };
+            usage.cost_usd = if more >= -COST_TOLERANCE_USD { more.max(0.0) } else { now };
             *before = now;
         }
         usage
     }
 
-    fn say(&mut self, text: &str) {
-        if !self.in_run {
-            self.runs.push(String::new());
-            self.in_run = true;
+    fn append_text(&mut self, text: &str) {
+        if !self.in_segment {
+            self.segments.push(String::new());
+            self.in_segment = true;
         }
-        if let Some(run) = self.runs.last_mut() {
-            run.push_str(text);
+        if let Some(segment) = self.segments.last_mut() {
+            segment.push_str(text);
         }
     }
 
-    fn take_usage(&mut self, usage: &Value) {
+    fn add_usage(&mut self, usage: &Value) {
         let count = |key: &str| usage[key].as_u64().unwrap_or_default();
         self.usage.input_tokens += count("inputTokens");
         self.usage.output_tokens += count("outputTokens");
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn text_is_what_the_agent_said() {
-        let mut reading = TurnReading::default();
+        let mut reader = TurnReader::default();
         let thought = json!({"sessionUpdate": "agent_thought_chunk", "content": {"text": "hm"}});
         for line in [
             says("one "),
@@ -148,52 +150,54 @@ mod tests {
                 "content": {"type": "text", "text": "!"}}})
             .to_string(),
         ] {
-            reading.push(&line);
+            reader.push(&line);
         }
-        assert_eq!(reading.text(), "one runtwo !");
-        assert_eq!(reading.runs(), ["one run", "two", " !"]);
+        assert_eq!(reader.text(), "one runtwo !");
+        assert_eq!(reader.segments(), ["one run", "two", " !"]);
     }
 
     #[test]
-    fn costs_are_counted_from_the_turns_beginning() {
+    fn turn_cost_counts_from_its_beginning() {
         let turn = |amounts: &[f64], before: &mut f64| {
-            let mut reading = TurnReading::default();
+            let mut reader = TurnReader::default();
             for amount in amounts {
-                reading.push(&update(json!({"sessionUpdate": "usage_update",
+                reader.push(&update(json!({"sessionUpdate": "usage_update",
                     "cost": {"amount": amount, "currency": "USD"}})));
             }
-            reading.push(
+            reader.push(
                 &json!({"id": 1, "result": {"stopReason": "end_turn",
                 "usage": {"inputTokens": 10, "outputTokens": 5, "cachedReadTokens": 2}}})
                 .to_string(),
             );
-            reading.usage(before)
+            reader.usage(before)
         };
         let mut before = 0.0;
         let first = turn(&[0.25, 0.5], &mut before);
         assert_eq!((first.cost_usd, first.input_tokens, first.tokens()), (0.5, 10, 17));
         assert_eq!(turn(&[0.75], &mut before).cost_usd, 0.25);
         assert_eq!(turn(&[], &mut before).cost_usd, 0.0);
-        assert_eq!(turn(&[0.125], &mut before).cost_usd, 0.125, "it began to count anew");
+        assert_eq!(turn(&[0.125], &mut before).cost_usd, 0.125, "the agent restarted its count");
         assert_eq!(before, 0.125);
         assert_eq!(turn(&[0.125 - 1e-12], &mut before).cost_usd, 0.0, "it was rounded");
     }
 
     #[test]
-    fn words_and_deeds() {
-        assert!(says_something(&says("x")));
-        assert!(says_something(&update(json!({"sessionUpdate": "tool_call", "toolCallId": "x"}))));
-        assert!(says_something(&json!({"id": 1, "result": {}}).to_string()));
-        assert!(!says_something(&update(json!({"sessionUpdate": "usage_update", "used": 1}))));
+    fn state_updates_are_no_activity() {
+        assert!(is_agent_activity(&says("x")));
+        assert!(is_agent_activity(&update(
+            json!({"sessionUpdate": "tool_call", "toolCallId": "x"})
+        )));
+        assert!(is_agent_activity(&json!({"id": 1, "result": {}}).to_string()));
+        assert!(!is_agent_activity(&update(json!({"sessionUpdate": "usage_update", "used": 1}))));
     }
 
     proptest! {
         #[test]
-        fn nothing_breaks_it(line in "\\PC{0,80}") {
-            let mut reading = TurnReading::default();
-            reading.push(&line);
-            reading.push(&says("x"));
-            prop_assert_eq!(reading.text(), "x");
+        fn unknown_messages_are_skipped(line in "\\PC{0,80}") {
+            let mut reader = TurnReader::default();
+            reader.push(&line);
+            reader.push(&says("x"));
+            prop_assert_eq!(reader.text(), "x");
         }
     }
 }

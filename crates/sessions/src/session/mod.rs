@@ -1,22 +1,32 @@
 //! Durable sessions: conversations that outlive processes, connections and restarts.
 //!
-//! [`Sessions`] is all of them. Every open session has a [`handle`] that callers meet and an [`actor`],
-//! one task that owns its agent and runs its turns one by one. Whatever happens is stored before anyone
-//! is told; callers [`follow`] it. A caller that goes away ends nothing.
+//! [`Sessions`] is the entry point. Every open session has a [`handle`] that callers use and an [`actor`], one task
+//! that owns the agent and runs the turns one by one. Events are stored before listeners receive them, and
+//! callers [`follow`] them. A caller that goes away ends nothing.
+//!
+//! The [`placement`] decides on which node a session runs. All parts stand on a shared [`context`].
 
 mod actor;
+mod agent_host;
+mod command;
+mod context;
 mod counters;
 mod create;
 mod error;
+mod events;
 mod follow;
 mod handle;
+mod intake;
 mod limits;
+mod link;
 mod local;
 mod messages;
 mod options;
 mod permission;
 mod placement;
+mod registry;
 pub mod render;
+mod session_folder;
 mod sessions;
 mod sweep;
 mod turn;
@@ -25,9 +35,9 @@ mod turn_progress;
 pub use counters::{Figures, NodeFigures};
 pub use error::SessionError;
 pub use follow::Follow;
-pub(crate) use messages::TurnReading;
+pub use intake::TurnAsk;
+pub(crate) use messages::TurnReader;
 pub use messages::{text_of, update_of};
-pub use options::{NewSession, SessionLimits, SessionsOptions};
+pub use options::{ClusterOptions, NewSession, SessionLimits, SessionsOptions};
 pub(crate) use permission::rejection;
-pub use placement::cluster::ClusterOptions;
-pub use sessions::{CancelOutcome, Sessions, TurnAsk};
+pub use sessions::{CancelOutcome, Sessions};

@@ -1,48 +1,47 @@
-//! What sessions need from outside.
+//! What sessions get from the rest of Hob: options, limits and requests.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hob_agents::mcp_servers::McpTransport;
+use hob_agents::{LiveLimit, SandboxConfig};
 use hob_child::Children;
 use hob_domain::session::{Permissions, SessionStore};
-use hob_domain::{AgentName, AgentSpec, NodeId};
+use hob_domain::{AgentName, AgentSpec, ClusterStore, NodeId};
+use hob_terminal::Terminals;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::placement::cluster::ClusterOptions;
 use crate::files::FileRoom;
-use hob_agents::LiveLimit;
-use hob_agents::SandboxConfig;
-use hob_agents::mcp_servers::McpTransport;
-use hob_terminal::Terminals;
 
+/// What the sessions run with.
 pub struct SessionsOptions {
     pub store: Arc<dyn SessionStore>,
-    /// Who we are among those on the same ledger.
+    /// The id of this node on the ledger.
     pub node: NodeId,
-    /// Where there may be other nodes on the ledger.
+    /// Set when other nodes may share the ledger.
     pub cluster: Option<ClusterOptions>,
     pub children: Children,
     pub sandbox: SandboxConfig,
     pub agents: BTreeMap<AgentName, AgentSpec>,
-    /// What apps have uploaded.
+    /// The files that apps have uploaded.
     pub files: FileRoom,
-    /// Where sessions get their folders.
+    /// The folder in which sessions get their own folders.
     pub workspaces: PathBuf,
-    /// Folders a caller's `cwd` may lie in.
+    /// The folders in which a caller's `cwd` may lie.
     pub roots: Vec<PathBuf>,
     /// How an agent reaches Hob's own memory.
     pub memory: McpTransport,
-    /// Where configuration folders of our own and temporary files for Claude Code lie.
+    /// The folder of Hob's own configuration folders and temporary files for Claude Code.
     pub claude: PathBuf,
     pub live: LiveLimit,
-    /// Where people find the terminals of agents that have one.
+    /// The registry of the agents' terminals.
     pub terminals: Terminals,
     pub limits: SessionLimits,
-    /// Every task belongs to this tracker.
+    /// Tracks every task, so that shutdown can wait for them.
     pub tasks: TaskTracker,
     /// Cancelled when no new work may begin.
     pub stopping: CancellationToken,
@@ -50,20 +49,36 @@ pub struct SessionsOptions {
     pub ending: CancellationToken,
 }
 
-/// Bounds. Zero is none where the field says so.
+/// How a node takes part in a cluster.
+#[derive(Clone)]
+pub struct ClusterOptions {
+    pub store: Arc<dyn ClusterStore>,
+    /// The lease time: a node whose heartbeats are older has lost its sessions.
+    pub lease: Duration,
+    /// The most open sessions on all nodes together; zero is no limit.
+    pub max_live: usize,
+    /// This node's id in an earlier run on the same home, which has ended.
+    pub earlier: Option<NodeId>,
+}
+
+/// The limits on sessions.
 #[derive(Debug, Clone)]
 pub struct SessionLimits {
+    /// Idle time after which a session is closed.
     pub ttl: Duration,
+    /// Time after which a closed session is deleted.
     pub hard_ttl: Duration,
     pub sweep_interval: Duration,
+    /// The most turns that may wait in a session.
     pub queue: usize,
     pub turn_timeout: Duration,
+    /// How long a caller may take to answer a permission request.
     pub permission_timeout: Duration,
-    /// A turn in which nothing has come for so long is said to stall; zero is never.
+    /// Time without agent output before a `stalled` event; zero disables it.
     pub stall_after: Duration,
-    /// How long an agent may take until it can be asked.
+    /// The agent start-up timeout.
     pub start_timeout: Duration,
-    /// Open sessions of one app; zero is no limit. So for all that follow.
+    /// The most open sessions of one app. Zero is no limit, as for all fields below.
     pub app_sessions: usize,
     pub app_turns_per_minute: usize,
     pub app_tokens_per_day: u64,
@@ -72,7 +87,7 @@ pub struct SessionLimits {
     pub session_cost: f64,
 }
 
-/// A session that is asked for.
+/// A request for a new session.
 #[derive(Debug, Clone)]
 pub struct NewSession {
     pub agent: AgentName,
@@ -81,6 +96,6 @@ pub struct NewSession {
     pub model: Option<String>,
     pub system: Option<String>,
     pub permissions: Permissions,
-    /// As the caller wrote it.
+    /// The MCP servers as the caller wrote them.
     pub mcp_servers: Value,
 }

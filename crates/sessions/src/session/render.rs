@@ -1,13 +1,13 @@
-//! Events of a session as a person reads them.
+//! Session events as text for people.
 
 use super::messages::update_of;
 use serde_json::Value;
 
-/// One line for an event of the log; `None` for what nobody needs to read.
-pub fn event(event: &Value) -> Option<String> {
+/// Returns one line for an event of the log; `None` for events that say nothing to a person.
+pub fn event_line(event: &Value) -> Option<String> {
     let seq = event["seq"].as_u64().unwrap_or_default();
     let line = match event["event"].as_str()? {
-        "message" => message(&event["message"])?,
+        "message" => message_text(&event["message"])?,
         "turn" => {
             let reason = event["stop_reason"].as_str().or(event["error"].as_str());
             let state = event["state"].as_str().unwrap_or_default();
@@ -27,8 +27,8 @@ pub fn event(event: &Value) -> Option<String> {
     Some(format!("{seq:>6}  {line}"))
 }
 
-/// What an agent's message says.
-fn message(message: &Value) -> Option<String> {
+/// Returns the text of an agent's message.
+fn message_text(message: &Value) -> Option<String> {
     if let Some(error) = message["error"]["message"].as_str() {
         return Some(format!("error: {error}"));
     }
@@ -40,7 +40,7 @@ fn message(message: &Value) -> Option<String> {
     match update["sessionUpdate"].as_str() {
         Some("agent_message_chunk") => Some(text.to_owned()),
         Some("agent_thought_chunk") => Some(format!("(thinks) {text}")),
-        Some("tool_call") => Some(format!("[{}]", tool(update))),
+        Some("tool_call") => Some(format!("[{}]", tool_title(update))),
         Some("tool_call_update") => {
             let status = update["status"].as_str()?;
             Some(format!("[{status}]"))
@@ -49,8 +49,8 @@ fn message(message: &Value) -> Option<String> {
     }
 }
 
-/// What a tool call is about.
-pub fn tool(update: &Value) -> String {
+/// Returns a tool call's title with its main argument.
+pub fn tool_title(update: &Value) -> String {
     let title = update["title"].as_str().unwrap_or("tool");
     let input = &update["rawInput"];
     let detail = ["command", "file_path", "path", "pattern", "url"]
@@ -62,36 +62,44 @@ pub fn tool(update: &Value) -> String {
     }
 }
 
-/// Events as they would stand in a terminal: what the agent says and thinks runs on, everything else has a line of
-/// its own. Only our own colours are in it: what an agent says is text.
+/// Renders events for a terminal. The agent's words and thoughts flow on; everything else gets a line of its own.
+/// Escape sequences in the agent's text are removed, so that only Hob's own colours reach the terminal.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct TerminalRenderer {
     in_line: bool,
-    /// Whether the line is a thought's.
-    thinking: bool,
+    /// What the current line consists of.
+    speech: Speech,
 }
 
-impl Page {
-    /// What the next event adds.
+/// What an agent's text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Speech {
+    #[default]
+    Answer,
+    Thought,
+}
+
+impl TerminalRenderer {
+    /// Returns the text that the next event adds.
     pub fn next(&mut self, event: &Value) -> String {
         let mut out = String::new();
         let update = update_of(&event["message"]);
         let text = update["content"]["text"].as_str();
         match (event["event"].as_str(), update["sessionUpdate"].as_str(), text) {
             (Some("message"), Some("agent_message_chunk"), Some(text)) => {
-                self.run_on(&mut out, false, text);
+                self.flow(&mut out, Speech::Answer, text);
             }
             (Some("message"), Some("user_message_chunk"), Some(text)) => {
                 self.line(&mut out, "36", &format!("> {text}"));
             }
             (Some("message"), Some("agent_thought_chunk"), Some(text)) => {
-                self.run_on(&mut out, true, text);
+                self.flow(&mut out, Speech::Thought, text);
             }
             (Some("message"), Some("tool_call"), _) => {
-                self.line(&mut out, "33", &format!("[{}]", tool(update)));
+                self.line(&mut out, "33", &format!("[{}]", tool_title(update)));
             }
             (Some("message"), ..) => {
-                if let Some(text) = message(&event["message"]) {
+                if let Some(text) = message_text(&event["message"]) {
                     self.line(&mut out, "2", &text);
                 }
             }
@@ -118,18 +126,18 @@ impl Page {
         out
     }
 
-    /// Words that come in pieces.
-    fn run_on(&mut self, out: &mut String, thinking: bool, text: &str) {
-        if self.in_line && self.thinking != thinking {
+    /// Appends a piece of flowing text.
+    fn flow(&mut self, out: &mut String, speech: Speech, text: &str) {
+        if self.in_line && self.speech != speech {
             out.push_str("\r\n");
             self.in_line = false;
         }
-        self.thinking = thinking;
+        self.speech = speech;
         let text = plain(text);
         self.in_line = !text.ends_with("\r\n") && (self.in_line || !text.is_empty());
-        match thinking {
-            true => out.push_str(&format!("\x1b[2;3m{text}\x1b[m")),
-            false => out.push_str(&text),
+        match speech {
+            Speech::Thought => out.push_str(&format!("\x1b[2;3m{text}\x1b[m")),
+            Speech::Answer => out.push_str(&text),
         }
     }
 
@@ -143,7 +151,7 @@ impl Page {
     }
 }
 
-/// Text without anything that would act on a terminal, its lines ended for one.
+/// Removes control characters, and ends lines as a terminal expects.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -163,22 +171,22 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn lines_for_people() {
+    fn event_lines_say_what_happened() {
         let says = json!({"seq": 3, "event": "message", "message": {"method": "session/update",
             "params": {"update": {"sessionUpdate": "agent_message_chunk",
                 "content": {"type": "text", "text": "hello"}}}}});
-        assert_eq!(event(&says).as_deref(), Some("     3  hello"));
+        assert_eq!(event_line(&says).as_deref(), Some("     3  hello"));
         let end = json!({"seq": 5, "event": "turn", "turn_index": 1, "state": "finished",
             "stop_reason": "end_turn"});
-        assert_eq!(event(&end).as_deref(), Some("     5  turn 1 finished: end_turn"));
+        assert_eq!(event_line(&end).as_deref(), Some("     5  turn 1 finished: end_turn"));
         let result = json!({"seq": 4, "event": "message", "message": {"id": 1, "result": {}}});
-        assert_eq!(event(&result), None);
+        assert_eq!(event_line(&result), None);
         let call = json!({"title": "Bash", "rawInput": {"command": "ls"}});
-        assert_eq!(tool(&call), "Bash ls");
+        assert_eq!(tool_title(&call), "Bash ls");
     }
 
     #[test]
-    fn a_page_for_a_terminal() {
+    fn terminal_text_has_no_foreign_escapes() {
         let update =
             |update: Value| json!({"event": "message", "message": {"params": {"update": update}}});
         let says = |text: &str| {
@@ -187,7 +195,7 @@ mod tests {
         let thinks = |text: &str| {
             update(json!({"sessionUpdate": "agent_thought_chunk", "content": {"text": text}}))
         };
-        let mut page = Page::default();
+        let mut renderer = TerminalRenderer::default();
         let mut all = String::new();
         for event in [
             thinks("a "),
@@ -201,7 +209,7 @@ mod tests {
             json!({"event": "turn", "turn_index": 1, "state": "finished", "stop_reason": "end_turn"}),
             json!({"event": "close"}),
         ] {
-            all.push_str(&page.next(&event));
+            all.push_str(&renderer.next(&event));
         }
         let expect = "\x1b[2;3ma \x1b[m\x1b[2;3mthought\x1b[m\r\none line\r\nand ]52;c;eA==more\r\n\x1b[33m[Bash ls]\x1b[m\r\ndone\r\n\
                       \x1b[32m── turn 1: finished, end_turn\x1b[m\r\n\x1b[2m-- close\x1b[m\r\n";

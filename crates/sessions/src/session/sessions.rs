@@ -1,55 +1,40 @@
-//! All sessions.
+//! The durable sessions of all apps, as the rest of Hob uses them.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use hob_domain::session::{
-    NewEvent, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
+    Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
 };
-use hob_domain::{AppName, Lease, LeaseOutcome, StoreError, Timestamp};
-use serde_json::Value;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use hob_domain::{AppName, StoreError, Timestamp};
 
-use super::actor::Actor;
-use super::counters::{Counts, Figures, NodeFigures};
+use super::command::{CommandOutcome, SessionCommand};
+use super::context::SessionContext;
+use super::counters::Figures;
+use super::create::SessionCreator;
 use super::error::SessionError;
-use super::follow::{Follow, Live};
-use super::handle::{Answered, Entry, News, NotAnswered};
-use super::limits::Pace;
-use super::options::SessionsOptions;
-use super::placement::cluster::Cluster;
-use super::placement::remote_command::Wish;
+use super::follow::{EventFeed, Follow};
+use super::intake::{TurnAsk, TurnIntake};
+use super::local::LocalSessions;
+use super::options::{NewSession, SessionsOptions};
+use super::placement::{ClusterNode, Placement, SingleNode};
+use super::sweep::Sweeper;
 use crate::files::FileRoom;
-use hob_agents::LivePermit;
-use hob_agents::claude::TranscriptWatcher;
 
 /// All sessions of all apps. Cloning shares it.
 #[derive(Clone)]
 pub struct Sessions {
-    pub(super) inner: Arc<Inner>,
+    parts: Arc<SessionParts>,
 }
 
-pub(super) struct Inner {
-    pub options: SessionsOptions,
-    pub open: Mutex<HashMap<SessionId, Arc<Entry>>>,
-    pub creating: tokio::sync::Mutex<()>,
-    pub counts: Counts,
-    /// One watcher of transcripts for all: the system gives few.
-    pub changes: TranscriptWatcher,
-    pub pace: Pace,
-    /// `None` where there is nobody but us.
-    pub cluster: Option<Arc<Cluster>>,
-}
-
-/// A turn that is asked for.
-#[derive(Debug, Clone)]
-pub struct TurnAsk {
-    pub prompt: String,
-    /// The caller's key and a digest of what it asked.
-    pub idempotency: Option<(String, String)>,
+/// What [`Sessions`] hands its calls on to.
+struct SessionParts {
+    context: Arc<SessionContext>,
+    local: Arc<LocalSessions>,
+    placement: Arc<dyn Placement>,
+    creator: SessionCreator,
+    intake: TurnIntake,
+    feed: EventFeed,
 }
 
 /// What a cancel did.
@@ -59,124 +44,157 @@ pub struct CancelOutcome {
     pub turn: Option<u32>,
 }
 
-/// So many sessions are taken at a time.
-const TAKES: usize = 256;
-
-/// Takes all sessions: whatever is held is held by an earlier run of ours. Turns that ran in them are interrupted.
-async fn take_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Lease>, StoreError> {
-    let (lease_timeout, now) = (Duration::ZERO, Timestamp::now());
-    let mut takes = JoinSet::new();
-    let (mut holds, mut interrupted) = (HashMap::new(), 0);
-    let mut free = options.store.free_sessions(lease_timeout).await?.into_iter();
-    loop {
-        // Many at once: the store commits together what comes together.
-        for (_, id) in free.by_ref().take(TAKES - takes.len()) {
-            let (store, node) = (options.store.clone(), options.node.clone());
-            takes.spawn(async move { store.acquire_lease(&id, &node, lease_timeout, now).await });
-        }
-        let Some(taken) = takes.join_next().await else { break };
-        let taken = taken.map_err(|error| StoreError::Failed(error.to_string()))?;
-        if let LeaseOutcome::Acquired(lease, turns) = taken? {
-            interrupted += turns.len();
-            holds.insert(lease.session.clone(), lease);
-        }
-    }
-    if interrupted > 0 {
-        tracing::warn!(interrupted, "turns were under way when hob ended");
-    }
-    Ok(holds)
-}
-
 impl Sessions {
-    /// Takes up what an earlier run left: turns that ran then are interrupted, those that waited go
-    /// on, and open sessions are open. Where there are other nodes, what nobody has is taken when it is asked for, or
-    /// when turns wait in it.
-    pub async fn restore(options: SessionsOptions) -> Result<Sessions, StoreError> {
-        // What a killed run left for its agents.
+    /// Restores the sessions of an earlier run: turns that ran then are interrupted, turns that waited run now, and
+    /// open sessions are open. In a cluster, a session without a lease holder is opened when it is used or has
+    /// turns waiting.
+    pub async fn restore(mut options: SessionsOptions) -> Result<Sessions, StoreError> {
+        // A killed run may have left its agents' MCP configurations.
         let _ = std::fs::remove_dir_all(options.claude.join("mcp"));
-        let holds = match &options.cluster {
-            None => take_all(&options).await?,
-            Some(_) => HashMap::new(),
+        let cluster = options.cluster.take();
+        let context = Arc::new(SessionContext::new(options));
+        let (local, placement): (_, Arc<dyn Placement>) = match cluster {
+            None => {
+                let node = SingleNode::restore(context.clone()).await?;
+                (node.local(), Arc::new(node))
+            }
+            Some(cluster) => {
+                let node = ClusterNode::join(context.clone(), cluster).await?;
+                (node.local(), node)
+            }
         };
-        let inner = Inner {
-            cluster: options.cluster.clone().map(Cluster::new).map(Arc::new),
-            options,
-            open: Mutex::default(),
-            creating: tokio::sync::Mutex::default(),
-            counts: Counts::default(),
-            changes: TranscriptWatcher::new(),
-            pace: Pace::default(),
+        let parts = SessionParts {
+            creator: SessionCreator::new(local.clone(), placement.clone()),
+            intake: TurnIntake::new(local.clone(), placement.clone()),
+            feed: EventFeed::new(local.clone(), placement.clone()),
+            context,
+            local,
+            placement,
         };
-        let sessions = Sessions { inner: Arc::new(inner) };
-        sessions.join().await?;
-        if sessions.inner.cluster.is_some() {
-            return Ok(sessions);
-        }
-        for session in sessions.store().open_sessions().await? {
-            let Some(lease) = holds.get(&session.id) else { continue };
-            let queue = sessions.store().queued_turns(&session.id).await?;
-            let permit = sessions.inner.options.live.acquire_above_limit();
-            let (entry, answered) = sessions.enter(&session, lease.clone(), permit, queue);
-            sessions.start_actor(Actor::of(&sessions.inner, entry, answered));
-        }
-        Ok(sessions)
+        Ok(Sessions { parts: Arc::new(parts) })
     }
 
-    /// What apps have uploaded.
+    fn store(&self) -> &Arc<dyn SessionStore> {
+        self.parts.context.store()
+    }
+
+    /// Returns the store of uploaded files.
     pub fn files(&self) -> &FileRoom {
-        &self.inner.options.files
+        &self.parts.context.options.files
     }
 
-    pub(super) fn store(&self) -> &Arc<dyn SessionStore> {
-        &self.inner.options.store
-    }
-
-    pub(super) fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Entry>>> {
-        self.inner.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A session is open here from now on.
-    pub(super) fn enter(
+    /// Creates a session and starts its agent, so that it is warm when the first turn comes.
+    pub async fn create(
         &self,
-        session: &Session,
-        lease: Lease,
-        permit: LivePermit,
-        queue: Vec<u32>,
-    ) -> (Arc<Entry>, mpsc::UnboundedReceiver<Answered>) {
-        let cluster = self.inner.cluster.clone();
-        let (entry, answered) = Entry::new(session, lease, permit, queue, cluster);
-        self.open().insert(session.id.clone(), entry.clone());
-        (entry, answered)
+        app: &AppName,
+        request: NewSession,
+    ) -> Result<Session, SessionError> {
+        let (parts, app) = (self.parts.clone(), app.clone());
+        let change = async move { parts.creator.create(&app, request).await };
+        self.parts.context.detach(change).await
     }
 
-    pub(super) fn start_actor(&self, actor: Actor) {
-        self.inner.options.tasks.spawn(actor.run());
+    /// Checks that a run fits the limit on open sessions of all nodes.
+    pub async fn check_room(&self) -> Result<(), SessionError> {
+        self.parts.placement.check_capacity().await
+    }
+
+    /// Accepts a turn and returns its number. It runs when the turns before it are over.
+    pub async fn submit(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        ask: TurnAsk,
+    ) -> Result<u32, SessionError> {
+        let (parts, app, id) = (self.parts.clone(), app.clone(), id.clone());
+        let change = async move { parts.intake.accept(&app, &id, ask).await };
+        self.parts.context.detach(change).await
+    }
+
+    /// Counts a turn of an app outside of any session, or refuses it by the app's limits.
+    pub(crate) async fn check_app(&self, app: &AppName) -> Result<(), SessionError> {
+        self.parts.intake.check_app(app).await
+    }
+
+    /// Executes a command on the node that holds the session. Returns `None` when the session is closed.
+    async fn execute(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        command: SessionCommand,
+    ) -> Result<Option<CommandOutcome>, SessionError> {
+        let (parts, app, id) = (self.parts.clone(), app.clone(), id.clone());
+        let change = async move { parts.placement.execute(&app, &id, command).await };
+        self.parts.context.detach(change).await
+    }
+
+    /// Cancels the running turn, else the first one that waits, and returns once it is over.
+    pub async fn cancel(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+    ) -> Result<CancelOutcome, SessionError> {
+        match self.execute(app, id, SessionCommand::Cancel).await? {
+            Some(CommandOutcome::Cancelled { turn }) => Ok(CancelOutcome { turn }),
+            _ => Ok(CancelOutcome { turn: None }),
+        }
+    }
+
+    /// Closes a session: its running turn is cancelled and its agent ended. Returns `false` if it was closed already.
+    pub async fn close(&self, app: &AppName, id: &SessionId) -> Result<bool, SessionError> {
+        let outcome = self.execute(app, id, SessionCommand::Close).await?;
+        Ok(matches!(outcome, Some(CommandOutcome::Closed { now: true })))
+    }
+
+    /// Answers an agent's permission request with one of its options, by id or by kind.
+    pub async fn answer(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        request: &str,
+        option: &str,
+    ) -> Result<(), SessionError> {
+        let (request, option) = (request.to_owned(), option.to_owned());
+        let outcome = self.execute(app, id, SessionCommand::Answer { request, option }).await?;
+        outcome.map(drop).ok_or(SessionError::NotFound)
+    }
+
+    /// Ends and deletes all sessions of a removed app.
+    pub async fn forget_app(&self, app: &AppName) -> Result<(), SessionError> {
+        let (parts, app) = (self.parts.clone(), app.clone());
+        self.parts.context.detach(async move { parts.local.delete_app(&app).await }).await
+    }
+
+    /// Closes idle sessions and deletes old ones at regular intervals, until Hob stops.
+    pub async fn keep_swept(self) {
+        let (local, placement) = (self.parts.local.clone(), self.parts.placement.clone());
+        Sweeper::new(local, placement).run().await;
     }
 
     pub async fn get(&self, app: &AppName, id: &SessionId) -> Result<Session, SessionError> {
-        self.store().session(app, id).await?.ok_or(SessionError::NotFound)
+        self.parts.context.session(app, id).await
     }
 
     pub async fn list(&self, app: &AppName) -> Result<Vec<Session>, SessionError> {
         Ok(self.store().sessions(app).await?)
     }
 
-    /// Those of all apps: for the owner.
+    /// Returns the sessions of all apps. For the owner only.
     pub async fn list_all(&self) -> Result<Vec<Session>, SessionError> {
         Ok(self.store().all_sessions().await?)
     }
 
-    /// Those of all apps that are open: for the owner.
+    /// Returns the open sessions of all apps. For the owner only.
     pub async fn list_open(&self) -> Result<Vec<Session>, SessionError> {
         Ok(self.store().open_sessions().await?)
     }
 
-    /// Whose session it is: for the owner.
+    /// Returns the app that a session belongs to. For the owner only.
     pub async fn app_of(&self, id: &SessionId) -> Result<AppName, SessionError> {
         self.store().app_of(id).await?.ok_or(SessionError::NotFound)
     }
 
-    /// A turn as it is now.
+    /// Returns a turn in its current state.
     pub async fn turn(
         &self,
         app: &AppName,
@@ -186,52 +204,17 @@ impl Sessions {
         self.store().turn(app, id, turn).await?.ok_or(SessionError::NotFound)
     }
 
-    /// A turn once it is over.
+    /// Returns a turn once it is over.
     pub async fn turn_ended(
         &self,
         app: &AppName,
         id: &SessionId,
         turn: u32,
     ) -> Result<SessionTurn, SessionError> {
-        let mut live = self.live(app, id);
-        loop {
-            let found = self.turn(app, id, turn).await?;
-            if found.state.is_over() {
-                return Ok(found);
-            }
-            match &mut live {
-                Live::Over => return Ok(found),
-                Live::Elsewhere(elsewhere) => elsewhere.news().await,
-                Live::Here(news) => loop {
-                    match news.recv().await {
-                        Ok(News::Event(stored)) => {
-                            let event = &stored.event;
-                            if event.kind == "turn" && event.turn == Some(turn) {
-                                break;
-                            }
-                        }
-                        Ok(News::Look) | Err(RecvError::Lagged(_)) => break,
-                        Err(RecvError::Closed) => {
-                            live = self.live(app, id);
-                            break;
-                        }
-                    }
-                },
-            }
-        }
+        self.parts.feed.turn_ended(app, id, turn).await
     }
 
-    /// How one hears of a session from now on.
-    pub(super) fn live(&self, app: &AppName, id: &SessionId) -> Live {
-        let entry = self.entry(app, id).filter(|entry| !entry.is_lost());
-        match (entry, &self.inner.cluster) {
-            (Some(entry), _) => Live::Here(entry.listen()),
-            (None, Some(cluster)) => Live::elsewhere(cluster.bell(id)),
-            (None, None) => Live::Over,
-        }
-    }
-
-    /// The messages of a turn, as the agent sent them.
+    /// Returns the messages of a turn as the agent sent them.
     pub async fn turn_messages(
         &self,
         id: &SessionId,
@@ -242,28 +225,17 @@ impl Sessions {
         Ok(messages.map(|event| event.event.body).collect())
     }
 
-    /// The session's events after this number, from the log and as they come.
+    /// Follows a session's events after this number, from the log and then as they arrive.
     pub async fn follow(
         &self,
         app: &AppName,
         id: &SessionId,
         after: u64,
     ) -> Result<Follow, SessionError> {
-        // Listening begins before reading, so that nothing falls between.
-        let live = self.live(app, id);
-        let live = if self.get(app, id).await?.closed_at.is_some() { Live::Over } else { live };
-        Ok(Follow {
-            sessions: self.clone(),
-            app: app.clone(),
-            id: id.clone(),
-            last: after,
-            read: Default::default(),
-            behind: true,
-            live,
-        })
+        self.parts.feed.follow(app, id, after).await
     }
 
-    /// A turn's events after this number, and then whatever comes in the session.
+    /// Follows a turn's events after this number, and then whatever happens in the session.
     pub async fn follow_turn(
         &self,
         app: &AppName,
@@ -271,23 +243,10 @@ impl Sessions {
         turn: u32,
         after: u64,
     ) -> Result<Follow, SessionError> {
-        let live = self.live(app, id);
-        let session = self.get(app, id).await?;
-        let mut read: VecDeque<_> =
-            self.store().turn_events(id, turn).await?.into_iter().map(Arc::new).collect();
-        // Who has seen its end has seen all.
-        let seen = |event: &Arc<SessionEvent>| event.event.kind == "turn" && event.seq <= after;
-        let whole = read.iter().any(seen);
-        let live = if whole || session.closed_at.is_some() { Live::Over } else { live };
-        // Before the turn has said anything, what comes next is what comes after all there is.
-        let last = if read.is_empty() { session.last_event } else { after };
-        read.retain(|event| event.seq > after);
-        let (sessions, app, id) = (self.clone(), app.clone(), id.clone());
-        let last = read.back().map_or(last.max(after), |event| event.seq);
-        Ok(Follow { sessions, app, id, last, read, behind: !whole, live })
+        self.parts.feed.follow_turn(app, id, turn, after).await
     }
 
-    /// The session's events so far after this number, at most so many.
+    /// Returns at most `limit` events after this number.
     pub async fn events(
         &self,
         app: &AppName,
@@ -298,7 +257,7 @@ impl Sessions {
         self.store().events(app, id, after, limit).await?.ok_or(SessionError::NotFound)
     }
 
-    /// The last events below this number, at most so many, in order.
+    /// Returns the last `limit` events before this number, in order.
     pub async fn events_before(
         &self,
         app: &AppName,
@@ -310,7 +269,7 @@ impl Sessions {
         events.ok_or(SessionError::NotFound)
     }
 
-    /// The last turns below this number, at most so many, in order.
+    /// Returns the last `limit` turns before this number, in order.
     pub async fn turns_before(
         &self,
         app: &AppName,
@@ -322,7 +281,7 @@ impl Sessions {
         turns.ok_or(SessionError::NotFound)
     }
 
-    /// What was used from this day on, by day and app: for the owner.
+    /// Returns usage by day and app from this day on. For the owner only.
     pub async fn usage_since(
         &self,
         first: Timestamp,
@@ -331,100 +290,39 @@ impl Sessions {
         Ok(self.store().usage_since(first, app).await?)
     }
 
-    /// How many sessions wait for an answer to their agent's question, and how many turns wait for
-    /// their agent.
+    /// Returns how many sessions wait for a permission answer, and how many turns are queued.
     pub fn waiting(&self) -> (usize, usize) {
-        let open = self.open();
-        let waiting = open.values().map(|entry| entry.waiting());
-        waiting.fold((0, 0), |sum, (asks, queued)| (sum.0 + usize::from(asks), sum.1 + queued))
+        self.parts.local.registry.waiting()
     }
 
-    /// How many sessions each app has open.
+    /// Returns how many sessions each app has open on this node.
     pub fn open_by_app(&self) -> HashMap<AppName, usize> {
-        let mut counts = HashMap::new();
-        for entry in self.open().values() {
-            *counts.entry(entry.app.clone()).or_default() += 1;
-        }
-        counts
+        self.parts.local.registry.counts_by_app()
     }
 
-    /// Answers an agent's question with one of its options, by id or by kind.
-    pub async fn answer(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        request: &str,
-        option: &str,
-    ) -> Result<(), SessionError> {
-        let wish = Wish::Answer { request: request.to_owned(), option: option.to_owned() };
-        let (sessions, app, id) = (self.clone(), app.clone(), id.clone());
-        let done = self.carry_through(async move { sessions.have_done(&app, &id, wish).await });
-        done.await?.map(drop).ok_or(SessionError::NotFound)
-    }
-
-    pub(super) fn answer_here(
-        &self,
-        entry: &Entry,
-        request: &str,
-        option: &str,
-    ) -> Result<(), SessionError> {
-        entry.answer(request, option).map_err(|error| match error {
-            NotAnswered::NoSuchAsk => SessionError::NotFound,
-            NotAnswered::NoSuchOption { options } => {
-                SessionError::Invalid(format!("option: it must be one of {}", options.join(", ")))
-            }
-        })
-    }
-
-    /// Whether this is the conversation of an open session of this app, by its agent's own name.
+    /// Returns whether an open session of this app runs the agent's conversation of this name.
     pub fn is_conversation(&self, app: &str, name: &str) -> bool {
-        let open = self.open();
-        let mut theirs = open.values().filter(|entry| entry.app.as_str() == app);
-        theirs.any(|entry| entry.conversation().as_deref() == Some(name))
+        self.parts.local.registry.has_conversation(app, name)
     }
 
-    /// How it stands now, and what there was since the start.
+    /// Returns whether this node serves sessions: not while it stops, nor while its heartbeats do not arrive.
+    pub fn is_ready(&self) -> bool {
+        self.parts.placement.is_reachable() && !self.parts.context.options.stopping.is_cancelled()
+    }
+
+    /// Returns the current figures, and the counters since the start.
     pub fn figures(&self) -> Figures {
-        let options = &self.inner.options;
-        let (open, busy) = {
-            let open = self.open();
-            (open.len(), open.values().filter(|entry| !entry.is_idle()).count())
-        };
+        let SessionParts { context, local, placement, .. } = &*self.parts;
+        let (open, busy) = local.registry.open_and_busy();
         Figures {
             open,
             busy,
-            live: options.live.in_use(),
-            live_limit: options.live.limit(),
-            agents: options.children.live(),
-            turns: TurnState::ALL.map(|state| (state, self.inner.counts.turns(state))),
-            messages: self.inner.counts.messages(),
-            node: self.inner.cluster.as_ref().map(|cluster| NodeFigures {
-                id: options.node.clone(),
-                silence: cluster.silence(),
-                taken: cluster.taken(),
-                ready: self.is_ready(),
-            }),
+            live: context.options.live.in_use(),
+            live_limit: context.options.live.limit(),
+            agents: context.options.children.live(),
+            turns: TurnState::ALL.map(|state| (state, context.counters.turns(state))),
+            messages: context.counters.messages(),
+            node: placement.figures(),
         }
     }
-
-    pub(super) fn entry(&self, app: &AppName, id: &SessionId) -> Option<Arc<Entry>> {
-        self.open().get(id).filter(|entry| entry.app == *app).cloned()
-    }
-
-    pub(super) fn remove_workspace(&self, id: &SessionId) {
-        let workspaces = &self.inner.options.workspaces;
-        let folder = workspaces.join(id.as_str());
-        let _ = std::fs::remove_file(workspaces.join(".turns").join(id.as_str()));
-        match std::fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, session = %id, "a session's folder could not be removed");
-            }
-            _ => {}
-        }
-    }
-}
-
-/// An event of the audit.
-pub(super) fn audit(kind: &str, turn: Option<u32>, body: Value) -> NewEvent {
-    NewEvent { kind: kind.to_owned(), turn, body: body.to_string() }
 }

@@ -1,16 +1,28 @@
-//! The sweeper: idle sessions are closed, closed ones deleted, and with them what they left.
+//! The sweeper: closes idle sessions, deletes closed ones and removes what they left.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::Timestamp;
 
-use super::sessions::Sessions;
+use super::local::LocalSessions;
+use super::placement::Placement;
 
-impl Sessions {
-    /// Sweeps now and then, until told to stop.
-    pub async fn keep_swept(self) {
-        let options = &self.inner.options;
+/// Closes and deletes old sessions.
+pub(super) struct Sweeper {
+    local: Arc<LocalSessions>,
+    placement: Arc<dyn Placement>,
+}
+
+impl Sweeper {
+    pub fn new(local: Arc<LocalSessions>, placement: Arc<dyn Placement>) -> Sweeper {
+        Sweeper { local, placement }
+    }
+
+    /// Sweeps at regular intervals until Hob stops.
+    pub async fn run(self) {
+        let options = &self.local.context.options;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(options.limits.sweep_interval) => {}
@@ -20,58 +32,47 @@ impl Sessions {
         }
     }
 
-    /// One sweep. What fails is tried again with the next one.
-    pub async fn sweep(&self, now: Timestamp) {
-        let options = &self.inner.options;
-        let before = |age: Duration| {
-            let age = jiff_seconds(age);
-            Timestamp::from_second(now.as_second().saturating_sub(age)).unwrap_or(Timestamp::MIN)
-        };
-        let then = before(options.limits.ttl);
-        match self.store().idle_since(then).await {
-            Ok(idle) => {
-                for (app, id) in idle {
-                    let Some(entry) = self.here_or_taken(&app, &id).await else { continue };
-                    if let Err(error) = self.close_idle(&entry, then).await {
-                        tracing::error!(%error, session = %id, "an idle session was not closed");
-                    }
-                }
-            }
-            Err(error) => tracing::error!(%error, "idle sessions could not be looked for"),
-        }
-        let old = before(options.limits.hard_ttl);
-        match self.store().delete_closed(old).await {
-            Ok(deleted) => deleted.iter().for_each(|id| self.forget_place(id)),
-            Err(error) => tracing::error!(%error, "closed sessions could not be deleted"),
-        }
-        let (files, age) = (options.sandbox.files.clone(), options.limits.hard_ttl);
+    /// Sweeps once. The next sweep tries again what fails.
+    async fn sweep(&self, now: Timestamp) {
+        let limits = &self.local.context.options.limits;
+        self.close_idle(before(now, limits.ttl)).await;
+        self.delete_closed(before(now, limits.hard_ttl)).await;
+        let files = self.local.context.options.sandbox.files.clone();
+        let age = limits.hard_ttl;
         let _ = tokio::task::spawn_blocking(move || remove_old_files(&files, age)).await;
-        self.drop_orphans().await;
-        if let Some(cluster) = &self.inner.cluster
-            && let Err(error) = cluster.options.store.drop_files(None, age).await
-        {
-            tracing::error!(%error, "old files could not be deleted");
+        self.local.drop_deleted().await;
+        if let Err(error) = self.placement.delete_old_files(age).await {
+            tracing::error!(%error, "failed to delete old files");
         }
     }
 
-    /// Sessions that somebody else deleted, with their app: their agents have nobody to work for.
-    async fn drop_orphans(&self) {
-        let entries: Vec<_> = self.open().values().cloned().collect();
-        for entry in entries {
-            if let Ok(None) = self.store().session(&entry.app, &entry.id).await {
-                entry.closing.cancel();
-                self.drop_entry(&entry);
-                self.remove_workspace(&entry.id);
+    async fn close_idle(&self, since: Timestamp) {
+        let idle = match self.local.context.store().idle_since(since).await {
+            Ok(idle) => idle,
+            Err(error) => return tracing::error!(%error, "failed to find idle sessions"),
+        };
+        for (app, id) in idle {
+            let Some(handle) = self.placement.acquire(&app, &id).await else { continue };
+            if let Err(error) = self.local.close_idle(&handle, since).await {
+                tracing::error!(%error, session = %id, "failed to close an idle session");
             }
         }
     }
+
+    async fn delete_closed(&self, closed_before: Timestamp) {
+        match self.local.context.store().delete_closed(closed_before).await {
+            Ok(deleted) => deleted.iter().for_each(|id| self.local.clean_up_deleted(id)),
+            Err(error) => tracing::error!(%error, "failed to delete closed sessions"),
+        }
+    }
 }
 
-fn jiff_seconds(age: Duration) -> i64 {
-    i64::try_from(age.as_secs()).unwrap_or(i64::MAX)
+fn before(now: Timestamp, age: Duration) -> Timestamp {
+    let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+    Timestamp::from_second(now.as_second().saturating_sub(age)).unwrap_or(Timestamp::MIN)
 }
 
-/// Uploads that are older than closed sessions are kept.
+/// Removes uploads that are older than `age`.
 fn remove_old_files(files: &Path, age: Duration) {
     let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
     for app in folders(files) {
@@ -90,16 +91,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_uploads_go() {
-        let place = tempfile::tempdir().unwrap();
-        let upload = place.path().join("app/1234");
+    fn old_uploads_are_removed() {
+        let files = tempfile::tempdir().unwrap();
+        let upload = files.path().join("app/1234");
         std::fs::create_dir_all(&upload).unwrap();
         std::fs::write(upload.join("x.txt"), "x").unwrap();
-        remove_old_files(place.path(), Duration::from_secs(60));
+        remove_old_files(files.path(), Duration::from_secs(60));
         assert!(upload.exists());
         let past = std::time::SystemTime::now() - Duration::from_secs(3600);
         std::fs::File::open(&upload).unwrap().set_modified(past).unwrap();
-        remove_old_files(place.path(), Duration::from_secs(60));
-        assert!(!upload.exists() && place.path().join("app").exists());
+        remove_old_files(files.path(), Duration::from_secs(60));
+        assert!(!upload.exists() && files.path().join("app").exists());
     }
 }

@@ -7,121 +7,163 @@ use hob_domain::session::{
 };
 use hob_domain::{StoreError, Timestamp};
 use serde_json::json;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::actor::Actor;
-use super::handle::Running;
-use super::permission::{self, Choice};
-use super::sessions::audit;
-use super::turn_progress::{End, Outcome, Talk, Unasked};
-use hob_agents::driver::claude_print::last_line;
-use hob_agents::driver::{AgentCommand, AgentEvent, PermissionRequest, StartError};
+use super::agent_host::AgentHost;
+use super::events::audit_event;
+use super::handle::{PermissionAnswer, RunningTurn};
+use super::permission::{self, Decision};
+use super::turn_progress::{NotPrompted, StopCause, TurnOutcome, TurnProgress};
+use hob_agents::driver::{AgentCommand, AgentEvent, PermissionRequest};
 
-/// An agent that was told to break off gets this long; then it is ended.
-const BREAK_OFF: Duration = Duration::from_secs(5);
 /// How many messages are stored in one step.
-const TOGETHER: usize = 128;
-/// A store that can't be written is tried again after this.
-const STORE_AGAIN: Duration = Duration::from_millis(500);
+const MAX_BATCH_EVENTS: usize = 128;
+/// Pause before a failed write to the store is tried again.
+const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// How many agents are started for a turn if they end before they receive the prompt.
+const MAX_AGENT_STARTS: usize = 2;
 
-impl Actor {
-    /// Runs a turn to its durable end, whatever happens.
-    pub async fn run_turn(&mut self, running: Running) {
-        let index = running.turn;
-        let (store, id) = (self.options().store.clone(), self.entry.id.clone());
-        let begun = match self.begin_turn(index).await {
-            // It is over already, or waits for the next start.
-            Some(false) | None => {
-                self.entry.finish();
-                return;
-            }
-            Some(true) => store.turn(&self.entry.app, &id, index).await,
-        };
-        let started = Instant::now();
-        let (turn, outcome) = match begun {
-            Ok(Some(mut turn)) => {
-                let files = &self.options().files;
-                let prompt = files.with_files_here(&self.entry.app, turn.prompt.clone()).await;
-                let outcome = match prompt {
-                    Ok(prompt) => {
-                        turn.prompt = prompt;
-                        self.perform(&turn, &running).await
-                    }
-                    Err(error) => {
-                        tracing::error!(%error, session = %id, "a turn's files could not be fetched");
-                        let text = "the turn's files could not be fetched";
-                        Outcome::failed(TurnState::Failed, text)
-                    }
-                };
-                (Some(turn), outcome)
-            }
-            Ok(None) => (None, Outcome::failed(TurnState::Failed, "the turn is gone")),
-            Err(error) => {
-                tracing::error!(%error, session = %id, "a turn could not be begun");
-                (None, Outcome::failed(TurnState::Failed, "the ledger could not be read"))
-            }
-        };
-        self.inner.counts.turn_ended(outcome.state);
-        let (state, ms) = (outcome.state.as_str(), started.elapsed().as_millis() as u64);
-        let said = outcome.asked;
-        self.end_turn(index, turn.as_ref(), outcome).await;
-        if said {
-            self.note_last_here(index);
-        }
-        self.entry.finish();
-        tracing::info!(app = %self.entry.app, session = %id, turn = index, state, ms, "a turn ended");
+/// Runs one turn of a session.
+pub(super) struct TurnRunner<'a> {
+    host: &'a mut AgentHost,
+    answers: &'a mut mpsc::UnboundedReceiver<PermissionAnswer>,
+    running: RunningTurn,
+}
+
+/// Whether a turn's start was stored.
+enum TurnStart {
+    Started,
+    /// The turn was over before it began, or another node runs it.
+    Over,
+    /// Hob stopped first. The turn waits for the next start.
+    Postponed,
+}
+
+/// What happens next while an agent works on a turn.
+enum TurnStep {
+    AgentGone,
+    Agent(AgentEvent),
+    Answered(PermissionAnswer),
+    RequestExpired(String),
+    Stalled,
+    LeaseLost,
+    Stop(StopCause),
+    StopDeadline,
+}
+
+impl<'a> TurnRunner<'a> {
+    pub fn new(
+        host: &'a mut AgentHost,
+        answers: &'a mut mpsc::UnboundedReceiver<PermissionAnswer>,
+        running: RunningTurn,
+    ) -> TurnRunner<'a> {
+        TurnRunner { host, answers, running }
     }
 
-    /// Stores the beginning, for as long as it takes. `None` when hob ends meanwhile.
-    async fn begin_turn(&self, index: u32) -> Option<bool> {
-        let (options, entry) = (self.options(), &self.entry);
-        let mut tried = false;
-        loop {
-            if entry.is_lost() {
-                return Some(false);
+    /// Runs the turn to its durable end, whatever happens.
+    pub async fn run(mut self) {
+        let index = self.running.turn;
+        let handle = self.host.handle.clone();
+        match self.store_start().await {
+            TurnStart::Started => {}
+            TurnStart::Over | TurnStart::Postponed => return handle.finish_turn(),
+        }
+        let started = Instant::now();
+        let (turn, outcome) = self.load_and_perform().await;
+        self.host.context.counters.count_turn(outcome.state);
+        let (state, ms) = (outcome.state.as_str(), started.elapsed().as_millis() as u64);
+        let was_prompted = outcome.was_prompted;
+        self.store_end(turn.as_ref(), outcome).await;
+        if was_prompted && let Err(error) = self.host.folder().write_last_turn(index) {
+            tracing::warn!(%error, session = %handle.id, "failed to write the last-turn marker");
+        }
+        handle.finish_turn();
+        tracing::info!(app = %handle.app, session = %handle.id, turn = index, state, ms, "turn ended");
+    }
+
+    /// Reads the turn from the store and lets the agent work on it.
+    async fn load_and_perform(&mut self) -> (Option<SessionTurn>, TurnOutcome) {
+        let (context, handle) = (self.host.context.clone(), self.host.handle.clone());
+        let failed = |text: &str| TurnOutcome::failed(TurnState::Failed, text);
+        let mut turn = match context.store().turn(&handle.app, &handle.id, self.running.turn).await
+        {
+            Ok(Some(turn)) => turn,
+            Ok(None) => return (None, failed("the turn was deleted")),
+            Err(error) => {
+                tracing::error!(%error, session = %handle.id, "failed to read a turn");
+                return (None, failed("the ledger could not be read"));
             }
-            let begun = options.store.start_turn(&entry.lease, index, Timestamp::now()).await;
-            let error = match begun {
-                Ok(true) => return Some(true),
-                Ok(false) if !tried => return Some(false),
+        };
+        let files = &context.options.files;
+        let outcome = match files.with_files_here(&handle.app, turn.prompt.clone()).await {
+            Ok(prompt) => {
+                turn.prompt = prompt;
+                self.perform(&turn).await
+            }
+            Err(error) => {
+                tracing::error!(%error, session = %handle.id, "failed to fetch a turn's files");
+                failed("the turn's files could not be fetched")
+            }
+        };
+        (Some(turn), outcome)
+    }
+
+    /// Stores that the turn starts, and repeats that until it succeeds or Hob stops.
+    async fn store_start(&self) -> TurnStart {
+        let (context, handle) = (&self.host.context, &self.host.handle);
+        let (store, index) = (context.store(), self.running.turn);
+        let mut has_failed = false;
+        loop {
+            if handle.is_lost() {
+                return TurnStart::Over;
+            }
+            let error = match store.start_turn(&handle.lease, index, Timestamp::now()).await {
+                Ok(true) => return TurnStart::Started,
+                Ok(false) if !has_failed => return TurnStart::Over,
                 Err(StoreError::Lost) => {
-                    entry.lose();
-                    return Some(false);
+                    handle.mark_lost();
+                    return TurnStart::Over;
                 }
-                // An attempt that seemed to fail may have been stored, and nobody but us runs turns here.
-                Ok(false) => match options.store.turn(&entry.app, &entry.id, index).await {
-                    Ok(turn) => return Some(turn.is_some_and(|t| t.state == TurnState::Running)),
+                // An attempt that seemed to fail may have been stored, and only this node runs turns here.
+                Ok(false) => match store.turn(&handle.app, &handle.id, index).await {
+                    Ok(Some(turn)) if turn.state == TurnState::Running => {
+                        return TurnStart::Started;
+                    }
+                    Ok(_) => return TurnStart::Over,
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
-            tried = true;
-            tracing::error!(%error, session = %self.entry.id, "the beginning of a turn was not stored");
+            has_failed = true;
+            tracing::error!(%error, session = %handle.id, "failed to store the start of a turn");
             tokio::select! {
-                () = sleep(STORE_AGAIN) => {}
-                () = options.ending.cancelled() => return None,
+                () = sleep(STORE_RETRY_INTERVAL) => {}
+                () = context.options.ending.cancelled() => return TurnStart::Postponed,
             }
         }
     }
 
-    /// Stores the end, for as long as it takes: it is not over before that.
-    async fn end_turn(&mut self, index: u32, turn: Option<&SessionTurn>, outcome: Outcome) {
-        let usage = outcome.reading.usage(&mut self.cost);
-        let mut events = outcome.last;
+    /// Stores that the turn ended, and repeats that until it succeeds: the turn is not over before.
+    async fn store_end(&mut self, turn: Option<&SessionTurn>, outcome: TurnOutcome) {
+        let index = self.running.turn;
+        let usage = outcome.reader.usage(&mut self.host.cost);
+        let (context, handle) = (&self.host.context, &self.host.handle);
+        let mut events = outcome.last_events;
         events.push(turn_event(index, outcome.state, outcome.stop_reason.as_deref()));
-        let outbox = turn.filter(|_| outcome.asked).map(|turn| RememberedTurn {
-            session_id: self.entry.id.as_str().to_owned(),
+        let outbox = turn.filter(|_| outcome.was_prompted).map(|turn| RememberedTurn {
+            session_id: handle.id.to_string(),
             turn_index: index,
-            cwd: self.entry.setup.cwd.clone(),
-            agent: self.entry.setup.agent.as_str().to_owned(),
+            cwd: handle.setup.cwd.clone(),
+            agent: handle.setup.agent.to_string(),
             prompt: turn.prompt.clone(),
-            answers: outcome.reading.runs(),
+            answers: outcome.reader.segments(),
             asked_at: turn.queued_at,
             ended_at: Timestamp::now(),
         });
         let ending = TurnEnding {
             state: outcome.state,
-            text: outcome.reading.text(),
+            text: outcome.reader.text(),
             stop_reason: outcome.stop_reason,
             error: outcome.error,
             usage,
@@ -129,241 +171,227 @@ impl Actor {
             agent_session: None,
             outbox,
         };
-        let (store, entry) = (self.options().store.clone(), self.entry.clone());
-        let ending_now = self.options().ending.clone();
         loop {
-            let attempt = entry.publish(async {
+            let attempt = handle.publish(async {
                 let now = Timestamp::now();
-                let stored = store.end_turn(&entry.lease, index, ending.clone(), now).await?;
+                let stored = context.store().end_turn(&handle.lease, index, ending.clone(), now);
+                let stored = stored.await?;
                 Ok((stored.is_some(), stored.unwrap_or_default()))
             });
             let error = match attempt.await {
                 Ok(true) => return,
-                // It is over already, perhaps by an attempt that seemed to fail: nobody was told of it.
-                Ok(false) => return entry.announce_more(),
-                // Whoever has the session now has ended the turn, or the session is gone.
-                Err(StoreError::Lost) => return entry.announce_more(),
+                // The turn is over already, perhaps by an attempt that seemed to fail and told no listener.
+                Ok(false) => return handle.announce_reload(),
+                // The new lease holder has ended the turn, or the session was deleted.
+                Err(StoreError::Lost) => return handle.announce_reload(),
                 Err(error) => error,
             };
-            tracing::error!(%error, session = %entry.id, "the end of a turn was not stored");
+            tracing::error!(%error, session = %handle.id, "failed to store the end of a turn");
             tokio::select! {
-                () = sleep(STORE_AGAIN) => {}
-                // Marked as interrupted at the next start.
-                () = ending_now.cancelled() => return,
+                () = sleep(STORE_RETRY_INTERVAL) => {}
+                // The next start marks the turn as interrupted.
+                () = context.options.ending.cancelled() => return,
             }
         }
     }
 
-    async fn perform(&mut self, turn: &SessionTurn, running: &Running) -> Outcome {
-        let deadline = Instant::now() + self.options().limits.turn_timeout;
-        for _ in 0..2 {
-            if let Err(outcome) = self.make_ready(running, deadline).await {
+    async fn perform(&mut self, turn: &SessionTurn) -> TurnOutcome {
+        let deadline = Instant::now() + self.host.context.options.limits.turn_timeout;
+        for _ in 0..MAX_AGENT_STARTS {
+            if let Err(outcome) = self.ensure_agent(deadline).await {
                 return outcome;
             }
-            match self.converse(turn, running, deadline).await {
+            match self.converse(turn, deadline).await {
                 Ok(outcome) => return outcome,
-                // Another one can be asked.
-                Err(Unasked) => self.agent = None,
+                Err(NotPrompted) => self.host.agent = None,
             }
         }
-        Outcome::failed(TurnState::Died, "the agent ended before it could be asked, twice")
+        TurnOutcome::failed(TurnState::Died, "the agent ended before it could be asked, twice")
     }
 
-    /// Sees to it that there is an agent, and that its name for the conversation is kept before
-    /// anything is said: from then on there is something to go on with.
-    async fn make_ready(&mut self, running: &Running, deadline: Instant) -> Result<(), Outcome> {
-        if self.agent.is_none() {
-            let (ending, closing) = (self.options().ending.clone(), self.entry.closing.clone());
+    /// Starts an agent if there is none, and stores its name for the conversation before the first prompt: from then
+    /// on the conversation can be resumed.
+    async fn ensure_agent(&mut self, deadline: Instant) -> Result<(), TurnOutcome> {
+        let (context, handle) = (self.host.context.clone(), self.host.handle.clone());
+        if self.host.agent.is_none() {
+            let stopped = |cause| Err(TurnOutcome::stopped(cause));
             let started = tokio::select! {
-                started = self.start_agent() => started,
-                () = running.cancel.cancelled() => return Err(Outcome::unasked(End::Cancelled)),
-                () = closing.cancelled() => return Err(Outcome::unasked(End::Cancelled)),
-                () = ending.cancelled() => return Err(Outcome::unasked(End::Stopping)),
-                () = sleep_until(deadline) => return Err(Outcome::unasked(End::TimedOut)),
+                started = self.host.start_agent() => started,
+                () = self.running.cancel.cancelled() => return stopped(StopCause::Cancelled),
+                () = handle.closing.cancelled() => return stopped(StopCause::Cancelled),
+                () = context.options.ending.cancelled() => return stopped(StopCause::Shutdown),
+                () = sleep_until(deadline) => return stopped(StopCause::TimedOut),
             };
-            started.map_err(not_started)?;
+            started.map_err(TurnOutcome::start_failed)?;
         }
-        let Some(agent) = &self.agent else { return Ok(()) };
+        let Some(agent) = &self.host.agent else { return Ok(()) };
         let name = agent.conversation.clone();
-        if self.entry.conversation().as_deref() != Some(name.as_str()) {
-            let kept = self.options().store.keep_agent_session(&self.entry.lease, &name).await;
-            if let Err(error) = kept {
-                tracing::error!(%error, session = %self.entry.id, "a conversation was not kept");
+        if handle.conversation().as_deref() != Some(name.as_str()) {
+            let stored = context.store().keep_agent_session(&handle.lease, &name).await;
+            if let Err(error) = stored {
+                tracing::error!(%error, session = %handle.id, "failed to store a conversation's name");
                 let text = "the ledger could not be written";
-                return Err(Outcome::failed(TurnState::Failed, text));
+                return Err(TurnOutcome::failed(TurnState::Failed, text));
             }
-            self.entry.set_conversation(name);
+            handle.set_conversation(name);
         }
         Ok(())
     }
 
-    /// Asks, and hears the agent out.
+    /// Sends the prompt and follows the agent to the end of the turn.
     async fn converse(
         &mut self,
         turn: &SessionTurn,
-        running: &Running,
         deadline: Instant,
-    ) -> Result<Outcome, Unasked> {
-        let mut talk = Talk::new(turn.index, self.options().limits.stall_after);
-        self.tell(AgentCommand::Prompt(turn.prompt.clone()));
-        let (ending, closing) = (self.options().ending.clone(), self.entry.closing.clone());
-        // Answers to questions of an earlier turn mean nothing now.
-        while self.answered.try_recv().is_ok() {}
+    ) -> Result<TurnOutcome, NotPrompted> {
+        let stall_after = self.host.context.options.limits.stall_after;
+        let mut progress = TurnProgress::new(turn.index, stall_after);
+        self.host.tell(AgentCommand::Prompt(turn.prompt.clone()));
+        // Answers to requests of an earlier turn mean nothing now.
+        while self.answers.try_recv().is_ok() {}
         loop {
-            let wanted = talk.end.is_none();
-            let Some(agent) = &mut self.agent else {
-                let text = "the agent is gone".to_owned();
-                return Ok(talk.take_outcome(TurnState::Died, None, Some(text)));
-            };
-            let end = tokio::select! {
-                said = agent.next_event() => {
-                    let gone = matches!(&said, AgentEvent::Exited(gone) if gone.prompt_unseen);
-                    if gone && !talk.answered && talk.end.is_none() {
-                        return Err(Unasked);
-                    }
-                    match self.hear(&mut talk, said).await {
-                        Some(outcome) => return Ok(outcome),
-                        None => None,
-                    }
+            match self.next_step(&progress, deadline).await {
+                TurnStep::AgentGone => {
+                    let text = "the agent has ended".to_owned();
+                    return Ok(progress.take_outcome(TurnState::Died, None, Some(text)));
                 }
-                Some(answered) = self.answered.recv() => {
-                    talk.asks.remove(&answered.ask);
-                    let option = Some(answered.option);
-                    self.settle(&talk, &answered.ask, option, "caller").await;
-                    None
+                TurnStep::Agent(AgentEvent::Exited(gone))
+                    if gone.prompt_unseen && !progress.has_output && progress.stop.is_none() =>
+                {
+                    return Err(NotPrompted);
                 }
-                ask = talk.next_expiry() => {
-                    self.expire(&mut talk, &ask).await;
-                    None
-                }
-                () = sleep_until(talk.stalls_at), if talk.may_stall() => {
-                    talk.stalled = true;
-                    self.note_stall(&talk, "nothing has come from the agent for a while").await;
-                    None
-                }
-                // Another node may run it at any moment: there is no time for manners.
-                () = self.entry.lost.cancelled() => return Ok(self.abandon(talk).await),
-                () = running.cancel.cancelled(), if wanted => Some(End::Cancelled),
-                () = closing.cancelled(), if wanted => Some(End::Cancelled),
-                () = ending.cancelled(), if talk.end != Some(End::Stopping) => Some(End::Stopping),
-                () = sleep_until(deadline), if wanted => Some(End::TimedOut),
-                () = sleep_until(talk.patience), if !wanted => {
-                    // It does not let go, so it is let go.
-                    return Ok(self.abandon(talk).await);
-                }
-            };
-            match end {
-                Some(End::Stopping) => {
-                    talk.end = Some(End::Stopping);
-                    return Ok(self.abandon(talk).await);
-                }
-                Some(end) => {
-                    talk.end = Some(end);
-                    talk.patience = Instant::now() + BREAK_OFF;
-                    self.tell(AgentCommand::Cancel);
-                    let asks: Vec<String> = talk.asks.drain().map(|(ask, _)| ask).collect();
-                    for ask in asks {
-                        self.settle(&talk, &ask, None, "cancel").await;
+                TurnStep::Agent(event) => {
+                    if let Some(outcome) = self.handle_event(&mut progress, event).await {
+                        return Ok(outcome);
                     }
                 }
-                None => {}
+                TurnStep::Answered(PermissionAnswer { ask, option }) => {
+                    progress.asks.remove(&ask);
+                    self.settle_request(&progress, &ask, Some(option), "caller").await;
+                }
+                TurnStep::RequestExpired(ask) => self.expire_request(&mut progress, &ask).await,
+                TurnStep::Stalled => {
+                    progress.has_stalled = true;
+                    let text = "nothing has come from the agent for a while";
+                    self.record_stall(&progress, text).await;
+                }
+                TurnStep::Stop(StopCause::Shutdown) => {
+                    progress.stop = Some(StopCause::Shutdown);
+                    return Ok(self.abandon(progress).await);
+                }
+                TurnStep::Stop(cause) => self.request_stop(&mut progress, cause).await,
+                // Another node may run the session at any moment, so the agent gets no time to stop by itself.
+                TurnStep::LeaseLost => return Ok(self.abandon(progress).await),
+                TurnStep::StopDeadline => return Ok(self.abandon(progress).await),
             }
         }
     }
 
-    /// Takes what the agent said, and what it has said since. Returns the outcome when it was the end.
-    async fn hear(&mut self, talk: &mut Talk, said: AgentEvent) -> Option<Outcome> {
-        let mut next = Some(said);
-        let mut lines = Vec::new();
-        while let Some(AgentEvent::Message(body)) = next {
-            talk.reading.push(&body);
-            self.inner.counts.message();
-            lines.push(NewEvent { kind: "message".to_owned(), turn: Some(talk.turn), body });
-            let more = lines.len() < TOGETHER;
-            next = self.agent.as_mut().filter(|_| more).and_then(|agent| agent.try_next_event());
+    /// Waits for the next thing that concerns the turn.
+    async fn next_step(&mut self, progress: &TurnProgress, deadline: Instant) -> TurnStep {
+        let is_stopping = progress.stop.is_some();
+        let AgentHost { context, handle, agent, .. } = &mut *self.host;
+        let Some(agent) = agent else { return TurnStep::AgentGone };
+        let ending = &context.options.ending;
+        tokio::select! {
+            event = agent.next_event() => TurnStep::Agent(event),
+            Some(answer) = self.answers.recv() => TurnStep::Answered(answer),
+            ask = progress.next_expiry() => TurnStep::RequestExpired(ask),
+            () = sleep_until(progress.stalls_at), if progress.can_stall() => TurnStep::Stalled,
+            () = handle.lost.cancelled() => TurnStep::LeaseLost,
+            () = self.running.cancel.cancelled(), if !is_stopping => {
+                TurnStep::Stop(StopCause::Cancelled)
+            }
+            () = handle.closing.cancelled(), if !is_stopping => TurnStep::Stop(StopCause::Cancelled),
+            () = ending.cancelled() => TurnStep::Stop(StopCause::Shutdown),
+            () = sleep_until(deadline), if !is_stopping => TurnStep::Stop(StopCause::TimedOut),
+            () = sleep_until(progress.stop_deadline), if is_stopping => TurnStep::StopDeadline,
         }
-        talk.heard();
-        talk.answered |= !lines.is_empty();
+    }
+
+    /// Tells the agent to end the turn, and refuses its open permission requests.
+    async fn request_stop(&mut self, progress: &mut TurnProgress, cause: StopCause) {
+        progress.request_stop(cause);
+        self.host.tell(AgentCommand::Cancel);
+        let asks: Vec<String> = progress.asks.drain().map(|(ask, _)| ask).collect();
+        for ask in asks {
+            self.settle_request(progress, &ask, None, "cancel").await;
+        }
+    }
+
+    /// Handles an agent event, together with the messages that have arrived since. Returns the outcome if the event
+    /// ended the turn.
+    async fn handle_event(
+        &mut self,
+        progress: &mut TurnProgress,
+        event: AgentEvent,
+    ) -> Option<TurnOutcome> {
+        let mut next = Some(event);
+        let mut messages = Vec::new();
+        while let Some(AgentEvent::Message(body)) = next {
+            progress.reader.push(&body);
+            self.host.context.counters.count_message();
+            let kind = "message".to_owned();
+            messages.push(NewEvent { kind, turn: Some(progress.turn), body });
+            let has_room = messages.len() < MAX_BATCH_EVENTS;
+            let agent = self.host.agent.as_mut().filter(|_| has_room);
+            next = agent.and_then(|agent| agent.try_next_event());
+        }
+        progress.note_activity();
+        progress.has_output |= !messages.is_empty();
         // The last message is stored with the end.
         if let Some(AgentEvent::TurnEnded(_) | AgentEvent::Exited(_)) = next {
-            talk.last = lines;
-        } else if !lines.is_empty()
-            && let Err(outcome) = self.store_events(talk, lines).await
+            progress.last_events = messages;
+        } else if !messages.is_empty()
+            && let Err(outcome) = self.store_events(progress, messages).await
         {
             return Some(outcome);
         }
         match next? {
             AgentEvent::Message(_) => None,
-            AgentEvent::TurnEnded(Ok(reason)) => {
-                let state = match (reason.as_str(), talk.end) {
-                    ("cancelled", Some(End::TimedOut)) => TurnState::TimedOut,
-                    ("cancelled", _) => TurnState::Cancelled,
-                    _ => TurnState::Finished,
-                };
-                let error =
-                    (state == TurnState::TimedOut).then(|| End::TimedOut.error().to_owned());
-                Some(talk.take_outcome(state, Some(reason), error))
-            }
-            AgentEvent::TurnEnded(Err(message)) => Some(match talk.end {
-                // It was told to break off, and did so in its own way.
-                Some(End::Cancelled) => {
-                    talk.take_outcome(TurnState::Cancelled, Some("cancelled".to_owned()), None)
-                }
-                Some(end) => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
-                None => talk.take_outcome(TurnState::Failed, None, Some(message)),
-            }),
+            AgentEvent::TurnEnded(result) => Some(progress.take_ended(result)),
             AgentEvent::Exited(gone) => {
-                self.agent = None;
-                Some(match talk.end {
-                    Some(End::Cancelled) => {
-                        talk.take_outcome(TurnState::Cancelled, Some("cancelled".to_owned()), None)
-                    }
-                    Some(end) => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
-                    None => {
-                        let words = last_line(&gone.stderr);
-                        let text = match words {
-                            Some(words) => format!("the agent ended with {}: {words}", gone.status),
-                            None => format!("the agent ended with {}", gone.status),
-                        };
-                        talk.take_outcome(TurnState::Died, None, Some(text))
-                    }
-                })
+                self.host.agent = None;
+                Some(progress.take_died(&gone))
             }
             AgentEvent::PermissionRequested(ask) => {
-                self.consider(talk, ask).await;
+                self.handle_request(progress, ask).await;
                 None
             }
-            AgentEvent::Stalled(words) => {
-                talk.stalled = true;
-                self.note_stall(talk, &words).await;
+            AgentEvent::Stalled(text) => {
+                progress.has_stalled = true;
+                self.record_stall(progress, &text).await;
                 None
             }
         }
     }
 
-    /// Stores messages. What can't be stored is not told to anyone, and the turn can't go on.
+    /// Stores messages. Listeners must not receive what was not stored, so a failure ends the turn.
     async fn store_events(
         &mut self,
-        talk: &mut Talk,
+        progress: &mut TurnProgress,
         events: Vec<NewEvent>,
-    ) -> Result<(), Outcome> {
-        let store = self.options().store.clone();
-        let Err(error) = self.entry.append(store.as_ref(), events).await else { return Ok(()) };
-        tracing::error!(%error, session = %self.entry.id, "events were not stored");
-        if let Some(agent) = self.agent.take() {
-            agent.stop().await;
-        }
+    ) -> Result<(), TurnOutcome> {
+        let handle = &self.host.handle;
+        let stored = handle.append(self.host.context.store().as_ref(), events).await;
+        let Err(error) = stored else { return Ok(()) };
+        tracing::error!(%error, session = %handle.id, "failed to store events");
+        self.host.stop_agent().await;
         let text = "the ledger could not be written".to_owned();
-        Err(talk.take_outcome(TurnState::Failed, None, Some(text)))
+        Err(progress.take_outcome(TurnState::Failed, None, Some(text)))
     }
 
-    /// Answers a question by the session's policy, or puts it to the caller.
-    async fn consider(&mut self, talk: &mut Talk, ask: PermissionRequest) {
-        let policy = self.entry.setup.permissions;
-        match permission::by_policy(policy, &ask) {
-            _ if talk.end.is_some() => self.settle(talk, &ask.id, None, "cancel").await,
-            Choice::Answer(option) => self.settle(talk, &ask.id, option, "policy").await,
-            Choice::AskCaller => {
+    /// Answers a permission request by the session's policy, or puts it to the caller.
+    async fn handle_request(&mut self, progress: &mut TurnProgress, ask: PermissionRequest) {
+        let policy = self.host.handle.setup.permissions;
+        match permission::decide(policy, &ask) {
+            _ if progress.stop.is_some() => {
+                self.settle_request(progress, &ask.id, None, "cancel").await;
+            }
+            Decision::Answer(option) => {
+                self.settle_request(progress, &ask.id, option, "policy").await;
+            }
+            Decision::AskCaller => {
                 let options: Vec<_> = ask
                     .options
                     .iter()
@@ -371,86 +399,58 @@ impl Actor {
                         json!({"option": offer.id, "name": offer.name, "kind": offer.kind.as_str()})
                     })
                     .collect();
-                let body = json!({"request_id": ask.id, "turn_index": talk.turn, "status": "asked",
-                    "title": ask.title, "options": options});
-                let until = Instant::now() + self.options().limits.permission_timeout;
-                talk.asks.insert(ask.id.clone(), until);
-                self.entry.offer(ask);
-                self.note(audit("permission", Some(talk.turn), body)).await;
+                let body = json!({"request_id": ask.id, "turn_index": progress.turn,
+                    "status": "asked", "title": ask.title, "options": options});
+                let timeout = self.host.context.options.limits.permission_timeout;
+                progress.asks.insert(ask.id.clone(), Instant::now() + timeout);
+                self.host.handle.open_request(ask);
+                self.record(audit_event("permission", Some(progress.turn), body)).await;
             }
         }
     }
 
-    /// Nobody has answered.
-    async fn expire(&mut self, talk: &mut Talk, ask: &str) {
-        talk.asks.remove(ask);
-        // An answer that came at the last moment is on its way.
-        if let Some(ask) = self.entry.withdraw(ask) {
-            self.settle(talk, &ask.id, permission::rejection(&ask), "timeout").await;
+    /// Rejects a permission request that the caller did not answer in time.
+    async fn expire_request(&mut self, progress: &mut TurnProgress, ask: &str) {
+        progress.asks.remove(ask);
+        // A request that is no longer open was answered at the last moment.
+        if let Some(ask) = self.host.handle.close_request(ask) {
+            let option = permission::rejection(&ask);
+            self.settle_request(progress, &ask.id, option, "timeout").await;
         }
     }
 
-    /// Answers the agent, and writes down who decided.
-    async fn settle(&mut self, talk: &Talk, ask: &str, option: Option<String>, by: &str) {
-        self.entry.withdraw(ask);
-        let body = json!({"request_id": ask, "turn_index": talk.turn, "status": "answered",
+    /// Answers the agent's permission request, and records who decided.
+    async fn settle_request(
+        &mut self,
+        progress: &TurnProgress,
+        ask: &str,
+        option: Option<String>,
+        by: &str,
+    ) {
+        self.host.handle.close_request(ask);
+        let body = json!({"request_id": ask, "turn_index": progress.turn, "status": "answered",
             "option": option, "by": by});
-        self.tell(AgentCommand::AnswerPermission { request: ask.to_owned(), option });
-        self.note(audit("permission", Some(talk.turn), body)).await;
+        self.host.tell(AgentCommand::AnswerPermission { request: ask.to_owned(), option });
+        self.record(audit_event("permission", Some(progress.turn), body)).await;
     }
 
-    async fn note_stall(&mut self, talk: &Talk, words: &str) {
-        let body = json!({"turn_index": talk.turn, "message": words});
-        self.note(audit("stalled", Some(talk.turn), body)).await;
+    async fn record_stall(&mut self, progress: &TurnProgress, text: &str) {
+        let body = json!({"turn_index": progress.turn, "message": text});
+        self.record(audit_event("stalled", Some(progress.turn), body)).await;
     }
 
-    /// Writes into the audit. A turn does not fail for it.
-    async fn note(&mut self, event: NewEvent) {
-        let store = self.options().store.clone();
-        if let Err(error) = self.entry.append(store.as_ref(), vec![event]).await {
-            tracing::error!(%error, session = %self.entry.id, "an audit event was not stored");
+    /// Appends an audit event. The turn goes on if that fails.
+    async fn record(&mut self, event: NewEvent) {
+        let handle = &self.host.handle;
+        if let Err(error) = handle.append(self.host.context.store().as_ref(), vec![event]).await {
+            tracing::error!(%error, session = %handle.id, "failed to store an audit event");
         }
     }
 
-    fn tell(&self, order: AgentCommand) {
-        if let Some(agent) = &self.agent {
-            agent.send(order);
-        }
-    }
-
-    /// Ends an agent that does not end its turn. The next turn takes its conversation up again.
-    async fn abandon(&mut self, mut talk: Talk) -> Outcome {
-        if let Some(agent) = self.agent.take() {
-            agent.stop().await;
-        }
-        let end = talk.end.unwrap_or(End::Stopping);
-        match end {
-            End::Cancelled => {
-                talk.take_outcome(TurnState::Cancelled, Some("cancelled".to_owned()), None)
-            }
-            end => talk.take_outcome(end.state(), None, Some(end.error().to_owned())),
-        }
-    }
-}
-
-fn not_started(error: StartError) -> Outcome {
-    match error {
-        StartError::NotInstalled(text) => Outcome::failed(TurnState::NotInstalled, text),
-        StartError::ResumeFailed(text) => Outcome::failed(
-            TurnState::ResumeFailed,
-            format!("the agent could not take its conversation up again: {text}"),
-        ),
-        StartError::Refused(text) => Outcome::failed(TurnState::Failed, text),
-        StartError::Died { message, stderr } => Outcome::failed(
-            TurnState::Died,
-            match last_line(&stderr) {
-                Some(words) => format!("{message}: {words}"),
-                None => message,
-            },
-        ),
-        StartError::Internal(inside) => {
-            tracing::error!(error = inside, "an agent could not be started");
-            Outcome::failed(TurnState::Failed, "the agent could not be started; the log says why")
-        }
+    /// Stops an agent that does not end its turn. The next turn resumes its conversation.
+    async fn abandon(&mut self, mut progress: TurnProgress) -> TurnOutcome {
+        self.host.stop_agent().await;
+        let cause = progress.stop.unwrap_or(StopCause::Shutdown);
+        progress.take_stopped(cause)
     }
 }

@@ -1,4 +1,4 @@
-//! A turn while it runs, and how it went.
+//! The state of a running turn, and its outcome.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,138 +6,217 @@ use std::time::Duration;
 use hob_domain::session::{NewEvent, TurnState};
 use tokio::time::{Instant, sleep_until};
 
-use super::messages::TurnReading;
+use super::messages::TurnReader;
+use hob_agents::driver::claude_print::last_line;
+use hob_agents::driver::{AgentExit, StartError};
 
-/// How a turn went.
-pub(super) struct Outcome {
+/// How long an agent may take to end a cancelled turn before it is stopped.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a turn ended.
+pub(super) struct TurnOutcome {
     pub state: TurnState,
     pub stop_reason: Option<String>,
     pub error: Option<String>,
-    pub reading: TurnReading,
-    /// Events that are stored with the end.
-    pub last: Vec<NewEvent>,
+    pub reader: TurnReader,
+    /// Events that are stored together with the end.
+    pub last_events: Vec<NewEvent>,
     /// Whether the prompt reached the agent, so that there is something to remember.
-    pub asked: bool,
+    pub was_prompted: bool,
 }
 
-impl Outcome {
-    pub fn failed(state: TurnState, error: impl Into<String>) -> Outcome {
-        Outcome {
+impl TurnOutcome {
+    /// Returns the outcome of a turn whose prompt did not reach the agent.
+    pub fn failed(state: TurnState, error: impl Into<String>) -> TurnOutcome {
+        TurnOutcome {
             state,
             stop_reason: None,
             error: Some(error.into()),
-            reading: TurnReading::default(),
-            last: Vec::new(),
-            asked: false,
+            reader: TurnReader::default(),
+            last_events: Vec::new(),
+            was_prompted: false,
         }
     }
 
-    pub fn unasked(end: End) -> Outcome {
-        let mut outcome = Outcome::failed(end.state(), end.error());
-        if end == End::Cancelled {
-            (outcome.stop_reason, outcome.error) = (Some("cancelled".to_owned()), None);
-        }
+    /// Returns the outcome of a turn that was stopped before its prompt reached the agent.
+    pub fn stopped(cause: StopCause) -> TurnOutcome {
+        let mut outcome = TurnOutcome::failed(cause.state(), "");
+        (outcome.stop_reason, outcome.error) = cause.stop_reason_and_error();
         outcome
     }
+
+    /// Returns the outcome of a turn whose agent could not be started.
+    pub fn start_failed(error: StartError) -> TurnOutcome {
+        match error {
+            StartError::NotInstalled(text) => TurnOutcome::failed(TurnState::NotInstalled, text),
+            StartError::ResumeFailed(text) => TurnOutcome::failed(
+                TurnState::ResumeFailed,
+                format!("the agent could not resume its conversation: {text}"),
+            ),
+            StartError::Refused(text) => TurnOutcome::failed(TurnState::Failed, text),
+            StartError::Died { message, stderr } => TurnOutcome::failed(
+                TurnState::Died,
+                match last_line(&stderr) {
+                    Some(line) => format!("{message}: {line}"),
+                    None => message,
+                },
+            ),
+            StartError::Internal(cause) => {
+                tracing::error!(error = cause, "failed to start an agent");
+                let text = "the agent could not be started; see Hob's log";
+                TurnOutcome::failed(TurnState::Failed, text)
+            }
+        }
+    }
 }
 
-/// Why a turn is to end before the agent says so.
+/// Why a turn ends before the agent ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum StopCause {
     Cancelled,
     TimedOut,
-    Stopping,
+    /// Hob is stopping.
+    Shutdown,
 }
 
-impl End {
+impl StopCause {
     pub fn state(self) -> TurnState {
         match self {
-            End::Cancelled => TurnState::Cancelled,
-            End::TimedOut => TurnState::TimedOut,
-            End::Stopping => TurnState::Interrupted,
+            StopCause::Cancelled => TurnState::Cancelled,
+            StopCause::TimedOut => TurnState::TimedOut,
+            StopCause::Shutdown => TurnState::Interrupted,
         }
     }
 
-    pub fn error(self) -> &'static str {
-        match self {
-            End::Cancelled => "the turn was cancelled",
-            End::TimedOut => "the turn took longer than it may (sessions.turn_timeout_secs)",
-            End::Stopping => "hob stopped while the turn was under way",
-        }
+    /// Returns the turn's stop reason and error. A cancelled turn has a reason, any other one an error.
+    pub fn stop_reason_and_error(self) -> (Option<String>, Option<String>) {
+        let error = match self {
+            StopCause::Cancelled => return (Some("cancelled".to_owned()), None),
+            StopCause::TimedOut => "the turn exceeded its time limit (sessions.turn_timeout_secs)",
+            StopCause::Shutdown => "hob stopped while the turn was running",
+        };
+        (None, Some(error.to_owned()))
     }
 }
 
-/// A turn while it runs.
-pub(super) struct Talk {
+/// The state of a turn while the agent works on it.
+pub(super) struct TurnProgress {
     pub turn: u32,
-    pub reading: TurnReading,
-    pub last: Vec<NewEvent>,
-    /// Questions the caller may still answer, and until when.
+    pub reader: TurnReader,
+    /// Messages that are stored together with the end.
+    pub last_events: Vec<NewEvent>,
+    /// Permission requests that the caller may still answer, with their deadlines.
     pub asks: HashMap<String, Instant>,
-    pub end: Option<End>,
-    /// Until when an agent that was told to break off may take.
-    pub patience: Instant,
-    pub stall_after: Duration,
+    /// Why the turn was told to stop, if it was.
+    pub stop: Option<StopCause>,
+    /// When an agent that was told to stop is stopped by force.
+    pub stop_deadline: Instant,
+    stall_after: Duration,
+    /// When the turn counts as stalled unless the agent says something.
     pub stalls_at: Instant,
-    pub stalled: bool,
+    pub has_stalled: bool,
     /// Whether the agent has said anything in this turn.
-    pub answered: bool,
+    pub has_output: bool,
 }
 
-/// The agent was gone before it got to see the prompt, so nothing has happened yet.
-pub(super) struct Unasked;
+/// The agent ended before it received the prompt, so nothing has happened yet.
+pub(super) struct NotPrompted;
 
-impl Talk {
-    pub fn new(turn: u32, stall_after: Duration) -> Talk {
+impl TurnProgress {
+    pub fn new(turn: u32, stall_after: Duration) -> TurnProgress {
         let now = Instant::now();
-        Talk {
+        TurnProgress {
             turn,
-            reading: TurnReading::default(),
-            last: Vec::new(),
+            reader: TurnReader::default(),
+            last_events: Vec::new(),
             asks: HashMap::new(),
-            end: None,
-            patience: now,
+            stop: None,
+            stop_deadline: now,
             stall_after,
             stalls_at: now + stall_after,
-            stalled: false,
-            answered: false,
+            has_stalled: false,
+            has_output: false,
         }
     }
 
-    pub fn heard(&mut self) {
+    /// Restarts the stall timer: the agent has done something.
+    pub fn note_activity(&mut self) {
         self.stalls_at = Instant::now() + self.stall_after;
-        self.stalled = false;
+        self.has_stalled = false;
     }
 
-    /// An agent that waits for an answer does not stall, and stalling is said once.
-    pub fn may_stall(&self) -> bool {
-        !self.stalled && !self.stall_after.is_zero() && self.asks.is_empty()
+    /// Records why the turn has to stop, and gives the agent a little time to do so.
+    pub fn request_stop(&mut self, cause: StopCause) {
+        self.stop = Some(cause);
+        self.stop_deadline = Instant::now() + CANCEL_TIMEOUT;
     }
 
-    /// Returns the question whose time is up; never while there is none.
+    /// Returns whether the stall timer counts. An agent that waits for an answer does not stall, and a stall is
+    /// reported once.
+    pub fn can_stall(&self) -> bool {
+        !self.has_stalled && !self.stall_after.is_zero() && self.asks.is_empty()
+    }
+
+    /// Returns the next permission request whose deadline passes; pends forever if there is none.
     pub async fn next_expiry(&self) -> String {
-        match self.asks.iter().min_by_key(|(_, until)| **until) {
-            Some((ask, until)) => {
-                sleep_until(*until).await;
+        match self.asks.iter().min_by_key(|(_, deadline)| **deadline) {
+            Some((ask, deadline)) => {
+                sleep_until(*deadline).await;
                 ask.clone()
             }
             None => std::future::pending().await,
         }
     }
 
+    /// Ends the turn and moves what was read of it into the outcome.
     pub fn take_outcome(
         &mut self,
         state: TurnState,
         stop_reason: Option<String>,
         error: Option<String>,
-    ) -> Outcome {
-        Outcome {
+    ) -> TurnOutcome {
+        TurnOutcome {
             state,
             stop_reason,
             error,
-            reading: std::mem::take(&mut self.reading),
-            last: std::mem::take(&mut self.last),
-            asked: true,
+            reader: std::mem::take(&mut self.reader),
+            last_events: std::mem::take(&mut self.last_events),
+            was_prompted: true,
         }
+    }
+
+    /// Ends a turn that was told to stop.
+    pub fn take_stopped(&mut self, cause: StopCause) -> TurnOutcome {
+        let (stop_reason, error) = cause.stop_reason_and_error();
+        self.take_outcome(cause.state(), stop_reason, error)
+    }
+
+    /// Ends a turn that the agent ended, with its stop reason or its error.
+    pub fn take_ended(&mut self, result: Result<String, String>) -> TurnOutcome {
+        match (result, self.stop) {
+            (Ok(reason), Some(StopCause::TimedOut)) if reason == "cancelled" => {
+                let (_, error) = StopCause::TimedOut.stop_reason_and_error();
+                self.take_outcome(TurnState::TimedOut, Some(reason), error)
+            }
+            (Ok(reason), _) if reason == "cancelled" => {
+                self.take_outcome(TurnState::Cancelled, Some(reason), None)
+            }
+            (Ok(reason), _) => self.take_outcome(TurnState::Finished, Some(reason), None),
+            // The agent was told to stop, and answered with an error.
+            (Err(_), Some(cause)) => self.take_stopped(cause),
+            (Err(message), None) => self.take_outcome(TurnState::Failed, None, Some(message)),
+        }
+    }
+
+    /// Ends a turn whose agent's process ended.
+    pub fn take_died(&mut self, gone: &AgentExit) -> TurnOutcome {
+        if let Some(cause) = self.stop {
+            return self.take_stopped(cause);
+        }
+        let text = match last_line(&gone.stderr) {
+            Some(line) => format!("the agent ended with {}: {line}", gone.status),
+            None => format!("the agent ended with {}", gone.status),
+        };
+        self.take_outcome(TurnState::Died, None, Some(text))
     }
 }

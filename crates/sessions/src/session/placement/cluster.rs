@@ -1,490 +1,483 @@
-//! Being one of several nodes on one ledger.
+//! One of several nodes on one ledger.
 //!
-//! A session's turns run on the node that holds it. Whatever another node is asked that only the holder can do goes
-//! through the ledger: a turn is taken in there, anything else is an [`super::errand`], and a bell is rung. Whoever
-//! hears looks at the ledger; so a bell that is missed costs time and nothing else.
+//! A session's turns run on the node that holds its lease. Requests that only the lease holder can serve go through
+//! the ledger: a turn is stored there, anything else is a [remote command](super::remote_command), and a
+//! notification is sent. A node that receives a notification reads the ledger, so a missed one costs time
+//! and nothing else.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::StreamExt;
-use hob_domain::session::SessionId;
+use hob_domain::session::{NewEvent, Session, SessionId};
 use hob_domain::{
-    AppName, ClusterEvent, ClusterStore, LeaseOutcome, LeasedSession, NodeId, StoreError, Timestamp,
+    AppName, ClusterStore, Created, LeaseOutcome, LeasedSession, NodeId, OpenLimits, RemoteCommand,
+    StoreError, Timestamp,
 };
-use tokio::sync::{Notify, OwnedMutexGuard, watch};
+use tokio::sync::watch;
 
-use super::super::actor::Actor;
+use super::super::actor::AgentStart;
+use super::super::command::{CommandOutcome, SessionCommand};
+use super::super::context::SessionContext;
+use super::super::counters::NodeFigures;
 use super::super::error::SessionError;
-use super::super::handle::Entry;
-use super::super::sessions::Sessions;
+use super::super::handle::{OpenSession, SessionHandle};
+use super::super::link::NodeLink;
+use super::super::local::LocalSessions;
+use super::super::options::ClusterOptions;
+use super::membership::Membership;
+use super::remote_command;
+use super::traits::{Location, Placement};
 
-/// Bells of one moment are rung together.
-const TOGETHER: Duration = Duration::from_millis(10);
+/// Notifications within this time are sent together.
+const NOTIFICATION_DELAY: Duration = Duration::from_millis(10);
+/// How many leases are acquired at once.
+const MAX_CONCURRENT_ACQUISITIONS: usize = 12;
+/// How long to wait for the agent of a lost session to end before the session is acquired again.
+const AGENT_END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many sessions are taken at a time.
-const TAKES: usize = 12;
-/// An agent that is told to end does so in less.
-const ENDING: Duration = Duration::from_secs(10);
+/// Pause before a session whose lease has moved is looked up again.
+const MOVED_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// The longest that a command may take. A turn that ignores its cancellation is ended before that.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where the other nodes are met.
-#[derive(Clone)]
-pub struct ClusterOptions {
-    pub store: Arc<dyn ClusterStore>,
-    /// Who was not heard of for so long has nothing any more.
-    pub lease: Duration,
-    /// Open sessions of all nodes together; zero is no limit.
-    pub max_live: usize,
-    /// Who we were in an earlier run. That one is gone.
-    pub earlier: Option<NodeId>,
+/// The placement among other nodes.
+pub(in crate::session) struct ClusterNode {
+    membership: Arc<Membership>,
+    local: Arc<LocalSessions>,
 }
 
-pub(in crate::session) struct Cluster {
-    pub options: ClusterOptions,
-    /// A session is taken by one at a time: taken twice at once, the first hold would be worth nothing.
-    claiming: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
-    bells: Mutex<HashMap<SessionId, watch::Sender<()>>>,
-    /// In which there is something new, for the others to know.
-    changed: Mutex<HashSet<SessionId>>,
-    has_changed: Notify,
-    /// In which others say there is something new, until it was looked at.
-    rung: Mutex<HashSet<SessionId>>,
-    look: Notify,
-    beats: Mutex<Beats>,
-    has_others: AtomicBool,
-    /// Errands that are being run.
-    pub errands: Mutex<HashSet<String>>,
-    /// Sessions taken from nodes that were gone, since the start.
-    taken: AtomicU64,
-}
-
-/// When we were last heard of, on our own clock, and never later than on the ledger's: the time before it was sent.
-struct Beats {
-    sent: Instant,
-    last: Instant,
-}
-
-/// Where the turns of an open session run.
-pub(in crate::session) enum Place {
-    Here(Arc<Entry>),
-    Elsewhere,
-}
-
-impl Cluster {
-    pub fn new(options: ClusterOptions) -> Cluster {
-        let now = Instant::now();
-        Cluster {
-            options,
-            claiming: Mutex::default(),
-            bells: Mutex::default(),
-            changed: Mutex::default(),
-            has_changed: Notify::new(),
-            rung: Mutex::default(),
-            look: Notify::new(),
-            beats: Mutex::new(Beats { sent: now, last: now }),
-            has_others: AtomicBool::new(false),
-            errands: Mutex::default(),
-            taken: AtomicU64::new(0),
-        }
-    }
-
-    /// Waits until nobody else here takes this session.
-    async fn claim(&self, id: &SessionId) -> OwnedMutexGuard<()> {
-        let one = {
-            let mut claiming = lock(&self.claiming);
-            match claiming.get(id).and_then(Weak::upgrade) {
-                Some(one) => one,
-                None => {
-                    claiming.retain(|_, one| one.strong_count() > 0);
-                    let one = Arc::default();
-                    claiming.insert(id.clone(), Arc::downgrade(&one));
-                    one
-                }
-            }
-        };
-        one.lock_owned().await
-    }
-
-    /// Hears when there is something new in a session, whoever has it.
-    pub fn bell(&self, id: &SessionId) -> watch::Receiver<()> {
-        let mut bells = lock(&self.bells);
-        bells.retain(|_, bell| bell.receiver_count() > 0);
-        bells.entry(id.clone()).or_insert_with(|| watch::channel(()).0).subscribe()
-    }
-
-    fn ring_here(&self, id: &SessionId) {
-        if let Some(bell) = lock(&self.bells).get(id) {
-            let _ = bell.send(());
-        }
-    }
-
-    /// There is something new in a session of ours.
-    pub fn note_change(&self, id: &SessionId) {
-        self.ring_here(id);
-        if self.has_others.load(Ordering::Relaxed) {
-            lock(&self.changed).insert(id.clone());
-            self.has_changed.notify_one();
-        }
-    }
-
-    /// Whether we may still count as holding what we hold: a quarter of the lease is for the way.
-    pub fn is_heard_of(&self) -> bool {
-        lock(&self.beats).last.elapsed() < self.options.lease * 3 / 4
-    }
-
-    /// How long ago we were last heard of.
-    pub fn silence(&self) -> Duration {
-        lock(&self.beats).last.elapsed()
-    }
-
-    /// How many sessions were taken that nobody had.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    fn hear(&self, heard: ClusterEvent) {
-        match heard {
-            ClusterEvent::HeartbeatSent => lock(&self.beats).sent = Instant::now(),
-            ClusterEvent::Heartbeat { others } => {
-                let mut beats = lock(&self.beats);
-                beats.last = beats.sent;
-                self.has_others.store(others, Ordering::Relaxed);
-            }
-            ClusterEvent::Notified(sessions) => {
-                self.has_others.store(true, Ordering::Relaxed);
-                sessions.iter().for_each(|id| self.ring_here(id));
-                lock(&self.rung).extend(sessions);
-                self.look.notify_one();
-            }
-            ClusterEvent::Disconnected(error) => {
-                tracing::warn!(error, "the connection to the other nodes is lost");
-            }
-            ClusterEvent::Connected => {
-                for bell in lock(&self.bells).values() {
-                    let _ = bell.send(());
-                }
-                self.look.notify_one();
-            }
-        }
-    }
-}
-
-impl Sessions {
-    /// Begins to take part, and takes up what an earlier run on this home had. Called once, before anything is asked of us.
-    pub(in crate::session) async fn join(&self) -> Result<(), StoreError> {
-        let Some(cluster) = &self.inner.cluster else { return Ok(()) };
-        let (options, store) = (&self.inner.options, &cluster.options.store);
-        store.heartbeat(&options.node).await?;
-        // From now on we are heard of: to take up much may take longer than a lease.
-        options.tasks.spawn(self.clone().attend());
-        if let Some(earlier) = &cluster.options.earlier {
+impl ClusterNode {
+    /// Joins the cluster and takes over the sessions of an earlier run on this home. Called once, before any request
+    /// is served.
+    pub async fn join(
+        context: Arc<SessionContext>,
+        options: ClusterOptions,
+    ) -> Result<Arc<ClusterNode>, StoreError> {
+        let membership = Arc::new(Membership::new(context.options.node.clone(), options));
+        let local = Arc::new(LocalSessions::new(context.clone(), membership.clone()));
+        let node = Arc::new(ClusterNode { membership, local });
+        let store = node.store();
+        store.heartbeat(node.id()).await?;
+        // Heartbeats start first: taking over many sessions may last longer than a lease.
+        context.options.tasks.spawn(node.clone().run_heartbeat());
+        if let Some(earlier) = &node.membership.options.earlier {
             let held = store.leased_sessions(earlier).await?;
             store.remove_node(earlier).await?;
-            // One that can't be taken now is taken by whoever is asked for it.
-            self.take_all(held.into_iter().map(|held| (held.app, held.lease.session))).await;
+            // A session that cannot be acquired now is acquired when it is next used.
+            node.acquire_all(held.into_iter().map(|held| (held.app, held.lease.session))).await;
         }
-        // The others know that there is somebody now.
-        store.notify(&options.node, &[]).await?;
-        options.tasks.spawn(self.clone().keep_watch());
-        options.tasks.spawn(self.clone().keep_ringing());
-        Ok(())
+        // An empty notification tells the other nodes that this one exists.
+        store.notify(node.id(), &[]).await?;
+        context.options.tasks.spawn(node.clone().run_monitor());
+        context.options.tasks.spawn(node.clone().run_notifier());
+        Ok(node)
     }
 
-    /// Is heard of and hears, until everything was handed over.
-    async fn attend(self) {
-        let Some(cluster) = &self.inner.cluster else { return };
-        let options = &self.inner.options;
-        let tell = |heard| cluster.hear(heard);
-        let every = cluster.options.lease / 4;
+    /// Returns the sessions of this node.
+    pub fn local(&self) -> Arc<LocalSessions> {
+        self.local.clone()
+    }
+
+    fn context(&self) -> &SessionContext {
+        &self.local.context
+    }
+
+    fn store(&self) -> &dyn ClusterStore {
+        self.membership.store()
+    }
+
+    fn id(&self) -> &NodeId {
+        &self.membership.node
+    }
+
+    /// Sends heartbeats and receives notifications until every session of this node is handed over.
+    async fn run_heartbeat(self: Arc<Self>) {
+        let on_event = |event| self.membership.handle_event(event);
+        let interval = self.membership.options.lease / 4;
         tokio::select! {
-            () = cluster.options.store.run_heartbeat(&options.node, every, &tell) => {}
-            () = self.all_left() => {}
+            () = self.store().run_heartbeat(self.id(), interval, &on_event) => {}
+            () = self.drained() => {}
         }
-        if let Err(error) = cluster.options.store.remove_node(&options.node).await {
-            tracing::warn!(%error, "the other nodes were not told that this one ends");
-        }
-    }
-
-    /// Returns once we are told to stop and no session is left here.
-    async fn all_left(&self) {
-        self.inner.options.stopping.cancelled().await;
-        loop {
-            let entry = self.open().values().next().cloned();
-            let Some(entry) = entry else { return };
-            entry.ended.cancelled().await;
-            self.drop_entry(&entry);
+        if let Err(error) = self.store().remove_node(self.id()).await {
+            tracing::warn!(%error, "failed to sign this node off");
         }
     }
 
-    /// Says to the others in which sessions there is something new.
-    async fn keep_ringing(self) {
-        let Some(cluster) = &self.inner.cluster else { return };
-        let options = &self.inner.options;
+    /// Returns once Hob is stopping and no session is left on this node.
+    async fn drained(&self) {
+        self.context().options.stopping.cancelled().await;
+        while let Some(handle) = self.local.registry.any() {
+            handle.ended.cancelled().await;
+            self.local.registry.remove(&handle);
+        }
+    }
+
+    /// Notifies the other nodes of sessions with news.
+    async fn run_notifier(self: Arc<Self>) {
+        let stopping = &self.context().options.stopping;
         loop {
             tokio::select! {
-                () = cluster.has_changed.notified() => tokio::time::sleep(TOGETHER).await,
-                () = self.all_left() => {}
+                () = self.membership.changed() => tokio::time::sleep(NOTIFICATION_DELAY).await,
+                () = self.drained() => {}
             }
-            let sessions: Vec<SessionId> = lock(&cluster.changed).drain().collect();
-            if sessions.is_empty() && options.stopping.is_cancelled() && self.open().is_empty() {
+            let sessions = self.membership.take_changed();
+            if sessions.is_empty() && stopping.is_cancelled() && self.local.registry.is_empty() {
                 return;
             }
-            if let Err(error) = cluster.options.store.notify(&options.node, &sessions).await {
-                tracing::debug!(%error, "the other nodes were not told what is new");
+            if let Err(error) = self.store().notify(self.id(), &sessions).await {
+                tracing::debug!(%error, "failed to notify the other nodes");
             }
         }
     }
 
-    /// Does what others want of us, takes what nobody has, and lets go of what is no longer ours.
-    async fn keep_watch(self) {
-        let Some(cluster) = &self.inner.cluster else { return };
-        let stopping = self.inner.options.stopping.clone();
-        let mut fence = tokio::time::interval(cluster.options.lease / 16);
-        let mut look = tokio::time::interval(cluster.options.lease / 4);
-        let mut looking = None;
+    /// Polls the ledger for work, and gives all sessions up when heartbeats no longer arrive.
+    async fn run_monitor(self: Arc<Self>) {
+        let lease = self.membership.options.lease;
+        let mut check_lease = tokio::time::interval(lease / 16);
+        let mut next_poll = tokio::time::interval(lease / 4);
+        let mut polling = None;
         loop {
             tokio::select! {
-                () = self.all_left() => return,
-                _ = fence.tick() => {
-                    if !cluster.is_heard_of() {
+                () = self.drained() => return,
+                _ = check_lease.tick() => {
+                    if !self.membership.is_reachable() {
                         self.lose_all();
                     }
                     continue;
                 }
-                () = async { looking.as_mut().expect("it is asked for").await }, if looking.is_some() => {
-                    looking = None;
+                () = async { polling.as_mut().expect("only polled while present").await }, if polling.is_some() => {
+                    polling = None;
                     continue;
                 }
-                _ = look.tick(), if looking.is_none() => {}
-                () = cluster.look.notified(), if looking.is_none() => {}
+                _ = next_poll.tick(), if polling.is_none() => {}
+                () = self.membership.poll_requested(), if polling.is_none() => {}
             }
-            // It may take long while the ledger is not there; the fence must not wait for it.
-            let sessions = self.clone();
-            let taking = !stopping.is_cancelled();
-            looking = Some(Box::pin(async move { sessions.look_around(taking).await }));
+            // A poll may hang while the ledger is away. The lease check must not wait for it.
+            let node = self.clone();
+            polling = Some(Box::pin(async move {
+                if let Err(error) = node.poll_ledger().await {
+                    tracing::warn!(%error, "failed to poll the ledger for work");
+                }
+            }));
         }
     }
 
-    async fn look_around(&self, taking: bool) {
-        if let Err(error) = self.look_at_ledger(taking).await {
-            tracing::warn!(%error, "what the ledger wants of this node is not known");
-        }
-    }
-
-    async fn look_at_ledger(&self, taking: bool) -> Result<(), SessionError> {
-        let Some(cluster) = &self.inner.cluster else { return Ok(()) };
-        if !cluster.is_heard_of() {
+    /// Compares the sessions of this node with the ledger, takes over sessions without a lease holder and executes
+    /// remote commands.
+    async fn poll_ledger(self: &Arc<Self>) -> Result<(), SessionError> {
+        let stopping = self.context().options.stopping.is_cancelled();
+        if !self.membership.is_reachable() {
             return Ok(());
         }
-        let node = &self.inner.options.node;
-        // Those that are here before the ledger is asked: what comes later is ours, though the answer may not say so.
-        let here: Vec<Arc<Entry>> = self.open().values().cloned().collect();
-        let held = cluster.options.store.leased_sessions(node).await?;
-        let mut ours = HashMap::new();
-        for session in held {
-            ours.insert(session.lease.session.clone(), session);
+        // The open sessions are listed before the ledger is read. A session opened later is not missed by mistake.
+        let open = self.local.registry.all();
+        let mut held: HashMap<SessionId, LeasedSession> = HashMap::new();
+        for session in self.store().leased_sessions(self.id()).await? {
+            held.insert(session.lease.session.clone(), session);
         }
-        for entry in here {
-            if entry.is_lost() {
-                // It goes when its agent is gone; by the ledger it may still be ours, and is taken again below.
-                self.lose(&entry);
+        for handle in open {
+            if handle.is_lost() {
+                // The handle goes when its agent is gone. The ledger may still name this node as the holder; then
+                // the session is acquired again below.
+                self.local.lose(&handle);
                 continue;
             }
-            match ours.remove(&entry.id) {
-                Some(held) if held.lease == entry.lease => entry.enqueue_missing(&held.queued),
-                _ if entry.closing.is_cancelled() => {}
-                _ => self.lose(&entry),
+            match held.remove(&handle.id) {
+                Some(held) if held.lease == handle.lease => handle.enqueue_missing(&held.queued),
+                _ if handle.closing.is_cancelled() => {}
+                _ => self.local.lose(&handle),
             }
         }
-        if taking {
-            // Ours by the ledger, but not here: they were let go of in a silence that is over.
+        if !stopping {
+            // The ledger names this node as their holder, but they were given up while heartbeats did not arrive.
             let busy = |held: &LeasedSession| held.running || !held.queued.is_empty();
-            let ours = ours.into_values().filter(busy).map(|held| (held.app, held.lease.session));
-            self.take_all(ours).await;
-            let orphans = cluster.options.store.orphans(cluster.options.lease).await?;
-            self.take_all(orphans.into_iter()).await;
+            let held = held.into_values().filter(busy).map(|held| (held.app, held.lease.session));
+            self.acquire_all(held).await;
+            let orphans = self.store().orphans(self.membership.options.lease).await?;
+            self.acquire_all(orphans.into_iter()).await;
         }
-        for errand in cluster.options.store.pending_commands(node).await? {
-            self.run_errand(errand);
+        for command in self.store().pending_commands(self.id()).await? {
+            self.execute_received(command);
         }
-        let rung = lock(&cluster.rung).drain().collect();
-        self.drop_places(rung).await;
+        self.remove_deleted_workspaces().await;
         Ok(())
     }
 
-    async fn take_all(&self, sessions: impl Iterator<Item = (AppName, SessionId)>) {
-        let take = |(app, id)| async move { drop(self.here_or_taken(&app, &id).await) };
-        futures_util::stream::iter(sessions).for_each_concurrent(TAKES, take).await;
+    async fn acquire_all(&self, sessions: impl Iterator<Item = (AppName, SessionId)>) {
+        let acquire = |(app, id)| async move { drop(self.acquire(&app, &id).await) };
+        let sessions = futures_util::stream::iter(sessions);
+        sessions.for_each_concurrent(MAX_CONCURRENT_ACQUISITIONS, acquire).await;
     }
 
-    /// Where a session's turns run; `None` when it is closed. One that nobody has is taken.
-    pub(in crate::session) async fn place(
+    /// Acquires a session's lease and opens it here, unless a live node holds it. Returns `None` when it is closed.
+    async fn acquire_lease(
         &self,
         app: &AppName,
         id: &SessionId,
-    ) -> Result<Option<Place>, SessionError> {
-        if let Some(entry) = self.entry(app, id).filter(|entry| !entry.is_lost()) {
-            return Ok(Some(Place::Here(entry)));
-        }
-        if self.inner.cluster.is_none() {
-            self.get(app, id).await?;
-            return Ok(None);
-        }
-        match self.get(app, id).await?.closed_at {
-            Some(_) => Ok(None),
-            None => self.claim(app, id).await,
-        }
-    }
-
-    /// A session that is here, or that nobody has.
-    pub(in crate::session) async fn here_or_taken(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-    ) -> Option<Arc<Entry>> {
-        if self.inner.cluster.is_none() {
-            return self.entry(app, id);
-        }
-        match self.claim(app, id).await {
-            Ok(Some(Place::Here(entry))) => Some(entry),
-            Ok(_) | Err(SessionError::NotFound) => None,
-            Err(error) => {
-                tracing::warn!(%error, session = %id, "it is not known who has a session");
-                None
+    ) -> Result<Option<Location>, SessionError> {
+        let options = &self.context().options;
+        let _acquiring = self.membership.lock_acquisition(id).await;
+        if let Some(handle) = self.local.registry.get(app, id) {
+            if !handle.is_lost() {
+                return Ok(Some(Location::Here(handle)));
             }
+            // Its agent here is ending. The next agent works in the same folder.
+            let _ = tokio::time::timeout(AGENT_END_TIMEOUT, handle.ended.cancelled()).await;
         }
-    }
-
-    /// Takes a session, unless somebody who lives has it.
-    async fn claim(&self, app: &AppName, id: &SessionId) -> Result<Option<Place>, SessionError> {
-        let Some(cluster) = &self.inner.cluster else { return Ok(None) };
-        let options = &self.inner.options;
-        let _one = cluster.claim(id).await;
-        if let Some(entry) = self.entry(app, id) {
-            if !entry.is_lost() {
-                return Ok(Some(Place::Here(entry)));
-            }
-            // The agent that it had here is ending; the next one works in the same folder.
-            let _ = tokio::time::timeout(ENDING, entry.ended.cancelled()).await;
-        }
-        if !cluster.is_heard_of() {
-            let text = "this node is not heard of by the others".to_owned();
+        if !self.membership.is_reachable() {
+            let text = "this node's heartbeats do not reach the ledger".to_owned();
             return Err(StoreError::Unavailable(text).into());
         }
-        let lease_timeout = cluster.options.lease;
-        // To ask costs less than to try, and keeps nobody from writing.
-        match cluster.options.store.lease_holder(id, lease_timeout).await? {
-            Some(holder) if holder != options.node => return Ok(Some(Place::Elsewhere)),
+        let lease_timeout = self.membership.options.lease;
+        // Reading the holder is cheaper than trying to acquire, and blocks no writer.
+        match self.store().lease_holder(id, lease_timeout).await? {
+            Some(holder) if holder != *self.id() => return Ok(Some(Location::Elsewhere)),
             _ => {}
         }
-        let taken =
-            self.store().acquire_lease(id, &options.node, lease_timeout, Timestamp::now()).await?;
-        let (lease, interrupted) = match taken {
-            LeaseOutcome::HeldBy(_) => return Ok(Some(Place::Elsewhere)),
+        let store = self.context().store();
+        let outcome = store.acquire_lease(id, self.id(), lease_timeout, Timestamp::now()).await?;
+        let (lease, interrupted) = match outcome {
+            LeaseOutcome::HeldBy(_) => return Ok(Some(Location::Elsewhere)),
             LeaseOutcome::Missing => return Err(SessionError::NotFound),
             LeaseOutcome::Acquired(lease, interrupted) => (lease, interrupted),
         };
-        cluster.taken.fetch_add(1, Ordering::Relaxed);
-        tracing::info!(session = %id, fence = lease.fence, interrupted = interrupted.len(), "a session was taken");
-        // Whoever waits for a turn that was interrupted by this is told.
-        cluster.note_change(id);
-        let session = self.get(app, id).await?;
+        self.membership.count_takeover();
+        tracing::info!(session = %id, fence = lease.fence, interrupted = interrupted.len(), "acquired a session");
+        // Callers that wait for a turn which this acquisition interrupted read its end.
+        self.membership.notify(id);
+        let session = self.context().session(app, id).await?;
         if session.closed_at.is_some() {
             return Ok(None);
         }
         if options.stopping.is_cancelled() {
-            self.store().release_lease(&lease).await?;
+            store.release_lease(&lease).await?;
             return Err(SessionError::Stopping);
         }
-        // It was let in when it was made, wherever that was.
+        // The session passed the limit on live agents when it was created, on whichever node.
         let permit = options.live.acquire_above_limit();
-        let queue = self.store().queued_turns(id).await?;
-        let (entry, answered) = self.enter(&session, lease, permit, queue);
-        self.start_actor(Actor::of(&self.inner, entry.clone(), answered));
-        Ok(Some(Place::Here(entry)))
+        let queue = store.queued_turns(id).await?;
+        let open = OpenSession { session: &session, lease, permit, queue };
+        Ok(Some(Location::Here(self.local.open(open, AgentStart::OnFirstTurn))))
     }
 
-    /// The holder of a session finds a new turn in it.
-    pub(in crate::session) async fn call_holder(&self, id: &SessionId) {
-        let Some(cluster) = &self.inner.cluster else { return };
-        let node = &self.inner.options.node;
-        if let Err(error) = cluster.options.store.notify(node, std::slice::from_ref(id)).await {
-            // It looks now and then all the same.
-            tracing::debug!(%error, session = %id, "the holder of a session was not told of a turn");
-        }
-    }
-
-    /// Turns that others have taken in for a session of ours are known from now on.
-    pub(in crate::session) async fn hear_of_turns(&self, entry: &Arc<Entry>) {
-        match self.store().queued_turns(&entry.id).await {
-            Ok(turns) => entry.enqueue_missing(&turns),
-            Err(error) => {
-                tracing::debug!(%error, session = %entry.id, "it is not known which turns wait");
-                self.look_soon();
-            }
-        }
-    }
-
-    /// Looks at the ledger before it is time.
-    pub(in crate::session) fn look_soon(&self) {
-        if let Some(cluster) = &self.inner.cluster {
-            cluster.look.notify_one();
-        }
-    }
-
-    /// A session is no longer ours: its agent ends, and nothing is written. Its entry stays until the agent is gone, so that it
-    /// is not taken again before that.
-    pub(in crate::session) fn lose(&self, entry: &Arc<Entry>) {
-        if entry.lose() {
-            tracing::warn!(session = %entry.id, fence = entry.lease.fence, "a session is no longer ours");
-        }
-        entry.release();
-        if entry.ended.is_cancelled() {
-            self.drop_entry(entry);
-        }
-    }
-
-    /// A session was deleted: its folder goes, also on other nodes.
-    pub(in crate::session) fn forget_place(&self, id: &SessionId) {
-        self.remove_workspace(id);
-        if let Some(cluster) = &self.inner.cluster {
-            cluster.note_change(id);
-        }
-    }
-
-    /// Removes the folders of sessions that another node has deleted.
-    async fn drop_places(&self, rung: Vec<SessionId>) {
-        for id in rung {
-            let is_here = self.inner.options.workspaces.join(id.as_str()).is_dir();
-            if is_here && let Ok(None) = self.store().app_of(&id).await {
-                self.remove_workspace(&id);
+    /// Removes the folders of sessions that other nodes have deleted.
+    async fn remove_deleted_workspaces(&self) {
+        for id in self.membership.take_notified() {
+            let exists = self.context().options.workspaces.join(id.as_str()).is_dir();
+            if exists && let Ok(None) = self.context().store().app_of(&id).await {
+                self.context().remove_workspace(&id);
             }
         }
     }
 
     fn lose_all(&self) {
-        let entries: Vec<Arc<Entry>> = self.open().values().cloned().collect();
-        entries.iter().for_each(|entry| self.lose(entry));
+        self.local.registry.all().iter().for_each(|handle| self.local.lose(handle));
     }
 
-    /// Forgets an entry, unless another has its place by now.
-    pub(in crate::session) fn drop_entry(&self, entry: &Arc<Entry>) {
-        entry.release();
-        let mut open = self.open();
-        if open.get(&entry.id).is_some_and(|found| Arc::ptr_eq(found, entry)) {
-            open.remove(&entry.id);
+    /// Executes a command on a session of this node. A lost lease is an outcome, not an error: the caller looks for
+    /// the new holder.
+    async fn execute_here(
+        &self,
+        handle: &Arc<SessionHandle>,
+        command: SessionCommand,
+    ) -> Result<CommandOutcome, SessionError> {
+        match self.local.execute(handle, command).await {
+            Err(SessionError::Store(StoreError::Lost)) => {
+                self.local.lose(handle);
+                Ok(CommandOutcome::Elsewhere)
+            }
+            outcome => outcome,
         }
     }
 
-    /// Whether this node takes part: not while it stops, nor while the others can't hear of it.
-    pub fn is_ready(&self) -> bool {
-        let heard = self.inner.cluster.as_ref().is_none_or(|cluster| cluster.is_heard_of());
-        heard && !self.inner.options.stopping.is_cancelled()
+    /// Executes a command wherever its session's lease is, until an outcome is known. Returns `None` when the
+    /// session is closed.
+    async fn execute_anywhere(
+        &self,
+        remote: &RemoteCommand,
+        command: &SessionCommand,
+    ) -> Result<Option<CommandOutcome>, SessionError> {
+        let started = tokio::time::Instant::now();
+        loop {
+            let outcome = match self.locate(&remote.app, &remote.session).await? {
+                None => return Ok(None),
+                Some(Location::Here(handle)) => {
+                    Some(self.execute_here(&handle, command.clone()).await?)
+                }
+                Some(Location::Elsewhere) => remote_command::send(&self.membership, remote).await?,
+            };
+            match outcome {
+                Some(CommandOutcome::Elsewhere) | None => {
+                    if outcome.is_some() {
+                        // The lease has moved: the new holder gets the command as a new one.
+                        self.store().remove_command(&remote.id).await?;
+                        tokio::time::sleep(MOVED_RETRY_INTERVAL).await;
+                    }
+                    if started.elapsed() >= COMMAND_TIMEOUT {
+                        let text = "the node that holds the session does not answer".to_owned();
+                        return Err(StoreError::Unavailable(text).into());
+                    }
+                }
+                Some(CommandOutcome::NotFound) => return Err(SessionError::NotFound),
+                Some(CommandOutcome::Invalid { message }) => {
+                    return Err(SessionError::Invalid(message));
+                }
+                Some(CommandOutcome::Failed { message }) => {
+                    return Err(StoreError::Unavailable(message).into());
+                }
+                Some(outcome) => return Ok(Some(outcome)),
+            }
+        }
+    }
+
+    /// Executes a command that another node sent, in a task of its own. A command that is being executed already is
+    /// left alone.
+    fn execute_received(self: &Arc<Self>, remote: RemoteCommand) {
+        if !self.membership.start_command(&remote.id) {
+            return;
+        }
+        let node = self.clone();
+        self.context().options.tasks.spawn(async move {
+            let outcome = node.outcome_of(&remote).await;
+            remote_command::report(&node.membership, &remote, &outcome).await;
+            node.membership.finish_command(&remote.id);
+        });
+    }
+
+    async fn outcome_of(&self, remote: &RemoteCommand) -> CommandOutcome {
+        let Ok(command) = serde_json::from_str(&remote.body) else {
+            let message = "the command comes from another version of Hob".to_owned();
+            return CommandOutcome::Failed { message };
+        };
+        let outcome = match self.locate(&remote.app, &remote.session).await {
+            Ok(Some(Location::Here(handle))) => self.execute_here(&handle, command).await,
+            Ok(_) => return CommandOutcome::Elsewhere,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(SessionError::NotFound) => CommandOutcome::NotFound,
+            Err(SessionError::Invalid(message)) => CommandOutcome::Invalid { message },
+            Err(error) => CommandOutcome::Failed { message: error.to_string() },
+        }
     }
 }
 
-pub(in crate::session) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+#[async_trait]
+impl Placement for ClusterNode {
+    async fn locate(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+    ) -> Result<Option<Location>, SessionError> {
+        if let Some(handle) = self.local.registry.leased(app, id) {
+            return Ok(Some(Location::Here(handle)));
+        }
+        match self.context().session(app, id).await?.closed_at {
+            Some(_) => Ok(None),
+            None => self.acquire_lease(app, id).await,
+        }
+    }
+
+    async fn acquire(&self, app: &AppName, id: &SessionId) -> Option<Arc<SessionHandle>> {
+        match self.acquire_lease(app, id).await {
+            Ok(Some(Location::Here(handle))) => Some(handle),
+            Ok(_) | Err(SessionError::NotFound) => None,
+            Err(error) => {
+                tracing::warn!(%error, session = %id, "failed to acquire a session's lease");
+                None
+            }
+        }
+    }
+
+    async fn execute(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        command: SessionCommand,
+    ) -> Result<Option<CommandOutcome>, SessionError> {
+        let remote = remote_command::new(app, id, &command);
+        let outcome = self.execute_anywhere(&remote, &command).await;
+        // A command that stays in the ledger is ignored after a minute.
+        if let Err(error) = self.store().remove_command(&remote.id).await {
+            tracing::debug!(%error, "failed to remove a remote command");
+        }
+        outcome
+    }
+
+    async fn notify_holder(&self, id: &SessionId) {
+        if let Err(error) = self.store().notify(self.id(), std::slice::from_ref(id)).await {
+            // The holder polls the ledger anyway.
+            tracing::debug!(%error, session = %id, "failed to notify the lease holder of a turn");
+        }
+    }
+
+    fn poll_soon(&self) {
+        self.membership.poll_soon();
+    }
+
+    fn watch(&self, id: &SessionId) -> Option<watch::Receiver<()>> {
+        Some(self.membership.watch(id))
+    }
+
+    async fn open_count(&self, app: &AppName) -> Result<usize, StoreError> {
+        self.store().open_count(Some(app)).await
+    }
+
+    /// Stores a new session. Where a limit is set the ledger counts again, because other nodes may have created
+    /// sessions since the caller counted.
+    async fn create(
+        &self,
+        session: &Session,
+        event: NewEvent,
+        max_app_sessions: usize,
+    ) -> Result<Created, StoreError> {
+        let limits = OpenLimits { app: max_app_sessions, all: self.membership.options.max_live };
+        if limits.app > 0 || limits.all > 0 {
+            return self.store().create_within(session, event, self.id(), limits).await;
+        }
+        let lease = self.context().store().create_session(session, event, self.id()).await?;
+        Ok(Created::Made(lease))
+    }
+
+    async fn check_capacity(&self) -> Result<(), SessionError> {
+        let max = self.membership.options.max_live;
+        if max == 0 {
+            return Ok(());
+        }
+        let live = self.store().open_count(None).await?;
+        if live < max { Ok(()) } else { Err(SessionError::PoolFull { live }) }
+    }
+
+    async fn count_turn(
+        &self,
+        app: &AppName,
+        max_per_minute: usize,
+    ) -> Result<Result<(), Duration>, StoreError> {
+        match max_per_minute {
+            0 => Ok(Ok(())),
+            max => self.store().pace(app, max).await,
+        }
+    }
+
+    async fn delete_old_files(&self, age: Duration) -> Result<(), StoreError> {
+        self.store().drop_files(None, age).await
+    }
+
+    fn is_reachable(&self) -> bool {
+        self.membership.is_reachable()
+    }
+
+    fn figures(&self) -> Option<NodeFigures> {
+        let stopping = self.context().options.stopping.is_cancelled();
+        Some(NodeFigures {
+            id: self.id().clone(),
+            silence: self.membership.silence(),
+            taken: self.membership.takeovers(),
+            ready: self.is_reachable() && !stopping,
+        })
+    }
 }

@@ -1,198 +1,65 @@
-//! What only the holder of a session can do, wanted on another node: breaking off, answering, closing. It is written into
-//! the ledger, where whoever holds the session finds it, and its answer is waited for there. Each of them bears to be
-//! done twice.
+//! Commands to sessions of other nodes, carried by the ledger.
+//!
+//! A command is stored in the ledger, where the lease holder finds it, and its outcome is read from there. Every
+//! command may be executed twice without harm.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, RemoteCommand, StoreError};
-use serde::{Deserialize, Serialize};
+use hob_domain::{AppName, RemoteCommand};
 
+use super::super::command::{CommandOutcome, SessionCommand};
 use super::super::error::SessionError;
-use super::super::handle::Entry;
-use super::super::sessions::{CancelOutcome, Sessions};
-use super::cluster::{Place, lock};
+use super::membership::Membership;
 
-/// How often an answer is looked for without a bell.
-const LOOK: Duration = Duration::from_millis(500);
-/// A session that has moved is looked for after this.
-const MOVED: Duration = Duration::from_millis(100);
-/// An errand takes no longer; a turn that does not let go is ended before that.
-const LIMIT: Duration = Duration::from_secs(60);
+/// How often the outcome is looked up without a notification.
+const OUTCOME_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is wanted.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "want", rename_all = "snake_case")]
-pub(in crate::session) enum Wish {
-    Cancel,
-    Close,
-    Answer { request: String, option: String },
+/// Makes a command with a random id.
+pub(super) fn new(app: &AppName, session: &SessionId, command: &SessionCommand) -> RemoteCommand {
+    RemoteCommand {
+        id: uuid::Uuid::new_v4().simple().to_string(),
+        app: app.clone(),
+        session: session.clone(),
+        body: serde_json::to_string(command).unwrap_or_default(),
+    }
 }
 
-/// What came of it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "was", rename_all = "snake_case")]
-pub(in crate::session) enum Fulfilled {
-    Cancelled {
-        turn: Option<u32>,
-    },
-    Closed {
-        now: bool,
-    },
-    Answered,
-    NotFound,
-    Invalid {
-        message: String,
-    },
-    /// Not by us: it is somebody else's by now.
-    Elsewhere,
-    Failed {
-        message: String,
-    },
+/// Sends a command to the lease holder and waits for its outcome. Returns `None` if none came within the lease time:
+/// another node may hold the session by now.
+pub(super) async fn send(
+    membership: &Membership,
+    command: &RemoteCommand,
+) -> Result<Option<CommandOutcome>, SessionError> {
+    let store = membership.store();
+    let mut news = membership.watch(&command.session);
+    store.enqueue_command(command).await?;
+    store.notify(&membership.node, std::slice::from_ref(&command.session)).await?;
+    let timeout = membership.options.lease.max(OUTCOME_POLL_INTERVAL * 2);
+    let deadline = tokio::time::Instant::now() + timeout;
+    loop {
+        if let Some(outcome) = store.command_outcome(&command.id).await? {
+            return Ok(Some(serde_json::from_str(&outcome).unwrap_or(CommandOutcome::Elsewhere)));
+        }
+        if tokio::time::Instant::now() >= deadline {
+            return Ok(None);
+        }
+        let _ = tokio::time::timeout(OUTCOME_POLL_INTERVAL, news.changed()).await;
+    }
 }
 
-impl Sessions {
-    /// Does it here where the session is here, else has its holder do it. `None` when the session is closed.
-    pub(in crate::session) async fn have_done(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        wish: Wish,
-    ) -> Result<Option<Fulfilled>, SessionError> {
-        let errand = RemoteCommand {
-            id: uuid::Uuid::new_v4().simple().to_string(),
-            app: app.clone(),
-            session: id.clone(),
-            body: serde_json::to_string(&wish).unwrap_or_default(),
-        };
-        let done = self.have_errand_done(&errand, wish).await;
-        if let Some(cluster) = &self.inner.cluster {
-            // Left behind, it is done by nobody after a minute.
-            if let Err(error) = cluster.options.store.remove_command(&errand.id).await {
-                tracing::debug!(%error, "an errand was left behind");
-            }
+/// Stores the outcome of a command that another node sent, and notifies that node.
+pub(super) async fn report(
+    membership: &Membership,
+    command: &RemoteCommand,
+    outcome: &CommandOutcome,
+) {
+    let text = serde_json::to_string(outcome).unwrap_or_default();
+    match membership.store().complete_command(&command.id, &text).await {
+        Ok(()) => {
+            let sessions = std::slice::from_ref(&command.session);
+            let _ = membership.store().notify(&membership.node, sessions).await;
         }
-        done
-    }
-
-    async fn have_errand_done(
-        &self,
-        errand: &RemoteCommand,
-        wish: Wish,
-    ) -> Result<Option<Fulfilled>, SessionError> {
-        let began = tokio::time::Instant::now();
-        loop {
-            let place = self.place(&errand.app, &errand.session).await?;
-            let Some(place) = place else { return Ok(None) };
-            let done = match place {
-                Place::Here(entry) => self.fulfil(&entry, wish.clone()).await?,
-                Place::Elsewhere => self.want(errand).await?,
-            };
-            if let (Some(Fulfilled::Elsewhere), Some(cluster)) = (&done, &self.inner.cluster) {
-                // It has moved: whoever has it now must be asked anew.
-                cluster.options.store.remove_command(&errand.id).await?;
-                tokio::time::sleep(MOVED).await;
-            }
-            match done {
-                Some(Fulfilled::Elsewhere) | None if began.elapsed() < LIMIT => {}
-                Some(Fulfilled::Elsewhere) | None => {
-                    let text = "the node that has the session does not answer".to_owned();
-                    return Err(StoreError::Unavailable(text).into());
-                }
-                Some(Fulfilled::NotFound) => return Err(SessionError::NotFound),
-                Some(Fulfilled::Invalid { message }) => return Err(SessionError::Invalid(message)),
-                Some(Fulfilled::Failed { message }) => {
-                    return Err(StoreError::Unavailable(message).into());
-                }
-                Some(done) => return Ok(Some(done)),
-            }
-        }
-    }
-
-    async fn fulfil(
-        &self,
-        entry: &Arc<Entry>,
-        wish: Wish,
-    ) -> Result<Option<Fulfilled>, SessionError> {
-        let done = match wish {
-            Wish::Cancel => self
-                .break_off_here(entry)
-                .await
-                .map(|CancelOutcome { turn }| Fulfilled::Cancelled { turn }),
-            Wish::Close => self.close_here(entry).await.map(|now| Fulfilled::Closed { now }),
-            Wish::Answer { request, option } => {
-                self.answer_here(entry, &request, &option).map(|()| Fulfilled::Answered)
-            }
-        };
-        match done {
-            Err(SessionError::Store(StoreError::Lost)) => {
-                self.lose(entry);
-                Ok(Some(Fulfilled::Elsewhere))
-            }
-            done => done.map(Some),
-        }
-    }
-
-    /// Has the holder do it. `None` when it has not answered for a while: it may not be the holder any more.
-    async fn want(&self, errand: &RemoteCommand) -> Result<Option<Fulfilled>, SessionError> {
-        let Some(cluster) = &self.inner.cluster else { return Ok(None) };
-        let (store, node, id) = (&cluster.options.store, &self.inner.options.node, &errand.session);
-        let mut bell = cluster.bell(id);
-        store.enqueue_command(errand).await?;
-        store.notify(node, std::slice::from_ref(id)).await?;
-        let until = tokio::time::Instant::now() + cluster.options.lease.max(LOOK * 2);
-        let answer = loop {
-            if let Some(answer) = store.command_outcome(&errand.id).await? {
-                break Some(answer);
-            }
-            if tokio::time::Instant::now() >= until {
-                break None;
-            }
-            let _ = tokio::time::timeout(LOOK, bell.changed()).await;
-        };
-        let Some(answer) = answer else { return Ok(None) };
-        let done = serde_json::from_str(&answer).unwrap_or(Fulfilled::Elsewhere);
-        Ok(Some(done))
-    }
-
-    /// Does what another node wants, once at a time.
-    pub(in crate::session) fn run_errand(&self, errand: RemoteCommand) {
-        let Some(cluster) = &self.inner.cluster else { return };
-        if !lock(&cluster.errands).insert(errand.id.clone()) {
-            return;
-        }
-        let sessions = self.clone();
-        self.inner.options.tasks.spawn(async move {
-            let Some(cluster) = &sessions.inner.cluster else { return };
-            let done = sessions.errand_done(&errand).await;
-            let answer = serde_json::to_string(&done).unwrap_or_default();
-            match cluster.options.store.complete_command(&errand.id, &answer).await {
-                Ok(()) => {
-                    let node = &sessions.inner.options.node;
-                    let _ = cluster.options.store.notify(node, &[errand.session]).await;
-                }
-                Err(error) => tracing::warn!(%error, "an errand's answer was not stored"),
-            }
-            lock(&cluster.errands).remove(&errand.id);
-        });
-    }
-
-    async fn errand_done(&self, errand: &RemoteCommand) -> Fulfilled {
-        let Ok(wish) = serde_json::from_str(&errand.body) else {
-            return Fulfilled::Failed { message: "another version of hob wants it".to_owned() };
-        };
-        let place = self.place(&errand.app, &errand.session).await;
-        let done = match place {
-            Ok(Some(Place::Here(entry))) => self.fulfil(&entry, wish).await,
-            Ok(_) => return Fulfilled::Elsewhere,
-            Err(error) => Err(error),
-        };
-        match done {
-            Ok(done) => done.unwrap_or(Fulfilled::Elsewhere),
-            Err(SessionError::NotFound) => Fulfilled::NotFound,
-            Err(SessionError::Invalid(message)) => Fulfilled::Invalid { message },
-            Err(error) => Fulfilled::Failed { message: error.to_string() },
-        }
+        Err(error) => tracing::warn!(%error, "failed to store the outcome of a remote command"),
     }
 }

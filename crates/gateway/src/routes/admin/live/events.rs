@@ -21,7 +21,7 @@ pub(super) async fn page(
     let last = gateway.sessions.get(app, id).await?.last_event;
     let after = last.saturating_sub(LAST);
     let events = gateway.sessions.events(app, id, after, LAST as usize).await?;
-    let mut page = render::Page::default();
+    let mut page = render::TerminalRenderer::default();
     let text = events.iter().map(|event| page.next(&view(event))).collect();
     let after = events.last().map_or(after, |event| event.seq);
     let follow = gateway.sessions.follow(app, id, after).await?;
@@ -30,7 +30,7 @@ pub(super) async fn page(
 
 /// Follows events as text for a terminal.
 pub(super) struct Following {
-    page: render::Page,
+    page: render::TerminalRenderer,
     follow: Follow,
 }
 

@@ -1,0 +1,219 @@
+//! A session's agent: how it is started, resumed and spoken to.
+
+use std::sync::Arc;
+
+use hob_child::{Stdin, Streams};
+use hob_domain::session::{NewEvent, Session};
+use hob_domain::{Driver, Message};
+use serde_json::{Value, json};
+
+use super::context::SessionContext;
+use super::events::audit_event;
+use super::handle::SessionHandle;
+use super::messages::is_agent_activity;
+use super::session_folder::{FolderError, SessionFolder};
+use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
+use hob_agents::mcp_servers::{self, McpServer};
+use hob_terminal::{TerminalKind, TerminalRegistrar};
+
+/// How many turns of a conversation are replayed to an agent that does not know it.
+const MAX_REPLAYED_TURNS: usize = 1000;
+
+/// The place of a session's agent, which may be empty.
+pub(super) struct AgentHost {
+    pub context: Arc<SessionContext>,
+    pub handle: Arc<SessionHandle>,
+    pub agent: Option<LiveAgent>,
+    /// What the agent's process says it has cost so far, in USD.
+    pub cost: f64,
+}
+
+impl AgentHost {
+    pub fn new(context: Arc<SessionContext>, handle: Arc<SessionHandle>) -> AgentHost {
+        AgentHost { context, handle, agent: None, cost: 0.0 }
+    }
+
+    /// Returns the folder that the session works in on this node.
+    pub fn folder(&self) -> SessionFolder {
+        SessionFolder::of(&self.handle, &self.context.options.workspaces)
+    }
+
+    /// Sends the agent a command, if there is an agent.
+    pub fn tell(&self, command: AgentCommand) {
+        if let Some(agent) = &self.agent {
+            agent.send(command);
+        }
+    }
+
+    /// Returns what the agent does next; pends forever if there is no agent.
+    pub async fn next_event(&mut self) -> AgentEvent {
+        match &mut self.agent {
+            Some(agent) => agent.next_event().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Stops the agent's processes, if there are any.
+    pub async fn stop_agent(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            agent.stop().await;
+        }
+    }
+
+    /// Starts the agent, on its own conversation if it has one. Dropping the future leaves nothing of the agent.
+    pub async fn start_agent(&mut self) -> Result<(), StartError> {
+        self.start_or_resume().await?;
+        if let Some(notice) = self.agent.as_mut().and_then(|agent| agent.notice.take()) {
+            self.record("notice", json!({"message": notice})).await?;
+        }
+        Ok(())
+    }
+
+    async fn start_or_resume(&mut self) -> Result<(), StartError> {
+        let driver = self.spec()?.driver;
+        let Some(name) = self.handle.conversation() else {
+            return self.start_fresh(driver).await;
+        };
+        let mut request = self.start_request(Some(name))?;
+        let (history, last) = self.history().await?;
+        request.history = history;
+        if matches!(driver, Driver::Acp | Driver::Demo)
+            && self.folder().last_turn().is_some_and(|turn| turn < last)
+        {
+            // The agent's records here end before those turns. It would continue as if they had never happened.
+            let text = "later turns were run on another node, and its records are not shared";
+            self.record("resume", json!({"ok": false, "error": text})).await?;
+            return Err(StartError::ResumeFailed(text.to_owned()));
+        }
+        match driver::start(driver, request).await {
+            Ok(agent) => {
+                self.record("resume", json!({"ok": true})).await?;
+                self.agent = Some(agent);
+                // An agent that resumes its conversation also continues its cost count.
+                self.cost = self.session().await?.usage.cost_usd;
+                Ok(())
+            }
+            // An agent killed before its first word may not know its conversation. A new conversation loses nothing.
+            Err(StartError::ResumeFailed(error)) if self.is_unspoken().await? => {
+                self.record("resume", json!({"ok": false, "error": error, "fresh": true})).await?;
+                self.start_fresh(driver).await
+            }
+            Err(error) => {
+                let body = json!({"ok": false, "error": error.to_string()});
+                self.record("resume", body).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts the agent on a new conversation.
+    async fn start_fresh(&mut self, driver: Driver) -> Result<(), StartError> {
+        self.agent = Some(driver::start(driver, self.start_request(None)?).await?);
+        self.cost = 0.0;
+        Ok(())
+    }
+
+    /// Returns the conversation so far and the number of its last turn, if the session has been on another node.
+    async fn history(&self) -> Result<(Vec<Message>, u32), StartError> {
+        let handle = &self.handle;
+        if !handle.is_shared() || handle.lease.fence <= 1 {
+            return Ok((Vec::new(), 0));
+        }
+        let store = self.context.store();
+        let turns = store.turns_before(&handle.app, &handle.id, u32::MAX, MAX_REPLAYED_TURNS).await;
+        let mut turns = turns.map_err(internal)?.unwrap_or_default();
+        turns.retain(|turn| !turn.text.is_empty());
+        let last = turns.last().map_or(0, |turn| turn.index);
+        let messages = turns
+            .into_iter()
+            .flat_map(|turn| [Message::user(turn.prompt), Message::assistant(turn.text)]);
+        Ok((messages.collect(), last))
+    }
+
+    /// Appends an audit event without a turn.
+    async fn record(&self, kind: &str, body: Value) -> Result<(), StartError> {
+        let event = audit_event(kind, None, body);
+        let stored = self.handle.append(self.context.store().as_ref(), vec![event]).await;
+        stored.map_err(internal)
+    }
+
+    async fn session(&self) -> Result<Session, StartError> {
+        let found = self.context.store().session(&self.handle.app, &self.handle.id).await;
+        let found = found.map_err(internal)?;
+        found.ok_or_else(|| StartError::Refused("the session was deleted".to_owned()))
+    }
+
+    /// Returns whether the agent has neither said nor done anything in any turn.
+    async fn is_unspoken(&self) -> Result<bool, StartError> {
+        for turn in 1..=self.session().await?.turn_count {
+            let events = self.context.store().turn_events(&self.handle.id, turn).await;
+            let spoken =
+                |event: &NewEvent| event.kind == "message" && is_agent_activity(&event.body);
+            if events.map_err(internal)?.iter().any(|event| spoken(&event.event)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn spec(&self) -> Result<&hob_domain::AgentSpec, StartError> {
+        let name = &self.handle.setup.agent;
+        self.context.options.agents.get(name).ok_or_else(|| {
+            StartError::Refused(format!("the agent {name} is no longer in the settings"))
+        })
+    }
+
+    fn start_request(&self, resume: Option<String>) -> Result<StartOptions, StartError> {
+        let options = &self.context.options;
+        let (handle, spec) = (&self.handle, self.spec()?);
+        let setup = &handle.setup;
+        let folder = self.folder();
+        match folder.prepare(&options.workspaces) {
+            Ok(()) => {}
+            Err(FolderError::Failed(error)) => return Err(internal(error)),
+            Err(FolderError::Missing) => {
+                let path = folder.path.display();
+                let text = format!("the folder {path} no longer exists, or has been replaced");
+                return Err(match resume {
+                    // Another node may have it.
+                    Some(_) if folder.is_elsewhere() => StartError::ResumeFailed(text),
+                    _ => StartError::Refused(text),
+                });
+            }
+        }
+        let streams = Streams::Pipes { stdin: Stdin::Pipe };
+        let child = options
+            .sandbox
+            .child(&handle.app, spec, Vec::new(), &folder.path, streams, handle.id.as_str())
+            .map_err(internal)?;
+        let servers: Vec<McpServer> =
+            serde_json::from_value(setup.mcp_servers.clone()).map_err(internal)?;
+        Ok(StartOptions {
+            children: options.children.clone(),
+            tasks: options.tasks.clone(),
+            child,
+            claude: options.claude.clone(),
+            changes: self.context.changes.clone(),
+            install: spec.install.clone(),
+            resume,
+            history: Vec::new(),
+            model: setup.model.clone(),
+            system: setup.system.clone(),
+            permissions: setup.permissions,
+            mcp_servers: mcp_servers::with_memory(servers, &options.memory),
+            files: options.sandbox.files_of(&handle.app),
+            start_timeout: options.limits.start_timeout,
+            registrar: TerminalRegistrar {
+                terminals: options.terminals.clone(),
+                id: handle.id.to_string(),
+                kind: TerminalKind::Session,
+                agent: setup.agent.to_string(),
+            },
+        })
+    }
+}
+
+/// Maps a failure on Hob's side to a start error.
+fn internal(error: impl std::fmt::Display) -> StartError {
+    StartError::Internal(error.to_string())
+}

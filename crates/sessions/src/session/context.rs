@@ -1,0 +1,59 @@
+//! What every part of the sessions shares: the store, the options, the counters.
+
+use std::sync::Arc;
+
+use hob_domain::session::{Session, SessionId, SessionStore};
+use hob_domain::{AppName, StoreError};
+
+use super::counters::Counters;
+use super::error::SessionError;
+use super::options::SessionsOptions;
+use hob_agents::claude::TranscriptWatcher;
+
+/// Subfolder of the workspaces with one last-turn marker per session.
+pub(super) const TURN_MARKERS: &str = ".turns";
+
+/// The common ground of all sessions.
+pub(super) struct SessionContext {
+    pub options: SessionsOptions,
+    pub counters: Counters,
+    /// One watcher of transcript files for all sessions: the system allows few of them.
+    pub changes: TranscriptWatcher,
+}
+
+impl SessionContext {
+    pub fn new(options: SessionsOptions) -> SessionContext {
+        SessionContext { options, counters: Counters::default(), changes: TranscriptWatcher::new() }
+    }
+
+    pub fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.options.store
+    }
+
+    /// Returns a session of an app.
+    pub async fn session(&self, app: &AppName, id: &SessionId) -> Result<Session, SessionError> {
+        self.store().session(app, id).await?.ok_or(SessionError::NotFound)
+    }
+
+    /// Runs a change in a task of its own, so that it completes even if the caller goes away. Half a change
+    /// would be a turn that never runs, or a session that is neither open nor closed.
+    pub async fn detach<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, SessionError>> + Send + 'static,
+    ) -> Result<T, SessionError> {
+        let done = self.options.tasks.spawn(change).await;
+        done.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string()).into()))
+    }
+
+    /// Removes the folder that Hob made for a session, and its last-turn marker.
+    pub fn remove_workspace(&self, id: &SessionId) {
+        let workspaces = &self.options.workspaces;
+        let _ = std::fs::remove_file(workspaces.join(TURN_MARKERS).join(id.as_str()));
+        match std::fs::remove_dir_all(workspaces.join(id.as_str())) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(%error, session = %id, "failed to remove a session's folder");
+            }
+            _ => {}
+        }
+    }
+}
