@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::app::AppName;
+use crate::command::{CommandOutcome, SessionCommand};
 use crate::ids::{NodeId, SessionId};
 use crate::node::{Lease, NodeStore};
 use crate::session::{NewEvent, Session};
@@ -32,8 +33,7 @@ pub struct RemoteCommand {
     pub id: String,
     pub app: AppName,
     pub session: SessionId,
-    /// The command as JSON. Only the crate that runs sessions knows its form.
-    pub body: String,
+    pub body: SessionCommand,
 }
 
 /// The maximum number of open sessions over all nodes; zero means no limit.
@@ -127,10 +127,14 @@ pub trait ClusterStore: NodeStore {
     async fn pending_commands(&self, node: &NodeId) -> Result<Vec<RemoteCommand>, StoreError>;
 
     /// Stores the outcome of a command. The first outcome stays.
-    async fn complete_command(&self, command: &str, outcome: &str) -> Result<(), StoreError>;
+    async fn complete_command(
+        &self,
+        command: &str,
+        outcome: &CommandOutcome,
+    ) -> Result<(), StoreError>;
 
     /// Returns the outcome of a command, once there is one.
-    async fn command_outcome(&self, command: &str) -> Result<Option<String>, StoreError>;
+    async fn command_outcome(&self, command: &str) -> Result<Option<CommandOutcome>, StoreError>;
 
     /// Removes a command, and with it old commands that other nodes abandoned.
     async fn remove_command(&self, command: &str) -> Result<(), StoreError>;

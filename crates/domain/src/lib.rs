@@ -7,6 +7,8 @@ pub mod agent;
 pub mod app;
 pub mod audit;
 pub mod cluster;
+pub mod command;
+mod event;
 pub mod file;
 pub mod fingerprint;
 mod identity;
@@ -24,6 +26,7 @@ pub mod secret;
 pub mod session;
 mod store_error;
 mod turn_source;
+mod turn_state;
 mod usage;
 mod vectors;
 
@@ -33,6 +36,7 @@ pub use audit::{AuditEntry, AuditStore};
 pub use cluster::{
     ClusterEvent, ClusterStore, Created, FilePart, LeasedSession, OpenLimits, RemoteCommand,
 };
+pub use command::{CommandOutcome, SessionCommand};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use ids::NodeId;
 pub use jiff::Timestamp;

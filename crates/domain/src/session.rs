@@ -9,12 +9,14 @@ use serde_json::Value;
 
 use crate::agent::AgentName;
 use crate::app::AppName;
+pub use crate::event::{EventKind, NewEvent, SessionEvent, turn_event};
 use crate::ids::NodeId;
 pub use crate::ids::SessionId;
 use crate::node::{Lease, LeaseOutcome};
 pub use crate::outbox::{OutboxItem, RememberedTurn};
 pub use crate::permissions::Permissions;
 use crate::store_error::StoreError;
+pub use crate::turn_state::TurnState;
 pub use crate::usage::{TurnUsage, UsageDay};
 
 /// What a session runs with. It is kept, so that a resumed conversation goes on as it was begun.
@@ -71,84 +73,6 @@ pub enum SessionState {
     Closed,
 }
 
-/// Where a turn is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TurnState {
-    Queued,
-    Running,
-    /// The agent has said why it stopped.
-    Finished,
-    Cancelled,
-    /// The agent's process ended in the middle.
-    Died,
-    /// It took too long.
-    TimedOut,
-    /// Hob itself ended in the middle.
-    Interrupted,
-    /// The agent could not take its own conversation up again; nothing was asked of it.
-    ResumeFailed,
-    /// The agent answered with an error.
-    Failed,
-    /// The agent's program is not there; nothing was asked of it.
-    NotInstalled,
-}
-
-impl TurnState {
-    pub const ALL: [TurnState; 10] = [
-        TurnState::Queued,
-        TurnState::Running,
-        TurnState::Finished,
-        TurnState::Cancelled,
-        TurnState::Died,
-        TurnState::TimedOut,
-        TurnState::Interrupted,
-        TurnState::ResumeFailed,
-        TurnState::Failed,
-        TurnState::NotInstalled,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TurnState::Queued => "queued",
-            TurnState::Running => "running",
-            TurnState::Finished => "finished",
-            TurnState::Cancelled => "cancelled",
-            TurnState::Died => "died",
-            TurnState::TimedOut => "timed_out",
-            TurnState::Interrupted => "interrupted",
-            TurnState::ResumeFailed => "resume_failed",
-            TurnState::Failed => "failed",
-            TurnState::NotInstalled => "not_installed",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<TurnState> {
-        TurnState::ALL.into_iter().find(|state| state.as_str() == text)
-    }
-
-    /// Whether it is over.
-    pub fn is_over(self) -> bool {
-        !matches!(self, TurnState::Queued | TurnState::Running)
-    }
-
-    /// Whether it is over and gave the caller no answer he could want.
-    pub fn is_failure(self) -> bool {
-        self.is_over() && !matches!(self, TurnState::Finished | TurnState::Cancelled)
-    }
-
-    /// Whether a turn may go from here to there. What is over stays as it is.
-    pub fn may_become(self, next: TurnState) -> bool {
-        match (self, next) {
-            (TurnState::Queued, TurnState::Running) => true,
-            // A turn may end before it has begun, but only by what needs no agent.
-            (TurnState::Queued, TurnState::Cancelled | TurnState::Interrupted) => true,
-            (TurnState::Running, next) => next.is_over(),
-            _ => false,
-        }
-    }
-}
-
 /// A turn as the ledger knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionTurn {
@@ -203,31 +127,6 @@ pub struct TurnEnding {
     pub agent_session: Option<String>,
     /// What the memory is to remember of the turn.
     pub outbox: Option<RememberedTurn>,
-}
-
-/// Something that happened in a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewEvent {
-    /// `message` for what an agent said, else the audit's word: `create`, `turn` (its end), `cancel`,
-    /// `permission`, `resume`, `close`, `sweep_close`, `stalled`, `notice`.
-    pub kind: String,
-    pub turn: Option<u32>,
-    /// JSON: an agent's line unchanged, or an object of the audit.
-    pub body: String,
-}
-
-/// The same with its place in the session: numbers without a gap, 1 for the first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionEvent {
-    pub seq: u64,
-    pub at: Timestamp,
-    pub event: NewEvent,
-}
-
-/// The body of a `turn` event: how a turn ended.
-pub fn turn_event(index: u32, state: TurnState, stop_reason: Option<&str>) -> NewEvent {
-    let body = serde_json::json!({"turn_index": index, "state": state, "stop_reason": stop_reason});
-    NewEvent { kind: "turn".to_owned(), turn: Some(index), body: body.to_string() }
 }
 
 /// Storage of sessions.
@@ -407,25 +306,4 @@ pub trait SessionStore: Send + Sync {
 
     /// Removes turns that the memory has.
     async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every way through the states ends, and what is over never changes.
-    #[test]
-    fn a_turn_ends_once() {
-        for from in TurnState::ALL {
-            assert_eq!(TurnState::parse(from.as_str()), Some(from));
-            for to in TurnState::ALL {
-                let may = from.may_become(to);
-                assert!(!(from.is_over() && may), "{from:?} is over");
-                assert!(!(may && to == TurnState::Queued), "nothing is queued again");
-            }
-        }
-        assert!(TurnState::Queued.may_become(TurnState::Cancelled));
-        assert!(!TurnState::Queued.may_become(TurnState::Finished));
-        assert!(TurnState::Running.may_become(TurnState::Died));
-    }
 }

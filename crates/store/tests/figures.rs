@@ -59,7 +59,7 @@ async fn sessions(ledger: &Ledger, count: u8) -> Vec<SessionId> {
 
 fn event(kind: &str, size: usize) -> NewEvent {
     let body = json!({"text": "x".repeat(size)}).to_string();
-    NewEvent { kind: kind.to_owned(), turn: Some(1), body }
+    NewEvent { kind: kind.into(), turn: Some(1), body }
 }
 
 fn quantiles(mut times: Vec<Duration>) -> String {

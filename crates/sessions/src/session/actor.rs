@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hob_domain::StoreError;
-use hob_domain::session::NewEvent;
+use hob_domain::session::{EventKind, NewEvent};
 use tokio::sync::mpsc;
 
 use super::agent_host::AgentHost;
@@ -105,7 +105,7 @@ impl Actor {
         let (handle, context) = (&self.host.handle, &self.host.context);
         match event {
             AgentEvent::Message(body) => {
-                let event = NewEvent { kind: "message".to_owned(), turn: None, body };
+                let event = NewEvent { kind: EventKind::Message, turn: None, body };
                 if let Err(error) = handle.append(context.store().as_ref(), vec![event]).await {
                     tracing::error!(%error, session = %handle.id, "failed to store an event");
                 }

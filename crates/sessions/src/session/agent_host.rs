@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
-use hob_domain::session::{NewEvent, Session};
+use hob_domain::session::{EventKind, NewEvent, Session};
 use hob_domain::{Driver, Message};
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ impl AgentHost {
     pub async fn start_agent(&mut self) -> Result<(), StartError> {
         self.start_or_resume().await?;
         if let Some(notice) = self.agent.as_mut().and_then(|agent| agent.notice.take()) {
-            self.record("notice", json!({"message": notice})).await?;
+            self.record(EventKind::Notice, json!({"message": notice})).await?;
         }
         Ok(())
     }
@@ -82,12 +82,12 @@ impl AgentHost {
         {
             // The agent's records here end before those turns. It would continue as if they had never happened.
             let text = "later turns were run on another node, and its records are not shared";
-            self.record("resume", json!({"ok": false, "error": text})).await?;
+            self.record(EventKind::Resume, json!({"ok": false, "error": text})).await?;
             return Err(StartError::ResumeFailed(text.to_owned()));
         }
         match driver::start(driver, request).await {
             Ok(agent) => {
-                self.record("resume", json!({"ok": true})).await?;
+                self.record(EventKind::Resume, json!({"ok": true})).await?;
                 self.agent = Some(agent);
                 // An agent that resumes its conversation also continues its cost count.
                 self.cost = self.session().await?.usage.cost_usd;
@@ -95,12 +95,13 @@ impl AgentHost {
             }
             // An agent killed before its first word may not know its conversation. A new conversation loses nothing.
             Err(StartError::ResumeFailed(error)) if self.is_unspoken().await? => {
-                self.record("resume", json!({"ok": false, "error": error, "fresh": true})).await?;
+                self.record(EventKind::Resume, json!({"ok": false, "error": error, "fresh": true}))
+                    .await?;
                 self.start_fresh(driver).await
             }
             Err(error) => {
                 let body = json!({"ok": false, "error": error.to_string()});
-                self.record("resume", body).await?;
+                self.record(EventKind::Resume, body).await?;
                 Err(error)
             }
         }
@@ -131,7 +132,7 @@ impl AgentHost {
     }
 
     /// Appends an audit event without a turn.
-    async fn record(&self, kind: &str, body: Value) -> Result<(), StartError> {
+    async fn record(&self, kind: EventKind, body: Value) -> Result<(), StartError> {
         let event = audit_event(kind, None, body);
         let stored = self.handle.append(self.context.store().as_ref(), vec![event]).await;
         stored.map_err(internal)
@@ -147,8 +148,9 @@ impl AgentHost {
     async fn is_unspoken(&self) -> Result<bool, StartError> {
         for turn in 1..=self.session().await?.turn_count {
             let events = self.context.store().turn_events(&self.handle.id, turn).await;
-            let spoken =
-                |event: &NewEvent| event.kind == "message" && is_agent_activity(&event.body);
+            let spoken = |event: &NewEvent| {
+                event.kind == EventKind::Message && is_agent_activity(&event.body)
+            };
             if events.map_err(internal)?.iter().any(|event| spoken(&event.event)) {
                 return Ok(false);
             }

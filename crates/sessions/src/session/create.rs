@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::session::{NewEvent, Session, SessionId, SessionSetup, TurnUsage};
+use hob_domain::session::{EventKind, NewEvent, Session, SessionId, SessionSetup, TurnUsage};
 use hob_domain::{AppName, Created, StoreError, Timestamp};
 use serde_json::json;
 
@@ -114,7 +114,7 @@ fn create_event(session: &Session) -> NewEvent {
     let setup = &session.setup;
     let body = json!({"agent": setup.agent.as_str(), "meta": setup.meta,
         "permissions": setup.permissions});
-    audit_event("create", None, body)
+    audit_event(EventKind::Create, None, body)
 }
 
 /// Returns the current time in the ledger's precision.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::session::{SessionEvent, SessionId, SessionTurn};
+use hob_domain::session::{EventKind, SessionEvent, SessionId, SessionTurn};
 use hob_domain::{AppName, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
@@ -93,7 +93,8 @@ impl EventFeed {
         let events = self.context().store().turn_events(id, turn).await?;
         let mut buffer: VecDeque<_> = events.into_iter().map(Arc::new).collect();
         // A caller that has seen the turn's end has seen all of it.
-        let seen = |event: &Arc<SessionEvent>| event.event.kind == "turn" && event.seq <= after;
+        let seen =
+            |event: &Arc<SessionEvent>| event.event.kind == EventKind::Turn && event.seq <= after;
         let is_complete = buffer.iter().any(seen);
         let is_closed = is_complete || session.closed_at.is_some();
         // Before the turn's first event, the next one comes after all that the session has now.
@@ -148,7 +149,7 @@ async fn wait_for_end(
     loop {
         match updates.recv().await {
             Ok(SessionUpdate::Event(stored)) => {
-                if stored.event.kind == "turn" && stored.event.turn == Some(turn) {
+                if stored.event.kind == EventKind::Turn && stored.event.turn == Some(turn) {
                     return Ok(());
                 }
             }
@@ -211,9 +212,9 @@ impl Follow {
         let store = self.feed.context().store();
         let events = store.events(&self.app, &self.id, self.last, PAGE_EVENTS).await?;
         // A session without events was deleted. One whose last event is its close gets no more of them.
-        let is_closed = events.as_ref().is_none_or(|events| {
-            events.last().is_some_and(|last| matches!(&*last.event.kind, "close" | "sweep_close"))
-        });
+        let is_closed = events
+            .as_ref()
+            .is_none_or(|events| events.last().is_some_and(|last| last.event.kind.is_close()));
         let events = events.unwrap_or_default();
         self.has_unread = events.len() == PAGE_EVENTS;
         self.last = events.last().map_or(self.last, |event| event.seq);

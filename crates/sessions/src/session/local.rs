@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::session::{SessionId, TurnEnding, TurnState, TurnUsage, turn_event};
-use hob_domain::{AppName, StoreError, Timestamp};
+use hob_domain::session::{EventKind, SessionId, TurnEnding, TurnState, TurnUsage, turn_event};
+use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
 use serde_json::json;
 
 use super::actor::{Actor, AgentStart};
-use super::command::{CommandOutcome, SessionCommand};
 use super::context::SessionContext;
 use super::error::SessionError;
 use super::events::audit_event;
@@ -59,6 +58,10 @@ impl LocalSessions {
                 answer(handle, &request, &option)?;
                 Ok(CommandOutcome::Answered)
             }
+            SessionCommand::Unknown => {
+                let message = "the command comes from another version of Hob".to_owned();
+                Ok(CommandOutcome::Failed { message })
+            }
         }
     }
 
@@ -70,7 +73,7 @@ impl LocalSessions {
             CancelTarget::Nothing => Ok(None),
             CancelTarget::Running(running) => {
                 let body = json!({"turn_index": running.turn});
-                let event = audit_event("cancel", Some(running.turn), body);
+                let event = audit_event(EventKind::Cancel, Some(running.turn), body);
                 handle.append(self.context.store().as_ref(), vec![event]).await?;
                 running.over.cancelled().await;
                 Ok(Some(running.turn))
@@ -89,7 +92,7 @@ impl LocalSessions {
     async fn end_queued_turn(&self, handle: &SessionHandle, turn: u32) -> Result<(), StoreError> {
         let reason = Some("cancelled");
         let events = vec![
-            audit_event("cancel", Some(turn), json!({"turn_index": turn})),
+            audit_event(EventKind::Cancel, Some(turn), json!({"turn_index": turn})),
             turn_event(turn, TurnState::Cancelled, reason),
         ];
         let ending = TurnEnding {
@@ -115,7 +118,7 @@ impl LocalSessions {
         if handle.is_lost() {
             return Err(StoreError::Lost.into());
         }
-        self.close_locked(handle, "close").await
+        self.close_locked(handle, EventKind::Close).await
     }
 
     /// Closes a session without activity since `since`. Returns `false` if it is not idle.
@@ -132,14 +135,14 @@ impl LocalSessions {
         if !handle.is_idle() || last >= since {
             return Ok(false);
         }
-        self.close_locked(handle, "sweep_close").await
+        self.close_locked(handle, EventKind::SweepClose).await
     }
 
     /// Closes a session whose intake the caller has locked, so that no turn is accepted meanwhile.
     async fn close_locked(
         &self,
         handle: &Arc<SessionHandle>,
-        kind: &str,
+        kind: EventKind,
     ) -> Result<bool, SessionError> {
         handle.closing.cancel();
         if let CancelTarget::Running(running) = handle.cancel() {
@@ -148,7 +151,7 @@ impl LocalSessions {
         let (store, id) = (self.context.store(), &handle.id);
         let closed = loop {
             let closing = handle.publish(async {
-                let event = audit_event(kind, None, json!({}));
+                let event = audit_event(kind.clone(), None, json!({}));
                 let closed = store.close_session(id, event, Timestamp::now()).await?;
                 Ok((closed, Vec::new()))
             });
@@ -167,7 +170,7 @@ impl LocalSessions {
         };
         handle.announce_reload();
         self.registry.remove(handle);
-        tracing::info!(app = %handle.app, session = %id, kind, "session closed");
+        tracing::info!(app = %handle.app, session = %id, %kind, "session closed");
         Ok(closed)
     }
 

@@ -8,7 +8,6 @@
 
 mod actor;
 mod agent_host;
-mod command;
 mod context;
 mod counters;
 mod create;

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hob_domain::session::{
-    Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
+    EventKind, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
 };
-use hob_domain::{AppName, StoreError, Timestamp};
+use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
 
-use super::command::{CommandOutcome, SessionCommand};
 use super::context::SessionContext;
 use super::counters::Figures;
 use super::create::SessionCreator;
@@ -221,7 +220,7 @@ impl Sessions {
         turn: u32,
     ) -> Result<Vec<String>, SessionError> {
         let events = self.store().turn_events(id, turn).await?;
-        let messages = events.into_iter().filter(|event| event.event.kind == "message");
+        let messages = events.into_iter().filter(|event| event.event.kind == EventKind::Message);
         Ok(messages.map(|event| event.event.body).collect())
     }
 

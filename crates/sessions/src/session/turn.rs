@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hob_domain::session::{
-    NewEvent, RememberedTurn, SessionTurn, TurnEnding, TurnState, turn_event,
+    EventKind, NewEvent, RememberedTurn, SessionTurn, TurnEnding, TurnState, turn_event,
 };
 use hob_domain::{StoreError, Timestamp};
 use serde_json::json;
@@ -331,7 +331,7 @@ impl<'a> TurnRunner<'a> {
         while let Some(AgentEvent::Message(body)) = next {
             progress.reader.push(&body);
             self.host.context.counters.count_message();
-            let kind = "message".to_owned();
+            let kind = EventKind::Message;
             messages.push(NewEvent { kind, turn: Some(progress.turn), body });
             let has_room = messages.len() < MAX_BATCH_EVENTS;
             let agent = self.host.agent.as_mut().filter(|_| has_room);
@@ -404,7 +404,7 @@ impl<'a> TurnRunner<'a> {
                 let timeout = self.host.context.options.limits.permission_timeout;
                 progress.asks.insert(ask.id.clone(), Instant::now() + timeout);
                 self.host.handle.open_request(ask);
-                self.record(audit_event("permission", Some(progress.turn), body)).await;
+                self.record(audit_event(EventKind::Permission, Some(progress.turn), body)).await;
             }
         }
     }
@@ -431,12 +431,12 @@ impl<'a> TurnRunner<'a> {
         let body = json!({"request_id": ask, "turn_index": progress.turn, "status": "answered",
             "option": option, "by": by});
         self.host.tell(AgentCommand::AnswerPermission { request: ask.to_owned(), option });
-        self.record(audit_event("permission", Some(progress.turn), body)).await;
+        self.record(audit_event(EventKind::Permission, Some(progress.turn), body)).await;
     }
 
     async fn record_stall(&mut self, progress: &TurnProgress, text: &str) {
         let body = json!({"turn_index": progress.turn, "message": text});
-        self.record(audit_event("stalled", Some(progress.turn), body)).await;
+        self.record(audit_event(EventKind::Stalled, Some(progress.turn), body)).await;
     }
 
     /// Appends an audit event. The turn goes on if that fails.

@@ -45,7 +45,7 @@ fn lease(byte: u8) -> Lease {
 }
 
 fn event() -> NewEvent {
-    NewEvent { kind: "message".to_owned(), turn: None, body: "{}".to_owned() }
+    NewEvent { kind: "message".into(), turn: None, body: "{}".to_owned() }
 }
 
 fn session(app: &str, byte: u8) -> Session {

@@ -36,7 +36,7 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
             ..made.setup.clone()
         };
         let made = Session { setup, agent_session: Some(text.to_owned()), last_event: 1, ..made };
-        let told = NewEvent { kind: text.to_owned(), turn: Some(u32::MAX), body: text.to_owned() };
+        let told = NewEvent { kind: text.into(), turn: Some(u32::MAX), body: text.to_owned() };
         store.create_session(&made, told.clone(), &node()).await.unwrap();
         let found = store.session(&a, &id(byte)).await.unwrap().unwrap();
         assert_eq!(found, made);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_domain::session::{SessionId, SessionStore, TurnState};
+use hob_domain::session::{EventKind, SessionId, SessionStore, TurnState};
 use hob_domain::{AppName, Lease, LeaseOutcome, LedgerStore, NodeId, StoreError};
 use tokio::task::JoinSet;
 
@@ -169,7 +169,7 @@ pub async fn takeover_interrupts_the_running_turn_once(fixture: &dyn Fixture) {
     assert_eq!(interrupted, [1]);
     let told: Vec<u64> = writers.join_all().await.into_iter().flatten().collect();
     let events = stores[1].events(&app("a"), &id(1), 0, usize::MAX).await.unwrap().unwrap();
-    let end = events.iter().position(|event| event.event.kind == "turn").expect("its end");
+    let end = events.iter().position(|event| event.event.kind == EventKind::Turn).expect("its end");
     assert_eq!(end + 1, events.len(), "nothing comes after the end");
     assert_eq!(told.len() + 2, events.len(), "what is there was told, but for beginning and end");
     let LeaseOutcome::Acquired(_, again) = take(&*stores[0], 1, &other(1), LEASE).await else {

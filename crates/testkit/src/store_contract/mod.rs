@@ -114,7 +114,7 @@ async fn make(store: &dyn LedgerStore, bytes: impl IntoIterator<Item = u8>) {
 }
 
 fn event(kind: &str, turn: Option<u32>) -> NewEvent {
-    NewEvent { kind: kind.to_owned(), turn, body: json!({"of": kind}).to_string() }
+    NewEvent { kind: kind.into(), turn, body: json!({"of": kind}).to_string() }
 }
 
 fn request(prompt: &str) -> TurnRequest {
@@ -191,7 +191,7 @@ async fn story(store: &dyn SessionStore, byte: u8) -> Vec<String> {
         match (event.turn, body["state"].as_str()) {
             (Some(turn), Some(state)) => format!("{} {turn} {state}", event.kind),
             (Some(turn), None) => format!("{} {turn}", event.kind),
-            (None, _) => event.kind.clone(),
+            (None, _) => event.kind.to_string(),
         }
     };
     events.iter().map(|event| word(&event.event)).collect()

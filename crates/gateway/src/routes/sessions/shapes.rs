@@ -1,7 +1,9 @@
 //! Wire types of sessions, turns and events.
 
 use hob_domain::Timestamp;
-use hob_domain::session::{Session, SessionEvent, SessionState, SessionTurn, TurnState, TurnUsage};
+use hob_domain::session::{
+    EventKind, Session, SessionEvent, SessionState, SessionTurn, TurnState, TurnUsage,
+};
 use hob_sessions::session::text_of;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -275,11 +277,11 @@ pub(crate) enum EventView {
 impl From<&SessionEvent> for EventView {
     fn from(stored: &SessionEvent) -> EventView {
         let event = &stored.event;
-        if event.kind == "message" {
+        if event.kind == EventKind::Message {
             return EventView::Message {
                 seq: stored.seq,
                 at: stored.at.to_string(),
-                event: event.kind.clone(),
+                event: event.kind.to_string(),
                 turn_index: event.turn,
                 message: RawValue::from_string(event.body.clone()).ok(),
             };

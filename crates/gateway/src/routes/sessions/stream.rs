@@ -9,7 +9,7 @@ use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures_util::Stream;
 use hob_domain::AppName;
-use hob_domain::session::{SessionEvent, SessionId};
+use hob_domain::session::{EventKind, SessionEvent, SessionId};
 use hob_sessions::session::{Follow, SessionError};
 use tokio::time::Instant;
 
@@ -102,13 +102,19 @@ impl Following {
                     return None;
                 }
             };
-            let kind = stored.event.kind.as_str();
             if let Only::Turn(turn) = self.only {
-                let wanted = matches!(kind, "message" | "permission" | "stalled" | "turn");
-                if stored.event.turn != Some(turn) || !wanted {
+                let kind = &stored.event.kind;
+                let belongs = matches!(
+                    kind,
+                    EventKind::Message
+                        | EventKind::Permission
+                        | EventKind::Stalled
+                        | EventKind::Turn
+                );
+                if stored.event.turn != Some(turn) || !belongs {
                     continue;
                 }
-                self.done = kind == "turn";
+                self.done = *kind == EventKind::Turn;
             }
             let event = self.event(&stored).await;
             if event.is_none() {
@@ -123,9 +129,9 @@ impl Following {
     /// ends, and the client reconnects.
     async fn event(&self, stored: &SessionEvent) -> Option<Event> {
         let event = Event::default().id(stored.seq.to_string()).event(stored.event.kind.as_str());
-        Some(match (stored.event.kind.as_str(), stored.event.turn) {
-            ("message", _) => event.data(&stored.event.body),
-            ("turn", Some(turn)) => match self.answer(turn).await {
+        Some(match (&stored.event.kind, stored.event.turn) {
+            (EventKind::Message, _) => event.data(&stored.event.body),
+            (EventKind::Turn, Some(turn)) => match self.answer(turn).await {
                 Ok(answer) => event.data(answer),
                 // The session was deleted in between.
                 Err(SessionError::NotFound) => event.data(view(stored)),

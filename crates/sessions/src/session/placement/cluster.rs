@@ -13,13 +13,12 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use hob_domain::session::{NewEvent, Session, SessionId};
 use hob_domain::{
-    AppName, ClusterStore, Created, LeaseOutcome, LeasedSession, NodeId, OpenLimits, RemoteCommand,
-    StoreError, Timestamp,
+    AppName, ClusterStore, CommandOutcome, Created, LeaseOutcome, LeasedSession, NodeId,
+    OpenLimits, RemoteCommand, SessionCommand, StoreError, Timestamp,
 };
 use tokio::sync::watch;
 
 use super::super::actor::AgentStart;
-use super::super::command::{CommandOutcome, SessionCommand};
 use super::super::context::SessionContext;
 use super::super::counters::NodeFigures;
 use super::super::error::SessionError;
@@ -298,14 +297,13 @@ impl ClusterNode {
     async fn execute_anywhere(
         &self,
         remote: &RemoteCommand,
-        command: &SessionCommand,
     ) -> Result<Option<CommandOutcome>, SessionError> {
         let started = tokio::time::Instant::now();
         loop {
             let outcome = match self.locate(&remote.app, &remote.session).await? {
                 None => return Ok(None),
                 Some(Location::Here(handle)) => {
-                    Some(self.execute_here(&handle, command.clone()).await?)
+                    Some(self.execute_here(&handle, remote.body.clone()).await?)
                 }
                 Some(Location::Elsewhere) => remote_command::send(&self.membership, remote).await?,
             };
@@ -348,12 +346,10 @@ impl ClusterNode {
     }
 
     async fn outcome_of(&self, remote: &RemoteCommand) -> CommandOutcome {
-        let Ok(command) = serde_json::from_str(&remote.body) else {
-            let message = "the command comes from another version of Hob".to_owned();
-            return CommandOutcome::Failed { message };
-        };
         let outcome = match self.locate(&remote.app, &remote.session).await {
-            Ok(Some(Location::Here(handle))) => self.execute_here(&handle, command).await,
+            Ok(Some(Location::Here(handle))) => {
+                self.execute_here(&handle, remote.body.clone()).await
+            }
             Ok(_) => return CommandOutcome::Elsewhere,
             Err(error) => Err(error),
         };
@@ -399,8 +395,8 @@ impl Placement for ClusterNode {
         id: &SessionId,
         command: SessionCommand,
     ) -> Result<Option<CommandOutcome>, SessionError> {
-        let remote = remote_command::new(app, id, &command);
-        let outcome = self.execute_anywhere(&remote, &command).await;
+        let remote = remote_command::new(app, id, command);
+        let outcome = self.execute_anywhere(&remote).await;
         // A command that stays in the ledger is ignored after a minute.
         if let Err(error) = self.store().remove_command(&remote.id).await {
             tracing::debug!(%error, "failed to remove a remote command");

@@ -6,9 +6,8 @@
 use std::time::Duration;
 
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, RemoteCommand};
+use hob_domain::{AppName, CommandOutcome, RemoteCommand, SessionCommand};
 
-use super::super::command::{CommandOutcome, SessionCommand};
 use super::super::error::SessionError;
 use super::membership::Membership;
 
@@ -16,12 +15,12 @@ use super::membership::Membership;
 const OUTCOME_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Makes a command with a random id.
-pub(super) fn new(app: &AppName, session: &SessionId, command: &SessionCommand) -> RemoteCommand {
+pub(super) fn new(app: &AppName, session: &SessionId, command: SessionCommand) -> RemoteCommand {
     RemoteCommand {
         id: uuid::Uuid::new_v4().simple().to_string(),
         app: app.clone(),
         session: session.clone(),
-        body: serde_json::to_string(command).unwrap_or_default(),
+        body: command,
     }
 }
 
@@ -39,7 +38,7 @@ pub(super) async fn send(
     let deadline = tokio::time::Instant::now() + timeout;
     loop {
         if let Some(outcome) = store.command_outcome(&command.id).await? {
-            return Ok(Some(serde_json::from_str(&outcome).unwrap_or(CommandOutcome::Elsewhere)));
+            return Ok(Some(outcome));
         }
         if tokio::time::Instant::now() >= deadline {
             return Ok(None);
@@ -54,8 +53,7 @@ pub(super) async fn report(
     command: &RemoteCommand,
     outcome: &CommandOutcome,
 ) {
-    let text = serde_json::to_string(outcome).unwrap_or_default();
-    match membership.store().complete_command(&command.id, &text).await {
+    match membership.store().complete_command(&command.id, outcome).await {
         Ok(()) => {
             let sessions = std::slice::from_ref(&command.session);
             let _ = membership.store().notify(&membership.node, sessions).await;

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hob_domain::session::{NewEvent, Session, SessionId};
-use hob_domain::{AppName, Created, Lease, LeaseOutcome, StoreError, Timestamp};
+use hob_domain::{
+    AppName, CommandOutcome, Created, Lease, LeaseOutcome, SessionCommand, StoreError, Timestamp,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::super::actor::AgentStart;
-use super::super::command::{CommandOutcome, SessionCommand};
 use super::super::context::SessionContext;
 use super::super::counters::NodeFigures;
 use super::super::error::SessionError;
@@ -79,8 +80,8 @@ impl SingleNode {
     }
 }
 
-/// Acquires the leases of all sessions: whoever holds one is an earlier run on this ledger. Turns that ran in them
-/// are interrupted.
+/// Acquires the leases of all sessions. Only an earlier run on this ledger can hold one. Turns that ran in them are
+/// interrupted.
 async fn acquire_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Lease>, StoreError> {
     let (lease_timeout, now) = (Duration::ZERO, Timestamp::now());
     let mut attempts = JoinSet::new();

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{NewEvent, Session, SessionId};
-use hob_domain::{AppName, Created, StoreError};
+use hob_domain::{AppName, CommandOutcome, Created, SessionCommand, StoreError};
 use tokio::sync::watch;
 
-use super::super::command::{CommandOutcome, SessionCommand};
 use super::super::counters::NodeFigures;
 use super::super::error::SessionError;
 use super::super::handle::SessionHandle;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{NewEvent, Session, SessionId};
 use hob_domain::{
-    AppName, ClusterEvent, ClusterStore, Created, FilePart, Lease, LeasedSession, NodeId,
-    OpenLimits, RemoteCommand, StoreError,
+    AppName, ClusterEvent, ClusterStore, CommandOutcome, Created, FilePart, Lease, LeasedSession,
+    NodeId, OpenLimits, RemoteCommand, SessionCommand, StoreError,
 };
 
 use super::PostgresLedger;
@@ -97,8 +97,9 @@ impl ClusterStore for PostgresLedger {
     async fn enqueue_command(&self, errand: &RemoteCommand) -> Result<(), StoreError> {
         let sql = "INSERT INTO hob.errands (id, app, session, body) VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO NOTHING";
+        let body = errand.body.to_json();
         let values: Values<'_> =
-            &[&errand.id, &errand.app.as_str(), &key(&errand.session), &put(&errand.body)];
+            &[&errand.id, &errand.app.as_str(), &key(&errand.session), &put(&body)];
         self.connections.query(Again::Harmless, sql, values).await.map(drop)
     }
 
@@ -113,21 +114,27 @@ impl ClusterStore for PostgresLedger {
                 id: row.get(0),
                 app: app_name(row.get(1))?,
                 session: session_id(row.get(2))?,
-                body: take(row.get(3)),
+                body: SessionCommand::from_json(&take(row.get(3))),
             })
         };
         rows.iter().map(errand).collect()
     }
 
-    async fn complete_command(&self, errand: &str, answer: &str) -> Result<(), StoreError> {
+    async fn complete_command(
+        &self,
+        errand: &str,
+        outcome: &CommandOutcome,
+    ) -> Result<(), StoreError> {
+        let answer = outcome.to_json();
         let sql = "UPDATE hob.errands SET answer = $2 WHERE id = $1 AND answer IS NULL";
-        self.connections.query(Again::Harmless, sql, &[&errand, &put(answer)]).await.map(drop)
+        self.connections.query(Again::Harmless, sql, &[&errand, &put(&answer)]).await.map(drop)
     }
 
-    async fn command_outcome(&self, errand: &str) -> Result<Option<String>, StoreError> {
+    async fn command_outcome(&self, errand: &str) -> Result<Option<CommandOutcome>, StoreError> {
         let sql = "SELECT answer FROM hob.errands WHERE id = $1";
         let row = self.connections.query_one(Again::Harmless, sql, &[&errand]).await?;
-        Ok(row.and_then(|row| row.get::<_, Option<String>>(0)).map(take))
+        let answer = row.and_then(|row| row.get::<_, Option<String>>(0)).map(take);
+        Ok(answer.map(|answer| CommandOutcome::from_json(&answer)))
     }
 
     async fn remove_command(&self, errand: &str) -> Result<(), StoreError> {

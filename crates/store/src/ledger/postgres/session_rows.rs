@@ -89,7 +89,7 @@ pub(super) fn event(row: &Row) -> SessionEvent {
         seq: row.get::<_, i64>(0) as u64,
         at: time(row.get(1)),
         event: NewEvent {
-            kind: take(row.get(2)),
+            kind: take(row.get(2)).into(),
             turn: row.get::<_, Option<i64>>(3).map(|turn| turn as u32),
             body: take(row.get(4)),
         },

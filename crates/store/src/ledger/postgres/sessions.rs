@@ -59,7 +59,7 @@ impl PostgresLedger {
             &setup.mcp_servers.to_string(),
             &session.agent_session.as_deref().map(put),
             &event.turn.map(i64::from),
-            &put(&event.kind),
+            &put(event.kind.as_str()),
             &put(&event.body),
             &node.as_str(),
         ];

@@ -95,7 +95,7 @@ pub(super) struct Columns {
 impl Columns {
     pub(super) fn of(events: &[NewEvent]) -> Columns {
         Columns {
-            kinds: events.iter().map(|event| put(&event.kind).into_owned()).collect(),
+            kinds: events.iter().map(|event| put(event.kind.as_str()).into_owned()).collect(),
             turns: events.iter().map(|event| event.turn.map(i64::from)).collect(),
             bodies: events.iter().map(|event| put(&event.body).into_owned()).collect(),
         }

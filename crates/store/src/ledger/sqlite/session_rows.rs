@@ -82,6 +82,10 @@ pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<SessionEvent> {
     Ok(SessionEvent {
         seq: row.get::<_, i64>(0)? as u64,
         at: time(row.get(1)?),
-        event: NewEvent { kind: row.get(2)?, turn: row.get(3)?, body: row.get(4)? },
+        event: NewEvent {
+            kind: row.get::<_, String>(2)?.into(),
+            turn: row.get(3)?,
+            body: row.get(4)?,
+        },
     })
 }

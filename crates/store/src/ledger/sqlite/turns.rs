@@ -117,7 +117,8 @@ pub(super) fn append(
             )
             .and_then(|mut s| {
                 let (id, at) = (id.as_str(), micros(now));
-                s.execute(params![id, seq, at, event.kind, event.turn, event.body, fence as i64])
+                let kind = event.kind.as_str();
+                s.execute(params![id, seq, at, kind, event.turn, event.body, fence as i64])
             })
             .map_err(failed)?;
         stored.push(SessionEvent { seq: seq as u64, at, event });
