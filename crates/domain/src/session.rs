@@ -113,6 +113,14 @@ pub enum Accepted {
     Closed,
 }
 
+/// What an idempotency key was used for before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// The same request, which became this turn.
+    Same(u32),
+    OtherRequest,
+}
+
 /// How a turn ended, with all that becomes durable with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnding {
@@ -186,6 +194,15 @@ pub trait SessionStore: Send + Sync {
         request: &TurnRequest,
         now: Timestamp,
     ) -> Result<Option<Accepted>, StoreError>;
+
+    /// Finds the turn that was accepted under this idempotency key. `digest` is the request's digest.
+    async fn find_repeat(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        key: &str,
+        digest: &str,
+    ) -> Result<Option<Repeat>, StoreError>;
 
     /// Keeps the agent's own name for the conversation.
     async fn keep_agent_session(&self, lease: &Lease, name: &str) -> Result<(), StoreError>;

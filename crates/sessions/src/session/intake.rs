@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::session::{Accepted, SessionId, TurnRequest, TurnUsage};
+use hob_domain::session::{Accepted, Repeat, SessionId, TurnRequest, TurnUsage};
 use hob_domain::{AppName, Timestamp};
 use tokio::sync::OwnedMutexGuard;
 
@@ -54,13 +54,12 @@ impl TurnIntake {
             Destination::Open(location, intake) => (location, intake),
             // A closed session accepts no turn, but a repeat still gets the number of the first request.
             Destination::Closed => {
+                self.context.session(app, id).await?;
                 return self.find_repeat(app, id, &request).await?.ok_or(SessionError::Closed);
             }
         };
         // A repeat costs nothing; any other request counts against the limits.
-        if request.idempotency.is_some()
-            && let Some(turn) = self.find_repeat(app, id, &request).await?
-        {
+        if let Some(turn) = self.find_repeat(app, id, &request).await? {
             return Ok(turn);
         }
         self.check_limits(app, id).await?;
@@ -129,13 +128,11 @@ impl TurnIntake {
         id: &SessionId,
         request: &TurnRequest,
     ) -> Result<Option<u32>, SessionError> {
-        // With an empty queue the store accepts nothing new.
-        let request = TurnRequest { queue: 0, ..request.clone() };
-        match self.context.store().accept_turn(app, id, &request, Timestamp::now()).await? {
-            None => Err(SessionError::NotFound),
-            Some(Accepted::Repeated(turn)) => Ok(Some(turn)),
-            Some(Accepted::OtherBody) => Err(SessionError::OtherBody),
-            Some(_) => Ok(None),
+        let Some((key, digest)) = &request.idempotency else { return Ok(None) };
+        match self.context.store().find_repeat(app, id, key, digest).await? {
+            Some(Repeat::Same(turn)) => Ok(Some(turn)),
+            Some(Repeat::OtherRequest) => Err(SessionError::OtherBody),
+            None => Ok(None),
         }
     }
 

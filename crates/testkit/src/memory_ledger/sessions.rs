@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionStore,
-    SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionId,
+    SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 
@@ -144,6 +144,21 @@ impl SessionStore for MemoryLedger {
         kept.session.turn_count = index;
         kept.session.last_turn_at = Some(whole(now));
         Ok(Some(Accepted::Queued(index)))
+    }
+
+    async fn find_repeat(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        key: &str,
+        digest: &str,
+    ) -> Result<Option<Repeat>, StoreError> {
+        let mut state = self.state();
+        let found = state.of(app, id).and_then(|kept| kept.keys.get(key));
+        Ok(found.map(|(index, known)| match known == digest {
+            true => Repeat::Same(*index),
+            false => Repeat::OtherRequest,
+        }))
     }
 
     async fn keep_agent_session(&self, lease: &Lease, name: &str) -> Result<(), StoreError> {

@@ -1,7 +1,9 @@
 //! Hostile texts and names.
 
 use hob_domain::AppName;
-use hob_domain::session::{Accepted, NewEvent, Session, SessionSetup, TurnEnding, TurnState};
+use hob_domain::session::{
+    Accepted, NewEvent, Repeat, Session, SessionSetup, TurnEnding, TurnState,
+};
 use serde_json::json;
 
 use super::{
@@ -47,6 +49,16 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         assert_eq!(taken, Some(Accepted::Queued(1)));
         let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
         assert_eq!(taken, Some(Accepted::Repeated(1)));
+        let key = format!("k{text}");
+        let find = |key: String, digest: String| {
+            let (store, a) = (&store, &a);
+            async move { store.find_repeat(a, &id(byte), &key, &digest).await.unwrap() }
+        };
+        assert_eq!(find(key.clone(), text.to_owned()).await, Some(Repeat::Same(1)));
+        assert_eq!(find(key.clone(), format!("{text}!")).await, Some(Repeat::OtherRequest));
+        assert_eq!(find(format!("{key}!"), text.to_owned()).await, None);
+        let foreign = store.find_repeat(&app("b"), &id(byte), &key, text).await.unwrap();
+        assert_eq!(foreign, None, "another app finds nothing");
         store.start_turn(&lease(byte), 1, at(9)).await.unwrap();
         store.append_events(&lease(byte), vec![told.clone(), told.clone()], at(9)).await.unwrap();
         store.keep_agent_session(&lease(byte), &format!("{text}{text}")).await.unwrap();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionStore,
-    SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionId,
+    SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{
     AppName, Created, Lease, LeaseOutcome, NodeId, OpenLimits, StoreError, Timestamp,
@@ -22,7 +22,7 @@ use super::session_rows::{SESSION, id as session_id, key, number, session};
 use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
 use crate::postgres::connections::{Again, Values};
 use crate::postgres::text::{put, take};
-use crate::values::{app_name, day, micros};
+use crate::values::{app_name, day, hashed_key, micros};
 
 const NO_LIMITS: OpenLimits = OpenLimits { app: 0, all: 0 };
 
@@ -167,6 +167,23 @@ impl SessionStore for PostgresLedger {
                 |client| async move { accept(&client, app.as_str(), id, request, now).await },
             )
             .await
+    }
+
+    async fn find_repeat(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        idempotency_key: &str,
+        digest: &str,
+    ) -> Result<Option<Repeat>, StoreError> {
+        let sql = "SELECT number, request_digest FROM hob.turns
+             WHERE session = $1 AND app = $2 AND idempotency_key = $3";
+        let values: Values<'_> = &[&key(id), &app.as_str(), &hashed_key(idempotency_key)];
+        let found = self.connections.query_one(Again::Harmless, sql, values).await?;
+        Ok(found.map(|row| match row.get::<_, Option<String>>(1).as_deref() {
+            Some(known) if known == put(digest) => Repeat::Same(number(&row, 0)),
+            _ => Repeat::OtherRequest,
+        }))
     }
 
     async fn keep_agent_session(&self, lease: &Lease, name: &str) -> Result<(), StoreError> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionStore,
-    SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionId,
+    SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
@@ -16,7 +16,7 @@ use super::session_lists::{
     events_after, events_before, find, insert, list, turns_before, usage_since,
 };
 use super::session_rows::{event, turn, usage};
-use super::turns::{accept, add_to_day, append, cancel_queued, end, queued, start};
+use super::turns::{accept, add_to_day, append, cancel_queued, end, queued, repeat, start};
 use crate::sqlite::failed;
 use crate::values::{Tally, app_name, day, micros, session_id};
 
@@ -114,6 +114,23 @@ impl SessionStore for Ledger {
             .write(move |transaction| {
                 let Some(session) = find(transaction, &app, &id)? else { return Ok(None) };
                 accept(transaction, &session, &request, now).map(Some)
+            })
+            .await
+    }
+
+    async fn find_repeat(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        key: &str,
+        digest: &str,
+    ) -> Result<Option<Repeat>, StoreError> {
+        let (app, id) = (app.clone(), id.clone());
+        let (key, digest) = (key.to_owned(), digest.to_owned());
+        self.database
+            .read(move |connection| match find(connection, &app, &id)? {
+                Some(session) => repeat(connection, &session.id, &key, &digest),
+                None => Ok(None),
             })
             .await
     }

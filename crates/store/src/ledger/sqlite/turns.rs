@@ -1,8 +1,8 @@
 //! Turns and events of sessions: how they come, go on and end.
 
 use hob_domain::session::{
-    Accepted, NewEvent, Session, SessionEvent, SessionId, TurnEnding, TurnRequest, TurnState,
-    TurnUsage, turn_event,
+    Accepted, NewEvent, Repeat, Session, SessionEvent, SessionId, TurnEnding, TurnRequest,
+    TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
@@ -26,19 +26,9 @@ pub(super) fn accept(
 ) -> Result<Accepted, StoreError> {
     let id = session.id.as_str();
     if let Some((key, digest)) = &request.idempotency {
-        let known: Option<(u32, String)> = transaction
-            .prepare_cached(
-                "SELECT number, request_digest FROM turns
-                 WHERE session = ?1 AND idempotency_key IN (?2, ?3)",
-            )
-            .and_then(|mut s| {
-                let moved = key_by_hash(&hashed_key(key));
-                s.query_row([id, key, &moved], |row| Ok((row.get(0)?, row.get(1)?))).optional()
-            })
-            .map_err(failed)?;
-        match known {
-            Some((number, known)) if known == *digest => return Ok(Accepted::Repeated(number)),
-            Some(_) => return Ok(Accepted::OtherBody),
+        match repeat(transaction, &session.id, key, digest)? {
+            Some(Repeat::Same(number)) => return Ok(Accepted::Repeated(number)),
+            Some(Repeat::OtherRequest) => return Ok(Accepted::OtherBody),
             None => {}
         }
     }
@@ -67,6 +57,29 @@ pub(super) fn accept(
         })
         .map_err(failed)?;
     Ok(Accepted::Queued(number))
+}
+
+/// Finds the turn that was accepted under this idempotency key.
+pub(super) fn repeat(
+    connection: &Connection,
+    id: &SessionId,
+    key: &str,
+    digest: &str,
+) -> Result<Option<Repeat>, StoreError> {
+    let found: Option<(u32, String)> = connection
+        .prepare_cached(
+            "SELECT number, request_digest FROM turns
+             WHERE session = ?1 AND idempotency_key IN (?2, ?3)",
+        )
+        .and_then(|mut s| {
+            let moved = key_by_hash(&hashed_key(key));
+            s.query_row([id.as_str(), key, &moved], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })
+        .map_err(failed)?;
+    Ok(found.map(|(number, known)| match known == digest {
+        true => Repeat::Same(number),
+        false => Repeat::OtherRequest,
+    }))
 }
 
 /// The turns of a session that wait, in order.
