@@ -1,5 +1,6 @@
-//! Conversations of apps with Claude Code, stateless for the caller: in which folder, with which
-//! permissions, within which limits; and what is kept of a turn.
+//! Stateless completions with Claude Code: the caller sends the whole conversation with every request.
+//!
+//! This file decides the folder, the permissions and the limits of a turn, and stores its usage.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -23,22 +24,22 @@ use hob_agents::claude::{
     Event, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
 };
 
-/// What conversations need from outside.
+/// What completions get from the rest of Hob.
 pub struct CompletionsOptions {
     pub backend: ClaudeBackend,
-    /// Knows what an app may.
+    /// Checks the limits of an app.
     pub sessions: Sessions,
     pub store: Arc<dyn SessionStore>,
     pub sandbox: SandboxConfig,
-    /// Where folders of apps that have none of their own are made.
+    /// The folder in which apps without a `cwd` get their own folders.
     pub workspaces: PathBuf,
-    /// The name under which the memory knows the agent.
+    /// The agent's name in the memory.
     pub agent: String,
-    /// What to do when it is not there, in words for the user.
+    /// Instructions for the user if the agent is not installed.
     pub install: String,
-    /// How the agent is talked to where an app's setup does not say; `None` where it is no Claude Code.
+    /// The transport for apps whose setup names none; `None` if the agent is not Claude Code.
     pub way: Option<ClaudeTransport>,
-    /// What apps have set up.
+    /// The setups of apps.
     pub setups: BTreeMap<AppName, ConversationSetup>,
     pub tasks: TaskTracker,
     /// Cancelled when no new work may begin.
@@ -49,46 +50,46 @@ pub struct CompletionsOptions {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConversationSetup {
     pub way: Option<ClaudeTransport>,
-    /// A folder that exists; without one Hob makes one for the app.
+    /// An existing folder; without one, Hob makes a folder for the app.
     pub cwd: Option<PathBuf>,
-    /// What happens to tools that would ask. Nobody is there to be asked.
+    /// What happens to tools that would ask for a permission: no one can answer.
     pub permissions: Permissions,
 }
 
-/// A conversation that is to go on by one turn.
+/// A conversation that the next turn continues.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
-    /// All of it, in Anthropic's shape; the last message is the user's.
+    /// All messages in Anthropic's format. The last one is the user's.
     pub messages: Vec<Value>,
-    /// What is typed, where that is not just the last message's text.
+    /// The text of the prompt, if it differs from the last message's text.
     pub prompt: Option<String>,
     pub system: Option<String>,
     pub model: Option<String>,
 }
 
-/// Why there is no answer.
+/// Why a completion failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The app may not, or not now.
+    /// The app's limits refuse the turn.
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error(transparent)]
     Backend(#[from] BackendError),
 }
 
-/// Cloning shares it.
+/// Runs completions. Cloning shares it.
 #[derive(Clone)]
 pub struct Completions {
-    inner: Arc<Inner>,
+    shared: Arc<CompletionsState>,
 }
 
-struct Inner {
+struct CompletionsState {
     options: CompletionsOptions,
-    /// What ends the running turns of an app that is removed.
+    /// Cancels the running turns of an app that is removed.
     apps: Mutex<HashMap<AppName, CancellationToken>>,
 }
 
-/// A turn under way. Dropping it before its end cancels the turn and closes its process.
+/// A running turn. Dropping it before its end cancels the turn and closes its process.
 pub struct Answering {
     pub origin: Origin,
     events: mpsc::UnboundedReceiver<Result<Event, BackendError>>,
@@ -105,17 +106,17 @@ impl Stream for Answering {
 
 impl Completions {
     pub fn new(options: CompletionsOptions) -> Completions {
-        Completions { inner: Arc::new(Inner { options, apps: Mutex::default() }) }
+        Completions { shared: Arc::new(CompletionsState { options, apps: Mutex::default() }) }
     }
 
-    /// Every live process, in a turn or idle.
+    /// Returns every live process, in a turn or idle.
     pub fn live_processes(&self) -> Vec<ProcessInfo> {
-        self.inner.options.backend.live_sessions()
+        self.shared.options.backend.live_sessions()
     }
 
-    /// Asks, and returns once the agent has taken the prompt. Dropping the future cancels the turn.
+    /// Starts a turn and returns once the agent has received the prompt. Dropping the future cancels the turn.
     pub async fn ask(&self, app: &App, asked: Conversation) -> Result<Answering, AskError> {
-        let options = &self.inner.options;
+        let options = &self.shared.options;
         if options.stopping.is_cancelled() {
             return Err(SessionError::Stopping.into());
         }
@@ -123,7 +124,7 @@ impl Completions {
         profile.app_since = app.created_at.to_string();
         let app = &app.name;
         let Conversation { messages, prompt, .. } = asked;
-        // What is wrong with it is said before it counts for anything.
+        // An invalid request is refused before it counts against the limits.
         let request = CompletionRequest::new(&profile, &messages, prompt.as_deref())?;
         options.sessions.check_app(app).await?;
         let asked_at = Timestamp::now();
@@ -145,7 +146,7 @@ impl Completions {
             return Err(error.into());
         };
         let (sender, events) = mpsc::unbounded_channel();
-        let carrying = Carrying {
+        let forwarder = TurnForwarder {
             completion,
             store: options.store.clone(),
             app: app.clone(),
@@ -155,13 +156,13 @@ impl Completions {
             prompt: prompt.unwrap_or_default(),
             texts: Vec::new(),
         };
-        options.tasks.spawn(carrying.run(sender, cancel));
+        options.tasks.spawn(forwarder.run(sender, cancel));
         Ok(Answering { origin, events, _guard: guard })
     }
 
-    /// Looks now and then for conversations of apps that somebody has removed meanwhile, and ends them.
+    /// Ends the conversations of removed apps, at regular intervals.
     pub async fn keep_swept(self, apps: Arc<dyn AppStore>, interval: Duration) {
-        let options = &self.inner.options;
+        let options = &self.shared.options;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(interval) => {}
@@ -181,18 +182,18 @@ impl Completions {
         }
     }
 
-    /// What the backend does, in figures.
+    /// Returns the backend's figures.
     pub fn figures(&self) -> BackendFigures {
-        self.inner.options.backend.figures()
+        self.shared.options.backend.figures()
     }
 
-    /// Ends all that an app has running or waiting, and removes the folder that was made for it.
+    /// Ends all turns of an app and removes the folder that Hob made for it.
     pub async fn forget_app(&self, app: &AppName) {
-        let token = self.inner.apps().remove(app);
+        let token = self.shared.apps().remove(app);
         if let Some(token) = token {
             token.cancel();
         }
-        let options = &self.inner.options;
+        let options = &self.shared.options;
         options.backend.forget_app(app.as_str()).await;
         options.sandbox.clean(&temporary_scope(app));
         let _ = std::fs::remove_dir_all(self.own_folder(app));
@@ -200,19 +201,19 @@ impl Completions {
 
     /// Ends every process.
     pub async fn close(&self) {
-        self.inner.options.backend.close().await;
+        self.shared.options.backend.close().await;
     }
 
     fn own_folder(&self, app: &AppName) -> PathBuf {
-        conversation_folder(&self.inner.options.workspaces, app)
+        conversation_folder(&self.shared.options.workspaces, app)
     }
 
     fn app_token(&self, app: &AppName) -> CancellationToken {
-        self.inner.apps().entry(app.clone()).or_default().clone()
+        self.shared.apps().entry(app.clone()).or_default().clone()
     }
 
     fn profile(&self, app: &AppName, asked: &Conversation) -> Result<Profile, AskError> {
-        let options = &self.inner.options;
+        let options = &self.shared.options;
         let setup = options.setups.get(app).cloned().unwrap_or_default();
         let way = setup.way.or(options.way).ok_or_else(|| {
             let agent = &options.agent;
@@ -239,26 +240,26 @@ impl Completions {
         if setup.permissions == Permissions::Allow {
             profile.permission_mode = Some("bypassPermissions".to_owned());
         }
-        // What came with a request lies there, and reading it asks nobody.
+        // The agent may read the files of a request without asking for a permission.
         let files = options.sandbox.files_of(app);
         profile.extra_args = vec![format!("--add-dir={}", files.display())];
         Ok(profile)
     }
 }
 
-/// Where the conversations of an app work that has chosen no folder.
+/// Returns the folder in which the conversations of an app without a `cwd` work.
 pub fn conversation_folder(workspaces: &Path, app: &AppName) -> PathBuf {
     workspaces.join(temporary_scope(app))
 }
 
-impl Inner {
+impl CompletionsState {
     fn apps(&self) -> std::sync::MutexGuard<'_, HashMap<AppName, CancellationToken>> {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A turn on its way to whoever asked; its end is stored before it is told.
-struct Carrying {
+/// Forwards a turn's events to the caller, and stores the turn's end first.
+struct TurnForwarder {
     completion: Completion,
     store: Arc<dyn SessionStore>,
     app: AppName,
@@ -269,7 +270,7 @@ struct Carrying {
     texts: Vec<String>,
 }
 
-impl Carrying {
+impl TurnForwarder {
     async fn run(
         mut self,
         sender: mpsc::UnboundedSender<Result<Event, BackendError>>,
@@ -293,16 +294,16 @@ impl Carrying {
                 Err(_) => self.count(TurnState::Failed).await,
                 Ok(_) => {}
             }
-            // Whoever is gone has cancelled it.
+            // A caller that is gone has cancelled the turn.
             let _ = sender.send(event);
         }
     }
 
-    /// A turn without a result counts, but what it used nobody says.
+    /// Counts a turn without a result. Its usage is unknown.
     async fn count(&self, state: TurnState) {
         let (usage, now) = (TurnUsage::default(), Timestamp::now());
         if let Err(error) = self.store.note_turn(&self.app, state, usage, None, now).await {
-            tracing::error!(%error, app = %self.app, "a turn was not counted");
+            tracing::error!(%error, app = %self.app, "failed to count a turn");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Files that apps upload for their agents: one folder per app, one per file.
+//! Files that apps upload for their agents. Every app has a folder, and every file has one inside of it.
 
 use std::fs;
 use std::io;
@@ -10,15 +10,15 @@ use hob_domain::{AppName, ClusterStore, FilePart};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
 
-/// How much of a file is shared at a time.
-const PART: usize = 1 << 20;
+/// How much of a file is shared with other nodes at a time.
+const PART_BYTES: usize = 1 << 20;
 
-/// Where uploaded files lie. An app reaches its own alone.
+/// The store of uploaded files. An app can reach only its own files.
 #[derive(Clone)]
 pub struct FileRoom {
     root: PathBuf,
     limit: u64,
-    /// Where other nodes find them.
+    /// The store through which other nodes get the files.
     shared: Option<Arc<dyn ClusterStore>>,
 }
 
@@ -29,29 +29,29 @@ pub struct StoredFile {
     pub path: PathBuf,
 }
 
-/// Why a file was not stored. Nothing of it is left.
+/// Why a file was not stored. No part of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
     #[error("the file is larger than {0} bytes (max_file_bytes)")]
     TooLarge(u64),
-    #[error("the upload broke off: {0}")]
+    #[error("the upload is incomplete: {0}")]
     Broken(String),
     #[error("the file could not be stored: {0}")]
     Failed(#[from] io::Error),
 }
 
 impl FileRoom {
-    /// `limit` is the most bytes a file may have.
+    /// Creates a store in this folder. `limit` is the size limit of a file in bytes.
     pub fn new(root: PathBuf, limit: u64) -> FileRoom {
         FileRoom { root, limit, shared: None }
     }
 
-    /// The same with files that other nodes find as well.
+    /// Shares the files with other nodes, if there is a store to share them through.
     pub fn sharing(self, shared: Option<Arc<dyn ClusterStore>>) -> FileRoom {
         FileRoom { shared, ..self }
     }
 
-    /// Lets other nodes find a file.
+    /// Stores a file where other nodes find it.
     pub async fn share(&self, app: &AppName, stored: &StoredFile) -> Result<(), UploadError> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let name = stored.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -59,8 +59,8 @@ impl FileRoom {
         let mut file = tokio::fs::File::open(&stored.path).await?;
         let (mut part, mut read) = (0, 0);
         loop {
-            let mut bytes = Vec::with_capacity(PART);
-            (&mut file).take(PART as u64).read_to_end(&mut bytes).await?;
+            let mut bytes = Vec::with_capacity(PART_BYTES);
+            (&mut file).take(PART_BYTES as u64).read_to_end(&mut bytes).await?;
             read += bytes.len() as u64;
             let last = read >= size || bytes.is_empty();
             let (app, id, name) = (app.clone(), stored.id.clone(), name.clone());
@@ -73,18 +73,18 @@ impl FileRoom {
         }
     }
 
-    /// The path of an app's file, wherever it was uploaded.
+    /// Returns the path of an app's file. A file that was uploaded to another node is copied here first.
     pub async fn fetch(&self, app: &AppName, id: &str) -> Result<Option<PathBuf>, UploadError> {
         if let Some(path) = self.find(app, id) {
             return Ok(Some(path));
         }
         let Some(shared) = self.shared.as_ref().filter(|_| is_id(id)) else { return Ok(None) };
-        let asked = |part| async move {
+        let read_part = |part| async move {
             let part = shared.file(app, id, part).await;
             part.map_err(|error| UploadError::Failed(io::Error::other(error)))
         };
-        let Some(first) = asked(0).await? else { return Ok(None) };
-        // Whole or not there, and made by one of those who fetch it at once.
+        let Some(first) = read_part(0).await? else { return Ok(None) };
+        // The file is copied under a temporary name, so that it is complete or absent, and several tasks may fetch it.
         let folder = self.root.join(app.as_str());
         fs::create_dir_all(&folder)?;
         let making = folder.join(format!(".{}", Uuid::new_v4().simple()));
@@ -97,12 +97,12 @@ impl FileRoom {
             if part.last {
                 break;
             }
-            let broken = || UploadError::Broken("a part of it is gone".to_owned());
-            part = asked(part.part + 1).await?.ok_or_else(broken)?;
+            let broken = || UploadError::Broken("a part of the file is missing".to_owned());
+            part = read_part(part.part + 1).await?.ok_or_else(broken)?;
         }
         file.flush().await?;
         file.sync_all().await?;
-        // Another may have been first; then it is there all the same.
+        // Another task may have been first. Then the file is there all the same.
         let _ = fs::rename(&making, folder.join(id));
         drop(unfinished);
         Ok(self.find(app, id))
@@ -130,7 +130,7 @@ impl FileRoom {
         Ok(with_other_files(&prompt, &paths))
     }
 
-    /// Begins a file; write to it, then finish it. One that is dropped before that is removed.
+    /// Begins an upload. It is removed if it is dropped before [`Upload::finish`].
     pub async fn begin(&self, app: &AppName, name: &str) -> Result<Upload, UploadError> {
         let id = Uuid::new_v4().simple().to_string();
         let folder = self.root.join(app.as_str()).join(&id);
@@ -142,7 +142,7 @@ impl FileRoom {
         Ok(Upload { file, stored, unfinished, written: 0, limit: self.limit })
     }
 
-    /// The path of an app's file; `None` for another app's, or one that never was.
+    /// Returns the path of an app's file on this node; `None` if the app has no such file here.
     pub fn find(&self, app: &AppName, id: &str) -> Option<PathBuf> {
         if !is_id(id) {
             return None;
@@ -152,7 +152,7 @@ impl FileRoom {
         entry.file_type().ok()?.is_file().then(|| entry.path())
     }
 
-    /// Removes all files of an app, so that a later app of that name does not find them.
+    /// Removes all files of an app, so that a later app of the same name does not find them.
     pub fn remove_app(root: &Path, app: &AppName) -> io::Result<()> {
         match fs::remove_dir_all(root.join(app.as_str())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -160,12 +160,12 @@ impl FileRoom {
         }
     }
 
-    /// The most bytes a file may have.
+    /// Returns the size limit of a file in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Where all files lie.
+    /// Returns the folder of all files.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -175,7 +175,7 @@ fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// A file that is being written.
+/// An upload in progress.
 pub struct Upload {
     file: tokio::fs::File,
     stored: StoredFile,
@@ -184,6 +184,7 @@ pub struct Upload {
     limit: u64,
 }
 
+/// A folder that is removed when this is dropped.
 struct Unfinished {
     folder: Option<PathBuf>,
 }
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_is_whole_or_not_there_and_its_apps_alone() {
+    async fn upload_is_complete_or_absent_and_private_to_its_app() {
         let folder = tempfile::tempdir().unwrap();
         let room = FileRoom::new(folder.path().join("files"), 10);
         let (a, b) = (AppName::new("a").unwrap(), AppName::new("b").unwrap());

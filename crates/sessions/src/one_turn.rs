@@ -13,6 +13,7 @@ use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
 use hob_terminal::TerminalRegistrar;
 
+/// A prompt for one turn of an agent.
 pub(crate) struct OneTurn {
     pub driver: Driver,
     pub prompt: String,
@@ -50,7 +51,7 @@ impl OneTurn {
         }
     }
 
-    /// Asks and hears the answer. The agent is left to the caller, to be stopped whatever happened.
+    /// Sends the prompt and reads the answer. The caller stops the agent, whatever the result.
     pub async fn ask(
         &self,
         start: StartOptions,

@@ -17,17 +17,17 @@ use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::claude_print::{self, Invocation};
 use hob_agents::{LiveLimit, LivePermit};
 
-/// An answer longer than this is not one.
-const STDOUT_LIMIT: u64 = 64 << 20;
+/// The longest answer that is read from an agent.
+const MAX_STDOUT_BYTES: u64 = 64 << 20;
 
-/// What runs need from outside.
+/// What runs get from the rest of Hob.
 pub struct RunnerOptions {
     pub children: Children,
-    /// Where temporary folders are made.
+    /// The folder in which runs get their temporary folders.
     pub workspaces: PathBuf,
     pub sandbox: SandboxConfig,
     pub live: LiveLimit,
-    /// Every run is a task of this tracker.
+    /// Tracks every run, so that shutdown can wait for it.
     pub tasks: TaskTracker,
     /// Cancelled when no new work may begin.
     pub stopping: CancellationToken,
@@ -42,7 +42,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Removes what runs of a killed Hob left behind, then is ready.
+    /// Creates the runner, after removing what the runs of a killed Hob left.
     pub fn new(options: RunnerOptions) -> Runner {
         workspace::remove_leftovers(&options.workspaces);
         Runner { options, changes: TranscriptWatcher::new() }
@@ -62,10 +62,10 @@ impl Runner {
         }
         let permit = options.live.acquire().await;
         let permit = permit.ok_or(RunError::PoolFull { live: options.live.in_use() })?;
-        let run = Run {
+        let run = ActiveRun {
             permit,
             app: app.clone(),
-            way: self.way(app, agent, &request),
+            method: self.method(app, agent, &request),
             agent: agent.clone(),
             sandbox: options.sandbox.clone(),
             timeout: request.timeout,
@@ -85,13 +85,13 @@ impl Runner {
         answer
     }
 
-    /// How this agent is asked.
-    fn way(&self, app: &AppName, agent: &AgentSpec, request: &RunRequest) -> Way {
+    /// Chooses how this agent is run once.
+    fn method(&self, app: &AppName, agent: &AgentSpec, request: &RunRequest) -> RunMethod {
         match agent.driver {
             Driver::ClaudeTui | Driver::ClaudeStream => {
-                Way::Print(claude_print::invocation(request))
+                RunMethod::Print(claude_print::invocation(request))
             }
-            Driver::Acp | Driver::Demo => Way::OneTurn(OneTurn {
+            Driver::Acp | Driver::Demo => RunMethod::OneTurn(OneTurn {
                 driver: agent.driver,
                 prompt: request.prompt.clone(),
                 model: request.model.clone(),
@@ -104,35 +104,36 @@ impl Runner {
     }
 }
 
-/// The two ways to ask once.
-enum Way {
-    /// A program that answers and ends.
+/// How an agent is run once.
+enum RunMethod {
+    /// As a program that prints its answer and ends.
     Print(Invocation),
-    /// A conversation of one turn.
+    /// As a conversation of one turn.
     OneTurn(OneTurn),
 }
 
 /// One run with everything it owns.
-struct Run {
+struct ActiveRun {
     permit: LivePermit,
     app: AppName,
     agent: AgentSpec,
-    way: Way,
+    method: RunMethod,
     sandbox: SandboxConfig,
     timeout: Duration,
     children: Children,
     workspaces: PathBuf,
 }
 
-impl Run {
+impl ActiveRun {
     async fn perform(self, cancel: CancellationToken) -> Result<RunReply, RunError> {
-        let workspace = RunWorkspace::create(&self.workspaces)
-            .map_err(|error| RunError::Internal(format!("no folder for the run: {error}")))?;
+        let workspace = RunWorkspace::create(&self.workspaces).map_err(|error| {
+            RunError::Internal(format!("cannot make the run's folder: {error}"))
+        })?;
         let scope = workspace.name();
-        // Whatever happens: the tree is gone before the folder is, and before anyone is told.
-        let answer = match &self.way {
-            Way::Print(invocation) => self.print(invocation, workspace.path(), &cancel).await,
-            Way::OneTurn(turn) => self.one_turn(turn, workspace.path(), &cancel).await,
+        // In any case the process tree ends before its folder is removed and before the caller gets an answer.
+        let answer = match &self.method {
+            RunMethod::Print(invocation) => self.print(invocation, workspace.path(), &cancel).await,
+            RunMethod::OneTurn(turn) => self.one_turn(turn, workspace.path(), &cancel).await,
         };
         self.sandbox.clean(&scope);
         drop(workspace);
@@ -210,25 +211,25 @@ impl Run {
     }
 }
 
-/// Writes the prompt, reads the whole answer and waits for the end.
+/// Writes the prompt, reads the whole answer and waits for the process to end.
 async fn converse(child: &mut Child, stdin: Option<String>) -> Result<RunReply, RunError> {
     let mut input = child.stdin.take();
     let output = child.stdout.take();
     let writing = async {
         if let (Some(mut input), Some(text)) = (input.take(), stdin) {
-            // An agent that does not read its prompt says why in its own way.
+            // An agent that does not read its prompt reports the reason in its output.
             let _ = input.write_all(text.as_bytes()).await;
         }
     };
     let reading = async {
         let mut bytes = Vec::new();
         if let Some(output) = output {
-            // What was read before an error is still the best we have.
-            let _ = output.take(STDOUT_LIMIT).read_to_end(&mut bytes).await;
+            // After a read error, the bytes read so far are the best answer there is.
+            let _ = output.take(MAX_STDOUT_BYTES).read_to_end(&mut bytes).await;
         }
         bytes
     };
-    // A descendant may hold the output open after the agent has ended; its shim ends it then.
+    // A descendant may keep the output open after the agent has ended. Its shim then ends the descendant.
     let ((), stdout) = tokio::join!(writing, reading);
     let exit = child.gone().await;
     let stdout = String::from_utf8_lossy(&stdout);

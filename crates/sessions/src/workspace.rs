@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 const PREFIX: &str = "run-";
 
-/// A folder that is removed with all it holds when this is dropped. Drop it only when nothing runs
-/// in it any more.
+/// A temporary folder. Dropping it removes the folder with its contents, so drop it only when no process runs in
+/// it.
 #[derive(Debug)]
 pub(crate) struct RunWorkspace {
     path: PathBuf,
@@ -23,7 +23,7 @@ impl RunWorkspace {
         Ok(RunWorkspace { path: fs::canonicalize(path)? })
     }
 
-    /// The folder's own name.
+    /// Returns the folder's last path component.
     pub fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -38,12 +38,12 @@ impl Drop for RunWorkspace {
         if let Err(error) = fs::remove_dir_all(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, path = %self.path.display(), "a run's folder could not be removed");
+            tracing::warn!(%error, path = %self.path.display(), "failed to remove a run's folder");
         }
     }
 }
 
-/// Removes the folders that runs of a killed Hob left behind.
+/// Removes the folders that the runs of a killed Hob left.
 pub(crate) fn remove_leftovers(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
