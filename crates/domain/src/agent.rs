@@ -1,11 +1,11 @@
-//! Agents are data: a name, a driver, a command line and the walls around it.
+//! Agents as data: a name, a driver, a command line and a sandbox.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::app::is_name;
 
-/// An agent's name, as callers write it in `agent`. The same shape as an app's name.
+/// An agent's name, as callers write it in `agent`. It follows the rules of app names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentName(String);
 
@@ -26,12 +26,12 @@ impl fmt::Display for AgentName {
     }
 }
 
-/// How Hob talks to an agent.
+/// The protocol between Hob and an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
     /// The interactive Claude Code in a pseudo-terminal.
     ClaudeTui,
-    /// Claude Code, headless, with JSON lines both ways.
+    /// Claude Code without a terminal, with JSON lines in both directions.
     ClaudeStream,
     /// Any agent that speaks the Agent Client Protocol on its standard streams.
     Acp,
@@ -57,12 +57,12 @@ impl Driver {
     }
 }
 
-/// What an agent of an app may write.
+/// Which files an app's agent may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
-    /// Its workspace, its files, the temporary folder and its own configuration.
+    /// Its workspace, its uploaded files, the temporary folder and its own configuration.
     Workspace,
-    /// Whatever the user may.
+    /// Every file that the user may write.
     Off,
 }
 
@@ -79,11 +79,11 @@ impl Sandbox {
     }
 }
 
-/// One entry of the agents table.
+/// An agent of the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     pub driver: Driver,
-    /// The program and its first arguments. Empty only for the demo agent.
+    /// The program and its first arguments. Empty for the demo agent only.
     pub command: Vec<String>,
     /// Variables set for the agent.
     pub env: BTreeMap<String, String>,
@@ -92,6 +92,6 @@ pub struct AgentSpec {
     pub sandbox: Sandbox,
     /// Folders and files the sandbox lets the agent write besides its workspace.
     pub writable: Vec<String>,
-    /// What to do when the command is not installed, in words for the user.
+    /// Instructions for the user if the command is not installed.
     pub install: String,
 }

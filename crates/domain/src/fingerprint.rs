@@ -1,18 +1,18 @@
-//! The fingerprint of a history: two clients that mean the same conversation get the same one.
+//! Fingerprints of conversations. Clients that send the same conversation in different forms get the same one.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::message::{Block, Message, Role, canonical};
 
-/// Names a conversation up to a point, under the options it runs with.
+/// A hash of a conversation up to a point, and of the options it runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
-/// The fingerprint of `history` under `scope`: whatever else must be equal for a live process to be
-/// the right one (app, system prompt, model, folder, permissions, MCP servers).
+/// Returns the fingerprint of `history` under `scope`. The scope is everything else that must be equal for a live
+/// process to continue the conversation: app, system prompt, model, folder, permissions and MCP servers.
 ///
-/// Thinking is left out: clients may drop it when they send a conversation back.
+/// Thinking blocks are left out, because clients may drop them when they send a conversation back.
 pub fn fingerprint(scope: &Value, history: &[Message]) -> Fingerprint {
     let mut hasher = Sha256::new();
     let mut add = |value: &Value| {
@@ -27,8 +27,8 @@ pub fn fingerprint(scope: &Value, history: &[Message]) -> Fingerprint {
     Fingerprint(hasher.finalize().into())
 }
 
-/// The blocks in canonical form: neighbouring texts are one text, as a client that joins them
-/// would send them; and many trim what they were answered.
+/// Returns the blocks in canonical form. Adjacent texts are joined, as some clients do. An answer is trimmed, as many
+/// clients do.
 fn content(message: &Message) -> Value {
     let mut out: Vec<Value> = Vec::new();
     let mut text: Option<String> = None;
@@ -39,7 +39,7 @@ fn content(message: &Message) -> Value {
     for block in &message.content {
         let value = match block {
             Block::Thinking { .. } => continue,
-            // Nobody sends an empty text back.
+            // No client sends an empty text back.
             Block::Text(next) if next.is_empty() => continue,
             Block::Text(next) => {
                 text = Some(match text.take() {
@@ -63,7 +63,7 @@ fn content(message: &Message) -> Value {
     Value::Array(out)
 }
 
-/// A result of text blocks is the same as one of their text.
+/// Returns a tool result in canonical form: text blocks become their text.
 fn result_content(content: &Value) -> Value {
     match content {
         Value::Null => json!(""),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_the_same_are_the_same() {
+    fn equivalent_conversations_have_the_same_fingerprint() {
         let result = |extra: Value| {
             let mut block = json!({"type": "tool_result", "tool_use_id": "t", "content": "x"});
             for (key, value) in extra.as_object().unwrap() {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn different_conversations_differ() {
+    fn different_conversations_have_different_fingerprints() {
         let one = json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]);
         check(false, one.clone(), json!([{"role": "user", "content": "ab"}]));
         check(false, one.clone(), json!([{"role": "user", "content": "a"}]));

@@ -1,12 +1,11 @@
-//! A conversation in Anthropic's message shape.
+//! Messages of a conversation in Anthropic's format.
 //!
-//! A string is one text block; null and absent are the same; metadata such as `cache_control` is not
-//! part of a message.
+//! A string counts as one text block, and null as absent. Metadata such as `cache_control` is not part of a message.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -31,14 +30,14 @@ impl Role {
     }
 }
 
-/// One message.
+/// A message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     pub role: Role,
     pub content: Vec<Block>,
 }
 
-/// One block of a message.
+/// A content block of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     Text(String),
@@ -51,17 +50,17 @@ pub enum Block {
         name: String,
         input: Value,
     },
-    /// The content as the sender gave it: a string or a list of blocks.
+    /// A tool's result. The content is a string or a list of blocks, unchanged.
     ToolResult {
         tool_use_id: String,
         content: Value,
         is_error: bool,
     },
-    /// Anything else, such as an image, as it came.
+    /// Any other block, such as an image, unchanged.
     Other(Value),
 }
 
-/// Why something is not a message. The text names the place.
+/// Why a value is not a message. The text names the field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadMessage(String);
@@ -75,14 +74,14 @@ impl Message {
         Message { role: Role::Assistant, content: vec![Block::Text(text.into())] }
     }
 
-    /// Reads one message.
+    /// Parses a message.
     pub fn parse(value: &Value) -> Result<Message, BadMessage> {
         let bad = |text: &str| BadMessage(text.to_owned());
         let object = value.as_object().ok_or_else(|| bad("a message must be an object"))?;
         let role = match object.get("role").and_then(Value::as_str) {
             Some("user") => Role::User,
             Some("assistant") => Role::Assistant,
-            _ => return Err(bad("role: it must be \"user\" or \"assistant\"")),
+            _ => return Err(bad("role: must be \"user\" or \"assistant\"")),
         };
         let content = match object.get("content") {
             Some(Value::String(text)) => vec![Block::Text(text.clone())],
@@ -90,23 +89,22 @@ impl Message {
                 .iter()
                 .enumerate()
                 .map(|(index, block)| {
-                    Block::parse(block).ok_or_else(|| {
-                        BadMessage(format!("content[{index}]: it is not a content block"))
-                    })
+                    Block::parse(block)
+                        .ok_or_else(|| BadMessage(format!("content[{index}]: not a content block")))
                 })
                 .collect::<Result<_, _>>()?,
-            _ => return Err(bad("content: it must be a text or a list of blocks")),
+            _ => return Err(bad("content: must be a string or a list of blocks")),
         };
         Ok(Message { role, content })
     }
 
-    /// The message as an API would send it, content always as a list of blocks.
+    /// Returns the message in API format. Its content is always a list of blocks.
     pub fn to_value(&self) -> Value {
         let content: Vec<Value> = self.content.iter().map(Block::to_value).collect();
         json!({"role": self.role.as_str(), "content": content})
     }
 
-    /// All text blocks, joined by an empty line.
+    /// Returns all text blocks, joined by an empty line.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self
             .content
@@ -121,7 +119,7 @@ impl Message {
 }
 
 impl Block {
-    /// Reads one block; `None` when it is no object with a type, or lacks what its type needs.
+    /// Parses a block. Returns `None` if the value has no type or lacks a field that its type requires.
     pub fn parse(value: &Value) -> Option<Block> {
         let object = value.as_object()?;
         let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -145,7 +143,7 @@ impl Block {
         })
     }
 
-    /// The block as an API would send it.
+    /// Returns the block in API format.
     pub fn to_value(&self) -> Value {
         match self {
             Block::Text(text) => json!({"type": "text", "text": text}),
@@ -165,8 +163,8 @@ impl Block {
     }
 }
 
-/// A value with its keys in order, without nulls and without `cache_control`: two spellings of the
-/// same thing become equal.
+/// Returns a value with sorted keys, without nulls and without `cache_control`, so that equivalent values become
+/// equal.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn parse_error_names_the_field() {
         let check = |value: Value, word: &str| {
             let error = Message::parse(&value).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

@@ -1,16 +1,17 @@
-//! What agents may do.
+//! The policy for agents' permission requests.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens when an agent asks whether it may do something.
+/// What happens to an agent's permission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permissions {
-    /// It is told no at once, and the turn goes on.
+    /// Hob rejects it at once, and the turn goes on.
     #[default]
     Deny,
-    /// The caller is asked.
+    /// The caller decides.
     Ask,
+    /// Hob grants it.
     Allow,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A one-shot run.
+/// A request for a one-shot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRequest {
     pub prompt: String,
@@ -11,15 +11,15 @@ pub struct RunRequest {
     pub timeout: Duration,
 }
 
-/// What an agent answered.
+/// The answer of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunReply {
-    /// The reply, verbatim.
+    /// The agent's text, unchanged.
     pub text: String,
     pub stop_reason: String,
 }
 
-/// Why a run gave no answer. The variants are what the caller can do about it.
+/// Why a run gave no answer. Each variant calls for a different reaction of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// The agent is not installed; the text says what to install.
@@ -28,25 +28,25 @@ pub enum RunError {
     /// The agent ran and failed.
     #[error("{message}")]
     AgentFailed { message: String, stderr: String, stop_reason: String },
-    /// It took longer than it was given. Its processes are gone.
+    /// The run exceeded its time limit. Its processes have ended.
     #[error("the agent did not answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// As many sessions and runs are live as may be.
+    /// The limit on live sessions and runs is reached.
     #[error("{live} sessions and runs are live, which is the limit (sessions.max_live)")]
     PoolFull { live: usize },
     /// Hob is stopping.
     #[error("hob is stopping and takes no new work")]
     Stopping,
-    /// The caller went away, so nobody waits for the answer.
+    /// The caller went away, so no one waits for the answer.
     #[error("the run was cancelled")]
     Cancelled,
-    /// Something on our side: the disk, the process table.
+    /// A failure on Hob's side, such as a full disk or process table.
     #[error("{0}")]
     Internal(String),
 }
 
 impl RunError {
-    /// What happened, for programs.
+    /// Returns the error code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             RunError::NotInstalled(_) => "agent_not_installed",

@@ -19,21 +19,21 @@ use crate::store_error::StoreError;
 pub use crate::turn_state::TurnState;
 pub use crate::usage::{TurnUsage, UsageDay};
 
-/// What a session runs with. It is kept, so that a resumed conversation goes on as it was begun.
+/// What a session runs with. It is stored, so that a resumed conversation continues as it began.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionSetup {
     pub agent: AgentName,
     pub meta: Value,
-    /// The folder it works in.
+    /// The folder that the agent works in.
     pub cwd: String,
     pub model: Option<String>,
     pub system: Option<String>,
     pub permissions: Permissions,
-    /// In the shape of the agent's protocol.
+    /// The MCP servers in the format of the Agent Client Protocol.
     pub mcp_servers: Value,
 }
 
-/// A session as the ledger knows it.
+/// A session in the ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
     pub id: SessionId,
@@ -43,12 +43,12 @@ pub struct Session {
     pub closed_at: Option<Timestamp>,
     pub turn_count: u32,
     pub last_turn_at: Option<Timestamp>,
-    /// Whether a turn waits or runs.
+    /// Whether a turn runs or is queued.
     pub busy: bool,
-    /// The agent's own name for the conversation, by which it is resumed. Kept before the first prompt
-    /// is sent, so `None` means that nothing was ever said.
+    /// The agent's own name for the conversation, by which it is resumed. It is stored before the first prompt is
+    /// sent, so `None` means that the agent has received no prompt.
     pub agent_session: Option<String>,
-    /// What all its turns used.
+    /// The usage of all its turns.
     pub usage: TurnUsage,
     /// The number of its last event.
     pub last_event: u64,
@@ -64,6 +64,7 @@ impl Session {
     }
 }
 
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionState {
@@ -73,16 +74,16 @@ pub enum SessionState {
     Closed,
 }
 
-/// A turn as the ledger knows it.
+/// A turn in the ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionTurn {
-    /// 1 for the first.
+    /// The number of the turn; 1 for the first.
     pub index: u32,
     pub state: TurnState,
     pub prompt: String,
     pub text: String,
     pub stop_reason: Option<String>,
-    /// What went wrong, for the caller.
+    /// The error message for the caller.
     pub error: Option<String>,
     pub queued_at: Timestamp,
     pub started_at: Option<Timestamp>,
@@ -90,24 +91,24 @@ pub struct SessionTurn {
     pub usage: TurnUsage,
 }
 
-/// A turn that is asked for.
+/// A request for a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRequest {
     pub prompt: String,
-    /// The caller's key and a digest of what it asked: a repeat runs nothing.
+    /// The caller's idempotency key and the request's digest. A repeated request starts no turn.
     pub idempotency: Option<(String, String)>,
-    /// How many turns may wait.
+    /// The most turns that may be queued.
     pub queue: usize,
 }
 
-/// Whether a turn was taken.
+/// The outcome of a request for a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// It waits for its agent.
+    /// The turn is queued under this number.
     Queued(u32),
-    /// It was asked before, with the same key and the same words.
+    /// The same request was accepted before as this turn.
     Repeated(u32),
-    /// The key was used for something else.
+    /// The idempotency key was used for another request.
     OtherBody,
     QueueFull,
     Closed,
@@ -121,7 +122,7 @@ pub enum Repeat {
     OtherRequest,
 }
 
-/// How a turn ended, with all that becomes durable with it.
+/// The end of a turn, with everything that is stored together with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnding {
     pub state: TurnState,
@@ -129,9 +130,9 @@ pub struct TurnEnding {
     pub stop_reason: Option<String>,
     pub error: Option<String>,
     pub usage: TurnUsage,
-    /// The last events.
+    /// The last events of the turn.
     pub events: Vec<NewEvent>,
-    /// The agent's own name for the conversation, as it is now.
+    /// The agent's current name for the conversation.
     pub agent_session: Option<String>,
     /// What the memory is to remember of the turn.
     pub outbox: Option<RememberedTurn>,
@@ -139,13 +140,12 @@ pub struct TurnEnding {
 
 /// Storage of sessions.
 ///
-/// Contract: a call that returned `Ok` is durable; each is atomic. Events of a session are numbered
-/// without gaps in the order of the calls that stored them. Every call about a session names its
-/// app, and finds nothing of another's. What only the holder of a session may do takes its [`Lease`], and is
-/// [`StoreError::Lost`] with one that is not the latest.
+/// Contract: every call is atomic, and durable once it returned `Ok`. Events of a session are numbered without gaps
+/// in the order of the calls that stored them. A call that names an app finds nothing of another app. A call that
+/// only the lease holder may make takes its [`Lease`], and fails with [`StoreError::Lost`] if a newer lease exists.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Adds a session with its first event. It is held by the node that makes it, with the fence 1.
+    /// Stores a new session with its first event. The creating node gets the lease, with fence 1.
     async fn create_session(
         &self,
         session: &Session,
@@ -153,8 +153,9 @@ pub trait SessionStore: Send + Sync {
         node: &NodeId,
     ) -> Result<Lease, StoreError>;
 
-    /// Takes a session that is free, the caller's own, or one whose holder was not heard of for the lease. Turns
-    /// that ran are interrupted, each with a `turn` event under the new fence; those that waited still wait.
+    /// Acquires the lease of a session that has none, or whose holder is the caller itself or has sent no heartbeat
+    /// within the timeout. Running turns are interrupted, each with a `turn` event under the new fence. Queued turns
+    /// stay queued.
     async fn acquire_lease(
         &self,
         id: &SessionId,
@@ -163,30 +164,31 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<LeaseOutcome, StoreError>;
 
-    /// Sessions that are open, or in which a turn is under way, and that [`SessionStore::acquire_lease`] would give.
+    /// Returns the sessions that are open or have a running or queued turn, and whose lease
+    /// [`SessionStore::acquire_lease`] would grant.
     async fn free_sessions(
         &self,
         lease_timeout: Duration,
     ) -> Result<Vec<(AppName, SessionId)>, StoreError>;
 
-    /// Gives a session back: anybody may take it.
+    /// Releases a lease, so that any node may acquire it.
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError>;
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError>;
 
-    /// All sessions of an app, oldest first.
+    /// Returns all sessions of an app, oldest first.
     async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError>;
 
-    /// All sessions of all apps, oldest first: for the owner.
+    /// Returns all sessions of all apps, oldest first. For the owner only.
     async fn all_sessions(&self) -> Result<Vec<Session>, StoreError>;
 
-    /// Whose session it is: for the owner.
+    /// Returns the app that a session belongs to. For the owner only.
     async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError>;
 
-    /// The sessions that are not closed, oldest first.
+    /// Returns the open sessions of all apps, oldest first.
     async fn open_sessions(&self) -> Result<Vec<Session>, StoreError>;
 
-    /// Takes a turn in. `None` when there is no such session.
+    /// Stores and queues a turn. Returns `None` if the session does not exist.
     async fn accept_turn(
         &self,
         app: &AppName,
@@ -204,10 +206,10 @@ pub trait SessionStore: Send + Sync {
         digest: &str,
     ) -> Result<Option<Repeat>, StoreError>;
 
-    /// Keeps the agent's own name for the conversation.
+    /// Stores the agent's own name for the conversation.
     async fn keep_agent_session(&self, lease: &Lease, name: &str) -> Result<(), StoreError>;
 
-    /// The turn's agent begins. `false` when it is over already.
+    /// Marks a turn as running. Returns `false` if it is over already.
     async fn start_turn(
         &self,
         lease: &Lease,
@@ -215,7 +217,7 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Stores events and returns them with their numbers. Those of a turn come after its start.
+    /// Stores events and returns them with their numbers. Events of a turn come after its start.
     async fn append_events(
         &self,
         lease: &Lease,
@@ -223,8 +225,8 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError>;
 
-    /// Ends a turn: its state, its last events, its usage and the memory's share in one. `None` when
-    /// it was over already, and nothing is changed.
+    /// Ends a turn: stores its state, its last events, its usage and what the memory is to remember. Returns `None`
+    /// and changes nothing if the turn was over already.
     async fn end_turn(
         &self,
         lease: &Lease,
@@ -240,7 +242,7 @@ pub trait SessionStore: Send + Sync {
         index: u32,
     ) -> Result<Option<SessionTurn>, StoreError>;
 
-    /// Events with a greater number, at most so many. `None` when there is no such session.
+    /// Returns at most `limit` events after this number; `None` if the session does not exist.
     async fn events(
         &self,
         app: &AppName,
@@ -249,8 +251,7 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
-    /// The last events with a smaller number, at most so many, in order. `None` when there is no such
-    /// session.
+    /// Returns the last `limit` events before this number, in order; `None` if the session does not exist.
     async fn events_before(
         &self,
         app: &AppName,
@@ -259,8 +260,7 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
-    /// The last turns with a smaller number, at most so many, in order. `None` when there is no such
-    /// session.
+    /// Returns the last `limit` turns before this number, in order; `None` if the session does not exist.
     async fn turns_before(
         &self,
         app: &AppName,
@@ -269,15 +269,15 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Result<Option<Vec<SessionTurn>>, StoreError>;
 
-    /// The events of one turn in order.
+    /// Returns the events of one turn, in order.
     async fn turn_events(
         &self,
         id: &SessionId,
         index: u32,
     ) -> Result<Vec<SessionEvent>, StoreError>;
 
-    /// Closes a session with an audit event; turns that wait are cancelled, each with a `turn` event.
-    /// `false` when it was closed already.
+    /// Closes a session with an audit event. Queued turns are cancelled, each with a `turn` event. Returns `false` if
+    /// the session was closed already.
     async fn close_session(
         &self,
         id: &SessionId,
@@ -285,22 +285,22 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// The turns of a session that wait, in order.
+    /// Returns the queued turns of a session, in order.
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError>;
 
-    /// Open sessions in which nothing has happened since then and nothing is under way.
+    /// Returns the open sessions without a running or queued turn and without activity since this time.
     async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError>;
 
-    /// Deletes sessions that were closed before then, and says which.
+    /// Deletes the sessions that were closed before this time, and returns them.
     async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError>;
 
-    /// Deletes all sessions of an app with what is still for the memory, and says which.
+    /// Deletes all sessions of an app together with its outbox, and returns the sessions.
     async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError>;
 
-    /// What an app's turns that ended on this day (UTC) used.
+    /// Returns the usage of an app's turns that ended on this day (UTC).
     async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError>;
 
-    /// What was used from this day on, of one app or of all, oldest day first. It outlives the sessions.
+    /// Returns the usage per day from this day on, of one app or of all, oldest day first. It outlives the sessions.
     async fn usage_since(
         &self,
         first: Timestamp,
@@ -318,9 +318,9 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Returns the oldest turns that the memory is to remember.
+    /// Returns the oldest entries of the outbox.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
 
-    /// Removes turns that the memory has.
+    /// Removes entries from the outbox: they are in the memory.
     async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError>;
 }
