@@ -15,10 +15,9 @@ use hob_domain::{App, AppName, AppStore, Block, Timestamp};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 
 use crate::session::{SessionError, Sessions};
-use hob_agents::SandboxConfig;
+use hob_agents::Runtime;
 use hob_agents::claude::{
     BackendError, BackendFigures, ClaudeBackend, ClaudeTransport, Completion, CompletionRequest,
     Event, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
@@ -26,11 +25,11 @@ use hob_agents::claude::{
 
 /// What completions get from the rest of Hob.
 pub struct CompletionsOptions {
+    pub runtime: Runtime,
     pub backend: ClaudeBackend,
     /// Checks the limits of an app.
     pub sessions: Sessions,
     pub store: Arc<dyn SessionStore>,
-    pub sandbox: SandboxConfig,
     /// The folder in which apps without a `cwd` get their own folders.
     pub workspaces: PathBuf,
     /// The agent's name in the memory.
@@ -38,18 +37,15 @@ pub struct CompletionsOptions {
     /// Instructions for the user if the agent is not installed.
     pub install: String,
     /// The transport for apps whose setup names none; `None` if the agent is not Claude Code.
-    pub way: Option<ClaudeTransport>,
+    pub transport: Option<ClaudeTransport>,
     /// The setups of apps.
     pub setups: BTreeMap<AppName, ConversationSetup>,
-    pub tasks: TaskTracker,
-    /// Cancelled when no new work may begin.
-    pub stopping: CancellationToken,
 }
 
 /// How an app's conversations run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConversationSetup {
-    pub way: Option<ClaudeTransport>,
+    pub transport: Option<ClaudeTransport>,
     /// An existing folder; without one, Hob makes a folder for the app.
     pub cwd: Option<PathBuf>,
     /// What happens to tools that would ask for a permission: no one can answer.
@@ -117,7 +113,7 @@ impl Completions {
     /// Starts a turn and returns once the agent has received the prompt. Dropping the future cancels the turn.
     pub async fn ask(&self, app: &App, asked: Conversation) -> Result<Answering, AskError> {
         let options = &self.shared.options;
-        if options.stopping.is_cancelled() {
+        if options.runtime.stopping.is_cancelled() {
             return Err(SessionError::Stopping.into());
         }
         let mut profile = self.profile(&app.name, &asked)?;
@@ -156,7 +152,7 @@ impl Completions {
             prompt: prompt.unwrap_or_default(),
             texts: Vec::new(),
         };
-        options.tasks.spawn(forwarder.run(sender, cancel));
+        options.runtime.tasks.spawn(forwarder.run(sender, cancel));
         Ok(Answering { origin, events, _guard: guard })
     }
 
@@ -166,7 +162,7 @@ impl Completions {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(interval) => {}
-                () = options.stopping.cancelled() => return,
+                () = options.runtime.stopping.cancelled() => return,
             }
             let live: BTreeSet<String> =
                 options.backend.live_sessions().into_iter().map(|info| info.app).collect();
@@ -195,7 +191,7 @@ impl Completions {
         }
         let options = &self.shared.options;
         options.backend.forget_app(app.as_str()).await;
-        options.sandbox.clean(&temporary_scope(app));
+        options.runtime.sandbox.clean(&temporary_scope(app));
         let _ = std::fs::remove_dir_all(self.own_folder(app));
     }
 
@@ -215,7 +211,7 @@ impl Completions {
     fn profile(&self, app: &AppName, asked: &Conversation) -> Result<Profile, AskError> {
         let options = &self.shared.options;
         let setup = options.setups.get(app).cloned().unwrap_or_default();
-        let way = setup.way.or(options.way).ok_or_else(|| {
+        let transport = setup.transport.or(options.transport).ok_or_else(|| {
             let agent = &options.agent;
             let text = format!(
                 "the agent {agent:?} is not driven as Claude Code; set agents.{agent}.driver to \
@@ -234,14 +230,14 @@ impl Completions {
         };
         let mut profile = Profile::new(cwd);
         profile.app = app.as_str().to_owned();
-        profile.transport = way;
+        profile.transport = transport;
         profile.model = asked.model.clone();
         profile.append_system_prompt = asked.system.clone();
         if setup.permissions == Permissions::Allow {
             profile.permission_mode = Some("bypassPermissions".to_owned());
         }
         // The agent may read the files of a request without asking for a permission.
-        let files = options.sandbox.files_of(app);
+        let files = options.runtime.sandbox.files_of(app);
         profile.extra_args = vec![format!("--add-dir={}", files.display())];
         Ok(profile)
     }

@@ -3,36 +3,26 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hob_child::{Child, ChildSpec, Children, SpawnError, Stdin, StopLadder, Streams};
+use hob_child::{Child, ChildSpec, SpawnError, Stdin, StopLadder, Streams};
 use hob_domain::{AgentSpec, AppName, Driver, RunError, RunReply, RunRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::one_turn::OneTurn;
 use crate::workspace::{self, RunWorkspace};
-use hob_agents::SandboxConfig;
 use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::claude_print::{self, Invocation};
-use hob_agents::{LiveLimit, LivePermit};
+use hob_agents::{LivePermit, Runtime};
 
 /// The longest answer that is read from an agent.
 const MAX_STDOUT_BYTES: u64 = 64 << 20;
 
 /// What runs get from the rest of Hob.
 pub struct RunnerOptions {
-    pub children: Children,
+    pub runtime: Runtime,
     /// The folder in which runs get their temporary folders.
     pub workspaces: PathBuf,
-    pub sandbox: SandboxConfig,
-    pub live: LiveLimit,
-    /// Tracks every run, so that shutdown can wait for it.
-    pub tasks: TaskTracker,
-    /// Cancelled when no new work may begin.
-    pub stopping: CancellationToken,
-    /// Cancelled when running work must end.
-    pub ending: CancellationToken,
 }
 
 /// Starts one-shot runs.
@@ -57,25 +47,24 @@ impl Runner {
         request: RunRequest,
     ) -> Result<RunReply, RunError> {
         let options = &self.options;
-        if options.stopping.is_cancelled() {
+        if options.runtime.stopping.is_cancelled() {
             return Err(RunError::Stopping);
         }
-        let permit = options.live.acquire().await;
-        let permit = permit.ok_or(RunError::PoolFull { live: options.live.in_use() })?;
+        let permit = options.runtime.live.acquire().await;
+        let permit = permit.ok_or(RunError::PoolFull { live: options.runtime.live.in_use() })?;
         let run = ActiveRun {
             permit,
             app: app.clone(),
             method: self.method(app, agent, &request),
             agent: agent.clone(),
-            sandbox: options.sandbox.clone(),
+            runtime: options.runtime.clone(),
             timeout: request.timeout,
-            children: options.children.clone(),
             workspaces: options.workspaces.clone(),
         };
-        let cancel = options.ending.child_token();
+        let cancel = options.runtime.ending.child_token();
         let guard = cancel.clone().drop_guard();
         let (sender, answer) = oneshot::channel();
-        options.tasks.spawn(async move {
+        options.runtime.tasks.spawn(async move {
             let _ = sender.send(run.perform(cancel).await);
         });
         let answer = answer.await.unwrap_or_else(|_| {
@@ -96,8 +85,8 @@ impl Runner {
                 prompt: request.prompt.clone(),
                 model: request.model.clone(),
                 system: request.system.clone(),
-                files: self.options.sandbox.files_of(app),
-                tasks: self.options.tasks.clone(),
+                files: self.options.runtime.sandbox.files_of(app),
+                tasks: self.options.runtime.tasks.clone(),
                 changes: self.changes.clone(),
             }),
         }
@@ -118,9 +107,8 @@ struct ActiveRun {
     app: AppName,
     agent: AgentSpec,
     method: RunMethod,
-    sandbox: SandboxConfig,
+    runtime: Runtime,
     timeout: Duration,
-    children: Children,
     workspaces: PathBuf,
 }
 
@@ -135,7 +123,7 @@ impl ActiveRun {
             RunMethod::Print(invocation) => self.print(invocation, workspace.path(), &cancel).await,
             RunMethod::OneTurn(turn) => self.one_turn(turn, workspace.path(), &cancel).await,
         };
-        self.sandbox.clean(&scope);
+        self.runtime.sandbox.clean(&scope);
         drop(workspace);
         drop(self.permit);
         answer
@@ -149,7 +137,8 @@ impl ActiveRun {
     ) -> Result<ChildSpec, RunError> {
         let streams = Streams::Pipes { stdin };
         let scope = folder.file_name().unwrap_or_default().to_string_lossy();
-        self.sandbox
+        self.runtime
+            .sandbox
             .child(&self.app, &self.agent, arguments, folder, streams, &scope)
             .map_err(|error| RunError::Internal(error.to_string()))
     }
@@ -162,7 +151,7 @@ impl ActiveRun {
     ) -> Result<RunReply, RunError> {
         let stdin = if invocation.stdin.is_some() { Stdin::Pipe } else { Stdin::Null };
         let spec = self.child(invocation.args.clone(), folder, stdin)?;
-        let spawned = self.children.spawn(spec).await;
+        let spawned = self.runtime.children.spawn(spec).await;
         let mut child = spawned.map_err(|error| self.not_started(error))?;
         let answer = tokio::select! {
             answer = converse(&mut child, invocation.stdin.clone()) => answer,
@@ -180,7 +169,8 @@ impl ActiveRun {
         cancel: &CancellationToken,
     ) -> Result<RunReply, RunError> {
         let child = self.child(Vec::new(), folder, Stdin::Pipe)?;
-        let start = turn.start(self.children.clone(), child, &self.agent.install, self.timeout);
+        let start =
+            turn.start(self.runtime.children.clone(), child, &self.agent.install, self.timeout);
         let mut agent = None;
         let answer = tokio::select! {
             answer = turn.ask(start, &mut agent) => answer,

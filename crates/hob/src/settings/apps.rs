@@ -75,7 +75,7 @@ fn apply(
     match key {
         "driver" => {
             let way = Driver::parse(text).and_then(ClaudeTransport::of);
-            setup.way = Some(way.ok_or("must be \"claude-tui\" or \"claude-stream\"")?);
+            setup.transport = Some(way.ok_or("must be \"claude-tui\" or \"claude-stream\"")?);
         }
         "cwd" => {
             let folder = Some(expand(text, environment)).filter(|folder| folder.is_absolute());
@@ -114,13 +114,16 @@ mod tests {
             "[site]\ndriver = \"claude-stream\"\ncwd = \"~/site\"\npermissions = \"allow\"\n";
         let setups = read(file, &[("HOME", "/u")]).unwrap();
         let expect = ConversationSetup {
-            way: Some(ClaudeTransport::Stream),
+            transport: Some(ClaudeTransport::Stream),
             cwd: Some("/u/site".into()),
             permissions: Permissions::Allow,
         };
         assert_eq!(setups[&AppName::new("site").unwrap()], expect);
         let setups = read("[site]\n", &[("HOB_APPS_SITE_DRIVER", "claude-tui")]).unwrap();
-        assert_eq!(setups[&AppName::new("site").unwrap()].way, Some(ClaudeTransport::Terminal));
+        assert_eq!(
+            setups[&AppName::new("site").unwrap()].transport,
+            Some(ClaudeTransport::Terminal)
+        );
     }
 
     #[test]

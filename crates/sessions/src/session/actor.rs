@@ -46,7 +46,7 @@ impl Actor {
         if self.start == AgentStart::Eager {
             self.warm_up().await;
         }
-        while !handle.closing.is_cancelled() && !options.stopping.is_cancelled() {
+        while !handle.closing.is_cancelled() && !options.runtime.stopping.is_cancelled() {
             if let Some(running) = handle.start_next_turn() {
                 TurnRunner::new(&mut self.host, &mut self.answers, running).run().await;
                 continue;
@@ -55,8 +55,8 @@ impl Actor {
                 () = handle.wake.notified() => {}
                 () = handle.closing.cancelled() => {}
                 // Waiting turns are still there after the next start.
-                () = options.stopping.cancelled() => {}
-                () = options.ending.cancelled() => {}
+                () = options.runtime.stopping.cancelled() => {}
+                () = options.runtime.ending.cancelled() => {}
                 event = self.host.next_event() => self.handle_idle_event(event).await,
             }
         }
@@ -67,7 +67,7 @@ impl Actor {
             }
             agent.stop().await;
         }
-        options.sandbox.clean(handle.id.as_str());
+        options.runtime.sandbox.clean(handle.id.as_str());
         if handle.is_shared() && !handle.closing.is_cancelled() {
             self.release_lease().await;
         }
@@ -79,7 +79,7 @@ impl Actor {
         let started = tokio::select! {
             started = self.host.start_agent() => started,
             () = handle.closing.cancelled() => Ok(()),
-            () = context.options.stopping.cancelled() => Ok(()),
+            () = context.options.runtime.stopping.cancelled() => Ok(()),
             // A turn that waits for the agent may wait no longer than this.
             () = tokio::time::sleep(context.options.limits.turn_timeout) => Ok(()),
         };

@@ -185,14 +185,15 @@ impl AgentHost {
         }
         let streams = Streams::Pipes { stdin: Stdin::Pipe };
         let child = options
+            .runtime
             .sandbox
             .child(&handle.app, spec, Vec::new(), &folder.path, streams, handle.id.as_str())
             .map_err(internal)?;
         let servers: Vec<McpServer> =
             serde_json::from_value(setup.mcp_servers.clone()).map_err(internal)?;
         Ok(StartOptions {
-            children: options.children.clone(),
-            tasks: options.tasks.clone(),
+            children: options.runtime.children.clone(),
+            tasks: options.runtime.tasks.clone(),
             child,
             claude: options.claude.clone(),
             changes: self.context.changes.clone(),
@@ -203,10 +204,10 @@ impl AgentHost {
             system: setup.system.clone(),
             permissions: setup.permissions,
             mcp_servers: mcp_servers::with_memory(servers, &options.memory),
-            files: options.sandbox.files_of(&handle.app),
+            files: options.runtime.sandbox.files_of(&handle.app),
             start_timeout: options.limits.start_timeout,
             registrar: TerminalRegistrar {
-                terminals: options.terminals.clone(),
+                terminals: options.runtime.terminals.clone(),
                 id: handle.id.to_string(),
                 kind: TerminalKind::Session,
                 agent: setup.agent.to_string(),

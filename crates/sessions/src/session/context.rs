@@ -41,7 +41,7 @@ impl SessionContext {
         &self,
         change: impl Future<Output = Result<T, SessionError>> + Send + 'static,
     ) -> Result<T, SessionError> {
-        let done = self.options.tasks.spawn(change).await;
+        let done = self.options.runtime.tasks.spawn(change).await;
         done.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string()).into()))
     }
 

@@ -37,7 +37,7 @@ impl SessionCreator {
         request: NewSession,
     ) -> Result<Session, SessionError> {
         let options = &self.local.context.options;
-        if options.stopping.is_cancelled() {
+        if options.runtime.stopping.is_cancelled() {
             return Err(SessionError::Stopping);
         }
         let servers = mcp_servers::parse(&request.mcp_servers).map_err(SessionError::Invalid)?;
@@ -54,8 +54,9 @@ impl SessionCreator {
                 return Err(too_many_sessions(open));
             }
         }
-        let permit = options.live.acquire().await;
-        let permit = permit.ok_or(SessionError::PoolFull { live: options.live.in_use() })?;
+        let permit = options.runtime.live.acquire().await;
+        let permit =
+            permit.ok_or(SessionError::PoolFull { live: options.runtime.live.in_use() })?;
         let cwd = match &chosen {
             Some(cwd) => cwd.clone(),
             None => make_folder(&options.workspaces.join(id.as_str()))?,
@@ -137,7 +138,7 @@ fn chosen_folder(
     cwd: Option<&str>,
 ) -> Result<Option<PathBuf>, SessionError> {
     let Some(cwd) = cwd else { return Ok(None) };
-    let home = &options.sandbox.home;
+    let home = &options.runtime.sandbox.home;
     let folder = match app.is_owner() {
         true => check_folder(cwd, &["/".into()], home),
         false => check_folder(cwd, &options.roots, home),

@@ -91,7 +91,7 @@ impl TurnIntake {
             let Some(location) = self.placement.locate(app, id).await? else {
                 return Ok(Destination::Closed);
             };
-            if self.context.options.stopping.is_cancelled() {
+            if self.context.options.runtime.stopping.is_cancelled() {
                 return Err(SessionError::Stopping);
             }
             let Location::Here(handle) = &location else {

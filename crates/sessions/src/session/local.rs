@@ -35,7 +35,7 @@ impl LocalSessions {
         let (handle, answers) = SessionHandle::new(session, self.link.clone());
         self.registry.insert(handle.clone());
         let actor = Actor::new(self.context.clone(), handle.clone(), answers, start);
-        self.context.options.tasks.spawn(actor.run());
+        self.context.options.runtime.tasks.spawn(actor.run());
         handle
     }
 
@@ -165,7 +165,7 @@ impl LocalSessions {
             // The agent is already ending, so the session cannot stay open.
             tokio::select! {
                 () = tokio::time::sleep(CLOSE_RETRY_INTERVAL) => {}
-                () = self.context.options.ending.cancelled() => return Err(error.into()),
+                () = self.context.options.runtime.ending.cancelled() => return Err(error.into()),
             }
         };
         handle.announce_reload();

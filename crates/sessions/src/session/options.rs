@@ -5,27 +5,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hob_agents::Runtime;
 use hob_agents::mcp_servers::McpTransport;
-use hob_agents::{LiveLimit, SandboxConfig};
-use hob_child::Children;
 use hob_domain::session::{Permissions, SessionStore};
 use hob_domain::{AgentName, AgentSpec, ClusterStore, NodeId};
-use hob_terminal::Terminals;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::files::FileRoom;
 
 /// What the sessions run with.
 pub struct SessionsOptions {
+    pub runtime: Runtime,
     pub store: Arc<dyn SessionStore>,
     /// The id of this node on the ledger.
     pub node: NodeId,
     /// Set when other nodes may share the ledger.
     pub cluster: Option<ClusterOptions>,
-    pub children: Children,
-    pub sandbox: SandboxConfig,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     /// The files that apps have uploaded.
     pub files: FileRoom,
@@ -37,16 +32,7 @@ pub struct SessionsOptions {
     pub memory: McpTransport,
     /// The folder of Hob's own configuration folders and temporary files for Claude Code.
     pub claude: PathBuf,
-    pub live: LiveLimit,
-    /// The registry of the agents' terminals.
-    pub terminals: Terminals,
     pub limits: SessionLimits,
-    /// Tracks every task, so that shutdown can wait for them.
-    pub tasks: TaskTracker,
-    /// Cancelled when no new work may begin.
-    pub stopping: CancellationToken,
-    /// Cancelled when running work must end.
-    pub ending: CancellationToken,
 }
 
 /// How a node takes part in a cluster.

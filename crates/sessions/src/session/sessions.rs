@@ -306,7 +306,8 @@ impl Sessions {
 
     /// Returns whether this node serves sessions: not while it stops, nor while its heartbeats do not arrive.
     pub fn is_ready(&self) -> bool {
-        self.parts.placement.is_reachable() && !self.parts.context.options.stopping.is_cancelled()
+        self.parts.placement.is_reachable()
+            && !self.parts.context.options.runtime.stopping.is_cancelled()
     }
 
     /// Returns the current figures, and the counters since the start.
@@ -316,9 +317,9 @@ impl Sessions {
         Figures {
             open,
             busy,
-            live: context.options.live.in_use(),
-            live_limit: context.options.live.limit(),
-            agents: context.options.children.live(),
+            live: context.options.runtime.live.in_use(),
+            live_limit: context.options.runtime.live.limit(),
+            agents: context.options.runtime.children.live(),
             turns: TurnState::ALL.map(|state| (state, context.counters.turns(state))),
             messages: context.counters.messages(),
             node: placement.figures(),

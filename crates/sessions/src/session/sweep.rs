@@ -26,7 +26,7 @@ impl Sweeper {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(options.limits.sweep_interval) => {}
-                () = options.stopping.cancelled() => return,
+                () = options.runtime.stopping.cancelled() => return,
             }
             self.sweep(Timestamp::now()).await;
         }
@@ -37,7 +37,7 @@ impl Sweeper {
         let limits = &self.local.context.options.limits;
         self.close_idle(before(now, limits.ttl)).await;
         self.delete_closed(before(now, limits.hard_ttl)).await;
-        let files = self.local.context.options.sandbox.files.clone();
+        let files = self.local.context.options.runtime.sandbox.files.clone();
         let age = limits.hard_ttl;
         let _ = tokio::task::spawn_blocking(move || remove_old_files(&files, age)).await;
         self.local.drop_deleted().await;

@@ -139,7 +139,7 @@ impl<'a> TurnRunner<'a> {
             tracing::error!(%error, session = %handle.id, "failed to store the start of a turn");
             tokio::select! {
                 () = sleep(STORE_RETRY_INTERVAL) => {}
-                () = context.options.ending.cancelled() => return TurnStart::Postponed,
+                () = context.options.runtime.ending.cancelled() => return TurnStart::Postponed,
             }
         }
     }
@@ -190,7 +190,7 @@ impl<'a> TurnRunner<'a> {
             tokio::select! {
                 () = sleep(STORE_RETRY_INTERVAL) => {}
                 // The next start marks the turn as interrupted.
-                () = context.options.ending.cancelled() => return,
+                () = context.options.runtime.ending.cancelled() => return,
             }
         }
     }
@@ -219,7 +219,7 @@ impl<'a> TurnRunner<'a> {
                 started = self.host.start_agent() => started,
                 () = self.running.cancel.cancelled() => return stopped(StopCause::Cancelled),
                 () = handle.closing.cancelled() => return stopped(StopCause::Cancelled),
-                () = context.options.ending.cancelled() => return stopped(StopCause::Shutdown),
+                () = context.options.runtime.ending.cancelled() => return stopped(StopCause::Shutdown),
                 () = sleep_until(deadline) => return stopped(StopCause::TimedOut),
             };
             started.map_err(TurnOutcome::start_failed)?;
@@ -292,7 +292,7 @@ impl<'a> TurnRunner<'a> {
         let is_stopping = progress.stop.is_some();
         let AgentHost { context, handle, agent, .. } = &mut *self.host;
         let Some(agent) = agent else { return TurnStep::AgentGone };
-        let ending = &context.options.ending;
+        let ending = &context.options.runtime.ending;
         tokio::select! {
             event = agent.next_event() => TurnStep::Agent(event),
             Some(answer) = self.answers.recv() => TurnStep::Answered(answer),

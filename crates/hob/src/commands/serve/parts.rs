@@ -30,8 +30,7 @@ pub async fn sessions(
         store: opened.ledger,
         cluster: opened.cluster,
         files: FileRoom::new(home.files(), settings.values.max_file_bytes).sharing(shared_files),
-        children: runtime.children.clone(),
-        sandbox: runtime.sandbox.clone(),
+        runtime: runtime.clone(),
         agents: agents(settings)?,
         workspaces: home.workspaces().canonicalize()?,
         roots: settings.values.roots.clone(),
@@ -41,12 +40,7 @@ pub async fn sessions(
             env: vec![("HOB_SOCKET".to_owned(), settings.socket.display().to_string())],
         },
         claude: home.claude(),
-        live: runtime.live.clone(),
-        terminals: runtime.terminals.clone(),
         limits: settings.sessions.clone(),
-        tasks: runtime.tasks.clone(),
-        stopping: runtime.stopping.clone(),
-        ending: runtime.ending.clone(),
     };
     Ok(Sessions::restore(options).await?)
 }
@@ -80,14 +74,12 @@ pub fn completions(
         backend,
         sessions: sessions.clone(),
         store: ledger.clone(),
-        sandbox: runtime.sandbox.clone(),
+        runtime: runtime.clone(),
         workspaces: home.workspaces().canonicalize()?,
         agent: claude.agent.to_string(),
         install: agent.install.clone(),
-        way: ClaudeTransport::of(agent.driver),
+        transport: ClaudeTransport::of(agent.driver),
         setups: claude.apps.clone(),
-        tasks: runtime.tasks.clone(),
-        stopping: runtime.stopping.clone(),
     }))
 }
 
@@ -129,15 +121,7 @@ pub fn gateway(
 
 /// Builds `/run`: one prompt in a temporary workspace.
 fn runner(settings: &Resolved, runtime: &Runtime) -> Runner {
-    Runner::new(RunnerOptions {
-        children: runtime.children.clone(),
-        workspaces: settings.home.workspaces(),
-        sandbox: runtime.sandbox.clone(),
-        live: runtime.live.clone(),
-        tasks: runtime.tasks.clone(),
-        stopping: runtime.stopping.clone(),
-        ending: runtime.ending.clone(),
-    })
+    Runner::new(RunnerOptions { runtime: runtime.clone(), workspaces: settings.home.workspaces() })
 }
 
 /// Returns the agents of the settings. The demo agent gets its command: this executable.

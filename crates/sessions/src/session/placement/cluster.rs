@@ -61,7 +61,7 @@ impl ClusterNode {
         let store = node.store();
         store.heartbeat(node.id()).await?;
         // Heartbeats start first: taking over many sessions may last longer than a lease.
-        context.options.tasks.spawn(node.clone().run_heartbeat());
+        context.options.runtime.tasks.spawn(node.clone().run_heartbeat());
         if let Some(earlier) = &node.membership.options.earlier {
             let held = store.leased_sessions(earlier).await?;
             store.remove_node(earlier).await?;
@@ -70,8 +70,8 @@ impl ClusterNode {
         }
         // An empty notification tells the other nodes that this one exists.
         store.notify(node.id(), &[]).await?;
-        context.options.tasks.spawn(node.clone().run_monitor());
-        context.options.tasks.spawn(node.clone().run_notifier());
+        context.options.runtime.tasks.spawn(node.clone().run_monitor());
+        context.options.runtime.tasks.spawn(node.clone().run_notifier());
         Ok(node)
     }
 
@@ -107,7 +107,7 @@ impl ClusterNode {
 
     /// Returns once Hob is stopping and no session is left on this node.
     async fn drained(&self) {
-        self.context().options.stopping.cancelled().await;
+        self.context().options.runtime.stopping.cancelled().await;
         while let Some(handle) = self.local.registry.any() {
             handle.ended.cancelled().await;
             self.local.registry.remove(&handle);
@@ -116,7 +116,7 @@ impl ClusterNode {
 
     /// Notifies the other nodes of sessions with news.
     async fn run_notifier(self: Arc<Self>) {
-        let stopping = &self.context().options.stopping;
+        let stopping = &self.context().options.runtime.stopping;
         loop {
             tokio::select! {
                 () = self.membership.changed() => tokio::time::sleep(NOTIFICATION_DELAY).await,
@@ -167,7 +167,7 @@ impl ClusterNode {
     /// Compares the sessions of this node with the ledger, takes over sessions without a lease holder and executes
     /// remote commands.
     async fn poll_ledger(self: &Arc<Self>) -> Result<(), SessionError> {
-        let stopping = self.context().options.stopping.is_cancelled();
+        let stopping = self.context().options.runtime.stopping.is_cancelled();
         if !self.membership.is_reachable() {
             return Ok(());
         }
@@ -251,12 +251,12 @@ impl ClusterNode {
         if session.closed_at.is_some() {
             return Ok(None);
         }
-        if options.stopping.is_cancelled() {
+        if options.runtime.stopping.is_cancelled() {
             store.release_lease(&lease).await?;
             return Err(SessionError::Stopping);
         }
         // The session passed the limit on live agents when it was created, on whichever node.
-        let permit = options.live.acquire_above_limit();
+        let permit = options.runtime.live.acquire_above_limit();
         let queue = store.queued_turns(id).await?;
         let open = OpenSession { session: &session, lease, permit, queue };
         Ok(Some(Location::Here(self.local.open(open, AgentStart::OnFirstTurn))))
@@ -338,7 +338,7 @@ impl ClusterNode {
             return;
         }
         let node = self.clone();
-        self.context().options.tasks.spawn(async move {
+        self.context().options.runtime.tasks.spawn(async move {
             let outcome = node.outcome_of(&remote).await;
             remote_command::report(&node.membership, &remote, &outcome).await;
             node.membership.finish_command(&remote.id);
@@ -468,7 +468,7 @@ impl Placement for ClusterNode {
     }
 
     fn figures(&self) -> Option<NodeFigures> {
-        let stopping = self.context().options.stopping.is_cancelled();
+        let stopping = self.context().options.runtime.stopping.is_cancelled();
         Some(NodeFigures {
             id: self.id().clone(),
             silence: self.membership.silence(),

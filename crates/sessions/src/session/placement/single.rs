@@ -54,7 +54,7 @@ impl SingleNode {
         for session in context.store().open_sessions().await? {
             let Some(lease) = leases.get(&session.id).cloned() else { continue };
             let queue = context.store().queued_turns(&session.id).await?;
-            let permit = context.options.live.acquire_above_limit();
+            let permit = context.options.runtime.live.acquire_above_limit();
             let open = OpenSession { session: &session, lease, permit, queue };
             local.open(open, AgentStart::OnFirstTurn);
         }
