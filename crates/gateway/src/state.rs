@@ -8,7 +8,7 @@ use hob_agents::Runtime;
 use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp, TokenHash};
 use hob_mcp::Tools;
 use hob_sessions::session::Sessions;
-use hob_sessions::{Completions, FileRoom, Runner};
+use hob_sessions::{Completions, Runner, UploadStore};
 
 use crate::counters::Requests;
 use crate::doctor::Doctor;
@@ -29,7 +29,7 @@ pub struct Gateway {
     pub runtime: Runtime,
     /// Claude Code behind `/v1`.
     pub completions: Completions,
-    pub files: FileRoom,
+    pub files: UploadStore,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     pub default_agent: AgentName,
     /// The hash of the token that opens `/admin`.

@@ -65,7 +65,7 @@ pub struct Conversation {
 
 /// Why a completion failed.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum CompletionError {
     /// The app's limits refuse the turn.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -86,13 +86,13 @@ struct CompletionsState {
 }
 
 /// A running turn. Dropping it before its end cancels the turn and closes its process.
-pub struct Answering {
+pub struct CompletionStream {
     pub origin: Origin,
     events: mpsc::UnboundedReceiver<Result<Event, BackendError>>,
     _guard: DropGuard,
 }
 
-impl Stream for Answering {
+impl Stream for CompletionStream {
     type Item = Result<Event, BackendError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -111,7 +111,11 @@ impl Completions {
     }
 
     /// Starts a turn and returns once the agent has received the prompt. Dropping the future cancels the turn.
-    pub async fn ask(&self, app: &App, asked: Conversation) -> Result<Answering, AskError> {
+    pub async fn ask(
+        &self,
+        app: &App,
+        asked: Conversation,
+    ) -> Result<CompletionStream, CompletionError> {
         let options = &self.shared.options;
         if options.runtime.stopping.is_cancelled() {
             return Err(SessionError::Stopping.into());
@@ -153,11 +157,11 @@ impl Completions {
             texts: Vec::new(),
         };
         options.runtime.tasks.spawn(forwarder.run(sender, cancel));
-        Ok(Answering { origin, events, _guard: guard })
+        Ok(CompletionStream { origin, events, _guard: guard })
     }
 
     /// Ends the conversations of removed apps, at regular intervals.
-    pub async fn keep_swept(self, apps: Arc<dyn AppStore>, interval: Duration) {
+    pub async fn run_sweeper(self, apps: Arc<dyn AppStore>, interval: Duration) {
         let options = &self.shared.options;
         loop {
             tokio::select! {
@@ -208,7 +212,7 @@ impl Completions {
         self.shared.apps().entry(app.clone()).or_default().clone()
     }
 
-    fn profile(&self, app: &AppName, asked: &Conversation) -> Result<Profile, AskError> {
+    fn profile(&self, app: &AppName, asked: &Conversation) -> Result<Profile, CompletionError> {
         let options = &self.shared.options;
         let setup = options.setups.get(app).cloned().unwrap_or_default();
         let transport = setup.transport.or(options.transport).ok_or_else(|| {

@@ -15,7 +15,7 @@ const PART_BYTES: usize = 1 << 20;
 
 /// The store of uploaded files. An app can reach only its own files.
 #[derive(Clone)]
-pub struct FileRoom {
+pub struct UploadStore {
     root: PathBuf,
     limit: u64,
     /// The store through which other nodes get the files.
@@ -40,15 +40,15 @@ pub enum UploadError {
     Failed(#[from] io::Error),
 }
 
-impl FileRoom {
+impl UploadStore {
     /// Creates a store in this folder. `limit` is the size limit of a file in bytes.
-    pub fn new(root: PathBuf, limit: u64) -> FileRoom {
-        FileRoom { root, limit, shared: None }
+    pub fn new(root: PathBuf, limit: u64) -> UploadStore {
+        UploadStore { root, limit, shared: None }
     }
 
     /// Shares the files with other nodes, if there is a store to share them through.
-    pub fn sharing(self, shared: Option<Arc<dyn ClusterStore>>) -> FileRoom {
-        FileRoom { shared, ..self }
+    pub fn sharing(self, shared: Option<Arc<dyn ClusterStore>>) -> UploadStore {
+        UploadStore { shared, ..self }
     }
 
     /// Stores a file where other nodes find it.
@@ -221,24 +221,24 @@ mod tests {
     #[tokio::test]
     async fn upload_is_complete_or_absent_and_private_to_its_app() {
         let folder = tempfile::tempdir().unwrap();
-        let room = FileRoom::new(folder.path().join("files"), 10);
+        let store = UploadStore::new(folder.path().join("files"), 10);
         let (a, b) = (AppName::new("a").unwrap(), AppName::new("b").unwrap());
-        let mut upload = room.begin(&a, "../x.txt").await.unwrap();
+        let mut upload = store.begin(&a, "../x.txt").await.unwrap();
         upload.write(b"12345").await.unwrap();
         let stored = upload.finish().await.unwrap();
         assert!(stored.path.ends_with(format!("files/a/{}/x.txt", stored.id)));
-        assert_eq!(room.find(&a, &stored.id), Some(stored.path.clone()));
-        assert_eq!(room.find(&b, &stored.id), None);
+        assert_eq!(store.find(&a, &stored.id), Some(stored.path.clone()));
+        assert_eq!(store.find(&b, &stored.id), None);
         for bad in ["", "..", "../a", "x", &format!("{}/..", stored.id)] {
-            assert_eq!(room.find(&a, bad), None, "{bad}");
+            assert_eq!(store.find(&a, bad), None, "{bad}");
         }
-        let mut upload = room.begin(&a, "big").await.unwrap();
+        let mut upload = store.begin(&a, "big").await.unwrap();
         upload.write(b"1234567890").await.unwrap();
         assert!(matches!(upload.write(b"1").await, Err(UploadError::TooLarge(10))));
         drop(upload);
-        assert_eq!(fs::read_dir(room.root().join("a")).unwrap().count(), 1);
-        FileRoom::remove_app(room.root(), &a).unwrap();
-        FileRoom::remove_app(room.root(), &a).unwrap();
-        assert_eq!(room.find(&a, &stored.id), None);
+        assert_eq!(fs::read_dir(store.root().join("a")).unwrap().count(), 1);
+        UploadStore::remove_app(store.root(), &a).unwrap();
+        UploadStore::remove_app(store.root(), &a).unwrap();
+        assert_eq!(store.find(&a, &stored.id), None);
     }
 }

@@ -12,8 +12,8 @@ pub mod session;
 mod workspace;
 
 pub use completions::{
-    Answering, AskError, Completions, CompletionsOptions, Conversation, ConversationSetup,
-    conversation_folder,
+    CompletionError, CompletionStream, Completions, CompletionsOptions, Conversation,
+    ConversationSetup, conversation_folder,
 };
-pub use files::{FileRoom, StoredFile, Upload, UploadError};
+pub use files::{StoredFile, Upload, UploadError, UploadStore};
 pub use runner::{Runner, RunnerOptions};

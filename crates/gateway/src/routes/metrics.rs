@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use hob_agents::claude::BackendFigures;
-use hob_sessions::session::Figures;
+use hob_sessions::session::SessionFigures;
 
 use crate::counters::Requests;
 use crate::error::ErrorBody;
@@ -28,7 +28,12 @@ pub(crate) async fn metrics(State(gateway): State<Arc<Gateway>>, _: Admin) -> im
     ([(CONTENT_TYPE, FORMAT)], text)
 }
 
-fn render(figures: &Figures, pool: &BackendFigures, requests: &Requests, version: &str) -> String {
+fn render(
+    figures: &SessionFigures,
+    pool: &BackendFigures,
+    requests: &Requests,
+    version: &str,
+) -> String {
     let mut text = String::new();
     let mut head = |name: &str, kind: &str, help: &str, rows: &[(String, u64)]| {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -107,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_line_is_well_formed() {
-        let figures = Figures {
+        let figures = SessionFigures {
             open: 2,
             busy: 1,
             live: 3,

@@ -85,7 +85,7 @@ pub(crate) async fn run(
     let timeout = timeout(body.timeout_secs, gateway.limits.run_timeout)?;
     let prompt = prompt_with_files(&body.prompt, &paths);
     let request = RunRequest { prompt, model: body.model, system: body.system, timeout };
-    gateway.sessions.check_room().await?;
+    gateway.sessions.check_capacity().await?;
     let started = Instant::now();
     let answer = gateway.runner.run(&app.name, agent, request).await;
     let duration_ms = started.elapsed().as_millis() as u64;

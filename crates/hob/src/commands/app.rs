@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::memory::Principal;
 use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
-use hob_sessions::FileRoom;
+use hob_sessions::UploadStore;
 use serde_json::json;
 
 use super::{Context, Exit};
@@ -140,7 +140,7 @@ async fn delete_data(
     for id in store.delete_sessions_of(name).await? {
         let _ = std::fs::remove_dir_all(home.workspaces().join(id.as_str()));
     }
-    FileRoom::remove_app(&home.files(), name)?;
+    UploadStore::remove_app(&home.files(), name)?;
     let folders = [
         home.claude().join("apps").join(name.as_str()),
         hob_sessions::conversation_folder(&home.workspaces(), name),

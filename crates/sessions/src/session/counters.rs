@@ -37,7 +37,7 @@ impl Counters {
 
 /// The current numbers of sessions, turns and messages.
 #[derive(Debug, Clone)]
-pub struct Figures {
+pub struct SessionFigures {
     /// Open sessions.
     pub open: usize,
     /// Open sessions in which a turn runs or waits.

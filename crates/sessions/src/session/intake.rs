@@ -17,7 +17,7 @@ const SECONDS_PER_DAY: u64 = 86_400;
 
 /// A turn that a caller asks for.
 #[derive(Debug, Clone)]
-pub struct TurnAsk {
+pub struct TurnSubmission {
     pub prompt: String,
     /// The caller's key and a digest of the request.
     pub idempotency: Option<(String, String)>,
@@ -46,7 +46,7 @@ impl TurnIntake {
         &self,
         app: &AppName,
         id: &SessionId,
-        ask: TurnAsk,
+        ask: TurnSubmission,
     ) -> Result<u32, SessionError> {
         let queue = self.context.options.limits.queue;
         let request = TurnRequest { prompt: ask.prompt, idempotency: ask.idempotency, queue };

@@ -31,10 +31,10 @@ mod sweep;
 mod turn;
 mod turn_progress;
 
-pub use counters::{Figures, NodeFigures};
+pub use counters::{NodeFigures, SessionFigures};
 pub use error::SessionError;
 pub use follow::Follow;
-pub use intake::TurnAsk;
+pub use intake::TurnSubmission;
 pub(crate) use messages::TurnReader;
 pub use messages::{text_of, update_of};
 pub use options::{ClusterOptions, NewSession, SessionLimits, SessionsOptions};

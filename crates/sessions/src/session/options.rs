@@ -11,7 +11,7 @@ use hob_domain::session::{Permissions, SessionStore};
 use hob_domain::{AgentName, AgentSpec, ClusterStore, NodeId};
 use serde_json::Value;
 
-use crate::files::FileRoom;
+use crate::files::UploadStore;
 
 /// What the sessions run with.
 pub struct SessionsOptions {
@@ -23,7 +23,7 @@ pub struct SessionsOptions {
     pub cluster: Option<ClusterOptions>,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     /// The files that apps have uploaded.
-    pub files: FileRoom,
+    pub files: UploadStore,
     /// The folder in which sessions get their own folders.
     pub workspaces: PathBuf,
     /// The folders in which a caller's `cwd` may lie.

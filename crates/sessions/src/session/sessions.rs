@@ -9,16 +9,16 @@ use hob_domain::session::{
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
 
 use super::context::SessionContext;
-use super::counters::Figures;
+use super::counters::SessionFigures;
 use super::create::SessionCreator;
 use super::error::SessionError;
 use super::follow::{EventFeed, Follow};
-use super::intake::{TurnAsk, TurnIntake};
+use super::intake::{TurnIntake, TurnSubmission};
 use super::local::LocalSessions;
 use super::options::{NewSession, SessionsOptions};
 use super::placement::{ClusterNode, Placement, SingleNode};
 use super::sweep::Sweeper;
-use crate::files::FileRoom;
+use crate::files::UploadStore;
 
 /// All sessions of all apps. Cloning shares it.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Sessions {
     }
 
     /// Returns the store of uploaded files.
-    pub fn files(&self) -> &FileRoom {
+    pub fn files(&self) -> &UploadStore {
         &self.parts.context.options.files
     }
 
@@ -94,7 +94,7 @@ impl Sessions {
     }
 
     /// Checks that a run fits the limit on open sessions of all nodes.
-    pub async fn check_room(&self) -> Result<(), SessionError> {
+    pub async fn check_capacity(&self) -> Result<(), SessionError> {
         self.parts.placement.check_capacity().await
     }
 
@@ -103,7 +103,7 @@ impl Sessions {
         &self,
         app: &AppName,
         id: &SessionId,
-        ask: TurnAsk,
+        ask: TurnSubmission,
     ) -> Result<u32, SessionError> {
         let (parts, app, id) = (self.parts.clone(), app.clone(), id.clone());
         let change = async move { parts.intake.accept(&app, &id, ask).await };
@@ -165,7 +165,7 @@ impl Sessions {
     }
 
     /// Closes idle sessions and deletes old ones at regular intervals, until Hob stops.
-    pub async fn keep_swept(self) {
+    pub async fn run_sweeper(self) {
         let (local, placement) = (self.parts.local.clone(), self.parts.placement.clone());
         Sweeper::new(local, placement).run().await;
     }
@@ -311,10 +311,10 @@ impl Sessions {
     }
 
     /// Returns the current figures, and the counters since the start.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> SessionFigures {
         let SessionParts { context, local, placement, .. } = &*self.parts;
         let (open, busy) = local.registry.open_and_busy();
-        Figures {
+        SessionFigures {
             open,
             busy,
             live: context.options.runtime.live.in_use(),

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Json;
 use hob_domain::memory::Principal;
 use hob_domain::{App, AppName, Timestamp, Token};
-use hob_sessions::FileRoom;
+use hob_sessions::UploadStore;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -149,7 +149,7 @@ pub(crate) async fn remove(
 async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
     gateway.completions.forget_app(name).await;
     gateway.sessions.forget_app(name).await?;
-    FileRoom::remove_app(gateway.files.root(), name)
+    UploadStore::remove_app(gateway.files.root(), name)
         .map_err(|error| ApiError::Internal(error.to_string()))?;
     gateway.tools.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
     Ok(())

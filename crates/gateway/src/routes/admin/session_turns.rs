@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Json;
 use hob_domain::session::{SessionTurn, TurnState};
 use hob_domain::{AppName, Timestamp};
-use hob_sessions::session::TurnAsk;
+use hob_sessions::session::TurnSubmission;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -139,7 +139,7 @@ pub(crate) async fn turn(
         return Err(ApiError::bad_request("prompt: must not be empty"));
     }
     let (app, id) = whose(&gateway, &id).await?;
-    let ask = TurnAsk { prompt: body.prompt, idempotency: None };
+    let ask = TurnSubmission { prompt: body.prompt, idempotency: None };
     let turn_index = gateway.sessions.submit(&app, &id, ask).await?;
     audit_log::record(&gateway, "session_turn", id.as_str(), json!({"turn_index": turn_index}))
         .await;

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Json, Response};
 use hob_domain::file::prompt_with_files;
 use hob_domain::secret;
 use hob_domain::session::{SessionId, SessionTurn};
-use hob_sessions::session::TurnAsk;
+use hob_sessions::session::TurnSubmission;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +69,7 @@ pub(crate) async fn turn(
     // Check the session first: errors about files must not reveal another app's session.
     gateway.sessions.get(&app.name, &id).await?;
     let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
-    let ask = TurnAsk { prompt: prompt_with_files(&body.prompt, &paths), idempotency };
+    let ask = TurnSubmission { prompt: prompt_with_files(&body.prompt, &paths), idempotency };
     let index = gateway.sessions.submit(&app.name, &id, ask).await?;
     let place = format!("/sessions/{id}/turns/{index}");
     let mut response = if prefers_async(&headers) {

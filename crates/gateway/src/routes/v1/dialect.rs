@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_agents::claude::BackendError;
-use hob_sessions::{AskError, UploadError};
+use hob_sessions::{CompletionError, UploadError};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -175,11 +175,11 @@ impl From<ApiError> for Problem {
     }
 }
 
-impl From<AskError> for Problem {
-    fn from(error: AskError) -> Problem {
+impl From<CompletionError> for Problem {
+    fn from(error: CompletionError) -> Problem {
         match error {
-            AskError::Session(error) => ApiError::from(error).into(),
-            AskError::Backend(error) => error.into(),
+            CompletionError::Session(error) => ApiError::from(error).into(),
+            CompletionError::Backend(error) => error.into(),
         }
     }
 }

@@ -9,7 +9,7 @@ use axum::response::sse::Event;
 use futures_util::StreamExt;
 use hob_agents::claude::{BackendError, Event as Happened, Origin, TurnResult};
 use hob_domain::{App, Block};
-use hob_sessions::{Answering, Conversation};
+use hob_sessions::{CompletionStream, Conversation};
 
 use super::dialect::Problem;
 use crate::state::Gateway;
@@ -33,7 +33,7 @@ pub(super) enum Part {
 
 /// A reply in progress. Dropping it before its end ends the turn.
 pub(super) struct Reply {
-    answering: Answering,
+    answering: CompletionStream,
     /// The model that answers; known after its first output.
     pub model: Option<String>,
     texts: Texts,

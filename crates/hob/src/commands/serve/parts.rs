@@ -11,7 +11,7 @@ use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
 use hob_gateway::{Gateway, GatewayLimits, Requests, SignIn};
 use hob_mcp::Tools;
 use hob_sessions::session::{Sessions, SessionsOptions};
-use hob_sessions::{Completions, CompletionsOptions, FileRoom, Runner, RunnerOptions};
+use hob_sessions::{Completions, CompletionsOptions, Runner, RunnerOptions, UploadStore};
 
 use crate::commands::doctor::HomeDoctor;
 use crate::settings::Resolved;
@@ -29,7 +29,7 @@ pub async fn sessions(
         node: opened.begin_node(settings)?,
         store: opened.ledger,
         cluster: opened.cluster,
-        files: FileRoom::new(home.files(), settings.values.max_file_bytes).sharing(shared_files),
+        files: UploadStore::new(home.files(), settings.values.max_file_bytes).sharing(shared_files),
         runtime: runtime.clone(),
         agents: agents(settings)?,
         workspaces: home.workspaces().canonicalize()?,

@@ -107,9 +107,9 @@ impl Server {
     fn spawn_background_tasks(&self, sessions: &Sessions) {
         let Runtime { tasks, stopping, .. } = &self.runtime;
         let engine = &self.tools.engine;
-        tasks.spawn(sessions.clone().keep_swept());
+        tasks.spawn(sessions.clone().run_sweeper());
         let interval = self.settings.sessions.sweep_interval;
-        tasks.spawn(self.completions.clone().keep_swept(self.ledger.clone(), interval));
+        tasks.spawn(self.completions.clone().run_sweeper(self.ledger.clone(), interval));
         tasks.spawn(outbox::drain(self.ledger.clone(), engine.clone(), stopping.clone()));
         let deferred = Drain::new(engine.clone(), self.tools.deferred.clone());
         tasks.spawn(deferred.run(stopping.clone()));
