@@ -26,7 +26,7 @@ fn main() {
     runtime.expect("a runtime").block_on(run(rounds));
 }
 
-struct Place {
+struct Fixture {
     folder: tempfile::TempDir,
     config: PathBuf,
     environment: Vec<(OsString, OsString)>,
@@ -34,7 +34,7 @@ struct Place {
     children: Children,
 }
 
-impl Place {
+impl Fixture {
     fn backend_options(&self, launch_spec: LaunchSpec, live: LiveLimit) -> BackendOptions {
         let folder = self.folder.path();
         let sandbox = SandboxConfig {
@@ -71,14 +71,14 @@ async fn run(rounds: usize) {
     let command = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");
     let command = command.canonicalize().expect("run scripts/setup-e2e agents first");
     let command = command.display().to_string();
-    let place = Place { folder, config, environment, command, children };
+    let fixture = Fixture { folder, config, environment, command, children };
 
     let mut launch_spec =
-        LaunchSpec::new(vec![place.command.clone()], ConfigFolder::Own(place.config.clone()));
-    launch_spec.environment = place.environment.clone();
-    let options = place.backend_options(launch_spec, LiveLimit::new(2));
+        LaunchSpec::new(vec![fixture.command.clone()], ConfigFolder::Own(fixture.config.clone()));
+    launch_spec.environment = fixture.environment.clone();
+    let options = fixture.backend_options(launch_spec, LiveLimit::new(2));
     let backend = ClaudeBackend::new(options);
-    let profile = Profile::new(place.folder.path().join("work"));
+    let profile = Profile::new(fixture.folder.path().join("work"));
 
     // Fresh: a process for every turn.
     let mut fresh = Vec::new();
@@ -87,7 +87,7 @@ async fn run(rounds: usize) {
         fresh.push(turn(&backend, &profile, &messages, Origin::Fresh).await);
     }
     // Warm and bare alternate turn by turn, so that both see the same machine.
-    let mut bare_driver = Bare::start(&place).await;
+    let mut bare_driver = Bare::start(&fixture).await;
     let mut messages = vec![user("turn 0")];
     turn(&backend, &profile, &messages, Origin::Fresh).await;
     let (mut warm, mut bare) = (Vec::new(), Vec::new());
@@ -125,8 +125,8 @@ async fn run(rounds: usize) {
         of(&fresh, |t| t.first) / of(&warm, |t| t.first)
     );
     backend.close().await;
-    memory(&place).await;
-    place.children.close().await;
+    memory(&fixture).await;
+    fixture.children.close().await;
 }
 
 #[derive(Debug)]
@@ -170,14 +170,14 @@ struct Bare {
 }
 
 impl Bare {
-    async fn start(place: &Place) -> Bare {
-        let cwd = place.folder.path().join("work").canonicalize().expect("a folder");
+    async fn start(fixture: &Fixture) -> Bare {
+        let cwd = fixture.folder.path().join("work").canonicalize().expect("a folder");
         let id = "5b9d3b1e-0000-4000-8000-00000000bbbb";
-        let mut env = place.environment.clone();
-        env.push(("CLAUDE_CONFIG_DIR".into(), place.config.clone().into()));
+        let mut env = fixture.environment.clone();
+        env.push(("CLAUDE_CONFIG_DIR".into(), fixture.config.clone().into()));
         env.push(("TERM".into(), "xterm-256color".into()));
         let spec = ChildSpec {
-            program: place.command.clone().into(),
+            program: fixture.command.clone().into(),
             args: ["--session-id", id].iter().map(OsString::from).collect(),
             env,
             cwd: cwd.clone(),
@@ -185,8 +185,8 @@ impl Bare {
             owner: None,
             confinement: None,
         };
-        let child = place.children.spawn(spec).await.expect("claude starts");
-        let transcript = transcript_path(&place.config, &cwd, id);
+        let child = fixture.children.spawn(spec).await.expect("claude starts");
+        let transcript = transcript_path(&fixture.config, &cwd, id);
         let mut bare = Bare { child, transcript };
         bare.shows("❯\u{a0}", 0).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -226,14 +226,14 @@ impl Bare {
 }
 
 /// Measures the memory that idle sessions of the scripted agent cost this process and their shims.
-async fn memory(place: &Place) {
+async fn memory(fixture: &Fixture) {
     let agent = program("hob-scripted-agent").display().to_string();
     let mut launch_spec =
-        LaunchSpec::new(vec![agent], ConfigFolder::Own(place.folder.path().join("scripted")));
-    launch_spec.environment = place.environment.clone();
-    let options = place.backend_options(launch_spec, LiveLimit::new(60));
+        LaunchSpec::new(vec![agent], ConfigFolder::Own(fixture.folder.path().join("scripted")));
+    launch_spec.environment = fixture.environment.clone();
+    let options = fixture.backend_options(launch_spec, LiveLimit::new(60));
     let backend = ClaudeBackend::new(options);
-    let profile = Profile::new(place.folder.path().join("work"));
+    let profile = Profile::new(fixture.folder.path().join("work"));
     let turn = async |number: usize| {
         let messages = [user(&format!("session {number}"))];
         let mut completion = backend.complete(&profile, &messages);

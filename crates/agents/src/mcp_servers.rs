@@ -11,7 +11,7 @@ pub struct McpServer {
     pub transport: McpTransport,
 }
 
-/// How an agent reaches an MCP server.
+/// The transport by which an agent reaches an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "way", rename_all = "lowercase")]
 pub enum McpTransport {

@@ -46,7 +46,7 @@ impl Exit {
         }
     }
 
-    /// Whether it ended by itself with code 0.
+    /// Returns whether the child exited with code 0.
     pub fn success(self) -> bool {
         self == Exit::Code(0)
     }
@@ -65,13 +65,13 @@ impl std::fmt::Display for Exit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Running,
-    /// The agent itself has ended; what is left of its tree is being ended.
+    /// The agent itself has exited; the rest of its tree is being ended.
     Exited(Exit),
     /// No process of the tree is left and the shim is reaped.
     Gone(Exit),
 }
 
-/// How to stop a child: first politely, then TERM to the whole tree, then KILL.
+/// How to stop a child: close its input, then TERM to the whole tree, then KILL.
 #[derive(Debug, Clone, Copy)]
 pub struct StopLadder {
     /// How long to wait after closing standard input (pipes) for the child to end by itself.
@@ -87,7 +87,7 @@ impl Default for StopLadder {
 }
 
 impl StopLadder {
-    /// No politeness: TERM at once, KILL soon after.
+    /// TERM at once, KILL soon after.
     pub const AT_ONCE: StopLadder =
         StopLadder { polite: Duration::ZERO, term: Duration::from_millis(300) };
 }
@@ -102,12 +102,12 @@ impl Child {
         Child { pid, stdin: None, stdout: None, output, terminal: None, state, orders }
     }
 
-    /// The agent's own pid (the shim's is its parent).
+    /// Returns the agent's own pid. Its parent is the shim.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// What the child wrote to its terminal, or on pipes to standard error.
+    /// Returns what the child wrote to its terminal or, on pipes, to standard error.
     pub fn output(&self) -> &Output {
         &self.output
     }
@@ -132,7 +132,7 @@ impl Child {
         }
     }
 
-    /// Whether the agent itself still runs.
+    /// Returns whether the agent itself still runs.
     pub fn is_running(&self) -> bool {
         *self.state.borrow() == State::Running
     }
@@ -162,7 +162,7 @@ impl Child {
         self.terminal().resize(size)
     }
 
-    /// The owner's end of the child's terminal, for others who write to it.
+    /// Returns the owner's end of the child's terminal, for other writers.
     pub fn terminal(&self) -> ChildTerminal {
         ChildTerminal(self.terminal.as_ref().map(Arc::downgrade).unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! What keeps a child out of Hob's home and from changing what is not its own.
+//! The confinement of a child: it cannot reach Hob's home and can change only its own files.
 //!
 //! Landlock can only allow, and what is allowed on a folder is allowed on everything below it. So the
 //! folders on the way from the root to the hidden one get nothing, and every sibling of those
@@ -16,27 +16,28 @@ use landlock::{
 use nix::libc;
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
-/// The version whose rights are ruled. An older kernel rules those it has; what newer versions add is
-/// left alone, such as connecting to a socket with a path, by which children reach Hob.
+/// The Landlock version whose rights are restricted. An older kernel restricts those that it knows. Rights
+/// of newer versions stay allowed, for example connecting to a socket by its path, which children need to
+/// reach Hob.
 const RULED: ABI = ABI::V7;
 const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute});
 /// Additional rights on devices: every program writes to `/dev/null`, and terminals need `ioctl`.
 const DEVICE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | IoctlDev});
-/// With one of these root reads the memory and the variables of any process, whatever Landlock says.
+/// Capabilities with which root reads the memory and environment of any process, despite Landlock.
 const BEYOND: [CapabilitySet; 2] = [CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN];
 
-/// What a child may not reach. Whatever else the user can read and execute, the child can too; it can
-/// change nothing but `writable` and existing devices, and signal no process outside its own tree.
+/// The confinement of a child. It can read and execute everything that the user can, except `hidden`. It
+/// can change only `writable` and existing devices, and signal no process outside its own tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement {
-    /// Neither read nor written, but for what `writable` names inside it (Hob's home).
+    /// Hob's home. It can be neither read nor written, except for the paths of `writable` inside it.
     pub hidden: PathBuf,
-    /// Files and folders it may change, each with all below it. Those that do not exist are passed
-    /// over, and so are those that would open what is hidden: see [`opens`].
+    /// Files and folders that the child may change, each with everything below it. Paths that do not exist
+    /// are skipped, and so are those that would expose `hidden`; see [`opens`].
     pub writable: Vec<PathBuf>,
 }
 
-/// The kernel's Landlock version; `None` where it has none.
+/// Returns the kernel's Landlock version, or `None` if it has none.
 pub fn landlock_version() -> Option<u32> {
     const VERSION: libc::c_uint = 1;
     let nothing = std::ptr::null::<libc::c_void>();
@@ -46,8 +47,8 @@ pub fn landlock_version() -> Option<u32> {
     u32::try_from(version).ok().filter(|version| *version > 0)
 }
 
-/// Whether a child that may change `writable` could reach `hidden` by it: that is so when `hidden` is
-/// it or lies in it, whatever links or mounts it is named by.
+/// Returns whether a child that may change `writable` could reach `hidden` through it: whether `hidden` is
+/// that path or lies below it, under any name that links or mounts give it.
 pub fn opens(writable: &Path, hidden: &Path) -> bool {
     let hidden = hidden.canonicalize().unwrap_or_else(|_| hidden.to_owned());
     let Ok(writable) = writable.canonicalize() else { return false };
@@ -59,7 +60,7 @@ pub fn opens(writable: &Path, hidden: &Path) -> bool {
 pub(crate) struct Rules(RulesetCreated);
 
 impl Rules {
-    /// Builds the rules. `None` where the kernel has no Landlock: there a child runs unconfined.
+    /// Builds the rules. Returns `None` if the kernel has no Landlock; a child then runs unconfined.
     pub fn new(confinement: &Confinement) -> io::Result<Option<Rules>> {
         if landlock_version().is_none() {
             return Ok(None);
@@ -81,18 +82,18 @@ impl Rules {
         Ok(Some(rules))
     }
 
-    /// Confines the calling thread and all it starts, for good. It only makes system calls, so that it
-    /// can be called between fork and exec.
+    /// Confines the calling thread, and everything that it starts, for good. It makes system calls only, so
+    /// that it may be called between fork and exec.
     pub fn enforce(self) -> io::Result<()> {
         for power in BEYOND {
-            // Who is not root has none of them, and may not lay them down.
+            // A process that is not root has none of these capabilities, and may not drop them.
             let _ = remove_capability_from_bounding_set(power);
         }
         self.0.restrict_self().map(drop).map_err(system)
     }
 
-    /// Allows to read what is in this folder, but for what leads to the hidden one. Links get nothing:
-    /// where they lead to is allowed, or not, under its own name.
+    /// Allows reading the entries of a folder, except the one that leads to the hidden folder. Links get no
+    /// rule: their target is allowed, or not, under its own name.
     fn allow_siblings(&mut self, way: &PathToHidden, folder: &Path) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -102,7 +103,7 @@ impl Rules {
         };
         for entry in entries {
             let path = entry?.path();
-            // What is gone again, or closed to this user, is nothing a child could read.
+            // A child could not read an entry that is gone again or closed to this user.
             let Ok((file, metadata)) = look_at(&path) else { continue };
             if metadata.is_symlink() || way.leads_through(&path, &metadata) {
                 continue;
@@ -138,8 +139,8 @@ impl Rules {
     }
 }
 
-/// The hidden folder and all folders above it. The kernel keeps rules by the folder, not by its name,
-/// so a second mount of one of them is the same folder: its device and number tell.
+/// The hidden folder and all folders above it, with their device and inode numbers. The kernel applies rules
+/// to folders, not to names, so a second mount of one of them counts as the same folder.
 struct PathToHidden(Vec<(PathBuf, Option<(u64, u64)>)>);
 
 impl PathToHidden {
@@ -158,8 +159,8 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Whether a path leads into the hidden folder by a link. A child could have left that link, in a folder
-/// it may change, to have the next one given what it wants; so the way inside must be the plain one.
+/// Returns whether a path leads into the hidden folder through a link. A child could have left such a link in
+/// a folder that it may change, so that the next child is allowed its target. A path inside must have no links.
 fn slips_into(hidden: &Path, given: &Path, real: &Path) -> bool {
     let Ok(inside) = real.strip_prefix(hidden) else { return false };
     let is_hidden = |path: &&Path| path.canonicalize().is_ok_and(|path| path == hidden);
@@ -167,8 +168,8 @@ fn slips_into(hidden: &Path, given: &Path, real: &Path) -> bool {
     entry.and_then(|entry| given.strip_prefix(entry).ok()) != Some(inside)
 }
 
-/// Opens a file for no more than to name it in a rule. A link is the link itself, so that nothing can be
-/// exchanged for one meanwhile.
+/// Opens a file only to name it in a rule. Links are not followed, so that nothing can be replaced by a link
+/// meanwhile.
 fn look_at(path: &Path) -> io::Result<(File, Metadata)> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW);

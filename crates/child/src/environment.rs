@@ -29,7 +29,7 @@ pub fn cleaned_environment(
     out
 }
 
-/// Whether a variable's name matches a pattern: the name itself, or a prefix followed by `*`.
+/// Returns whether a variable's name matches a pattern: the name itself, or a prefix followed by `*`.
 pub fn name_matches(pattern: &str, name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     match pattern.strip_suffix('*') {

@@ -40,7 +40,7 @@ pub(crate) fn open(size: Size) -> io::Result<(OwnedFd, OwnedFd)> {
 nix::ioctl_read_bad!(get_window_size, nix::libc::TIOCGWINSZ, Winsize);
 nix::ioctl_write_ptr_bad!(set_window_size, nix::libc::TIOCSWINSZ, Winsize);
 
-/// Sets the size; the child's foreground group gets SIGWINCH when it changed.
+/// Sets the size. The child's foreground group gets SIGWINCH if it changed.
 pub(crate) fn resize(master: &impl AsFd, size: Size) -> io::Result<()> {
     let winsize = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the descriptor is open for the whole call and `winsize` is a live, initialised struct
@@ -49,7 +49,7 @@ pub(crate) fn resize(master: &impl AsFd, size: Size) -> io::Result<()> {
     Ok(())
 }
 
-/// The size of a terminal; an error for what is none.
+/// Returns the size of a terminal. Fails for any other descriptor.
 pub fn size_of(terminal: &impl AsFd) -> io::Result<Size> {
     let mut winsize = Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the descriptor is open for the whole call and `winsize` is a live struct of the type

@@ -11,12 +11,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// An empty ring. It takes memory only as bytes arrive.
+    /// Creates an empty ring. It allocates memory only as bytes arrive.
     pub fn new(capacity: usize) -> Ring {
         Ring { bytes: VecDeque::new(), capacity, written: 0 }
     }
 
-    /// Appends bytes and forgets the oldest beyond the capacity.
+    /// Appends bytes and drops the oldest beyond the capacity.
     pub fn push(&mut self, bytes: &[u8]) {
         self.written += bytes.len() as u64;
         let bytes = &bytes[bytes.len().saturating_sub(self.capacity)..];
@@ -25,7 +25,7 @@ impl Ring {
         self.bytes.extend(bytes);
     }
 
-    /// How many bytes were ever written.
+    /// Returns how many bytes were ever written.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -35,8 +35,8 @@ impl Ring {
         self.bytes.iter().copied().collect()
     }
 
-    /// The bytes from stream position `from` on, and the position they really start at (later than
-    /// `from` where the ring has forgotten them).
+    /// Returns the bytes from stream position `from` on, and the position at which they start (later than
+    /// `from` if the ring has dropped some).
     pub fn since(&self, from: u64) -> (u64, Vec<u8>) {
         let oldest = self.written - self.bytes.len() as u64;
         let start = from.clamp(oldest, self.written);

@@ -1,8 +1,8 @@
 //! The shim: the single-threaded process between Hob and an agent.
 //!
-//! It leads a session of its own, is the subreaper of everything the agent starts (also of what calls
-//! `setsid` and outlives its parent), and reaps all of it. It holds no state worth keeping: when in
-//! doubt it ends the tree.
+//! It leads its own session, is the subreaper of everything the agent starts (including processes that call
+//! `setsid` and outlive their parent), and reaps all of them. It has no state worth saving: in doubt it ends
+//! the tree.
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSliceMut, Read, Write};
@@ -27,17 +27,16 @@ use crate::confine::Rules;
 use crate::tree;
 use crate::wire::{Launch, ShimCommand, ShimEvent, own};
 
-/// What is left of a tree gets this long after TERM when nobody is there to say otherwise: the agent
-/// has ended by itself, or Hob is gone.
+/// The time between TERM and KILL if Hob does not set one: the agent has exited by itself, or Hob is gone.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often a tree that is being killed is looked at again.
+/// How often a tree that is being killed is checked and signalled again.
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
-/// A launch message longer than this is not one.
-const LAUNCH_LIMIT: usize = 64 << 20;
+/// Longer launch messages are rejected.
+const MAX_LAUNCH_BYTES: usize = 64 << 20;
 
 /// Runs as the shim and never returns. The control socket is standard input.
 ///
-/// Call it first thing in `main`, before any thread exists, when the process was started with
+/// Call it first in `main`, before any thread exists, when the process was started with
 /// [`ARGUMENT`].
 pub fn run() -> ! {
     let code = match run_to_the_end() {
@@ -52,7 +51,7 @@ pub const ARGUMENT: &str = "__shim";
 
 fn run_to_the_end() -> io::Result<()> {
     let control: UnixStream = io::stdin().as_fd().try_clone_to_owned()?.into();
-    // Ignored when we lead a session already.
+    // This fails, harmlessly, if the process leads a session already.
     let _ = setsid();
     prctl::set_child_subreaper(true)?;
     let mut signals = SigSet::empty();
@@ -106,7 +105,7 @@ fn receive_launch(control: &UnixStream) -> io::Result<(Launch, Vec<OwnedFd>)> {
         have += message.bytes;
     }
     let length = u32::from_be_bytes(length) as usize;
-    if length > LAUNCH_LIMIT {
+    if length > MAX_LAUNCH_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut body = vec![0; length];
@@ -115,7 +114,7 @@ fn receive_launch(control: &UnixStream) -> io::Result<(Launch, Vec<OwnedFd>)> {
     Ok((launch, streams))
 }
 
-/// Starts the agent, or says why it was not.
+/// Starts the agent, or reports why it could not.
 fn start(launch: &Launch, streams: Vec<OwnedFd>) -> Result<Pid, ShimEvent> {
     let number = |error: io::Error| error.raw_os_error().unwrap_or(Errno::EINVAL as i32);
     let rules = launch.confinement.as_ref().map_or(Ok(None), Rules::new);
@@ -156,13 +155,13 @@ fn start_under(
                 return Err(Errno::ESRCH.into());
             }
             umask(mode);
-            // The shim blocks signals; an agent that inherited that would never hear TERM.
+            // The shim blocks signals; an agent that inherited this would never receive TERM.
             SigSet::empty().thread_set_mask()?;
-            // Here and not earlier: the shim itself stays free to end whatever it keeps.
+            // Not earlier: the shim itself must stay able to signal the tree.
             rules.take().map_or(Ok(()), Rules::enforce)
         });
     }
-    // Never waited for through this handle: the shim waits for every child there is.
+    // This handle is never waited on: the shim waits for all of its children.
     #[allow(clippy::disallowed_methods, reason = "this is the one place that starts a program")]
     let child = command.spawn()?;
     Ok(Pid::from_raw(child.id() as i32))
@@ -172,8 +171,7 @@ nix::ioctl_write_int_bad!(set_controlling_terminal, nix::libc::TIOCSCTTY);
 
 struct Keeper {
     control: UnixStream,
-    /// `false` once Hob has nothing more to say: it has closed its end, or it is gone. Its ears may
-    /// still be open.
+    /// `false` once Hob has closed its end for writing, or is gone. It may still read.
     listening: bool,
     agent: Pid,
     /// Set once the tree is being ended: when to kill, and again after every interval.
@@ -226,7 +224,7 @@ impl Keeper {
         PollTimeout::try_from(left.min(60_000) as i32).unwrap_or(PollTimeout::MAX)
     }
 
-    /// Waits for everything that has ended, the agent or an orphan of its tree.
+    /// Reaps every process that has ended: the agent, or an orphan of its tree.
     fn reap(&mut self) -> Tree {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -270,7 +268,7 @@ impl Keeper {
         }
     }
 
-    /// TERM now, KILL after the grace. Said again, it can only bring the end nearer.
+    /// Sends TERM now and KILL after the grace. A repeated call can only shorten the grace.
     fn end(&mut self, grace: Duration) {
         let at = Instant::now() + grace;
         match self.ending {
@@ -287,7 +285,7 @@ impl Keeper {
     }
 
     fn tell(&mut self, note: &ShimEvent) {
-        // Hob being gone shows as end of file soon enough.
+        // If Hob is gone, the control socket reaches end of file soon.
         let _ = self.control.write_all(note.encode().as_bytes());
     }
 }
@@ -298,8 +296,8 @@ enum Tree {
     Gone,
 }
 
-/// Signals every live descendant. Their pids can't be reused meanwhile: only the shim or a process of
-/// the tree reaps them, and a process that appears later is met at the next look.
+/// Signals every live descendant. Their pids cannot be reused meanwhile: only the shim or a process of the
+/// tree reaps them. A process that appears later is found by the next check.
 fn signal_tree(signal: Signal) {
     for process in tree::descendants(getpid().as_raw()) {
         if !process.zombie {

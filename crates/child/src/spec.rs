@@ -14,16 +14,16 @@ pub struct ChildSpec {
     pub env: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
     pub streams: Streams,
-    /// Whom it works for, in the caller's words; see [`crate::Children::placed`].
+    /// The owner of the child, in the caller's terms; see [`crate::Children::placed`].
     pub owner: Option<String>,
-    /// What it may not reach; `None` for a child that may do whatever the user may.
+    /// The confinement; `None` for a child that may do whatever the user may.
     pub confinement: Option<Confinement>,
 }
 
 /// How the child's three streams are connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// Pipes. Standard output is the caller's to read; of standard error a bounded tail is kept.
+    /// Pipes. The caller reads standard output; a bounded tail of standard error is kept.
     Pipes { stdin: Stdin },
     /// A pseudo-terminal as the controlling terminal, drained continuously into a bounded ring.
     Terminal { size: Size },

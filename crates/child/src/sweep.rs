@@ -1,6 +1,6 @@
 //! The second line of defence: ending processes that an earlier run left.
 //!
-//! Shims end their trees when Hob dies, so this finds something only where a shim itself was killed.
+//! Shims end their trees when Hob dies, so a sweep finds something only if a shim itself was killed.
 //! A process counts as a leftover by the run marker in its environment, or by a record of pid and
 //! start time; never by its pid alone. It is signalled through a pidfd that was opened before the
 //! check, so the process that is checked is the process that is signalled.
@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::RUN_MARKER;
 use crate::tree::{self, Process};
 
-/// Names a run of Hob on one home: every process it starts carries it.
+/// The marker of one run of Hob on one home. Every process of the run carries it in its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
     home: String,
@@ -22,8 +22,8 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// `home` names the home for good, `run` this run of Hob on it. Both must be file names without
-    /// a dot.
+    /// Creates the marker of a run. `home` identifies the home for good, `run` this run of Hob on it. Both
+    /// must be file names without a dot.
     pub fn new(home: impl Into<String>, run: impl Into<String>) -> Marker {
         Marker { home: home.into(), run: run.into() }
     }
@@ -32,7 +32,7 @@ impl Marker {
         format!("{}.{}.{number}", self.home, self.run)
     }
 
-    /// Whether a marker found elsewhere is of this home but of another run.
+    /// Returns whether the marker `found` belongs to this home but to another run.
     fn is_stale(&self, found: &str) -> bool {
         let mut parts = found.split('.');
         parts.next() == Some(&self.home) && parts.next().is_some_and(|run| run != self.run)
@@ -60,7 +60,7 @@ pub fn end_leftovers(marker: &Marker, records: &Path) -> usize {
             || marker_of(process.pid).is_some_and(|found| marker.is_stale(&found))
     };
     let mut ended = 0;
-    // A leftover may start another process while we look; a few rounds see to that.
+    // A leftover may start another process during the sweep, so there are a few rounds.
     for _ in 0..5 {
         let found: Vec<Process> = tree::all().into_iter().filter(is_leftover).collect();
         if found.is_empty() {
@@ -89,7 +89,7 @@ pub(crate) async fn end_marked(marker: &str) {
     }
 }
 
-/// The run marker in a process's environment.
+/// Returns the run marker in a process's environment.
 fn marker_of(pid: i32) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     environment.split(|byte| *byte == 0).find_map(|variable| {
@@ -98,7 +98,7 @@ fn marker_of(pid: i32) -> Option<String> {
     })
 }
 
-/// Kills exactly the process that was seen, not one that got its pid since.
+/// Kills exactly the process that was seen, never a later one with the same pid.
 fn kill(process: &Process) -> bool {
     let Some(pid) = Pid::from_raw(process.pid) else { return false };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return false };

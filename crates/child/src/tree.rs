@@ -1,4 +1,4 @@
-//! Reading the process table: who descends from whom, and since when.
+//! Reads the process table: parents, descendants and start times.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,17 +13,17 @@ pub struct Process {
     pub zombie: bool,
 }
 
-/// One process, or `None` when there is none with that pid.
+/// Returns the process with a pid, or `None` if there is none.
 pub fn process(pid: i32) -> Option<Process> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The start time of a live process.
+/// Returns the start time of a live process.
 pub fn start_time(pid: i32) -> Option<u64> {
     process(pid).map(|p| p.start)
 }
 
-/// Every process there is. Those that end while we read are left out.
+/// Returns every process, except those that end during the read.
 pub fn all() -> Vec<Process> {
     let Ok(dir) = fs::read_dir("/proc") else { return Vec::new() };
     dir.flatten()
@@ -32,7 +32,7 @@ pub fn all() -> Vec<Process> {
         .collect()
 }
 
-/// All descendants of `root`, itself not included, children before their own children.
+/// Returns all descendants of `root`, without itself, parents before their children.
 pub fn descendants(root: i32) -> Vec<Process> {
     descendants_in(&all(), root)
 }
@@ -53,7 +53,7 @@ fn descendants_in(table: &[Process], root: i32) -> Vec<Process> {
     found
 }
 
-/// Whether this process descends from another one.
+/// Returns whether this process descends from `ancestor`.
 pub fn descends_from(ancestor: i32) -> bool {
     let mut pid = std::process::id() as i32;
     while let Some(found) = process(pid).filter(|found| found.parent > 0) {
@@ -65,7 +65,7 @@ pub fn descends_from(ancestor: i32) -> bool {
     false
 }
 
-/// Reads `/proc/PID/stat`. The command name is in parentheses and may hold blanks and parentheses.
+/// Reads `/proc/PID/stat`. The command name is in parentheses and may contain spaces and parentheses.
 fn parse_stat(line: &str) -> Option<Process> {
     let pid = line.split_once(' ')?.0.parse().ok()?;
     let mut fields = line.rsplit_once(')')?.1.split_ascii_whitespace();

@@ -95,7 +95,7 @@ impl Launch {
     }
 }
 
-/// An order from Hob.
+/// A command from Hob to the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShimCommand {
     /// Send this signal to the agent itself.
@@ -122,7 +122,7 @@ impl ShimCommand {
     }
 }
 
-/// A note from the shim.
+/// An event from the shim to Hob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ShimEvent {
     /// The agent runs under this pid since this time.
@@ -162,11 +162,11 @@ impl ShimEvent {
 
 /// Takes ownership of a descriptor that was just received over a socket.
 pub(crate) fn own(fd: RawFd) -> OwnedFd {
-    // SAFETY: the kernel has just made this descriptor for us and nobody else knows its number.
+    // SAFETY: the kernel has just created this descriptor for this process, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Whether the operating system would refuse this as an argument or a variable.
+/// Returns whether the text contains NUL, which arguments and variables must not.
 pub(crate) fn has_nul(text: &OsStr) -> bool {
     text.as_bytes().contains(&0)
 }

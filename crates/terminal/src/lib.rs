@@ -13,7 +13,7 @@ mod viewer;
 
 pub use filter::{Filter, FilterMark, FilterPolicy};
 pub use hob_child::Size;
-pub use model::{Cursor, SCROLLBACK, ScreenModel, StreamPosition};
+pub use model::{Cursor, MAX_SCROLLBACK_LINES, ScreenModel, StreamPosition};
 pub use registry::{TerminalRegistrar, TerminalRegistration, Terminals};
 pub use terminal::{
     InputLock, Terminal, TerminalError, TerminalInfo, TerminalKind, TerminalStatus,

@@ -10,9 +10,9 @@ use vt100::capture::{BasicFormattedCaptureState, RowContents};
 use super::filter::{Filter, FilterMark, FilterPolicy};
 use super::svg;
 
-/// How many lines of scrollback are kept, in lines. They are kept as text, not as cells, which takes a
+/// How many lines of scrollback are kept. They are kept as text, not as cells, which takes a
 /// tenth of the memory.
-pub const SCROLLBACK: usize = 2000;
+pub const MAX_SCROLLBACK_LINES: usize = 2000;
 /// Longer lines are not kept in the scrollback.
 const MAX_SCROLLBACK_LINE_BYTES: usize = 4 << 10;
 /// The size of the ring buffer for viewers. A viewer that falls behind it gets a full redraw.
@@ -63,7 +63,7 @@ impl Callbacks for Scrolled {
         }
         line.shrink_to_fit();
         self.lines.push_back(line);
-        if self.lines.len() > SCROLLBACK {
+        if self.lines.len() > MAX_SCROLLBACK_LINES {
             self.lines.pop_front();
         }
     }
@@ -195,7 +195,7 @@ mod tests {
         model
     }
 
-    /// The screen of a viewer that got a full redraw.
+    /// Returns the screen of a viewer that got a full redraw.
     fn viewed(model: &ScreenModel, scrollback: usize) -> ScreenModel {
         let mut viewer = ScreenModel::new(model.size());
         viewer.feed(&model.redraw(scrollback));

@@ -20,7 +20,7 @@ const MIN_READABLE_SIZE: Size = Size { rows: 16, cols: 60 };
 /// How long an agent may take to read typed input.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a terminal belongs to.
+/// The owner of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminalKind {
     /// An agent of a session. The terminal has the session's id.

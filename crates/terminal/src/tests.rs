@@ -19,7 +19,7 @@ struct Fixture {
     folder: tempfile::TempDir,
 }
 
-/// A shell script in a terminal.
+/// Starts a shell script in a terminal.
 async fn start(script: &str) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let children = Children::new(ChildrenOptions {
@@ -60,7 +60,7 @@ struct Seen {
 }
 
 fn watch(terminal: &Arc<Terminal>) -> Seen {
-    let viewer = terminal.watch(SCROLLBACK);
+    let viewer = terminal.watch(MAX_SCROLLBACK_LINES);
     Seen { model: ScreenModel::new(viewer.size()), viewer, others: Vec::new(), redraws: 0 }
 }
 
@@ -172,7 +172,7 @@ async fn slow_viewer_gets_a_redraw() {
     assert_eq!(slow.redraws, 2, "instead of more than a megabyte");
     assert_eq!(slow.model.text(), quick.model.text());
     // A viewer that joins now gets the scrollback, as far as it is kept.
-    let bytes = terminal.with_screen(|model| model.redraw(SCROLLBACK));
+    let bytes = terminal.with_screen(|model| model.redraw(MAX_SCROLLBACK_LINES));
     let text = String::from_utf8(bytes).unwrap();
     assert!(text.contains("199000") && !text.contains("197000\x1b"), "{}", text.len());
     let late = watch(&terminal);

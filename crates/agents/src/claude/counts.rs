@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::process_list::ProcessInfo;
 
-/// Where the process of a turn came from.
+/// The origin of a turn's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A live process that had just finished this history.

@@ -15,7 +15,7 @@ use crate::sandbox::SandboxConfig;
 
 const SUGGESTIONS: &str = "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION";
 
-/// What one process starts from.
+/// The program, environment, configuration folder and confinement of one process.
 #[derive(Debug, Clone)]
 pub struct LaunchSpec {
     /// The program and its first arguments.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::launch_spec::{LaunchSpec, LaunchSpecProvider};
 use crate::runtime::Runtime;
 
-/// What all conversations of a backend share.
+/// The options that all conversations of a backend share.
 #[derive(Clone)]
 pub struct BackendOptions {
     /// Idle processes count towards its limit on live agents and are ended when it is reached. Nothing
@@ -47,7 +47,7 @@ impl BackendOptions {
     }
 }
 
-/// How a new process gets the history of a conversation.
+/// The way in which a new process gets the history of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryMode {
     /// As a transcript that the process resumes.

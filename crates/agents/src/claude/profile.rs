@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hob_domain::Driver;
 use serde_json::{Map, Value, json};
 
-/// How Hob communicates with a process.
+/// The transport between Hob and a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaudeTransport {
     /// The interactive program in a terminal: an answer arrives block by block.

@@ -43,7 +43,7 @@ impl Screen {
     }
 }
 
-/// What the screen shows.
+/// The state of the program, as its screen shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum View {
     /// Nothing that Hob recognises.

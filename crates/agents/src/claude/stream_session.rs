@@ -154,7 +154,7 @@ impl StreamSession {
     }
 }
 
-/// What a record means to the backend.
+/// A record as the backend sees it.
 enum Interpretation {
     Events(Vec<Event>),
     End(Result<TurnEnding, BackendError>),

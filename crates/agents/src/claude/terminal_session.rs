@@ -54,7 +54,7 @@ pub struct Launch {
     pub registrar: TerminalRegistrar,
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnEnd {
     Finished(TurnResult),

@@ -21,14 +21,14 @@ const LIMITS: TurnTimeouts = TurnTimeouts {
     stall: Duration::from_secs(60),
 };
 
-struct Place {
+struct Fixture {
     session: TerminalSession,
     terminal: Arc<Terminal>,
     _children: Children,
     _folder: tempfile::TempDir,
 }
 
-async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str]) -> Place {
+async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str]) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir_all(path("work")).unwrap();
@@ -75,7 +75,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
     };
     let session = TerminalSession::start(&children, launch, LIMITS).await.unwrap();
     let terminal = terminals.get(ID).unwrap();
-    Place { session, terminal, _children: children, _folder: folder }
+    Fixture { session, terminal, _children: children, _folder: folder }
 }
 
 /// Interrupts different turns at different moments. Each time the next prompt arrives alone.
@@ -114,7 +114,7 @@ async fn interrupt_and_go_on(session: &mut TerminalSession) {
 }
 
 /// Types as a person between turns. The next prompt still arrives alone.
-async fn type_and_go_on(place: &mut Place) {
+async fn type_and_go_on(fixture: &mut Fixture) {
     for (number, (keys, rows)) in [
         ("left in the box", 40),
         ("two\nlines", 40),
@@ -124,12 +124,12 @@ async fn type_and_go_on(place: &mut Place) {
     .into_iter()
     .enumerate()
     {
-        let mut viewer = place.terminal.watch(0);
+        let mut viewer = fixture.terminal.watch(0);
         // As a person does: a paste, then Enter on its own.
         let (text, enter) = keys.strip_suffix('\r').map_or((keys, false), |text| (text, true));
         viewer.write(&input::paste(text)).await.unwrap();
         if enter {
-            wait_for(&place.terminal, "[[say for a person]]").await;
+            wait_for(&fixture.terminal, "[[say for a person]]").await;
             viewer.write(b"\r").await.unwrap();
         }
         viewer.resize(Size { rows, cols: 90 }).unwrap();
@@ -137,7 +137,7 @@ async fn type_and_go_on(place: &mut Place) {
         let prompt = format!("[[say answer {number}]]");
         let (mut heard, mut said) = (None, String::new());
         let go_on = CancellationToken::new();
-        let end = place
+        let end = fixture
             .session
             .turn(&prompt, LIMITS, &go_on, |event, _| match event {
                 Event::User { text } => heard = Some(text),
@@ -165,9 +165,9 @@ async fn wait_for(terminal: &Terminal, text: &str) {
 
 #[tokio::test]
 async fn person_may_type_between_turns() {
-    let mut place = start(&program("hob-scripted-agent"), &[], &[]).await;
-    type_and_go_on(&mut place).await;
-    place.session.end().await;
+    let mut fixture = start(&program("hob-scripted-agent"), &[], &[]).await;
+    type_and_go_on(&mut fixture).await;
+    fixture.session.end().await;
 }
 
 #[tokio::test]
@@ -176,16 +176,16 @@ async fn person_may_type_into_a_real_session() {
     let claude =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");
     assert!(claude.exists(), "claude is not installed: run scripts/setup-e2e agents");
-    let mut place = start(&claude, &api.claude_environment(), &[]).await;
-    type_and_go_on(&mut place).await;
-    place.session.end().await;
+    let mut fixture = start(&claude, &api.claude_environment(), &[]).await;
+    type_and_go_on(&mut fixture).await;
+    fixture.session.end().await;
 }
 
 #[tokio::test]
 async fn interrupted_session_is_left_clean() {
-    let mut place = start(&program("hob-scripted-agent"), &[], &[]).await;
-    interrupt_and_go_on(&mut place.session).await;
-    place.session.end().await;
+    let mut fixture = start(&program("hob-scripted-agent"), &[], &[]).await;
+    interrupt_and_go_on(&mut fixture.session).await;
+    fixture.session.end().await;
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn interrupted_real_session_is_left_clean() {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");
     assert!(claude.exists(), "claude is not installed: run scripts/setup-e2e agents");
     let arguments = ["--permission-mode=bypassPermissions"];
-    let mut place = start(&claude, &api.claude_environment(), &arguments).await;
-    interrupt_and_go_on(&mut place.session).await;
-    place.session.end().await;
+    let mut fixture = start(&claude, &api.claude_environment(), &arguments).await;
+    interrupt_and_go_on(&mut fixture.session).await;
+    fixture.session.end().await;
 }

@@ -45,7 +45,7 @@ pub enum AgentEvent {
     Exited(AgentExit),
 }
 
-/// How an agent's process ended.
+/// The exit of an agent's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentExit {
     /// The exit status in words.

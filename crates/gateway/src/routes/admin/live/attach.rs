@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
-use hob_terminal::{SCROLLBACK, Size, TerminalError, Viewer, ViewerUpdate, Writer};
+use hob_terminal::{MAX_SCROLLBACK_LINES, Size, TerminalError, Viewer, ViewerUpdate, Writer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ pub(crate) async fn attach(
         code: "not_websocket",
         message: format!("this is a WebSocket: {}", rejection.body_text()),
     })?;
-    let scrollback = wanted.scrollback.unwrap_or(SCROLLBACK).min(SCROLLBACK);
+    let scrollback = wanted.scrollback.unwrap_or(MAX_SCROLLBACK_LINES).min(MAX_SCROLLBACK_LINES);
     let shown = match found {
         LiveTarget::Terminal(terminal) => Shown::Terminal(Box::new(terminal.watch(scrollback))),
         LiveTarget::Session(app, session) => {
