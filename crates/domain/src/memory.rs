@@ -213,6 +213,8 @@ pub struct MaintenanceEvent {
 pub enum Forget {
     Record(RecordId),
     Session(String),
+    /// Everything that the principal has, including the names of forgotten turns.
+    Everything,
 }
 
 /// The outcome of a correction.
@@ -225,7 +227,22 @@ pub enum Superseded {
     Forgotten,
 }
 
-/// The turns that [`MemoryStore::timeline`] lists.
+/// A selection of turns to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnSelection {
+    /// The turn with this id.
+    Id(RecordId),
+    /// The turns with these numbers, in this order. Turns that are gone by now are left out.
+    Numbers(Vec<i64>),
+    /// A part of the timeline, in the order the turns were said.
+    Window(Window),
+    /// The latest short prompts of a project, newest first.
+    LatestPrompts { project: String, limit: usize },
+    /// The facts of a project that are not superseded, newest first.
+    Facts { project: String, limit: usize },
+}
+
+/// A part of the timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     pub scope: Scope,
@@ -278,16 +295,6 @@ pub trait MemoryStore: VectorStore {
         now: Timestamp,
     ) -> Result<usize, StoreError>;
 
-    /// Removes everything of a principal. Returns how many turns were removed.
-    async fn forget_principal(&self, principal: &Principal) -> Result<usize, StoreError>;
-
-    /// Returns the turn with this id.
-    async fn record(
-        &self,
-        principal: &Principal,
-        id: &RecordId,
-    ) -> Result<Option<Record>, StoreError>;
-
     /// Returns the turns in scope that match a query best, with their neighbours and everything there is to rank them by.
     async fn candidates(
         &self,
@@ -296,18 +303,11 @@ pub trait MemoryStore: VectorStore {
         query: CandidateQuery,
     ) -> Result<CandidateSet, StoreError>;
 
-    /// Returns the turns with these numbers, in this order. Turns that are gone by now are left out.
-    async fn records(
+    /// Returns the turns of a selection.
+    async fn turns(
         &self,
         principal: &Principal,
-        seqs: Vec<i64>,
-    ) -> Result<Vec<Record>, StoreError>;
-
-    /// Returns turns in the order they were said.
-    async fn timeline(
-        &self,
-        principal: &Principal,
-        window: &Window,
+        selection: TurnSelection,
     ) -> Result<Vec<Record>, StoreError>;
 
     /// Returns the latest sessions of a project, newest first, without `except`.
@@ -318,22 +318,6 @@ pub trait MemoryStore: VectorStore {
         except: Option<&str>,
         limit: usize,
     ) -> Result<Vec<SessionOutline>, StoreError>;
-
-    /// Returns the latest short prompts of a project, newest first.
-    async fn latest_prompts(
-        &self,
-        principal: &Principal,
-        project: &str,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError>;
-
-    /// Returns the facts of a project that are not superseded, newest first.
-    async fn facts(
-        &self,
-        principal: &Principal,
-        project: &str,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError>;
 
     /// Returns the projects with this path, or whose folder has this name.
     async fn projects_named(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hob_domain::memory::{
     Counts, Facets, Forget, Identity, ImportMark, MaintenanceEvent, MemoryStore, NewTurn,
     Principal, ProjectLocation, Record, RecordId, Remask, Scope, Stored, Superseded, Tier,
-    TurnRole, TurnSource, Window,
+    TurnRole, TurnSelection, TurnSource, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 use tokio_util::sync::CancellationToken;
@@ -192,7 +192,7 @@ impl Engine {
         text: &str,
         now: Timestamp,
     ) -> Result<Option<RecordId>, StoreError> {
-        let Some(record) = self.inner.store.record(principal, old).await? else {
+        let Some(record) = self.record(principal, old).await? else {
             return Ok(None);
         };
         let note = Note {
@@ -221,7 +221,7 @@ impl Engine {
 
     /// Removes everything of a principal.
     pub async fn forget_principal(&self, principal: &Principal) -> Result<usize, StoreError> {
-        self.inner.store.forget_principal(principal).await
+        self.inner.store.forget(principal, &Forget::Everything, Timestamp::now()).await
     }
 
     pub async fn forget(
@@ -277,7 +277,7 @@ impl Engine {
         let unread = scored.len() - shown;
         scored.truncate(shown);
         let seqs = scored.iter().map(|one| one.seq).collect();
-        let records = store.records(principal, seqs).await?;
+        let records = store.turns(principal, TurnSelection::Numbers(seqs)).await?;
         let mut by_seq: HashMap<i64, Record> =
             records.into_iter().map(|record| (record.seq, record)).collect();
         let hit = |one: Scored| {
@@ -306,7 +306,8 @@ impl Engine {
         principal: &Principal,
         id: &RecordId,
     ) -> Result<Option<Record>, StoreError> {
-        self.inner.store.record(principal, id).await
+        let selection = TurnSelection::Id(id.clone());
+        Ok(self.inner.store.turns(principal, selection).await?.pop())
     }
 
     pub async fn timeline(
@@ -314,7 +315,7 @@ impl Engine {
         principal: &Principal,
         window: &Window,
     ) -> Result<Vec<Record>, StoreError> {
-        self.inner.store.timeline(principal, window).await
+        self.inner.store.turns(principal, TurnSelection::Window(window.clone())).await
     }
 
     pub async fn counts(&self, principal: &Principal) -> Result<Counts, StoreError> {
@@ -363,10 +364,14 @@ impl Engine {
         budget_tokens: usize,
     ) -> Result<String, StoreError> {
         let store = &self.inner.store;
-        let standing = store.facts(principal, project, session_start::FACTS).await?;
+        let facts =
+            TurnSelection::Facts { project: project.to_owned(), limit: session_start::FACTS };
+        let standing = store.turns(principal, facts).await?;
         let sessions =
             store.latest_sessions(principal, project, session, session_start::SESSIONS).await?;
-        let prompts = store.latest_prompts(principal, project, recurring::PROMPTS).await?;
+        let limit = recurring::PROMPTS;
+        let prompts = TurnSelection::LatestPrompts { project: project.to_owned(), limit };
+        let prompts = store.turns(principal, prompts).await?;
         let recurring = recurring::recurring(&prompts, &self.inner.preparer.analyser);
         Ok(session_start::compose(&standing, &recurring, &sessions, budget_tokens))
     }

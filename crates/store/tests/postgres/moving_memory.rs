@@ -359,7 +359,7 @@ async fn an_emptied_memory_is_empty() {
     let shop = Principal::App("shop".to_owned());
     target.store_turns(&shop, (0..90).map(turn).collect(), Vec::new()).await.unwrap();
     target.vector_kind("model", 8).await.unwrap();
-    assert_eq!(target.forget_principal(&shop).await.unwrap(), 90);
+    assert_eq!(target.forget(&shop, &Forget::Everything, at(0)).await.unwrap(), 90);
     let moved = there(&source, &target).await.unwrap();
     assert_eq!(rows(&moved, "memory_turns"), 50);
     let target = connect(&url).await.unwrap();

@@ -5,7 +5,7 @@ use hob_domain::memory::{
     TurnSource, Window,
 };
 
-use super::{Fixture, add_of, at, found, with_id};
+use super::{Fixture, add_of, at, facts, found, latest_prompts, timeline, with_id};
 
 const TEXTS: [&str; 9] = [
     "\u{0}",
@@ -51,8 +51,8 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         };
         assert_eq!(found(&*store, &speaker, &scope, &turn.terms).await, [*text]);
         let window = Window { scope, around: None, limit: 5 };
-        let record = store.timeline(&speaker, &window).await.unwrap().remove(0);
-        assert_eq!(store.record(&speaker, &record.id).await.unwrap().as_ref(), Some(&record));
+        let record = timeline(&*store, &speaker, &window).await.remove(0);
+        assert_eq!(super::record(&*store, &speaker, &record.id).await.as_ref(), Some(&record));
         assert_eq!(record.text, *text);
         assert_eq!((record.place.clone(), record.session.clone()), (turn.place, session.clone()));
         assert_eq!((record.cue, record.sealed), (turn.cue, turn.sealed));
@@ -74,7 +74,7 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         let new = with_id(&session, "better", "2", 8);
         let by = store.supersede(&speaker, &record.id, new).await.unwrap();
         let Superseded::By(id) = by else { panic!("{by:?}") };
-        let new = store.record(&speaker, &id).await.unwrap().unwrap();
+        let new = super::record(&*store, &speaker, &id).await.unwrap();
         assert_eq!(new.supersedes, Some(record.id));
         let whole = Forget::Session(session);
         assert_eq!(store.forget(&speaker, &whole, at(9)).await.unwrap(), 2);
@@ -95,10 +95,10 @@ pub async fn hostile_texts_are_only_texts(fixture: &dyn Fixture) {
         let app = Principal::App(format!("x{}", text.replace('\0', "")));
         assert!(found(&*store, &app, &Scope::default(), "stays").await.is_empty());
         assert!(store.projects_named(&Principal::Owner, text).await.unwrap().is_empty());
-        assert!(store.facts(&Principal::Owner, text, 9).await.unwrap().is_empty());
-        assert!(store.latest_prompts(&Principal::Owner, text, 9).await.unwrap().is_empty());
+        assert!(facts(&*store, &Principal::Owner, text).await.is_empty());
+        assert!(latest_prompts(&*store, &Principal::Owner, text, 9).await.is_empty());
         let id = hob_domain::memory::RecordId::new(*text);
-        assert!(store.record(&Principal::Owner, &id).await.unwrap().is_none());
+        assert!(super::record(&*store, &Principal::Owner, &id).await.is_none());
         let none = Forget::Record(id);
         assert_eq!(store.forget(&Principal::Owner, &none, at(1)).await.unwrap(), 0);
     }

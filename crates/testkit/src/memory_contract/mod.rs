@@ -12,8 +12,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Identity, MemoryStore, NewTurn, Principal, ProjectLocation,
-    QueryTerm, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
+    CandidateQuery, CandidateSet, Forget, Identity, MemoryStore, NewTurn, Principal,
+    ProjectLocation, QueryTerm, Record, RecordId, Scope, Tier, TurnRole, TurnSelection, TurnSource, Window,
+    record_key, words_key,
 };
 
 /// A backend of the memory for one test.
@@ -102,7 +103,7 @@ async fn texts(
 ) -> Vec<String> {
     let own = |c: &&hob_domain::memory::Candidate| c.in_scope && !c.counts.is_empty();
     let seqs = proposal.candidates.iter().filter(own).map(|candidate| candidate.seq).collect();
-    let records = store.records(speaker, seqs).await.unwrap();
+    let records = store.turns(speaker, TurnSelection::Numbers(seqs)).await.unwrap();
     records.into_iter().map(|record| record.text).collect()
 }
 
@@ -114,4 +115,33 @@ async fn found(
 ) -> Vec<String> {
     let proposal = store.candidates(speaker, scope, probe(term)).await.unwrap();
     texts(store, speaker, &proposal).await
+}
+
+/// Reads the turn with this id.
+async fn record(store: &dyn MemoryStore, principal: &Principal, id: &RecordId) -> Option<Record> {
+    store.turns(principal, TurnSelection::Id(id.clone())).await.unwrap().pop()
+}
+
+async fn timeline(store: &dyn MemoryStore, principal: &Principal, window: &Window) -> Vec<Record> {
+    store.turns(principal, TurnSelection::Window(window.clone())).await.unwrap()
+}
+
+async fn facts(store: &dyn MemoryStore, principal: &Principal, project: &str) -> Vec<Record> {
+    let selection = TurnSelection::Facts { project: project.to_owned(), limit: 10 };
+    store.turns(principal, selection).await.unwrap()
+}
+
+async fn latest_prompts(
+    store: &dyn MemoryStore,
+    principal: &Principal,
+    project: &str,
+    limit: usize,
+) -> Vec<Record> {
+    let selection = TurnSelection::LatestPrompts { project: project.to_owned(), limit };
+    store.turns(principal, selection).await.unwrap()
+}
+
+/// Removes everything of a principal.
+async fn forget_everything(store: &dyn MemoryStore, principal: &Principal) -> usize {
+    store.forget(principal, &Forget::Everything, at(0)).await.unwrap()
 }

@@ -7,7 +7,7 @@ use hob_domain::memory::{
     ProjectLocation, QueryTerm, RecordId, Remask, Scope, TurnRole, Window,
 };
 
-use super::{at, nth, with_id};
+use super::{at, forget_everything, latest_prompts, nth, timeline, with_id};
 use crate::Random;
 
 const WORDS: [&str; 12] =
@@ -23,8 +23,8 @@ pub async fn whatever_is_done(
     some_steps(seed, steps, one, two).await;
     let mut random = random(seed.wrapping_add(1));
     let [owner, shop] = speakers();
-    let a = one.forget_principal(&shop).await.unwrap();
-    assert_eq!(a, two.forget_principal(&shop).await.unwrap());
+    let a = forget_everything(one, &shop).await;
+    assert_eq!(a, forget_everything(two, &shop).await);
     look(&format!("seed {seed}, of the owner alone"), &owner, &mut random, one, two).await;
 }
 
@@ -152,8 +152,8 @@ async fn look(
     assert_eq!(proposals[0], proposals[1], "{what}: {scope:?}");
     let window = Window { scope: scope.clone(), around: None, limit: 7 };
     assert_eq!(
-        one.timeline(speaker, &window).await.unwrap(),
-        two.timeline(speaker, &window).await.unwrap(),
+        timeline(one, speaker, &window).await,
+        timeline(two, speaker, &window).await,
         "{what}"
     );
     assert_eq!(one.counts(speaker).await.unwrap(), two.counts(speaker).await.unwrap(), "{what}");
@@ -164,8 +164,8 @@ async fn look(
         two.latest_sessions(speaker, "/a", Some("s1"), 4).await.unwrap(),
         "{what}"
     );
-    let prompts = one.latest_prompts(speaker, "/b", 4).await.unwrap();
-    assert_eq!(prompts, two.latest_prompts(speaker, "/b", 4).await.unwrap(), "{what}");
+    let prompts = latest_prompts(one, speaker, "/b", 4).await;
+    assert_eq!(prompts, latest_prompts(two, speaker, "/b", 4).await, "{what}");
     let page = one.page(None, 0, 1000).await.unwrap();
     assert_eq!(page, two.page(None, 0, 1000).await.unwrap(), "{what}");
 }

@@ -8,7 +8,10 @@ use hob_domain::memory::{
     RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
 };
 
-use super::{Fixture, add, add_of, found, nth, probe, turn, with_id};
+use super::{
+    Fixture, add, add_of, facts, forget_everything, found, latest_prompts, nth, probe, record,
+    timeline, turn, with_id,
+};
 
 pub async fn turn_is_stored_once_with_and_without_its_id(fixture: &dyn Fixture) {
     let store = fixture.open().await;
@@ -135,7 +138,7 @@ pub async fn principals_and_projects_are_isolated(fixture: &dyn Fixture) {
     assert!(found(&*store, &app, &scope("/q"), "port").await.is_empty());
     assert!(found(&*store, &Principal::App("x".to_owned()), &all, "port").await.is_empty());
     let id = store.page(Some(&Principal::Owner), 0, 1).await.unwrap()[0].id.clone();
-    assert!(store.record(&Principal::App("x".to_owned()), &id).await.unwrap().is_none());
+    assert!(record(&*store, &Principal::App("x".to_owned()), &id).await.is_none());
     // A term is never a query.
     for term in ["\" OR \"port", "port*", "scope : p1", "port NEAR", "a\"b", "\u{0}", ""] {
         let _ = store.candidates(&app, &all, probe(term)).await.unwrap();
@@ -148,7 +151,7 @@ pub async fn windows_corrections_and_outlines_are_read(fixture: &dyn Fixture) {
     add(&*store, turns).await;
     let list = async |around: Option<Around>, limit| {
         let window = Window { scope: Scope::default(), around, limit };
-        let turns = store.timeline(&Principal::Owner, &window).await.unwrap();
+        let turns = timeline(&*store, &Principal::Owner, &window).await;
         turns.iter().map(|record| record.text.clone()).collect::<Vec<_>>()
     };
     assert_eq!(list(None, 2).await, ["turn 8", "turn 9"]);
@@ -165,9 +168,9 @@ pub async fn windows_corrections_and_outlines_are_read(fixture: &dyn Fixture) {
     assert_eq!(missing.unwrap(), Superseded::Missing);
     let corrected = store.supersede(&Principal::Owner, &page[5].id, right).await.unwrap();
     let Superseded::By(new) = corrected else { panic!("{corrected:?}") };
-    let old = store.record(&Principal::Owner, &page[5].id).await.unwrap().unwrap();
+    let old = record(&*store, &Principal::Owner, &page[5].id).await.unwrap();
     assert_eq!(old.superseded_by.as_ref(), Some(&new));
-    let standing = store.facts(&Principal::Owner, "/p", 10).await.unwrap();
+    let standing = facts(&*store, &Principal::Owner, "/p").await;
     assert_eq!(standing.iter().map(|r| r.id.clone()).collect::<Vec<_>>(), [new]);
     let outlines = store.latest_sessions(&Principal::Owner, "/p", None, 5).await.unwrap();
     assert_eq!(outlines.len(), 1, "notes are no session");
@@ -233,7 +236,7 @@ pub async fn index_counts_match_the_stored_turns(fixture: &dyn Fixture) {
     assert_eq!(spread, [559, 45, 515, 1]);
     assert_eq!((proposal.turns, proposal.length), (560, 45 * 3 + 515 * 2));
     assert_eq!(found(&*store, &Principal::Owner, &all, "another").await, ["another"]);
-    store.forget_principal(&Principal::Owner).await.unwrap();
+    forget_everything(&*store, &Principal::Owner).await;
     let proposal = store.candidates(&Principal::Owner, &all, probe("port")).await.unwrap();
     assert_eq!(proposal, CandidateSet::default());
 }
@@ -272,7 +275,7 @@ pub async fn other_state_is_stored_and_removed(fixture: &dyn Fixture) {
     assert_eq!(events.iter().map(|event| &*event.detail).collect::<Vec<_>>(), ["2", "1"]);
     assert_eq!(store.masked_before(2, 9).await.unwrap().len(), 2);
     assert!(store.masked_before(1, 9).await.unwrap().is_empty());
-    let prompts = store.latest_prompts(&Principal::Owner, "/p", 9).await.unwrap();
+    let prompts = latest_prompts(&*store, &Principal::Owner, "/p", 9).await;
     assert_eq!(prompts.iter().map(|record| &*record.text).collect::<Vec<_>>(), ["one"]);
     let counts = store.counts(&Principal::Owner).await.unwrap();
     assert_eq!((counts.turns, counts.sessions, counts.projects), (2, 1, 1));
@@ -284,9 +287,9 @@ pub async fn other_state_is_stored_and_removed(fixture: &dyn Fixture) {
     let session = Forget::Session("s".to_owned());
     assert_eq!(store.forget(&app, &session, super::at(9)).await.unwrap(), 1);
     assert_eq!(add_of(&*store, &app, one()).await, (0, 0, 1));
-    assert_eq!(store.forget_principal(&app).await.unwrap(), 0);
+    assert_eq!(forget_everything(&*store, &app).await, 0);
     assert_eq!(add_of(&*store, &app, one()).await, (1, 0, 0));
-    assert_eq!(store.forget_principal(&app).await.unwrap(), 1);
+    assert_eq!(forget_everything(&*store, &app).await, 1);
     assert_eq!(store.counts(&app).await.unwrap(), Counts::default());
     assert_eq!(store.counts(&Principal::Owner).await.unwrap(), counts);
 }

@@ -9,7 +9,7 @@ use hob_domain::memory::{
     Remask, Scope, VectorKind,
 };
 
-use super::{Fixture, with_id};
+use super::{Fixture, forget_everything, with_id};
 
 fn turn(session: &str, number: i64) -> NewTurn {
     let text = format!("turn {number}");
@@ -106,7 +106,7 @@ pub async fn vectors_are_removed_with_their_turns(fixture: &dyn Fixture) {
     assert_eq!(seqs(&near(&*store, kind, 1, 50).await), [1, 3, 4]);
     store.save_vectors(kind, vec![(2, along(2))]).await.unwrap();
     assert_eq!(store.embedded(kind).await.unwrap().done, 4, "what is forgotten gets none");
-    store.forget_principal(&app).await.unwrap();
+    forget_everything(&*store, &app).await;
     assert_eq!(store.embedded(kind).await.unwrap().done, 3);
     // A turn with a changed text has to be embedded again.
     let page: Vec<Record> = store.page(None, 0, 1).await.unwrap();

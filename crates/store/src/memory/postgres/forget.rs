@@ -18,7 +18,7 @@ use crate::postgres::connections::Client;
 const MAX_REMOVED_TURNS: usize = 500;
 const MODEL_TABLE: &str = "hob.memory_model_vectors";
 
-/// Forgets a turn or a session. Returns how many turns were removed.
+/// Forgets a turn, a session or everything. Returns how many turns were removed.
 pub(super) async fn forget(
     client: &Client,
     cipher: &Cipher,
@@ -31,6 +31,7 @@ pub(super) async fn forget(
     let columns = "SELECT t.seq, t.project, t.session, s.length, t.terms FROM hob.memory_turns t
          JOIN hob.memory_standing s ON s.seq = t.seq WHERE t.speaker = $1 AND";
     let rows = match what {
+        Forget::Everything => return forget_everything(client, speaker).await,
         Forget::Record(id) => {
             let key = cipher.hash_name(Name::Turn, id.as_str());
             ask(client, &format!("{columns} t.id_key = $2"), &[&speaker, &key]).await?
@@ -127,11 +128,9 @@ async fn subtract_from_sessions(
     Ok(())
 }
 
-/// Removes everything of a principal, including the names of forgotten turns: an app that gets the name later is another
+/// Removes everything of a principal, with the memory locked, including the names of forgotten turns: an app that gets the name later is another
 /// app.
-pub(super) async fn forget_principal(client: &Client, speaker: &str) -> Result<usize, Error> {
-    lock(client).await?;
-    lock_posting_lists(client).await?;
+async fn forget_everything(client: &Client, speaker: &str) -> Result<usize, Error> {
     let sql = format!(
         "WITH gone AS (DELETE FROM {MODEL_TABLE} WHERE speaker = $1 RETURNING kind),
          sums AS (SELECT kind, count(*) AS fewer FROM gone GROUP BY kind)

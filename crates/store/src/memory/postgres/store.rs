@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use hob_domain::memory::{
     CandidateQuery, CandidateSet, Counts, Facets, Forget, ImportMark, MaintenanceEvent,
     MemoryStore, NewTurn, Principal, ProjectFacet, Record, RecordId, Remask, Scope, SessionOutline,
-    Stored, Superseded, Window,
+    Stored, Superseded, TurnSelection,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use tokio::sync::Mutex;
@@ -21,7 +21,7 @@ use super::candidates::Search;
 use super::cipher::{Body, Cipher, Encryption, Name};
 use super::exclusive_lock::{self, ExclusiveLock};
 use super::names::{TurnOutcome, record_id};
-use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, record, records, when};
+use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, records, when};
 use super::{forget, merge, remask, rows, store_turns};
 use crate::postgres::connections::{Again, Connections, Limits, Trouble, Values};
 use crate::postgres::text::{put, take};
@@ -265,26 +265,6 @@ impl MemoryStore for PostgresMemory {
             .await
     }
 
-    async fn forget_principal(&self, speaker: &Principal) -> Result<usize, StoreError> {
-        let speaker = speaker.as_str();
-        self.connections
-            .long_transaction(
-                |client| async move { forget::forget_principal(&client, speaker).await },
-            )
-            .await
-    }
-
-    async fn record(
-        &self,
-        speaker: &Principal,
-        id: &RecordId,
-    ) -> Result<Option<Record>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.speaker = $1 AND t.id_key = $2");
-        let key = self.cipher.hash_name(Name::Turn, id.as_str());
-        let rows = self.read(&sql, &[&speaker.as_str(), &key]).await?;
-        rows.first().map(|row| record(&self.cipher, row)).transpose()
-    }
-
     async fn candidates(
         &self,
         speaker: &Principal,
@@ -301,29 +281,53 @@ impl MemoryStore for PostgresMemory {
             .await?
     }
 
-    async fn records(
+    async fn turns(
         &self,
-        speaker: &Principal,
-        seqs: Vec<i64>,
+        principal: &Principal,
+        selection: TurnSelection,
     ) -> Result<Vec<Record>, StoreError> {
-        let rest = "JOIN unnest($2::bigint[]) WITH ORDINALITY u (seq, place) ON u.seq = t.seq
-             WHERE t.speaker = $1 ORDER BY u.place";
-        self.read_records(rest, &[&speaker.as_str(), &seqs]).await
-    }
-
-    async fn timeline(
-        &self,
-        speaker: &Principal,
-        window: &Window,
-    ) -> Result<Vec<Record>, StoreError> {
-        let (cipher, speaker) = (&*self.cipher, speaker.as_str());
-        let rows = self
-            .connections
-            .snapshot(
-                |client| async move { rows::timeline(&client, cipher, speaker, window).await },
-            )
-            .await?;
-        records(cipher, &rows)
+        let (cipher, speaker) = (&*self.cipher, principal.as_str());
+        let in_project = "WHERE t.project =
+             (SELECT id FROM hob.memory_projects WHERE speaker = $1 AND root_key = $2)";
+        match selection {
+            TurnSelection::Id(id) => {
+                let key = cipher.hash_name(Name::Turn, id.as_str());
+                let rest = "WHERE t.speaker = $1 AND t.id_key = $2";
+                self.read_records(rest, &[&speaker, &key]).await
+            }
+            TurnSelection::Numbers(seqs) => {
+                let rest = "JOIN unnest($2::bigint[]) WITH ORDINALITY u (seq, place)
+                         ON u.seq = t.seq
+                     WHERE t.speaker = $1 ORDER BY u.place";
+                self.read_records(rest, &[&speaker, &seqs]).await
+            }
+            TurnSelection::Window(window) => {
+                let window = &window;
+                let rows = self
+                    .connections
+                    .snapshot(|client| async move {
+                        rows::timeline(&client, cipher, speaker, window).await
+                    })
+                    .await?;
+                records(cipher, &rows)
+            }
+            TurnSelection::LatestPrompts { project, limit } => {
+                let rest = format!(
+                    "{in_project} AND t.role = 'user' AND t.chars <= 2000
+                     ORDER BY t.at DESC, t.seq DESC LIMIT $3"
+                );
+                let key = self.project_key(&project);
+                self.read_records(&rest, &[&speaker, &key, &(limit as i64)]).await
+            }
+            TurnSelection::Facts { project, limit } => {
+                let rest = format!(
+                    "{in_project} AND t.tier = 'semantic' AND t.superseded_by IS NULL
+                     ORDER BY t.ts DESC, t.seq DESC LIMIT $3"
+                );
+                let key = self.project_key(&project);
+                self.read_records(&rest, &[&speaker, &key, &(limit as i64)]).await
+            }
+        }
     }
 
     async fn latest_sessions(
@@ -338,33 +342,6 @@ impl MemoryStore for PostgresMemory {
         let values: Values<'_> = &[&speaker, &self.project_key(project), &except, &(limit as i64)];
         let rows = self.read(LATEST_SESSIONS, values).await?;
         rows.iter().map(|row| outline(&self.cipher, speaker, row)).collect()
-    }
-
-    async fn latest_prompts(
-        &self,
-        speaker: &Principal,
-        project: &str,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        let rest = "WHERE t.project =
-                 (SELECT id FROM hob.memory_projects WHERE speaker = $1 AND root_key = $2)
-             AND t.role = 'user' AND t.chars <= 2000 ORDER BY t.at DESC, t.seq DESC LIMIT $3";
-        let key = self.project_key(project);
-        self.read_records(rest, &[&speaker.as_str(), &key, &(limit as i64)]).await
-    }
-
-    async fn facts(
-        &self,
-        speaker: &Principal,
-        project: &str,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        let rest = "WHERE t.project =
-                 (SELECT id FROM hob.memory_projects WHERE speaker = $1 AND root_key = $2)
-             AND t.tier = 'semantic' AND t.superseded_by IS NULL
-             ORDER BY t.ts DESC, t.seq DESC LIMIT $3";
-        let key = self.project_key(project);
-        self.read_records(rest, &[&speaker.as_str(), &key, &(limit as i64)]).await
     }
 
     async fn projects_named(

@@ -9,7 +9,7 @@ use rusqlite::{Transaction, params};
 use super::postings::{EVERYTHING, IndexChanges, note_change};
 use super::vectors;
 
-/// Forgets a turn or a session. Returns how many turns were removed.
+/// Forgets a turn, a session or everything. Returns how many turns were removed.
 pub(super) fn forget(
     transaction: &Transaction<'_>,
     speaker: &str,
@@ -17,6 +17,7 @@ pub(super) fn forget(
     now: Timestamp,
 ) -> rusqlite::Result<usize> {
     let (column, name) = match what {
+        Forget::Everything => return forget_everything(transaction, speaker),
         Forget::Record(id) => ("t.id", id.as_str()),
         Forget::Session(session) => {
             transaction.execute(
@@ -81,10 +82,7 @@ pub(super) fn forget(
 
 /// Removes everything of a principal, including the names of forgotten turns: an app that gets the name later is another
 /// app.
-pub(super) fn forget_principal(
-    transaction: &Transaction<'_>,
-    speaker: &str,
-) -> rusqlite::Result<usize> {
+fn forget_everything(transaction: &Transaction<'_>, speaker: &str) -> rusqlite::Result<usize> {
     transaction.execute(
         "DELETE FROM terms WHERE seq IN (SELECT seq FROM turns WHERE speaker = ?1)",
         [speaker],

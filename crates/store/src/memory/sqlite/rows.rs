@@ -2,7 +2,8 @@
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, ProjectLocation, Record, RecordId, Scope, SessionOutline, Tier, TurnRole, Window,
+    Around, ProjectLocation, Record, RecordId, Scope, SessionOutline, Tier, TurnRole,
+    TurnSelection, Window,
 };
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
@@ -20,7 +21,7 @@ pub(super) fn rows(
     connection.prepare_cached(sql)?.query_map(parameters, record)?.collect()
 }
 
-pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
+fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     let (role, tier) = (row.get_ref(5)?.as_str()?, row.get_ref(6)?.as_str()?);
     Ok(Record {
         id: RecordId::new(row.get::<_, String>(0)?),
@@ -101,12 +102,41 @@ pub(super) fn session_id(
         .optional()
 }
 
-/// Returns the turns with these numbers, in this order.
-pub(super) fn numbered(
+/// Returns the turns of a selection.
+pub(super) fn select(
     connection: &Connection,
     speaker: &str,
-    seqs: &[i64],
+    selection: &TurnSelection,
 ) -> rusqlite::Result<Vec<Record>> {
+    match selection {
+        TurnSelection::Id(id) => {
+            let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.speaker = ?1 AND t.id = ?2");
+            rows(connection, &sql, &[&speaker, &id.as_str()])
+        }
+        TurnSelection::Numbers(seqs) => numbered(connection, speaker, seqs),
+        TurnSelection::Window(window) => timeline(connection, speaker, window),
+        TurnSelection::LatestPrompts { project, limit } => {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM {TABLES} WHERE t.project =
+                     (SELECT id FROM projects WHERE speaker = ?1 AND root = ?2)
+                 AND t.role = 'user' AND length(t.text) <= 2000
+                 ORDER BY t.at DESC, t.seq DESC LIMIT ?3"
+            );
+            rows(connection, &sql, &[&speaker, project, &(*limit as i64)])
+        }
+        TurnSelection::Facts { project, limit } => {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM {TABLES} WHERE p.speaker = ?1 AND p.root = ?2
+                 AND t.tier = 'semantic' AND t.superseded_by IS NULL
+                 ORDER BY t.ts DESC, t.seq DESC LIMIT ?3"
+            );
+            rows(connection, &sql, &[&speaker, project, &(*limit as i64)])
+        }
+    }
+}
+
+/// Returns the turns with these numbers, in this order.
+fn numbered(connection: &Connection, speaker: &str, seqs: &[i64]) -> rusqlite::Result<Vec<Record>> {
     // In one transaction: each statement by itself would acquire and release the file's locks.
     let transaction = connection.unchecked_transaction()?;
     let mut statement = transaction.prepare_cached(&format!(
@@ -119,7 +149,7 @@ pub(super) fn numbered(
     Ok(records)
 }
 
-pub(super) fn timeline(
+fn timeline(
     connection: &Connection,
     speaker: &str,
     window: &Window,

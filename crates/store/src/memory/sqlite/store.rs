@@ -8,16 +8,16 @@ use async_trait::async_trait;
 use hob_domain::memory::{
     CandidateQuery, CandidateSet, Counts, Embedded, Facets, Forget, ImportMark, MaintenanceEvent,
     MemoryStore, NewTurn, Principal, Record, RecordId, Remask, Scope, SessionOutline, Stored,
-    Superseded, UnembeddedPage, VectorKind, VectorStore, Window,
+    Superseded, TurnSelection, UnembeddedPage, VectorKind, VectorStore,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
-use rusqlite::{OptionalExtension, named_params, params};
+use rusqlite::{named_params, params};
 
 use super::cache::IndexCache;
 use super::candidates::{Caches, candidates};
 use super::facets::facets;
 use super::merge::Merging;
-use super::rows::{COLUMNS, TABLES, latest_sessions, numbered, record, rows, time, timeline};
+use super::rows::{COLUMNS, TABLES, latest_sessions, rows, select, time};
 use super::sign_codes::CodeCaches;
 use super::{forget, remask, store_turns, vectors};
 use crate::sqlite::{Database, OpenError, Reading, failed, keep_share, migrations};
@@ -103,36 +103,6 @@ impl MemoryStore for Memory {
             .inspect(|_| self.codes.clear())
     }
 
-    async fn forget_principal(&self, speaker: &Principal) -> Result<usize, StoreError> {
-        let speaker = speaker.clone();
-        self.database
-            .write(move |transaction| {
-                forget::forget_principal(transaction, speaker.as_str()).map_err(failed)
-            })
-            .await
-            .inspect(|_| self.codes.clear())
-    }
-
-    async fn record(
-        &self,
-        speaker: &Principal,
-        id: &RecordId,
-    ) -> Result<Option<Record>, StoreError> {
-        let (speaker, id) = (speaker.clone(), id.clone());
-        self.database
-            .read(move |connection| {
-                connection
-                    .prepare_cached(&format!(
-                        "SELECT {COLUMNS} FROM {TABLES} WHERE t.speaker = ?1 AND t.id = ?2"
-                    ))
-                    .and_then(|mut s| {
-                        s.query_row(params![speaker.as_str(), id.as_str()], record).optional()
-                    })
-                    .map_err(failed)
-            })
-            .await
-    }
-
     async fn candidates(
         &self,
         speaker: &Principal,
@@ -149,25 +119,16 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn records(
+    async fn turns(
         &self,
-        speaker: &Principal,
-        seqs: Vec<i64>,
+        principal: &Principal,
+        selection: TurnSelection,
     ) -> Result<Vec<Record>, StoreError> {
-        let speaker = speaker.clone();
+        let principal = principal.clone();
         self.database
-            .read(move |connection| numbered(connection, speaker.as_str(), &seqs).map_err(failed))
-            .await
-    }
-
-    async fn timeline(
-        &self,
-        speaker: &Principal,
-        window: &Window,
-    ) -> Result<Vec<Record>, StoreError> {
-        let (speaker, window) = (speaker.clone(), window.clone());
-        self.database
-            .read(move |connection| timeline(connection, speaker.as_str(), &window).map_err(failed))
+            .read(move |connection| {
+                select(connection, principal.as_str(), &selection).map_err(failed)
+            })
             .await
     }
 
@@ -183,47 +144,6 @@ impl MemoryStore for Memory {
         self.database
             .read(move |connection| {
                 latest_sessions(connection, speaker.as_str(), &project, &except, limit)
-                    .map_err(failed)
-            })
-            .await
-    }
-
-    async fn facts(
-        &self,
-        speaker: &Principal,
-        project: &str,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        let (speaker, project) = (speaker.clone(), project.to_owned());
-        self.database
-            .read(move |connection| {
-                let sql = format!(
-                    "SELECT {COLUMNS} FROM {TABLES} WHERE p.speaker = ?1 AND p.root = ?2
-                     AND t.tier = 'semantic' AND t.superseded_by IS NULL
-                     ORDER BY t.ts DESC, t.seq DESC LIMIT ?3"
-                );
-                rows(connection, &sql, &[&speaker.as_str(), &project, &(limit as i64)])
-                    .map_err(failed)
-            })
-            .await
-    }
-
-    async fn latest_prompts(
-        &self,
-        speaker: &Principal,
-        project: &str,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        let (speaker, project) = (speaker.clone(), project.to_owned());
-        self.database
-            .read(move |connection| {
-                let sql = format!(
-                    "SELECT {COLUMNS} FROM {TABLES} WHERE t.project =
-                         (SELECT id FROM projects WHERE speaker = ?1 AND root = ?2)
-                     AND t.role = 'user' AND length(t.text) <= 2000
-                     ORDER BY t.at DESC, t.seq DESC LIMIT ?3"
-                );
-                rows(connection, &sql, &[&speaker.as_str(), &project, &(limit as i64)])
                     .map_err(failed)
             })
             .await
