@@ -1,5 +1,5 @@
-//! The index against a plain list: whatever is stored, changed and forgotten, by whomever, in the middle of
-//! merges and after restarts, it counts what is there.
+//! Random tests of both indexes against a plain list: whatever is stored, changed and forgotten by two processes, in the
+//! middle of merges and after restarts, queries count what is there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::{Encryption, Memory, PostgresMemory};
 const WORDS: [&str; 9] = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis"];
 const PROJECTS: [&str; 3] = ["/a", "/b", "/c"];
 
-/// Numbers that look random and are the same every time.
-struct Chance(u64);
+/// A random generator with a fixed seed.
+struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -35,30 +35,30 @@ impl Chance {
     }
 }
 
-struct Known {
+struct ExpectedTurn {
     id: RecordId,
     session: String,
     project: &'static str,
     terms: String,
     second: i64,
-    /// In how many signs its vector is the one that is asked for.
+    /// How many signs of its vector equal those of the query.
     points: usize,
 }
 
-/// Where a memory is.
-enum Kept {
+/// A store that can be opened several times.
+enum TestStore {
     File(tempfile::TempDir),
     Database(String),
 }
 
-impl Kept {
+impl TestStore {
     async fn open(&self) -> Arc<dyn MemoryStore> {
         let (key, patience) = (DataKey::from_bytes([5; 32]), Duration::from_secs(5));
         match self {
-            Kept::File(folder) => {
+            TestStore::File(folder) => {
                 Arc::new(Memory::open(&folder.path().join("memory.db"), &key, patience).unwrap())
             }
-            Kept::Database(url) => {
+            TestStore::Database(url) => {
                 let url = url.parse().unwrap();
                 Arc::new(
                     PostgresMemory::connect(&url, &key, Encryption::On, patience).await.unwrap(),
@@ -95,34 +95,38 @@ fn times(terms: &str, word: &str) -> u32 {
     terms.split(' ').filter(|term| *term == word).count() as u32
 }
 
-/// Where no word is asked for, what points the same way is found all the same: each turn once.
-async fn check_vectors(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>) {
+/// Without terms the turns with the nearest vectors are found, each once.
+async fn check_vectors(memory: &dyn MemoryStore, expected: &BTreeMap<i64, ExpectedTurn>) {
     let probe =
         CandidateQuery { terms: Vec::new(), vector: vec![1; 4], model_vector: None, limit: 1000 };
     let found = memory.candidates(&Principal::Owner, &Scope::default(), probe).await.unwrap();
-    assert!(found.candidates.iter().map(|one| &one.seq).eq(known.keys()), "all have a vector");
-    // Of few asked for the nearest come, and those beside them.
+    assert!(found.candidates.iter().map(|one| &one.seq).eq(expected.keys()), "all have a vector");
+    // A small limit selects the nearest turns, and their neighbours.
     let probe =
         CandidateQuery { terms: Vec::new(), vector: vec![1; 4], model_vector: None, limit: 1 };
     let found = memory.candidates(&Principal::Owner, &Scope::default(), probe).await.unwrap();
-    let nearest = known.iter().filter(|(_, turn)| turn.points == 4).map(|(seq, _)| *seq).max();
-    if let Some(nearest) = nearest.filter(|_| known.len() <= 8) {
+    let nearest = expected.iter().filter(|(_, turn)| turn.points == 4).map(|(seq, _)| *seq).max();
+    if let Some(nearest) = nearest.filter(|_| expected.len() <= 8) {
         assert!(found.candidates.iter().any(|one| one.seq == nearest), "{nearest} is the nearest");
     }
 }
 
-/// A vector of four, of which the first ones point along.
+/// A vector of four dimensions of which the first ones are positive.
 fn vector(points: usize) -> Vec<i8> {
     (0..4).map(|place| if place < points { 1 } else { -1 }).collect()
 }
 
-async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: Option<&str>) {
+async fn check(
+    memory: &dyn MemoryStore,
+    expected: &BTreeMap<i64, ExpectedTurn>,
+    project: Option<&str>,
+) {
     let terms =
         WORDS.iter().map(|word| QueryTerm { term: (*word).to_owned(), weight: 1.0 }).collect();
     let probe = CandidateQuery { terms, vector: Vec::new(), model_vector: None, limit: 1000 };
     let scope = Scope { project: project.map(str::to_owned), ..Scope::default() };
     let found = memory.candidates(&Principal::Owner, &scope, probe).await.unwrap();
-    let inside: BTreeMap<i64, &Known> = known
+    let inside: BTreeMap<i64, &ExpectedTurn> = expected
         .iter()
         .filter(|(_, turn)| project.is_none_or(|project| project == turn.project))
         .map(|(seq, turn)| (*seq, turn))
@@ -151,7 +155,7 @@ async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: 
             let counted = candidate.counts.iter().find(|count| count.term == number);
             assert_eq!(counted.map_or(0, |count| count.times), times(&turn.terms, word));
         }
-        let before = known
+        let before = expected
             .iter()
             .filter(|(other, one)| {
                 one.session == turn.session && (one.second, **other) < (turn.second, seq)
@@ -163,57 +167,57 @@ async fn check(memory: &dyn MemoryStore, known: &BTreeMap<i64, Known>, project: 
 }
 
 #[tokio::test]
-async fn it_counts_what_is_there_in_a_file() {
+async fn sqlite_index_counts_what_is_there() {
     for seed in 1..=6 {
-        it_counts_what_is_there(seed, &Kept::File(tempfile::tempdir().unwrap())).await;
+        check_random_changes(seed, &TestStore::File(tempfile::tempdir().unwrap())).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_counts_what_is_there_in_a_database() {
+async fn postgres_index_counts_what_is_there() {
     let server = Postgres::start();
     for seed in 1..=6 {
         let url = server.database();
-        let known = it_counts_what_is_there(seed, &Kept::Database(url.clone())).await;
-        // A code that nobody needs any more is not kept either.
+        let expected = check_random_changes(seed, &TestStore::Database(url.clone())).await;
+        // The codes of removed turns are removed, too.
         let codes = "SELECT (SELECT sum(octet_length(codes)) / 40 FROM hob.memory_codes),
              (SELECT count(*) FROM hob.memory_vectors v, hob.memory_merge m WHERE v.seq <= m.coded),
              (SELECT count(*) FROM hob.memory_vectors)";
         let said = server.sql(&url, codes);
         let counts: Vec<usize> = said.split('|').map(|count| count.parse().unwrap()).collect();
-        assert_eq!((counts[0], counts[2]), (counts[1], known), "{said}");
-        assert!(counts[0] > known / 2, "most are packed: {said}");
+        assert_eq!((counts[0], counts[2]), (counts[1], expected), "{said}");
+        assert!(counts[0] > expected / 2, "most are packed: {said}");
     }
 }
 
-async fn it_counts_what_is_there(seed: u64, place: &Kept) -> usize {
-    // Two on one store, as two processes are.
+async fn check_random_changes(seed: u64, place: &TestStore) -> usize {
+    // Two clients of one store, as two processes would be.
     let mut memories = [place.open().await, place.open().await];
-    let mut chance = Chance(seed * 0x9E37_79B9);
-    let mut known: BTreeMap<i64, Known> = BTreeMap::new();
+    let mut random = SeededRandom(seed * 0x9E37_79B9);
+    let mut expected: BTreeMap<i64, ExpectedTurn> = BTreeMap::new();
     let mut number = 0;
     for _ in 0..120 {
-        let who = chance.below(2);
+        let who = random.below(2);
         let memory = &memories[who];
-        match chance.below(10) {
+        match random.below(10) {
             0..=5 => {
-                let turns: Vec<NewTurn> = (0..1 + chance.below(5))
+                let turns: Vec<NewTurn> = (0..1 + random.below(5))
                     .map(|_| {
                         number += 1;
-                        let session = chance.below(6);
+                        let session = random.below(6);
                         let project = PROJECTS[session % PROJECTS.len()];
-                        let second = 1000 + chance.below(300) as i64;
-                        turn(number, &format!("s{session}"), project, &chance.terms(), second)
+                        let second = 1000 + random.below(300) as i64;
+                        turn(number, &format!("s{session}"), project, &random.terms(), second)
                     })
                     .collect();
                 memory.store_turns(&Principal::Owner, turns.clone(), Vec::new()).await.unwrap();
-                let last = known.keys().last().copied().unwrap_or_default();
+                let last = expected.keys().last().copied().unwrap_or_default();
                 let stored = memory.page(None, last, 100).await.unwrap();
                 for record in stored {
                     let turn = turns.iter().find(|turn| turn.text == record.text);
                     let Some(turn) = turn else { continue };
                     let project = PROJECTS.iter().find(|one| **one == record.place.project);
-                    let one = Known {
+                    let one = ExpectedTurn {
                         id: record.id,
                         session: record.session,
                         project: project.unwrap(),
@@ -221,19 +225,19 @@ async fn it_counts_what_is_there(seed: u64, place: &Kept) -> usize {
                         second: turn.ts.as_second(),
                         points: turn.vector.iter().filter(|value| **value > 0).count(),
                     };
-                    known.insert(record.seq, one);
+                    expected.insert(record.seq, one);
                 }
             }
             6 => {
-                let Some(seq) = pick(&mut chance, &known) else { continue };
-                let what = Forget::Record(known[&seq].id.clone());
+                let Some(seq) = pick(&mut random, &expected) else { continue };
+                let what = Forget::Record(expected[&seq].id.clone());
                 let now = Timestamp::UNIX_EPOCH;
                 assert_eq!(memory.forget(&Principal::Owner, &what, now).await.unwrap(), 1);
-                known.remove(&seq);
+                expected.remove(&seq);
             }
             7 => {
-                let Some(seq) = pick(&mut chance, &known) else { continue };
-                let terms = chance.terms();
+                let Some(seq) = pick(&mut random, &expected) else { continue };
+                let terms = random.terms();
                 let change = Remask {
                     seq,
                     text: terms.clone(),
@@ -244,29 +248,29 @@ async fn it_counts_what_is_there(seed: u64, place: &Kept) -> usize {
                     rules: 2,
                 };
                 memory.remask(vec![change]).await.unwrap();
-                let known = known.get_mut(&seq).unwrap();
-                (known.terms, known.points) = (terms, 3);
+                let expected = expected.get_mut(&seq).unwrap();
+                (expected.terms, expected.points) = (terms, 3);
             }
             8 => memories[who] = place.open().await,
             _ => {
-                for project in [None, Some(PROJECTS[chance.below(3)])] {
-                    check(&**memory, &known, project).await;
+                for project in [None, Some(PROJECTS[random.below(3)])] {
+                    check(&**memory, &expected, project).await;
                 }
-                check_vectors(&**memory, &known).await;
+                check_vectors(&**memory, &expected).await;
             }
         }
     }
     for memory in &memories {
-        check(&**memory, &known, None).await;
-        check_vectors(&**memory, &known).await;
+        check(&**memory, &expected, None).await;
+        check_vectors(&**memory, &expected).await;
     }
-    assert!(known.len() > 60, "there was something to count");
-    known.len()
+    assert!(expected.len() > 60, "there was something to count");
+    expected.len()
 }
 
-fn pick(chance: &mut Chance, known: &BTreeMap<i64, Known>) -> Option<i64> {
-    if known.is_empty() {
+fn pick(random: &mut SeededRandom, expected: &BTreeMap<i64, ExpectedTurn>) -> Option<i64> {
+    if expected.is_empty() {
         return None;
     }
-    known.keys().nth(chance.below(known.len())).copied()
+    expected.keys().nth(random.below(expected.len())).copied()
 }

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
     CandidateQuery, CandidateSet, Forget, Identity, MemoryStore, NewTurn, Principal,
-    ProjectLocation, QueryTerm, Record, RecordId, Scope, Tier, TurnRole, TurnSelection, TurnSource, Window,
-    record_key, words_key,
+    ProjectLocation, QueryTerm, Record, RecordId, Scope, Tier, TurnRole, TurnSelection, TurnSource,
+    Window, record_key, words_key,
 };
 
 /// A backend of the memory for one test.

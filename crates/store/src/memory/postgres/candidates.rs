@@ -14,7 +14,7 @@ use tokio_postgres::{Error, Row};
 
 use super::cache::CodeCache;
 use super::cipher::{Body, Cipher};
-use super::nearest;
+use super::nearest::{NearestSearch, by_model, by_table};
 use super::rows::ask;
 use super::scope::{self, CollectionSums};
 use crate::memory::candidate_plan::{
@@ -59,10 +59,11 @@ impl Search<'_> {
             return Ok(Ok(CandidateSet::default()));
         };
         let CollectionSums { turns, length, sessions, .. } = sums;
+        let nearest = NearestSearch { client, cipher, range: &range, limit: query.limit };
         // While the server reads postings, this process compares sign codes.
         let (read, near) = tokio::join!(
             self.postings(&range, turns),
-            nearest::by_table(client, cipher, self.codes, &range, query)
+            by_table(nearest, self.codes, &query.vector)
         );
         let (read, near) = (read?, near?);
         let limit = if range.is_unlisted() { usize::MAX } else { query.limit };
@@ -73,8 +74,7 @@ impl Search<'_> {
         }
         best.extend(near);
         if let Some(vector) = &query.model_vector {
-            let near = nearest::by_model(client, cipher, &range, sums, vector, query.limit);
-            best.extend(near.await?);
+            best.extend(by_model(nearest, sums, vector).await?);
         }
         let found = self.with_neighbours(&best).await?;
         let (vectors, session_lengths) = self.details(&found).await?;

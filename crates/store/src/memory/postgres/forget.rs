@@ -38,11 +38,11 @@ pub(super) async fn forget(
         }
         Forget::Session(name) => {
             let key = cipher.hash_name(Name::Session, name);
-            let kept = cipher.encrypt_name(Name::Session, name);
+            let encrypted = cipher.encrypt_name(Name::Session, name);
             let sql = "INSERT INTO hob.memory_forgotten_sessions (speaker, session, until, name)
                  VALUES ($1, $2, $3, $4) ON CONFLICT (speaker, session) DO UPDATE
                  SET until = greatest(memory_forgotten_sessions.until, $3), name = $4";
-            ask(client, sql, &[&speaker, &key, &now.as_microsecond(), &kept]).await?;
+            ask(client, sql, &[&speaker, &key, &now.as_microsecond(), &encrypted]).await?;
             let session = session_id(client, cipher, speaker, name).await?;
             ask(client, &format!("{columns} t.session = $2"), &[&speaker, &session]).await?
         }

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use hob_domain::memory::{CandidateQuery, KindVector};
+use hob_domain::memory::KindVector;
 use hob_index::sign_codes::{
     DotProductTable, MODEL_BYTES, OVERSAMPLING, TABLE_BYTES, code_words, nearest_by_dot_product,
 };
@@ -33,17 +33,25 @@ const MIN_SCOPE_PARTS: u64 = 50;
 const MIN_EF_SEARCH: usize = 400;
 const MAX_EF_SEARCH: usize = 1000;
 
+/// A search for the nearest turns in a range.
+#[derive(Clone, Copy)]
+pub(super) struct NearestSearch<'a> {
+    pub(super) client: &'a Client,
+    pub(super) cipher: &'a Cipher,
+    pub(super) range: &'a SearchRange,
+    pub(super) limit: usize,
+}
+
 /// Returns the nearest turns by the vectors of the built-in table, nearest first.
 pub(super) async fn by_table(
-    client: &Client,
-    cipher: &Cipher,
+    search: NearestSearch<'_>,
     cache: &CodeCache,
-    range: &SearchRange,
-    query: &CandidateQuery,
+    vector: &[i8],
 ) -> Result<Vec<i64>, Error> {
-    let Some(code) = cipher.table_code(&query.vector) else { return Ok(Vec::new()) };
-    let limit = query.limit.saturating_mul(OVERSAMPLING).max(1);
-    let products = DotProductTable::new(&query.vector, TABLE_BYTES / 8);
+    let NearestSearch { client, cipher, range, limit } = search;
+    let Some(code) = cipher.table_code(vector) else { return Ok(Vec::new()) };
+    let oversampled = limit.saturating_mul(OVERSAMPLING).max(1);
+    let products = DotProductTable::new(vector, TABLE_BYTES / 8);
     let scored = |code: &Bits, seq: i64| {
         let code = code_words::<{ TABLE_BYTES / 8 }>(&cipher.table_signs(code));
         (products.dot(&code), seq)
@@ -53,22 +61,22 @@ pub(super) async fn by_table(
             let sql = "SELECT seq, code FROM hob.memory_vectors
                  WHERE seq = ANY($2) AND code IS NOT NULL
                  ORDER BY bit_count(code # $1::varbit::bit(256)), seq LIMIT $3";
-            let rows = ask(client, sql, &[&code, allowed, &(limit as i64)]).await?;
+            let rows = ask(client, sql, &[&code, allowed, &(oversampled as i64)]).await?;
             rows.iter().map(|row| scored(&row.get(1), row.get(0))).collect()
         }
         allowed => {
             let all = cache.read(client, &range.projects).await?;
             let near = match range.is_unlisted() {
-                false => cache::nearest(&all, &code, allowed.as_deref(), limit),
+                false => cache::nearest(&all, &code, allowed.as_deref(), oversampled),
                 true => {
                     let near = cache::nearest(&all, &code, None, usize::MAX);
-                    allowed_turns(client, range, near, limit).await?
+                    allowed_turns(client, range, near, oversampled).await?
                 }
             };
             near.iter().map(|near| scored(&near.code, near.seq)).collect()
         }
     };
-    Ok(nearest_by_dot_product(found, query.limit))
+    Ok(nearest_by_dot_product(found, limit))
 }
 
 /// Returns the first of these turns that an unlisted range has, at most `limit`.
@@ -87,13 +95,11 @@ async fn allowed_turns(
 
 /// Returns the nearest turns by the vectors of a model, nearest first.
 pub(super) async fn by_model(
-    client: &Client,
-    cipher: &Cipher,
-    range: &SearchRange,
+    search: NearestSearch<'_>,
     sums: CollectionSums,
     KindVector { kind, vector }: &KindVector,
-    limit: usize,
 ) -> Result<Vec<i64>, Error> {
+    let NearestSearch { client, cipher, range, limit } = search;
     let Some(code) = cipher.model_code(vector) else { return Ok(Vec::new()) };
     let oversampled = limit.saturating_mul(OVERSAMPLING).max(1);
     let count = oversampled as i64;

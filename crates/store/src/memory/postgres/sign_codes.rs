@@ -72,9 +72,9 @@ async fn absorb_rows(
     for row in ask(client, sql, &[&projects]).await? {
         let (project, first): (i64, i64) = (row.get(0), row.get(1));
         let before = row.get::<_, i32>(2).max(0) as usize;
-        let Some(known) = sizes.get_mut(&project) else { continue };
-        *known = known.filter(|size| absorbs_group(*size, before, MAX_ROW_CODES * ENTRY_BYTES));
-        if let Some(size) = known {
+        let Some(total) = sizes.get_mut(&project) else { continue };
+        *total = total.filter(|size| absorbs_group(*size, before, MAX_ROW_CODES * ENTRY_BYTES));
+        if let Some(size) = total {
             *size += before;
             of.push(project);
             firsts.push(first);

@@ -180,11 +180,11 @@ impl PostgresMemory {
 impl MemoryStore for PostgresMemory {
     async fn store_turns(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         turns: Vec<NewTurn>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
-        let (cipher, speaker) = (&*self.cipher, speaker.as_str());
+        let (cipher, speaker) = (&*self.cipher, principal.as_str());
         let (turns, marks) = (&turns[..], &marks[..]);
         let (outcomes, newest) = self
             .connections
@@ -208,11 +208,11 @@ impl MemoryStore for PostgresMemory {
 
     async fn supersede(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         old: &RecordId,
         turn: NewTurn,
     ) -> Result<Superseded, StoreError> {
-        let (cipher, speaker) = (&*self.cipher, speaker.as_str());
+        let (cipher, speaker) = (&*self.cipher, principal.as_str());
         let (old_name, old_key) =
             (&cipher.encrypt_id(old), &cipher.hash_name(Name::Turn, old.as_str()));
         let turns = &[turn][..];
@@ -253,11 +253,11 @@ impl MemoryStore for PostgresMemory {
 
     async fn forget(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         what: &Forget,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
-        let (cipher, speaker) = (&*self.cipher, speaker.as_str());
+        let (cipher, speaker) = (&*self.cipher, principal.as_str());
         self.connections
             .long_transaction(|client| async move {
                 forget::forget(&client, cipher, speaker, what, now).await
@@ -267,11 +267,11 @@ impl MemoryStore for PostgresMemory {
 
     async fn candidates(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         scope: &Scope,
         query: CandidateQuery,
     ) -> Result<CandidateSet, StoreError> {
-        let (cipher, codes, speaker) = (&*self.cipher, &*self.codes, speaker.as_str());
+        let (cipher, codes, speaker) = (&*self.cipher, &*self.codes, principal.as_str());
         let query = &query;
         self.connections
             .snapshot(|client| async move {
@@ -332,12 +332,12 @@ impl MemoryStore for PostgresMemory {
 
     async fn latest_sessions(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         project: &str,
         except: Option<&str>,
         limit: usize,
     ) -> Result<Vec<SessionOutline>, StoreError> {
-        let speaker = speaker.as_str();
+        let speaker = principal.as_str();
         let except = self.cipher.hash_name(Name::Session, except.unwrap_or_default());
         let values: Values<'_> = &[&speaker, &self.project_key(project), &except, &(limit as i64)];
         let rows = self.read(LATEST_SESSIONS, values).await?;
@@ -346,11 +346,11 @@ impl MemoryStore for PostgresMemory {
 
     async fn projects_named(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         name: &str,
     ) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT root FROM hob.memory_projects WHERE speaker = $1";
-        let rows = self.read(sql, &[&speaker.as_str()]).await?;
+        let rows = self.read(sql, &[&principal.as_str()]).await?;
         let root = |row: &Row| self.cipher.decrypt_name(Name::Project, row.get(0));
         let mut roots: Vec<String> = rows.iter().map(root).collect::<Result<_, _>>()?;
         roots.retain(|root| root == name || root.rsplit('/').next() == Some(name));
@@ -360,13 +360,13 @@ impl MemoryStore for PostgresMemory {
 
     async fn page(
         &self,
-        speaker: Option<&Principal>,
+        principal: Option<&Principal>,
         after: i64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         let rest = "WHERE t.seq > $1 AND ($2::text IS NULL OR t.speaker = $2)
              ORDER BY t.seq LIMIT $3";
-        let speaker = speaker.map(Principal::as_str);
+        let speaker = principal.map(Principal::as_str);
         self.read_records(rest, &[&after, &speaker, &(limit as i64)]).await
     }
 
@@ -384,7 +384,7 @@ impl MemoryStore for PostgresMemory {
         Ok(())
     }
 
-    async fn counts(&self, speaker: &Principal) -> Result<Counts, StoreError> {
+    async fn counts(&self, principal: &Principal) -> Result<Counts, StoreError> {
         let sql = "SELECT coalesce(sum(turns), 0)::bigint, count(*), max(ended),
                  (SELECT count(*) FROM hob.memory_projects WHERE speaker = $1),
                  (SELECT count(*) FROM hob.memory_turns WHERE speaker = $1 AND sealed IS NOT NULL),
@@ -392,7 +392,7 @@ impl MemoryStore for PostgresMemory {
                       WHERE speaker = $1 AND superseded_by IS NOT NULL),
                  (SELECT count(*) FROM hob.memory_forgotten WHERE speaker = $1)
              FROM hob.memory_sessions WHERE speaker = $1";
-        let rows = self.read(sql, &[&speaker.as_str()]).await?;
+        let rows = self.read(sql, &[&principal.as_str()]).await?;
         let Some(row) = rows.first() else { return Ok(Counts::default()) };
         let count = |column: usize| row.get::<_, i64>(column).max(0) as u64;
         Ok(Counts {
@@ -406,8 +406,8 @@ impl MemoryStore for PostgresMemory {
         })
     }
 
-    async fn facets(&self, speaker: &Principal) -> Result<Facets, StoreError> {
-        let speaker = speaker.as_str();
+    async fn facets(&self, principal: &Principal) -> Result<Facets, StoreError> {
+        let speaker = principal.as_str();
         let sql = "SELECT p.root, sum(s.turns)::bigint, max(s.ended) FROM hob.memory_sessions s
              JOIN hob.memory_projects p ON p.id = s.project WHERE s.speaker = $1
              GROUP BY p.id, p.root HAVING sum(s.turns) > 0";

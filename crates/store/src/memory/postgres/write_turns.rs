@@ -326,14 +326,15 @@ pub(super) async fn save_marks(
     let last: BTreeMap<Vec<u8>, &ImportMark> =
         marks.iter().map(|mark| (cipher.hash_key(&mark.path), mark)).collect();
     let paths: Vec<&Vec<u8>> = last.keys().collect();
-    let kept: Vec<Vec<u8>> = last.values().map(|mark| cipher.encrypt_key(&mark.path)).collect();
+    let encrypted: Vec<Vec<u8>> =
+        last.values().map(|mark| cipher.encrypt_key(&mark.path)).collect();
     let sizes: Vec<i64> = last.values().map(|mark| mark.size as i64).collect();
     let modified: Vec<i64> = last.values().map(|mark| mark.modified).collect();
     let sql = "INSERT INTO hob.memory_imports (path, size, modified, path_kept)
          SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bytea[])
          ON CONFLICT (path) DO UPDATE SET size = excluded.size, modified = excluded.modified,
              path_kept = excluded.path_kept";
-    execute(client, sql, &[&paths, &sizes, &modified, &kept]).await
+    execute(client, sql, &[&paths, &sizes, &modified, &encrypted]).await
 }
 
 async fn execute(client: &Client, sql: &str, values: Values<'_>) -> Result<(), Error> {

@@ -55,18 +55,18 @@ impl Memory {
 impl MemoryStore for Memory {
     async fn store_turns(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         turns: Vec<NewTurn>,
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError> {
-        let (speaker, merging) = (speaker.clone(), self.merging.clone());
+        let (principal, merging) = (principal.clone(), self.merging.clone());
         let stored = self
             .database
             .write(move |transaction| {
                 if turns.len() >= LARGE_BATCH_TURNS {
                     keep_share(transaction, MAX_PAGE_CACHE_KIB).map_err(failed)?;
                 }
-                store_turns::store(transaction, speaker.as_str(), &turns, &marks, &merging)
+                store_turns::store(transaction, principal.as_str(), &turns, &marks, &merging)
             })
             .await;
         let (stored, newest) = stored?;
@@ -76,28 +76,28 @@ impl MemoryStore for Memory {
 
     async fn supersede(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         old: &RecordId,
         turn: NewTurn,
     ) -> Result<Superseded, StoreError> {
-        let (speaker, old) = (speaker.clone(), old.clone());
+        let (principal, old) = (principal.clone(), old.clone());
         self.database
             .write(move |transaction| {
-                store_turns::supersede(transaction, speaker.as_str(), &old, &turn)
+                store_turns::supersede(transaction, principal.as_str(), &old, &turn)
             })
             .await
     }
 
     async fn forget(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         what: &Forget,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
-        let (speaker, what) = (speaker.clone(), what.clone());
+        let (principal, what) = (principal.clone(), what.clone());
         self.database
             .write(move |transaction| {
-                forget::forget(transaction, speaker.as_str(), &what, now).map_err(failed)
+                forget::forget(transaction, principal.as_str(), &what, now).map_err(failed)
             })
             .await
             .inspect(|_| self.codes.clear())
@@ -105,16 +105,16 @@ impl MemoryStore for Memory {
 
     async fn candidates(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         scope: &Scope,
         query: CandidateQuery,
     ) -> Result<CandidateSet, StoreError> {
-        let (speaker, scope) = (speaker.clone(), scope.clone());
+        let (principal, scope) = (principal.clone(), scope.clone());
         let (index, codes) = (self.index.clone(), self.codes.clone());
         self.database
             .read(move |connection| {
                 let caches = Caches { index: &index, codes: &codes };
-                candidates(connection, caches, speaker.as_str(), &scope, &query).map_err(failed)
+                candidates(connection, caches, principal.as_str(), &scope, &query).map_err(failed)
             })
             .await
     }
@@ -134,16 +134,16 @@ impl MemoryStore for Memory {
 
     async fn latest_sessions(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         project: &str,
         except: Option<&str>,
         limit: usize,
     ) -> Result<Vec<SessionOutline>, StoreError> {
-        let (speaker, project) = (speaker.clone(), project.to_owned());
+        let (principal, project) = (principal.clone(), project.to_owned());
         let except = except.unwrap_or_default().to_owned();
         self.database
             .read(move |connection| {
-                latest_sessions(connection, speaker.as_str(), &project, &except, limit)
+                latest_sessions(connection, principal.as_str(), &project, &except, limit)
                     .map_err(failed)
             })
             .await
@@ -151,17 +151,17 @@ impl MemoryStore for Memory {
 
     async fn projects_named(
         &self,
-        speaker: &Principal,
+        principal: &Principal,
         name: &str,
     ) -> Result<Vec<String>, StoreError> {
-        let (speaker, name) = (speaker.clone(), name.to_owned());
+        let (principal, name) = (principal.clone(), name.to_owned());
         self.database
             .read(move |connection| {
                 let mut statement = connection
                     .prepare_cached("SELECT root FROM projects WHERE speaker = ?1 ORDER BY root")
                     .map_err(failed)?;
                 let roots = statement
-                    .query_map([speaker.as_str()], |row| row.get::<_, String>(0))
+                    .query_map([principal.as_str()], |row| row.get::<_, String>(0))
                     .and_then(Iterator::collect::<Result<Vec<_>, _>>)
                     .map_err(failed)?;
                 let ends = |root: &String| {
@@ -174,18 +174,18 @@ impl MemoryStore for Memory {
 
     async fn page(
         &self,
-        speaker: Option<&Principal>,
+        principal: Option<&Principal>,
         after: i64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        let speaker = speaker.map(|speaker| speaker.as_str().to_owned());
+        let principal = principal.map(|principal| principal.as_str().to_owned());
         self.database
             .read(move |connection| {
                 let sql = format!(
                     "SELECT {COLUMNS} FROM {TABLES} WHERE t.seq > ?1
                      AND (?2 IS NULL OR t.speaker = ?2) ORDER BY t.seq LIMIT ?3"
                 );
-                rows(connection, &sql, &[&after, &speaker, &(limit as i64)]).map_err(failed)
+                rows(connection, &sql, &[&after, &principal, &(limit as i64)]).map_err(failed)
             })
             .await
     }
@@ -209,8 +209,8 @@ impl MemoryStore for Memory {
             })
     }
 
-    async fn counts(&self, speaker: &Principal) -> Result<Counts, StoreError> {
-        let speaker = speaker.clone();
+    async fn counts(&self, principal: &Principal) -> Result<Counts, StoreError> {
+        let principal = principal.clone();
         self.database
             .read(move |connection| {
                 connection
@@ -225,7 +225,7 @@ impl MemoryStore for Memory {
                                 (SELECT max(ended) FROM sessions WHERE speaker = :s)",
                     )
                     .and_then(|mut s| {
-                        s.query_row(named_params! {":s": speaker.as_str()}, |row| {
+                        s.query_row(named_params! {":s": principal.as_str()}, |row| {
                             let last: Option<i64> = row.get(6)?;
                             Ok(Counts {
                                 turns: row.get::<_, i64>(0)? as u64,
@@ -243,10 +243,10 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn facets(&self, speaker: &Principal) -> Result<Facets, StoreError> {
-        let speaker = speaker.clone();
+    async fn facets(&self, principal: &Principal) -> Result<Facets, StoreError> {
+        let principal = principal.clone();
         self.database
-            .read(move |connection| facets(connection, speaker.as_str()).map_err(failed))
+            .read(move |connection| facets(connection, principal.as_str()).map_err(failed))
             .await
     }
 
