@@ -1,4 +1,4 @@
-//! The contract of the memory, on everything it may be kept in, in the same run; and that all of these answer alike.
+//! The contract of the memory store, run on both databases, and random comparisons of the two.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -68,7 +68,7 @@ macro_rules! on_all {
 every_memory_contract!(on_all);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_answer_alike() {
+async fn both_stores_answer_alike() {
     for seed in 1..=8 {
         let file = Sqlite(tempfile::tempdir().unwrap());
         let database = Database(server().database(), seed % 2 == 0);

@@ -1,5 +1,5 @@
-//! What holds for the memory in PostgreSQL beside the contract: its second wall, its key, its extension, its merging under
-//! questions, and what of it can be read by whoever reads the database.
+//! Tests of the memory in PostgreSQL beyond the contract: row-level security, the key, the extension, merges under
+//! queries, and what a reader of the database can see.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,9 +73,9 @@ const TABLES: [&str; 10] = [
     "model_vectors",
 ];
 
-/// A role of one app sees that app's rows and nothing of the owner's or of other apps', whatever it was granted.
+/// Row-level security: a role of one app sees that app's rows and no others, whatever it was granted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_of_one_app_sees_that_apps_memory() {
+async fn role_of_one_app_sees_only_that_apps_memory() {
     let server = server();
     let url = server.database();
     let memory = open(&url).await;
@@ -99,7 +99,7 @@ async fn a_role_of_one_app_sees_that_apps_memory() {
         .await
         .unwrap();
     }
-    // Codes are packed when there are many.
+    // Sign codes are packed when there are many.
     let codes =
         "INSERT INTO hob.memory_codes SELECT id, 1, 1, speaker, '' FROM hob.memory_projects";
     server.sql(&url, codes);
@@ -124,7 +124,7 @@ async fn a_role_of_one_app_sees_that_apps_memory() {
     ] {
         assert!(server.try_sql(&limited, refused).is_err(), "{refused}");
     }
-    // Should somebody let a role stand for the name that is the owner's, it sees nothing.
+    // A role that is mapped to the owner's name sees nothing.
     server.sql(&url, "UPDATE hob.app_roles SET app = ''");
     for table in TABLES {
         let seen = server.sql(&limited, &format!("SELECT count(*) FROM hob.memory_{table}"));
@@ -136,9 +136,9 @@ async fn memory_kind(memory: &PostgresMemory) -> hob_domain::memory::VectorKind 
     hob_domain::memory::VectorStore::vector_kind(memory, "model", 384).await.unwrap()
 }
 
-/// Another key and another setting are refused, with what to do; nothing is changed by that.
+/// The error says what to do, and nothing is changed.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_key_is_refused() {
+async fn another_key_or_encryption_is_refused() {
     let url = server().database();
     open(&url).await.store_turns(&Principal::Owner, vec![turn("s", 1, "x")], vec![]).await.unwrap();
     let error = open_with(&url, 6, true).await.err().unwrap();
@@ -149,13 +149,13 @@ async fn another_key_is_refused() {
     assert_eq!(open(&url).await.page(None, 0, 9).await.unwrap().len(), 1);
 }
 
-/// Where pgvector can't be had it is said what is missing, and nothing is half made.
+/// The error says what is missing, and no part of the schema is created.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_pgvector_is_told() {
+async fn server_without_pgvector_is_refused() {
     let server = server();
     let url = server.database();
     let name = url.rsplit('/').next().unwrap();
-    // Who is no superuser may not make the extension.
+    // Only a superuser may create the extension.
     let role = format!("plain_{name}");
     server.sql(&url, &format!("CREATE ROLE {role} LOGIN; ALTER DATABASE {name} OWNER TO {role}"));
     let own = server.url_of(&role, name);
@@ -168,9 +168,9 @@ async fn a_server_without_pgvector_is_told() {
     memory.store_turns(&Principal::Owner, vec![turn("s", 1, "x")], vec![]).await.unwrap();
 }
 
-/// Bodies, names, terms and vectors are not in the database in clear: neither as they are nor as plain digests.
+/// Texts, names, terms and vectors are in the database neither in plain nor as plain digests.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_said_can_be_read() {
+async fn nothing_is_readable_in_the_database() {
     let server = server();
     let url = server.database();
     let memory = open(&url).await;
@@ -205,10 +205,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// While thousands of turns come and are merged, every question counts each posting once: a term that all turns have is in
-/// as many as the memory says it has.
+/// While thousands of turns are stored and merged, a term that all turns have is always in as many turns as the memory
+/// has.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_merge_under_questions_counts_each_posting_once() {
+async fn queries_during_a_merge_count_each_posting_once() {
     let url = server().database();
     let memory = Arc::new(open(&url).await);
     let done = Arc::new(AtomicBool::new(false));

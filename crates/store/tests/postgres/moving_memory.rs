@@ -1,4 +1,4 @@
-//! A memory moves house, there and back.
+//! Migrations of the memory to PostgreSQL and back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ async fn connect(url: &str) -> Result<PostgresMemory, ConnectError> {
     PostgresMemory::connect(&url.parse().unwrap(), &key(), Encryption::On, BUSY).await
 }
 
-async fn connect_half(url: &str, encrypts: bool) -> PostgresMemory {
+async fn connect_target(url: &str, encrypts: bool) -> PostgresMemory {
     let url = url.parse().unwrap();
     PostgresMemory::connect_partially_migrated(&url, &key(), encrypts.into(), BUSY).await.unwrap()
 }
@@ -72,9 +72,9 @@ fn rows(moved: &[MovedTable], table: &str) -> u64 {
     moved.iter().find(|moved| moved.table == table).unwrap().rows
 }
 
-/// Whatever a memory may hold comes to the other side and back, and is the same.
+/// Everything that a memory may hold is the same after a migration there and back.
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_moves_there_and_back() {
+async fn everything_migrates_there_and_back() {
     macro_rules! check {
         ($encrypts:expr, $contract:path) => {{
             let folder = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ async fn everything_moves_there_and_back() {
             $contract(&Sqlite(first.clone())).await;
             let source = file(&first);
             let url = server().database();
-            let target = connect_half(&url, $encrypts).await;
+            let target = connect_target(&url, $encrypts).await;
             let moved = there(&source, &target).await.unwrap();
             let returned = file(&second);
             assert_eq!(back(&target, &returned).await.unwrap(), moved);
@@ -94,7 +94,7 @@ async fn everything_moves_there_and_back() {
                 assert_eq!(target.counts(&speaker).await.unwrap(), counts);
                 assert_eq!(returned.counts(&speaker).await.unwrap(), counts);
             }
-            // Once more it finds everything there, and changes nothing.
+            // A second migration finds everything there, and changes nothing.
             assert_eq!(there(&source, &target).await.unwrap(), moved);
             moved
         }};
@@ -114,10 +114,9 @@ async fn everything_moves_there_and_back() {
     check!(true, vectors::candidates_come_from_vectors_of_the_same_model);
 }
 
-/// After a move, in either direction, the new memory does what the old one does: whatever comes is known or new on both,
-/// and every question is answered alike.
+/// After a migration in either direction both memories recognise the same turns and answer every query alike.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_moved_memory_goes_on_as_the_old_one() {
+async fn migrated_memory_behaves_like_its_source() {
     let mut most = (0, 0);
     for seed in 0..8 {
         let folder = tempfile::tempdir().unwrap();
@@ -125,7 +124,7 @@ async fn the_moved_memory_goes_on_as_the_old_one() {
         let (one, beside) = (file(&path("one.db")), file(&path("beside.db")));
         same::some_steps(seed, 30, &one, &beside).await;
         let url = server().database();
-        let target = connect_half(&url, seed % 2 == 0).await;
+        let target = connect_target(&url, seed % 2 == 0).await;
         let moved = there(&one, &target).await.unwrap();
         most.0 = most.0.max(rows(&moved, "memory_turns"));
         most.1 = most.1.max(rows(&moved, "memory_forgotten"));
@@ -171,7 +170,7 @@ async fn fill(store: &dyn MemoryStore, from: usize, to: usize) {
     }
 }
 
-async fn spread(store: &dyn MemoryStore) -> (u64, Vec<u64>) {
+async fn frequencies(store: &dyn MemoryStore) -> (u64, Vec<u64>) {
     let term = |term: &str| QueryTerm { term: term.to_owned(), weight: 1.0 };
     let terms = vec![term("all"), term("odd"), term("n17")];
     let probe = CandidateQuery { terms, vector: vec![1; 8], model_vector: None, limit: 40 };
@@ -179,9 +178,9 @@ async fn spread(store: &dyn MemoryStore) -> (u64, Vec<u64>) {
     (found.turns, found.document_frequencies.iter().map(|spread| spread.turns).collect())
 }
 
-/// Moves until so many turns have arrived, and is gone then.
-async fn broken_off(url: &str, source: &Memory, turns: u64) {
-    let target = connect_half(url, true).await;
+/// Migrates until this many turns have arrived, and stops.
+async fn interrupted_migration(url: &str, source: &Memory, turns: u64) {
+    let target = connect_target(url, true).await;
     let told = tokio::sync::Notify::new();
     let tell = |progress: MoveProgress| {
         if progress.table == "memory_turns" && progress.done >= turns {
@@ -195,16 +194,16 @@ async fn broken_off(url: &str, source: &Memory, turns: u64) {
     }
 }
 
-/// Broken off in the middle nobody can use it, and it goes on; so it does when the source is another one by then. With so
-/// many turns that they are merged on both sides.
+/// A partially migrated memory cannot be opened. The next migration continues, even if the source has changed. There are
+/// enough turns for a merge on both sides.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_move_that_was_broken_off_goes_on() {
+async fn interrupted_migration_continues() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("first.db"));
     fill(&source, 0, 5000).await;
     let url = server().database();
-    broken_off(&url, &source, 2000).await;
+    interrupted_migration(&url, &source, 2000).await;
     let count =
         || -> u64 { server().sql(&url, "SELECT count(*) FROM hob.memory_turns").parse().unwrap() };
     let some = count();
@@ -213,7 +212,7 @@ async fn a_move_that_was_broken_off_goes_on() {
     assert!(matches!(refused, ConnectError::HalfMoved { .. }), "{refused}");
     assert!(refused.to_string().contains("hob store migrate"), "{refused}");
 
-    let target = connect_half(&url, true).await;
+    let target = connect_target(&url, true).await;
     let first = std::sync::Mutex::new(None);
     let tell = |progress: MoveProgress| {
         if progress.table == "memory_turns" {
@@ -225,7 +224,7 @@ async fn a_move_that_was_broken_off_goes_on() {
     assert_eq!(rows(&moved, "memory_turns"), 5000);
     let expected = (5000, vec![5000, 2500, 1]);
     let target = connect(&url).await.unwrap();
-    assert_eq!(spread(&target).await, expected);
+    assert_eq!(frequencies(&target).await, expected);
     let merged = "SELECT count(*) > 0 FROM hob.memory_runs WHERE first > 0";
     assert_eq!(server().sql(&url, merged), "t");
     let again = (100..300).map(turn).collect();
@@ -234,24 +233,23 @@ async fn a_move_that_was_broken_off_goes_on() {
 
     let returned = file(&path("second.db"));
     assert_eq!(back(&target, &returned).await.unwrap(), moved);
-    assert_eq!(spread(&returned).await, expected);
+    assert_eq!(frequencies(&returned).await, expected);
 
-    // The source has gone on meanwhile, and something of what has arrived is not there any more.
+    // Meanwhile the source has got new turns, and one that has arrived was forgotten there.
     let url = server().database();
-    broken_off(&url, &source, 1000).await;
+    interrupted_migration(&url, &source, 1000).await;
     let gone = source.page(None, 0, 1).await.unwrap()[0].id.clone();
     source.forget(&Principal::Owner, &Forget::Record(gone), at(1)).await.unwrap();
     source.forget(&Principal::Owner, &Forget::Session("s3".into()), at(1)).await.unwrap();
     fill(&source, 5000, 5100).await;
-    let target = connect_half(&url, true).await;
+    let target = connect_target(&url, true).await;
     let moved = there(&source, &target).await.unwrap();
     assert_eq!(rows(&moved, "memory_turns"), 5100 - 41);
-    assert_eq!(spread(&connect(&url).await.unwrap()).await, spread(&source).await);
+    assert_eq!(frequencies(&connect(&url).await.unwrap()).await, frequencies(&source).await);
 }
 
-/// Whatever texts there are, they arrive as they are.
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_texts_move() {
+async fn hostile_texts_arrive_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("first.db"));
@@ -301,24 +299,23 @@ async fn hostile_texts_move() {
     }
 }
 
-/// Two who move at once, and those who come meanwhile, are told.
+/// A second migration, and a process that opens the memory meanwhile, get an error.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_moves_is_alone() {
+async fn migration_locks_the_memory() {
     let url = server().database();
     let memory = connect(&url).await.unwrap();
     let alone = memory.lock_exclusively(Duration::ZERO).await.unwrap();
-    assert!(connect_half(&url, true).await.lock_exclusively(Duration::ZERO).await.is_err());
+    assert!(connect_target(&url, true).await.lock_exclusively(Duration::ZERO).await.is_err());
     let refused = connect(&url).await.err().unwrap();
     assert!(matches!(refused, ConnectError::BeingMoved { .. }), "{refused}");
-    // One of another database has nothing to do with it.
+    // Another database is not affected.
     connect(&server().database()).await.unwrap().lock_exclusively(Duration::ZERO).await.unwrap();
     drop(alone);
     memory.lock_exclusively(BUSY).await.unwrap();
 }
 
-/// A memory that is in use is not mixed with what comes, and stays as it is.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_used_memory_is_left_alone() {
+async fn memory_in_use_is_refused_as_target() {
     let folder = tempfile::tempdir().unwrap();
     let source = file(&folder.path().join("first.db"));
     fill(&source, 0, 50).await;
@@ -331,7 +328,7 @@ async fn a_used_memory_is_left_alone() {
     assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
     assert_eq!(connect(&url).await.unwrap().page(None, 0, 100).await.unwrap().len(), 10);
 
-    // What was moved and used since is in use as well.
+    // A memory that was used after its migration is in use as well.
     let url = server().database();
     let target = connect(&url).await.unwrap();
     there(&source, &target).await.unwrap();
@@ -339,7 +336,7 @@ async fn a_used_memory_is_left_alone() {
     let refused = there(&source, &target).await;
     assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
     assert_eq!(connect(&url).await.unwrap().page(None, 0, 100).await.unwrap().len(), 51);
-    // Where only something was forgotten there is nothing to read, and still it is in use.
+    // A memory with nothing but forgotten turns is in use, too.
     let url = server().database();
     let target = connect(&url).await.unwrap();
     let session = Forget::Session("s0".to_owned());
@@ -348,9 +345,9 @@ async fn a_used_memory_is_left_alone() {
     assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
 }
 
-/// A memory in which nothing is left of what was there is empty, and its numbers begin anew.
+/// A memory from which everything was removed is a valid target, and its numbers start over.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_emptied_memory_is_empty() {
+async fn emptied_memory_is_accepted_as_target() {
     let folder = tempfile::tempdir().unwrap();
     let source = file(&folder.path().join("first.db"));
     fill(&source, 0, 50).await;
@@ -363,14 +360,14 @@ async fn an_emptied_memory_is_empty() {
     let moved = there(&source, &target).await.unwrap();
     assert_eq!(rows(&moved, "memory_turns"), 50);
     let target = connect(&url).await.unwrap();
-    assert_eq!(spread(&target).await, spread(&source).await);
+    assert_eq!(frequencies(&target).await, frequencies(&source).await);
     fill(&target, 50, 51).await;
     assert_eq!(target.page(None, 50, 9).await.unwrap()[0].seq, 51);
 }
 
-/// What an earlier Hob has stored has codes alone, from which nothing can be recognised elsewhere: it is refused.
+/// Turns that have hashed names without digests could not be recognised in another store.
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_were_not_kept_are_said() {
+async fn turns_without_digests_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let url = server().database();
