@@ -3,7 +3,7 @@ use std::io::BufRead;
 use serde::de::MapAccess;
 
 use crate::block::TextBlock;
-use crate::claude::{ConversationReader, Message, is_speaker};
+use crate::claude::{ConversationReader, RecordMessage, is_speaker};
 use crate::client::AgentClient;
 use crate::codex::RolloutReader;
 use crate::json::{self, Fields, Loose, Scalar, Unreadable};
@@ -95,7 +95,7 @@ impl LineReader {
 struct ClientHint<'a> {
     kind: Scalar<'a>,
     role: Scalar<'a>,
-    message: Loose<'a, Message<'a, TextBlock<'a>>>,
+    message: Loose<'a, RecordMessage<'a, TextBlock<'a>>>,
     payload: Scalar<'a>,
     has_claude_key: bool,
     has_codex_key: bool,

@@ -30,7 +30,7 @@ const CAPITALS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const SMALL: &str = "abcdefghijklmnopqrstuvwxyz0123456789";
 
 #[test]
-fn known_shapes_are_found_wherever_they_stand() {
+fn known_shapes_are_masked_in_any_context() {
     // Prefix, alphabet, length, kind.
     let shapes = [
         ("AKIA", CAPITALS, 16, "aws-key"),
@@ -111,7 +111,7 @@ fn known_shapes_are_found_wherever_they_stand() {
 }
 
 #[test]
-fn secrets_in_context_are_found() {
+fn assigned_secrets_are_masked() {
     let token = body(MIXED, 24);
     let hex = body(HEX, 32);
     let web = format!("eyJhbGciOiJIUzI1NiJ9.{}.{}", body(MIXED, 30), body(MIXED, 43));
@@ -150,7 +150,7 @@ fn secrets_in_context_are_found() {
 }
 
 #[test]
-fn private_keys_are_masked_whole_and_public_ones_are_not() {
+fn private_key_blocks_are_masked_and_public_ones_are_not() {
     let lines = [body(MIXED, 64), body(MIXED, 63), body(MIXED, 30)];
     for label in ["RSA PRIVATE", "EC PRIVATE", "OPENSSH PRIVATE", "PRIVATE", "ENCRYPTED PRIVATE"] {
         for end in ["\n", "\\n"] {
@@ -169,7 +169,7 @@ fn private_keys_are_masked_whole_and_public_ones_are_not() {
 }
 
 #[test]
-fn what_is_no_secret_stays() {
+fn public_text_is_not_masked() {
     let hex = |length| body(HEX, length);
     let encoded = format!("{}==", body(MIXED, 86));
     let made = [
@@ -226,7 +226,7 @@ fn what_is_no_secret_stays() {
 }
 
 #[test]
-fn originals_that_do_not_fit_are_refused() {
+fn unmask_refuses_originals_that_do_not_fit() {
     let original = |at, mask| Original { at, mask, secret: "s".into() };
     assert_eq!(unmask("a [secret:x] b", &[original(2, 10)]).as_deref(), Some("a s b"));
     for wrong in [original(3, 10), original(2, 9), original(0, 1), original(2, usize::MAX)] {
@@ -311,14 +311,14 @@ proptest! {
     }
 
     #[test]
-    fn any_text_comes_back(text in any::<String>()) {
+    fn any_text_unmasks_to_itself(text in any::<String>()) {
         let masked = mask(&text);
         prop_assert_eq!(unmask(&masked.text, &masked.originals), Some(text));
     }
 }
 
 #[test]
-fn huge_lines_come_back() {
+fn huge_lines_unmask_to_themselves() {
     for text in ["a".repeat(1 << 20), "password=".repeat(1 << 14), "-----BEGIN ".repeat(1 << 14)] {
         check(&text, None);
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use hob_domain::memory::TurnRole;
 
 use super::order::causal_order;
-use super::record::{INTERRUPTED, Message, Record};
+use super::record::{INTERRUPTED, RecordMessage, TranscriptRecord};
 use super::{command_guard, user_text};
 use crate::block::TextBlock;
 use crate::json::{Loose, Scalar};
@@ -32,7 +32,11 @@ struct Link {
 
 impl ConversationReader {
     /// Adds the next record of the file.
-    pub fn push(&mut self, record: Record<'_, TextBlock<'_>>, progress: &mut ReadProgress) {
+    pub fn push(
+        &mut self,
+        record: TranscriptRecord<'_, TextBlock<'_>>,
+        progress: &mut ReadProgress,
+    ) {
         progress.session = progress.session.take().or_else(|| record.session.owned());
         progress.cwd = progress.cwd.take().or_else(|| record.cwd.owned());
         self.links.push(Link {
@@ -98,7 +102,7 @@ fn chain(links: &[Link]) -> Chain {
 }
 
 /// Returns the turn that a record is, if the user or the model said it.
-fn turn(record: &Record<'_, TextBlock<'_>>) -> Option<TranscriptTurn> {
+fn turn(record: &TranscriptRecord<'_, TextBlock<'_>>) -> Option<TranscriptTurn> {
     let message = record.message.object()?;
     if is_aside(record) || message.is_synthetic() {
         return None;
@@ -119,7 +123,7 @@ fn turn(record: &Record<'_, TextBlock<'_>>) -> Option<TranscriptTurn> {
 }
 
 /// Returns whether a record was said by the program or to it, not by the user or the model.
-fn is_aside<B>(record: &Record<'_, B>) -> bool {
+fn is_aside<B>(record: &TranscriptRecord<'_, B>) -> bool {
     record.is_meta
         || record.is_sidechain
         || record.is_compact_summary
@@ -128,7 +132,7 @@ fn is_aside<B>(record: &Record<'_, B>) -> bool {
         || record.has_tool_result
 }
 
-fn role<B>(record: &Record<'_, B>, message: &Message<'_, B>) -> Option<TurnRole> {
+fn role<B>(record: &TranscriptRecord<'_, B>, message: &RecordMessage<'_, B>) -> Option<TurnRole> {
     let parse = |name: &Scalar<'_>| name.text().and_then(TurnRole::parse);
     // A record of another type may quote a message, for instance what was sent to the model.
     match record.kind.text() {

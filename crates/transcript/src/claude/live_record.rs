@@ -7,7 +7,9 @@ use serde::de::MapAccess;
 use serde_json::{Map, Value};
 
 use super::event::Usage;
-use super::record::{self, INTERRUPTED, SYNTHETIC_MODEL, owned_or_empty};
+use super::record::{
+    INTERRUPTED, RecordMessage, SYNTHETIC_MODEL, TranscriptRecord, owned_or_empty,
+};
 use crate::json::{self, Fields, Loose};
 
 /// A record of the conversation between a user and the model.
@@ -67,8 +69,7 @@ pub struct ApiError {
     pub status: Option<u16>,
 }
 
-type Record<'a> = record::Record<'a, WholeBlock>;
-type Message<'a> = record::Message<'a, WholeBlock>;
+type WholeRecord<'a> = TranscriptRecord<'a, WholeBlock>;
 
 /// A content block with all its fields.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl LiveRecord {
     /// Parses one line. Returns `None` if it is not a record, or one of a sub-agent, which is not a
     /// part of the conversation.
     pub fn parse(line: &str) -> Option<LiveRecord> {
-        let record: Record<'_> = json::object(line.as_bytes()).ok()?;
+        let record: WholeRecord<'_> = json::object(line.as_bytes()).ok()?;
         if record.is_sidechain {
             return None;
         }
@@ -120,7 +121,7 @@ impl LiveRecord {
     }
 }
 
-fn user(record: &Record<'_>) -> LiveBody {
+fn user(record: &WholeRecord<'_>) -> LiveBody {
     let content = record.message.object().map(|message| &message.content);
     let blocks = match content {
         Some(Loose::Text(text)) => vec![Block::Text(text.to_string())],
@@ -141,9 +142,9 @@ fn user(record: &Record<'_>) -> LiveBody {
     if is_meta || text.is_empty() { LiveBody::Other } else { LiveBody::Prompt { text } }
 }
 
-fn assistant(record: &Record<'_>) -> LiveBody {
+fn assistant(record: &WholeRecord<'_>) -> LiveBody {
     let Some(message) = record.message.object() else { return LiveBody::Other };
-    let Message { id, model, content, stop_reason, usage, .. } = message;
+    let RecordMessage { id, model, content, stop_reason, usage, .. } = message;
     let Loose::List(list) = content else { return LiveBody::Other };
     let error = record.is_api_error.then(|| ApiError {
         kind: record.error.owned().unwrap_or_else(|| "unknown".to_owned()),

@@ -22,6 +22,6 @@ pub use event::{Event, TurnResult, Usage, UsageById, echoes, synthesize_turn_mes
 pub use live_record::LiveRecord;
 pub use paths::transcript_path;
 pub use record::SYNTHETIC_MODEL;
-pub(crate) use record::{Message, is_speaker};
+pub(crate) use record::{RecordMessage, is_speaker};
 pub use seed::{SeedContext, preamble, seed_transcript};
 pub use turn_reader::{TurnOutcome, TurnReader};

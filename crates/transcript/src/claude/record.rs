@@ -17,10 +17,10 @@ pub const SYNTHETIC_MODEL: &str = "<synthetic>";
 
 /// One record. Unknown fields are skipped; a field of an unexpected type is empty.
 #[derive(Debug, Default)]
-pub struct Record<'a, B> {
+pub struct TranscriptRecord<'a, B> {
     pub kind: Scalar<'a>,
     pub subtype: Scalar<'a>,
-    pub message: Loose<'a, Message<'a, B>>,
+    pub message: Loose<'a, RecordMessage<'a, B>>,
     /// The text of a `system` record.
     pub content: Scalar<'a>,
     pub uuid: Scalar<'a>,
@@ -40,7 +40,7 @@ pub struct Record<'a, B> {
     pub has_tool_result: bool,
 }
 
-impl<'a, B: Fields<'a>> Fields<'a> for Record<'a, B> {
+impl<'a, B: Fields<'a>> Fields<'a> for TranscriptRecord<'a, B> {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "type" => self.kind = map.next_value()?,
@@ -70,7 +70,7 @@ impl<'a, B: Fields<'a>> Fields<'a> for Record<'a, B> {
     }
 }
 
-impl<B> Record<'_, B> {
+impl<B> TranscriptRecord<'_, B> {
     /// Returns the id of the record that this one follows.
     pub fn parent(&self) -> Option<String> {
         // After a compaction the chain continues at a boundary record, which names its parent in
@@ -81,7 +81,7 @@ impl<B> Record<'_, B> {
 
 /// The API message of a record.
 #[derive(Debug, Default)]
-pub struct Message<'a, B> {
+pub struct RecordMessage<'a, B> {
     pub id: Scalar<'a>,
     pub role: Scalar<'a>,
     pub model: Scalar<'a>,
@@ -90,7 +90,7 @@ pub struct Message<'a, B> {
     pub usage: Loose<'a, Usage>,
 }
 
-impl<'a, B: Fields<'a>> Fields<'a> for Message<'a, B> {
+impl<'a, B: Fields<'a>> Fields<'a> for RecordMessage<'a, B> {
     fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "id" => self.id = map.next_value()?,
@@ -105,7 +105,7 @@ impl<'a, B: Fields<'a>> Fields<'a> for Message<'a, B> {
     }
 }
 
-impl<B> Message<'_, B> {
+impl<B> RecordMessage<'_, B> {
     /// Returns whether Claude Code made the message up itself.
     pub fn is_synthetic(&self) -> bool {
         self.model.text() == Some(SYNTHETIC_MODEL)
