@@ -25,6 +25,7 @@ pub mod run;
 pub mod secret;
 pub mod session;
 mod store_error;
+pub mod turn_rules;
 mod turn_source;
 mod turn_state;
 mod usage;

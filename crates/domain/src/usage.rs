@@ -1,11 +1,11 @@
-//! What turns use.
+//! Token usage and cost of turns.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::app::AppName;
 
-/// What a turn used. Agents count from the beginning of their process; these are the turn's own.
+/// The usage of a turn. Agents count from the start of their process; these numbers are the turn's own.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct TurnUsage {
     pub input_tokens: u64,
@@ -15,20 +15,37 @@ pub struct TurnUsage {
     pub cost_usd: f64,
 }
 
+/// The most tokens of one kind and the highest cost that a turn is recorded with. The numbers come from an agent and
+/// may be anything, but sums over all turns must not overflow.
+const MAX_TOKENS: u64 = 1 << 40;
+const MAX_COST_USD: f64 = 1e9;
+
 impl TurnUsage {
-    /// Tokens of every kind.
+    /// Returns the usage within the bounds in which it is stored. A cost that is not a number becomes zero.
+    pub fn bounded(&self) -> TurnUsage {
+        let cost = self.cost_usd;
+        TurnUsage {
+            input_tokens: self.input_tokens.min(MAX_TOKENS),
+            output_tokens: self.output_tokens.min(MAX_TOKENS),
+            cached_read_tokens: self.cached_read_tokens.min(MAX_TOKENS),
+            cached_write_tokens: self.cached_write_tokens.min(MAX_TOKENS),
+            cost_usd: if cost.is_nan() { 0.0 } else { cost.clamp(0.0, MAX_COST_USD) },
+        }
+    }
+
+    /// Returns the number of tokens of every kind.
     pub fn tokens(&self) -> u64 {
         self.input_tokens + self.output_tokens + self.cached_read_tokens + self.cached_write_tokens
     }
 }
 
-/// What an app's turns of one day used.
+/// The usage of an app's turns on one day.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsageDay {
     pub app: AppName,
-    /// The day's beginning, UTC.
+    /// The start of the day, UTC.
     pub day: Timestamp,
-    /// Turns that ended, and those of them that failed.
+    /// The number of turns that ended, and how many of them failed.
     pub turns: u64,
     pub failed: u64,
     pub usage: TurnUsage,

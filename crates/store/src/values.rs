@@ -1,11 +1,10 @@
-//! Values as both databases keep them.
+//! Conversions of values that both databases store.
 
 use hob_domain::session::{SessionId, TurnUsage};
 use hob_domain::{AppName, StoreError, Timestamp};
 
-/// What was used, as it is stored. The numbers are what an agent says, so they may be anything, and
-/// still a turn must be able to end: they are kept small enough that sums do not overflow.
-pub(crate) struct Tally {
+/// The usage of a turn as both databases store it, within the bounds of [`TurnUsage::bounded`].
+pub(crate) struct UsageColumns {
     pub(crate) input: i64,
     pub(crate) output: i64,
     pub(crate) cached_read: i64,
@@ -13,40 +12,33 @@ pub(crate) struct Tally {
     pub(crate) cost: f64,
 }
 
-impl Tally {
-    const MOST_TOKENS: u64 = 1 << 40;
-    const MOST_COST: f64 = 1e9;
-
-    pub(crate) fn of(usage: &TurnUsage) -> Tally {
-        let count = |tokens: u64| tokens.min(Tally::MOST_TOKENS) as i64;
-        Tally {
-            input: count(usage.input_tokens),
-            output: count(usage.output_tokens),
-            cached_read: count(usage.cached_read_tokens),
-            cached_write: count(usage.cached_write_tokens),
-            // SQLite has no number that is none.
-            cost: match usage.cost_usd.is_nan() {
-                true => 0.0,
-                false => usage.cost_usd.clamp(0.0, Tally::MOST_COST),
-            },
+impl UsageColumns {
+    pub(crate) fn of(usage: &TurnUsage) -> UsageColumns {
+        let usage = usage.bounded();
+        UsageColumns {
+            input: usage.input_tokens as i64,
+            output: usage.output_tokens as i64,
+            cached_read: usage.cached_read_tokens as i64,
+            cached_write: usage.cached_write_tokens as i64,
+            cost: usage.cost_usd,
         }
     }
 }
 
-/// What stands before the digest of an idempotency key that came from PostgreSQL, which keeps no more of it.
-const BY_HASH: &str = "sha256:";
+/// The prefix of an idempotency key that was migrated from PostgreSQL, which stores only its digest.
+const HASHED_KEY_PREFIX: &str = "sha256:";
 
-/// An idempotency key as PostgreSQL keeps it, from one as SQLite does.
+/// Returns PostgreSQL's form of an idempotency key: the digest of the text that SQLite stores.
 pub(crate) fn hashed_key(key: &str) -> String {
-    match key.strip_prefix(BY_HASH) {
+    match key.strip_prefix(HASHED_KEY_PREFIX) {
         Some(hash) => hash.to_owned(),
         None => hob_domain::secret::hex(&openssl::sha::sha256(key.as_bytes())),
     }
 }
 
-/// The other way.
+/// Returns SQLite's form of an idempotency key of which only the digest is known.
 pub(crate) fn key_by_hash(hash: &str) -> String {
-    format!("{BY_HASH}{hash}")
+    format!("{HASHED_KEY_PREFIX}{hash}")
 }
 
 pub(crate) fn session_id(text: &str) -> Result<SessionId, StoreError> {
@@ -65,7 +57,7 @@ pub(crate) fn micros(at: Timestamp) -> i64 {
     at.as_microsecond()
 }
 
-/// The day in UTC, counted from 1970.
+/// Returns the day in UTC as days since 1970.
 pub(crate) fn day(at: Timestamp) -> i64 {
     at.as_second().div_euclid(24 * 60 * 60)
 }

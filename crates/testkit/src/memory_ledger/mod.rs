@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hob_domain::session::{
     NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionTurn, TurnState,
-    TurnUsage, turn_event,
+    TurnUsage,
 };
+use hob_domain::turn_rules::UnansweredEnd;
 use hob_domain::{
     App, AppName, AppStore, AuditEntry, AuditStore, Lease, NodeId, StoreError, Timestamp, TokenHash,
 };
@@ -129,7 +130,7 @@ impl Kept {
         self.turns.iter_mut().find(|turn| turn.index == index)
     }
 
-    fn end_unanswered(&mut self, index: u32, end: Unanswered, now: Timestamp) -> NewEvent {
+    fn end_unanswered(&mut self, index: u32, end: UnansweredEnd, now: Timestamp) -> NewEvent {
         if let Some(turn) = self.turn(index) {
             turn.state = end.state;
             turn.stop_reason = end.stop_reason.map(str::to_owned);
@@ -137,15 +138,8 @@ impl Kept {
             turn.ended_at = Some(whole(now));
         }
         self.session.last_turn_at = Some(whole(now));
-        turn_event(index, end.state, end.stop_reason)
+        end.event(index)
     }
-}
-
-#[derive(Clone, Copy)]
-struct Unanswered {
-    state: TurnState,
-    stop_reason: Option<&'static str>,
-    error: &'static str,
 }
 
 /// Cuts a time to the microsecond, as the stores do.
@@ -153,21 +147,8 @@ fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or_default()
 }
 
-/// Returns usage as stored: bounded, because an agent may report anything.
-fn bounded(usage: &TurnUsage) -> TurnUsage {
-    let most = |tokens: u64| tokens.min(1 << 40);
-    let cost = usage.cost_usd;
-    TurnUsage {
-        input_tokens: most(usage.input_tokens),
-        output_tokens: most(usage.output_tokens),
-        cached_read_tokens: most(usage.cached_read_tokens),
-        cached_write_tokens: most(usage.cached_write_tokens),
-        cost_usd: if cost.is_nan() { 0.0 } else { cost.clamp(0.0, 1e9) },
-    }
-}
-
 fn add(sum: &mut TurnUsage, usage: &TurnUsage) {
-    let usage = bounded(usage);
+    let usage = usage.bounded();
     sum.input_tokens += usage.input_tokens;
     sum.output_tokens += usage.output_tokens;
     sum.cached_read_tokens += usage.cached_read_tokens;

@@ -7,9 +7,10 @@ use hob_domain::session::{
     Accepted, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionId,
     SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
+use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 
-use super::{DAY, Kept, MemoryLedger, Unanswered, add, bounded, last, whole};
+use super::{DAY, Kept, MemoryLedger, add, last, whole};
 
 #[async_trait]
 impl SessionStore for MemoryLedger {
@@ -49,9 +50,7 @@ impl SessionStore for MemoryLedger {
         {
             return Ok(LeaseOutcome::HeldBy(holder));
         }
-        let interrupted = TurnState::Interrupted;
-        let error = "hob ended while the turn was under way";
-        let end = Unanswered { state: interrupted, stop_reason: None, error };
+        let end = UnansweredEnd::INTERRUPTED;
         let Some(kept) = state.find(id) else { return Ok(LeaseOutcome::Missing) };
         kept.fence += 1;
         kept.holder = Some(node.clone());
@@ -62,7 +61,7 @@ impl SessionStore for MemoryLedger {
             let event = kept.end_unanswered(*index, end, now);
             kept.append(vec![event], now);
         }
-        running.iter().for_each(|_| state.count(&app, interrupted, &TurnUsage::default(), now));
+        running.iter().for_each(|_| state.count(&app, end.state, &TurnUsage::default(), now));
         Ok(LeaseOutcome::Acquired(lease, running))
     }
 
@@ -113,19 +112,16 @@ impl SessionStore for MemoryLedger {
     ) -> Result<Option<Accepted>, StoreError> {
         let mut state = self.state();
         let Some(kept) = state.of(app, id) else { return Ok(None) };
-        if let Some((key, digest)) = &request.idempotency
-            && let Some((index, known)) = kept.keys.get(key)
-        {
-            let same = known == digest;
-            return Ok(Some(if same { Accepted::Repeated(*index) } else { Accepted::OtherBody }));
-        }
-        if kept.session.closed_at.is_some() {
-            return Ok(Some(Accepted::Closed));
-        }
-        if kept.waiting().len() >= request.queue {
-            return Ok(Some(Accepted::QueueFull));
-        }
-        let index = kept.session.turn_count + 1;
+        let (key, digest) = request.idempotency.as_ref().map(|(key, digest)| (key, digest)).unzip();
+        let same_key = key.and_then(|key| kept.keys.get(key));
+        let facts = TurnFacts {
+            same_key: same_key.map(|(index, digest)| (*index, digest.as_str())),
+            is_closed: kept.session.closed_at.is_some(),
+            turn_count: kept.session.turn_count,
+            queued: kept.waiting().len(),
+        };
+        let decision = decide_turn(facts, digest.map(String::as_str), request.queue);
+        let Accepted::Queued(index) = decision else { return Ok(Some(decision)) };
         if let Some((key, digest)) = &request.idempotency {
             kept.keys.insert(key.clone(), (index, digest.clone()));
         }
@@ -143,7 +139,7 @@ impl SessionStore for MemoryLedger {
         });
         kept.session.turn_count = index;
         kept.session.last_turn_at = Some(whole(now));
-        Ok(Some(Accepted::Queued(index)))
+        Ok(Some(decision))
     }
 
     async fn find_repeat(
@@ -209,7 +205,7 @@ impl SessionStore for MemoryLedger {
         turn.stop_reason = ending.stop_reason;
         turn.error = ending.error;
         turn.ended_at = Some(whole(now));
-        turn.usage = bounded(&ending.usage);
+        turn.usage = ending.usage.bounded();
         kept.session.last_turn_at = Some(whole(now));
         if ending.agent_session.is_some() {
             kept.session.agent_session = ending.agent_session;
@@ -290,9 +286,7 @@ impl SessionStore for MemoryLedger {
             return Ok(false);
         };
         kept.session.closed_at = Some(whole(now));
-        let (cancelled, reason) = (TurnState::Cancelled, Some("cancelled"));
-        let error = "the session was closed";
-        let end = Unanswered { state: cancelled, stop_reason: reason, error };
+        let end = UnansweredEnd::SESSION_CLOSED;
         let waiting = kept.waiting();
         let mut events: Vec<NewEvent> =
             waiting.iter().map(|index| kept.end_unanswered(*index, end, now)).collect();
@@ -300,7 +294,7 @@ impl SessionStore for MemoryLedger {
         kept.append(events, now);
         let app = kept.session.app.clone();
         for _ in waiting {
-            state.count(&app, cancelled, &TurnUsage::default(), now);
+            state.count(&app, end.state, &TurnUsage::default(), now);
         }
         Ok(true)
     }

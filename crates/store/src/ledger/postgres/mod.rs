@@ -3,6 +3,7 @@
 mod apps;
 mod audit;
 mod cluster;
+mod fences;
 mod heartbeat;
 mod leases;
 mod migrate;

@@ -1,24 +1,24 @@
-//! Turns and events of sessions: how they come, go on and end.
+//! Turns and events of sessions in PostgreSQL: accepting, starting, appending, ending.
 //!
-//! A statement sees what was committed when it began, also where it then waits for a lock. So a statement that locks
-//! a head may rely on the head's own columns, which are read anew after the wait, and on conditions on the rows that
-//! it changes; what it must know of other rows is asked by a next statement of the same transaction.
+//! A statement sees what was committed when it began, even if it then waits for a lock. So a statement that locks a
+//! head may rely on the head's own columns, which PostgreSQL re-reads after the wait, and on conditions on the rows that
+//! it changes. Other rows must be read by a later statement of the same transaction.
 
 use hob_domain::Timestamp;
 use hob_domain::session::{
     Accepted, NewEvent, SessionEvent, SessionId, TurnEnding, TurnRequest, TurnState, TurnUsage,
-    turn_event,
 };
+use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use tokio_postgres::Error;
 use uuid::Uuid;
 
 use super::session_rows::{key, number};
 use crate::postgres::connections::Client;
-use crate::postgres::text::put;
-use crate::values::{Tally, day, hashed_key, micros, time};
+use crate::postgres::text::{put, take};
+use crate::values::{UsageColumns, day, hashed_key, micros, time};
 
-/// One statement: the head counts up under its lock, and the events are stored under those numbers. Nothing happens
-/// where the fence is another; none is the session's own, for what needs no holder.
+/// Appends events in one statement: increments the head's counter under its lock and stores the events under those
+/// numbers. Does nothing if the fence differs. A null fence stands for the session's own, for writes that need no lease.
 pub(super) const APPEND: &str = "WITH head AS (
          UPDATE hob.heads SET last_event = last_event + cardinality($3::text[])
          WHERE session = $1 AND fence = coalesce($6, fence)
@@ -37,7 +37,7 @@ pub(super) const START: &str = "WITH head AS (
          FROM head WHERE session = $1 AND number = $2 AND state = 'queued' RETURNING number
      ) SELECT EXISTS (SELECT 1 FROM begun) FROM head";
 
-/// Everything that comes with a turn's end, in one statement. The head is locked before the turn, as everywhere.
+/// Ends a turn with everything that belongs to it in one statement. The head is locked before the turn, as everywhere.
 pub(super) const END: &str = "WITH locked AS (
          SELECT session FROM hob.heads WHERE session = $1 AND fence = $21 FOR UPDATE
      ), ended AS (
@@ -73,7 +73,7 @@ pub(super) const END: &str = "WITH locked AS (
              WITH ORDINALITY AS e (kind, turn, body, place)
      ) SELECT head.before FROM locked LEFT JOIN head ON true";
 
-/// Counts turns that ended, and what they used, among those of their app's day.
+/// Adds ended turns and their usage to the usage of their app's day.
 const COUNT: &str = "INSERT INTO hob.usage AS u (app, day, part, input_tokens, output_tokens,
          cached_read_tokens, cached_write_tokens, cost_usd, turns, failed)
      VALUES ($1, $2, pg_backend_pid() % 16, $3, $4, $5, $6, $7, $8, $9)
@@ -85,7 +85,7 @@ const COUNT: &str = "INSERT INTO hob.usage AS u (app, day, part, input_tokens, o
          cost_usd = u.cost_usd + excluded.cost_usd, turns = u.turns + excluded.turns,
          failed = u.failed + excluded.failed";
 
-/// Events as a statement takes them: one array for each column.
+/// Events as statement parameters: one array per column.
 pub(super) struct Columns {
     pub(super) kinds: Vec<String>,
     pub(super) turns: Vec<Option<i64>>,
@@ -102,15 +102,15 @@ impl Columns {
     }
 }
 
-/// Events with the numbers they were stored under.
+/// Returns events with the numbers under which they were stored.
 pub(super) fn numbered(before: i64, events: Vec<NewEvent>, now: Timestamp) -> Vec<SessionEvent> {
-    // What is told now is what is read later.
+    // Rounded as stored, so that followers see the same time now and later.
     let at = time(micros(now));
     let numbers = before as u64 + 1..;
     numbers.zip(events).map(|(seq, event)| SessionEvent { seq, at, event }).collect()
 }
 
-/// The states from which a turn may come to this one, in words.
+/// Returns the names of the states from which a turn may reach this one.
 pub(super) fn before(state: TurnState) -> Vec<&'static str> {
     let from = TurnState::ALL.into_iter().filter(|from| from.may_become(state));
     from.map(TurnState::as_str).collect()
@@ -119,17 +119,18 @@ pub(super) fn before(state: TurnState) -> Vec<&'static str> {
 /// The values of [`END`], in order.
 pub(super) struct End {
     pub(super) ending: TurnEnding,
-    pub(super) used: Tally,
+    pub(super) used: UsageColumns,
     pub(super) columns: Columns,
 }
 
 impl End {
     pub(super) fn new(ending: TurnEnding) -> End {
-        let (used, columns) = (Tally::of(&ending.usage), Columns::of(&ending.events));
+        let (used, columns) = (UsageColumns::of(&ending.usage), Columns::of(&ending.events));
         End { ending, used, columns }
     }
 }
 
+/// Accepts a turn, or says why not. Returns `None` if the app has no such session.
 pub(super) async fn accept(
     client: &Client,
     app: &str,
@@ -147,7 +148,7 @@ pub(super) async fn accept(
     let Some(head) = client.query_opt(&statement, &[&session, &app]).await? else {
         return Ok(None);
     };
-    // Beyond the lock, so that it sees what those before us have done.
+    // After the lock, so that this statement sees what earlier transactions have committed.
     let (key, digest) =
         request.idempotency.as_ref().map(|(key, digest)| (hashed_key(key), digest)).unzip();
     let statement = client
@@ -159,19 +160,17 @@ pub(super) async fn accept(
         )
         .await?;
     let found = client.query_one(&statement, &[&session, &key]).await?;
-    if let Some(turn) = found.get::<_, Option<i64>>(1) {
-        let known: Option<String> = found.get(2);
-        let same = known.as_deref() == digest.map(|digest| put(digest)).as_deref();
-        let turn = turn as u32;
-        return Ok(Some(if same { Accepted::Repeated(turn) } else { Accepted::OtherBody }));
-    }
-    if head.get(1) {
-        return Ok(Some(Accepted::Closed));
-    }
-    if found.get::<_, i64>(0) as u64 >= request.queue as u64 {
-        return Ok(Some(Accepted::QueueFull));
-    }
-    let turn = head.get::<_, i64>(0) + 1;
+    let same_digest: Option<String> = found.get::<_, Option<String>>(2).map(take);
+    let same_number = found.get::<_, Option<i64>>(1).map(|number| number as u32);
+    let facts = TurnFacts {
+        same_key: same_number.map(|number| (number, same_digest.as_deref().unwrap_or_default())),
+        is_closed: head.get(1),
+        turn_count: number(&head, 0),
+        queued: usize::try_from(found.get::<_, i64>(0)).unwrap_or(usize::MAX),
+    };
+    let decision = decide_turn(facts, digest.map(String::as_str), request.queue);
+    let Accepted::Queued(turn) = decision else { return Ok(Some(decision)) };
+    let turn = i64::from(turn);
     let statement = client
         .prepare_cached(
             "WITH head AS (
@@ -185,10 +184,10 @@ pub(super) async fn accept(
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
         [&session, &turn, &micros(now), &app, &put(&request.prompt), &key, &digest];
     client.execute(&statement, &values).await?;
-    Ok(Some(Accepted::Queued(turn as u32)))
+    Ok(Some(decision))
 }
 
-/// Closes a session and cancels the turns that wait. `false` when it was closed already.
+/// Closes a session and cancels its queued turns. Returns `false` if it was already closed.
 pub(super) async fn close(
     client: &Client,
     id: &SessionId,
@@ -205,78 +204,57 @@ pub(super) async fn close(
     let Some(head) = client.query_opt(&statement, &[&session, &micros(now)]).await? else {
         return Ok(false);
     };
-    let ended = Unanswered {
-        state: TurnState::Cancelled,
-        from: TurnState::Queued,
-        stop_reason: Some("cancelled"),
-        error: "the session was closed",
-    };
-    let mut last = ended.mark(client, session, now).await?;
+    let end = UnansweredEnd::SESSION_CLOSED;
+    let mut last = end_unanswered(client, session, end, now).await?;
     let cancelled = last.len();
     last.push(event);
     if cancelled > 0 {
-        count(client, head.get(0), ended.state, cancelled, &TurnUsage::default(), now).await?;
+        count(client, head.get(0), end.state, cancelled, &TurnUsage::default(), now).await?;
     }
     append(client, session, &last, now).await?;
     Ok(true)
 }
 
-/// Ends the turns that ran when the session's holder ended, and says which. The head is locked.
+/// Ends the turns that ran when the lease holder stopped. The head must be locked. Returns their numbers.
 pub(super) async fn interrupt(
     client: &Client,
     session: Uuid,
     app: &str,
     now: Timestamp,
 ) -> Result<Vec<u32>, Error> {
-    let ended = Unanswered {
-        state: TurnState::Interrupted,
-        from: TurnState::Running,
-        stop_reason: None,
-        error: "hob ended while the turn was under way",
-    };
-    let events = ended.mark(client, session, now).await?;
+    let end = UnansweredEnd::INTERRUPTED;
+    let events = end_unanswered(client, session, end, now).await?;
     if !events.is_empty() {
         append(client, session, &events, now).await?;
-        count(client, app, ended.state, events.len(), &TurnUsage::default(), now).await?;
+        count(client, app, end.state, events.len(), &TurnUsage::default(), now).await?;
     }
     Ok(events.iter().filter_map(|event| event.turn).collect())
 }
 
-/// How turns ended to which no agent gave an answer.
-struct Unanswered {
-    state: TurnState,
-    from: TurnState,
-    stop_reason: Option<&'static str>,
-    error: &'static str,
-}
-
-impl Unanswered {
-    /// Ends such turns of a session whose head is locked. Returns their events in order.
-    async fn mark(
-        &self,
-        client: &Client,
-        session: Uuid,
-        now: Timestamp,
-    ) -> Result<Vec<NewEvent>, Error> {
-        let statement = client
-            .prepare_cached(
-                "WITH ended AS (
-                     UPDATE hob.turns SET state = $3, error = $4, ended_at = $5, stop_reason = $6
-                     WHERE session = $1 AND state IN ('queued', 'running') AND state = $2
-                     RETURNING number
-                 ), head AS (
-                     UPDATE hob.heads SET last_turn_at = $5
-                     WHERE session = $1 AND EXISTS (SELECT 1 FROM ended)
-                 ) SELECT number FROM ended ORDER BY number",
-            )
-            .await?;
-        let (from, state) = (self.from.as_str(), self.state.as_str());
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
-            [&session, &from, &state, &self.error, &micros(now), &self.stop_reason];
-        let rows = client.query(&statement, &values).await?;
-        let event = |row| turn_event(number(row, 0), self.state, self.stop_reason);
-        Ok(rows.iter().map(event).collect())
-    }
+/// Ends the turns of a session without an answer. The head must be locked. Returns their events in order.
+async fn end_unanswered(
+    client: &Client,
+    session: Uuid,
+    end: UnansweredEnd,
+    now: Timestamp,
+) -> Result<Vec<NewEvent>, Error> {
+    let statement = client
+        .prepare_cached(
+            "WITH ended AS (
+                 UPDATE hob.turns SET state = $3, error = $4, ended_at = $5, stop_reason = $6
+                 WHERE session = $1 AND state IN ('queued', 'running') AND state = $2
+                 RETURNING number
+             ), head AS (
+                 UPDATE hob.heads SET last_turn_at = $5
+                 WHERE session = $1 AND EXISTS (SELECT 1 FROM ended)
+             ) SELECT number FROM ended ORDER BY number",
+        )
+        .await?;
+    let (from, state) = (end.from.as_str(), end.state.as_str());
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+        [&session, &from, &state, &end.error, &micros(now), &end.stop_reason];
+    let rows = client.query(&statement, &values).await?;
+    Ok(rows.iter().map(|row| end.event(number(row, 0))).collect())
 }
 
 /// Stores events of a session whose head is locked.
@@ -293,7 +271,7 @@ async fn append(
     client.query(&statement, &values).await.map(drop)
 }
 
-/// Counts turns that ended in the same way.
+/// Adds turns that ended in the same state to the usage of their app's day.
 pub(super) async fn count(
     client: &Client,
     app: &str,
@@ -302,7 +280,7 @@ pub(super) async fn count(
     usage: &TurnUsage,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let used = Tally::of(usage);
+    let used = UsageColumns::of(usage);
     let turns = turns as i64;
     let failed = if state.is_failure() { turns } else { 0 };
     let statement = client.prepare_cached(COUNT).await?;

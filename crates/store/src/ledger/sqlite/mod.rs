@@ -2,6 +2,7 @@
 
 mod apps;
 mod audit;
+mod fences;
 mod leases;
 mod migrate;
 mod session_lists;

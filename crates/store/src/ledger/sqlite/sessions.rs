@@ -11,14 +11,15 @@ use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::Ledger;
-use super::leases::{self, check};
+use super::fences::check;
+use super::leases;
 use super::session_lists::{
     events_after, events_before, find, insert, list, turns_before, usage_since,
 };
 use super::session_rows::{event, turn, usage};
 use super::turns::{accept, add_to_day, append, cancel_queued, end, queued, repeat, start};
 use crate::sqlite::failed;
-use crate::values::{Tally, app_name, day, micros, session_id};
+use crate::values::{UsageColumns, app_name, day, micros, session_id};
 
 const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND turn = ?2
@@ -397,7 +398,7 @@ impl SessionStore for Ledger {
         let app = app.clone();
         self.database
             .write(move |transaction| {
-                add_to_day(transaction, app.as_str(), state, &Tally::of(&usage), now)
+                add_to_day(transaction, app.as_str(), state, &UsageColumns::of(&usage), now)
                     .and_then(|()| match outbox {
                         Some(turn) => transaction
                             .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?

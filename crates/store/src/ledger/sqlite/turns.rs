@@ -1,23 +1,28 @@
-//! Turns and events of sessions: how they come, go on and end.
+//! Turns and events of sessions in SQLite: accepting, starting, appending, ending.
 
 use hob_domain::session::{
     Accepted, NewEvent, Repeat, Session, SessionEvent, SessionId, TurnEnding, TurnRequest,
-    TurnState, TurnUsage, turn_event,
+    TurnState, TurnUsage,
 };
+use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::leases::fence;
+use super::fences::fence;
 use crate::sqlite::failed;
-use crate::values::{Tally, day, hashed_key, key_by_hash, micros, time};
+use crate::values::{UsageColumns, day, hashed_key, key_by_hash, micros, time};
 
-/// The first condition on the state is that of the index, which holds few rows.
+const SESSION_CLOSED: UnansweredEnd = UnansweredEnd::SESSION_CLOSED;
+const INTERRUPTED: UnansweredEnd = UnansweredEnd::INTERRUPTED;
+
+/// The first condition on the state repeats that of the index, which has few rows.
 pub(super) const QUEUED: &str = "SELECT number FROM turns INDEXED BY turns_under_way
      WHERE session = ?1 AND state IN ('queued', 'running') AND state = 'queued' ORDER BY number";
 pub(super) const RUNNING: &str = "SELECT number FROM turns INDEXED BY turns_under_way
      WHERE session = ?1 AND state IN ('queued', 'running') AND state = 'running' ORDER BY number";
 pub(super) const LAST_EVENT: &str = "SELECT coalesce(max(seq), 0) FROM events WHERE session = ?1";
 
+/// Accepts a turn, or says why not.
 pub(super) fn accept(
     transaction: &Transaction<'_>,
     session: &Session,
@@ -25,21 +30,19 @@ pub(super) fn accept(
     now: Timestamp,
 ) -> Result<Accepted, StoreError> {
     let id = session.id.as_str();
-    if let Some((key, digest)) = &request.idempotency {
-        match repeat(transaction, &session.id, key, digest)? {
-            Some(Repeat::Same(number)) => return Ok(Accepted::Repeated(number)),
-            Some(Repeat::OtherRequest) => return Ok(Accepted::OtherBody),
-            None => {}
-        }
-    }
-    if session.closed_at.is_some() {
-        return Ok(Accepted::Closed);
-    }
-    if queued(transaction, &session.id)?.len() >= request.queue {
-        return Ok(Accepted::QueueFull);
-    }
-    let number = session.turn_count + 1;
     let (key, digest) = request.idempotency.clone().unzip();
+    let same_key = match &key {
+        Some(key) => turn_of_key(transaction, &session.id, key)?,
+        None => None,
+    };
+    let facts = TurnFacts {
+        same_key: same_key.as_ref().map(|(number, digest)| (*number, digest.as_str())),
+        is_closed: session.closed_at.is_some(),
+        turn_count: session.turn_count,
+        queued: queued(transaction, &session.id)?.len(),
+    };
+    let decision = decide_turn(facts, digest.as_deref(), request.queue);
+    let Accepted::Queued(number) = decision else { return Ok(decision) };
     transaction
         .prepare_cached(
             "INSERT INTO turns (session, number, state, prompt, text, queued_at, idempotency_key,
@@ -56,33 +59,42 @@ pub(super) fn accept(
                 .execute(params![id, number, micros(now)])
         })
         .map_err(failed)?;
-    Ok(Accepted::Queued(number))
+    Ok(decision)
 }
 
-/// Finds the turn that was accepted under this idempotency key.
+/// Finds the turn that was accepted under this idempotency key, and says whether its request was the same.
 pub(super) fn repeat(
     connection: &Connection,
     id: &SessionId,
     key: &str,
     digest: &str,
 ) -> Result<Option<Repeat>, StoreError> {
-    let found: Option<(u32, String)> = connection
-        .prepare_cached(
-            "SELECT number, request_digest FROM turns
-             WHERE session = ?1 AND idempotency_key IN (?2, ?3)",
-        )
-        .and_then(|mut s| {
-            let moved = key_by_hash(&hashed_key(key));
-            s.query_row([id.as_str(), key, &moved], |row| Ok((row.get(0)?, row.get(1)?))).optional()
-        })
-        .map_err(failed)?;
-    Ok(found.map(|(number, known)| match known == digest {
+    Ok(turn_of_key(connection, id, key)?.map(|(number, known)| match known == digest {
         true => Repeat::Same(number),
         false => Repeat::OtherRequest,
     }))
 }
 
-/// The turns of a session that wait, in order.
+/// Returns the turn with this idempotency key and the digest of its request.
+fn turn_of_key(
+    connection: &Connection,
+    id: &SessionId,
+    key: &str,
+) -> Result<Option<(u32, String)>, StoreError> {
+    connection
+        .prepare_cached(
+            "SELECT number, request_digest FROM turns
+             WHERE session = ?1 AND idempotency_key IN (?2, ?3)",
+        )
+        .and_then(|mut s| {
+            let migrated = key_by_hash(&hashed_key(key));
+            let values = [id.as_str(), key, &migrated];
+            s.query_row(values, |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })
+        .map_err(failed)
+}
+
+/// Returns the numbers of the queued turns of a session, in order.
 pub(super) fn queued(connection: &Connection, id: &SessionId) -> Result<Vec<u32>, StoreError> {
     connection
         .prepare_cached(QUEUED)
@@ -119,7 +131,7 @@ pub(super) fn append(
         .and_then(|mut s| s.query_row([id.as_str()], |row| row.get(0)))
         .map_err(failed)?;
     let fence = fence(transaction, id)?.ok_or(StoreError::Lost)?;
-    // What is told now is what is read later.
+    // Rounded as stored, so that followers see the same time now and later.
     let at = time(micros(now));
     let mut stored = Vec::with_capacity(events.len());
     for (seq, event) in (last + 1..).zip(events) {
@@ -154,7 +166,7 @@ pub(super) fn end(
     if !state.is_some_and(|state| state.may_become(ending.state)) {
         return Ok(None);
     }
-    let used = Tally::of(&ending.usage);
+    let used = UsageColumns::of(&ending.usage);
     transaction
         .prepare_cached(
             "UPDATE turns SET state = ?3, text = ?4, stop_reason = ?5, error = ?6, ended_at = ?7,
@@ -202,25 +214,17 @@ pub(super) fn end(
     append(transaction, id, ending.events, now).map(Some)
 }
 
-/// Cancels the turns that wait for a session which is being closed. Returns their events.
+/// Cancels the queued turns of a session that is being closed. Returns their events.
 pub(super) fn cancel_queued(
     transaction: &Transaction<'_>,
     id: &SessionId,
     now: Timestamp,
 ) -> Result<Vec<NewEvent>, StoreError> {
-    let mut events = Vec::new();
-    for index in queued(transaction, id)? {
-        let ended = Unanswered {
-            state: TurnState::Cancelled,
-            stop_reason: Some("cancelled"),
-            error: "the session was closed",
-        };
-        events.push(ended.mark(transaction, id, index, now)?);
-    }
-    Ok(events)
+    let queued = queued(transaction, id)?.into_iter();
+    queued.map(|index| end_unanswered(transaction, id, index, SESSION_CLOSED, now)).collect()
 }
 
-/// Ends the turns of a session that ran when its holder ended, and says which.
+/// Ends the turns of a session that ran when its lease holder stopped. Returns their numbers.
 pub(super) fn interrupt(
     transaction: &Transaction<'_>,
     id: &SessionId,
@@ -231,60 +235,48 @@ pub(super) fn interrupt(
         .and_then(|mut s| s.query_map([id.as_str()], |row| row.get(0))?.collect())
         .map_err(failed)?;
     for index in &running {
-        let ended = Unanswered {
-            state: TurnState::Interrupted,
-            stop_reason: None,
-            error: "hob ended while the turn was under way",
-        };
-        let event = ended.mark(transaction, id, *index, now)?;
+        let event = end_unanswered(transaction, id, *index, INTERRUPTED, now)?;
         append(transaction, id, vec![event], now)?;
     }
     Ok(running)
 }
 
-/// How a turn ended to which no agent gave an answer.
-struct Unanswered {
-    state: TurnState,
-    stop_reason: Option<&'static str>,
-    error: &'static str,
+/// Ends a turn without an answer. Returns its event.
+fn end_unanswered(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    index: u32,
+    end: UnansweredEnd,
+    now: Timestamp,
+) -> Result<NewEvent, StoreError> {
+    let at = micros(now);
+    transaction
+        .prepare_cached(
+            "UPDATE turns SET state = ?3, error = ?4, ended_at = ?5, stop_reason = ?6
+             WHERE session = ?1 AND number = ?2",
+        )
+        .and_then(|mut s| {
+            let (state, error, reason) = (end.state.as_str(), end.error, end.stop_reason);
+            s.execute(params![id.as_str(), index, state, error, at, reason])
+        })
+        .and_then(|_| {
+            transaction
+                .prepare_cached("UPDATE sessions SET last_turn_at = ?2 WHERE id = ?1")?
+                .execute(params![id.as_str(), at])
+        })
+        .and_then(|_| {
+            let nothing = UsageColumns::of(&TurnUsage::default());
+            count_turn(transaction, id, end.state, &nothing, now)
+        })
+        .map_err(failed)?;
+    Ok(end.event(index))
 }
 
-impl Unanswered {
-    fn mark(
-        &self,
-        transaction: &Transaction<'_>,
-        id: &SessionId,
-        index: u32,
-        now: Timestamp,
-    ) -> Result<NewEvent, StoreError> {
-        let at = micros(now);
-        transaction
-            .prepare_cached(
-                "UPDATE turns SET state = ?3, error = ?4, ended_at = ?5, stop_reason = ?6
-                 WHERE session = ?1 AND number = ?2",
-            )
-            .and_then(|mut s| {
-                let (state, error, reason) = (self.state.as_str(), self.error, self.stop_reason);
-                s.execute(params![id.as_str(), index, state, error, at, reason])
-            })
-            .and_then(|_| {
-                transaction
-                    .prepare_cached("UPDATE sessions SET last_turn_at = ?2 WHERE id = ?1")?
-                    .execute(params![id.as_str(), at])
-            })
-            .and_then(|_| {
-                count_turn(transaction, id, self.state, &Tally::of(&TurnUsage::default()), now)
-            })
-            .map_err(failed)?;
-        Ok(turn_event(index, self.state, self.stop_reason))
-    }
-}
-
-/// Adds what a turn used to the sums of its session.
+/// Adds the usage of a turn to the sums of its session.
 fn add_usage(
     transaction: &Transaction<'_>,
     id: &SessionId,
-    used: &Tally,
+    used: &UsageColumns,
 ) -> rusqlite::Result<usize> {
     transaction
         .prepare_cached(
@@ -304,12 +296,12 @@ fn add_usage(
         ])
 }
 
-/// Counts a turn of a session that ended among those of its app's day.
+/// Adds an ended turn of a session to the usage of its app's day.
 fn count_turn(
     transaction: &Transaction<'_>,
     id: &SessionId,
     state: TurnState,
-    used: &Tally,
+    used: &UsageColumns,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     let app: String = transaction
@@ -318,12 +310,12 @@ fn count_turn(
     add_to_day(transaction, &app, state, used, now)
 }
 
-/// Counts a turn that ended, and what it used, among those of its app's day.
+/// Adds an ended turn and its usage to the usage of its app's day.
 pub(super) fn add_to_day(
     transaction: &Transaction<'_>,
     app: &str,
     state: TurnState,
-    used: &Tally,
+    used: &UsageColumns,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     transaction
