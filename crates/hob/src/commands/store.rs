@@ -179,7 +179,7 @@ async fn migrate_to_sqlite(
     // The memory is checked before the ledger is copied.
     let was_there = moving_memory.exists();
     let checked = of_memory(&moving_memory)?.check().await;
-    if let Err(error @ (MoveError::Unnamed { .. } | MoveError::Store(_))) = checked {
+    if let Err(error @ MoveError::Store(_)) = checked {
         if !was_there {
             remove(&moving_memory)?;
         }

@@ -69,11 +69,6 @@ pub(crate) trait Side<P: Part>: Send + Sync {
 
     async fn count(&self, part: P) -> Result<u64, StoreError>;
 
-    /// Whether all of it can be moved away.
-    async fn may_leave(&self) -> Result<(), MoveError> {
-        Ok(())
-    }
-
     async fn found(&self) -> Result<Found, StoreError> {
         Ok(Found::Open)
     }
@@ -130,12 +125,6 @@ pub enum MoveError {
         "{table} differ after the move ({source_rows} rows became {target_rows}): the target must not be used"
     )]
     Differs { table: &'static str, source_rows: u64, target_rows: u64 },
-    /// The names by which turns are recognised can't be had again.
-    #[error(
-        "{turns} turns of the memory, and {forgotten} that were forgotten, were stored by an earlier hob, which did not keep \
-         what recognises them in a form that can be moved back; nothing was moved"
-    )]
-    Unnamed { turns: u64, forgotten: u64 },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -199,7 +188,6 @@ struct Pair<'a, P: 'static> {
 #[async_trait]
 impl<P: Part + 'static> Work for Pair<'_, P> {
     async fn check(&self) -> Result<(), MoveError> {
-        self.from.may_leave().await?;
         match self.to.found().await? {
             Found::Open => self.fits().await,
             // What does not fit is made anew.
@@ -216,7 +204,6 @@ impl<P: Part + 'static> Work for Pair<'_, P> {
     }
 
     async fn run(&self, tell: Tell<'_>) -> Result<Vec<MovedTable>, MoveError> {
-        self.from.may_leave().await?;
         let found = self.to.found().await?;
         if found == Found::Used {
             return self.is_there(tell).await;

@@ -2,10 +2,10 @@
 
 use super::connections::{Connections, Limits, Trouble};
 use super::error::ConnectError;
-use super::migrations::{self, MigrationError, STEPS};
+use super::migrations::{self, MigrationError, VERSION};
 use super::url::StoreUrl;
 
-/// Connects, and brings the schema up to date where needed.
+/// Connects, and brings the schema to the current version.
 pub(crate) async fn connect(url: &StoreUrl, limits: Limits) -> Result<Connections, ConnectError> {
     let connections = Connections::new(url, limits)?;
     let failed = |trouble: Trouble| connect_failed(url, &trouble);
@@ -19,7 +19,10 @@ pub(crate) async fn connect(url: &StoreUrl, limits: Limits) -> Result<Connection
     match migrations::run(&mut client).await {
         Ok(()) => Ok(connections),
         Err(MigrationError::Newer(found)) => {
-            Err(ConnectError::Newer { url: text, found, known: STEPS.len() })
+            Err(ConnectError::Newer { url: text, found, known: VERSION })
+        }
+        Err(MigrationError::Older(found)) => {
+            Err(ConnectError::Older { url: text, found, known: VERSION })
         }
         Err(MigrationError::NoVector(error)) => {
             Err(ConnectError::NoVector { url: text, error: Trouble::of(&error).text().to_owned() })
@@ -29,6 +32,7 @@ pub(crate) async fn connect(url: &StoreUrl, limits: Limits) -> Result<Connection
     }
 }
 
+/// Makes an error of an address and a fault. The address is shown without its password.
 pub(crate) fn connect_failed(url: &StoreUrl, trouble: &Trouble) -> ConnectError {
     ConnectError::Failed { url: url.to_string(), error: trouble.text().to_owned() }
 }

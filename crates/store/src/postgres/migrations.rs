@@ -1,29 +1,29 @@
-//! The schema's history. A step that has landed is frozen: the tidy test knows its digest.
+//! The schema of the database, and how a database of an earlier schema is brought to the current one.
 
 use deadpool_postgres::Object;
 use tokio_postgres::{Client, Error};
 
-/// Each step is applied once, in order, and noted in `hob.migrations`.
-pub(crate) const STEPS: &[&str] = &[
-    include_str!("migrations/0001_ledger.sql"),
-    include_str!("migrations/0002_holds.sql"),
-    include_str!("migrations/0003_memory.sql"),
-    include_str!("migrations/0004_cluster.sql"),
-    include_str!("migrations/0005_memory_packed.sql"),
-    include_str!("migrations/0006_names.sql"),
-];
-/// The step from which on there must be pgvector, and its version.
-const VECTOR_STEP: usize = 2;
-const VECTOR: (u32, u32) = (0, 8);
+/// The version of the schema, recorded in `hob.migrations`.
+pub(crate) const VERSION: u32 = 7;
+/// Creates everything in an empty schema. Frozen: the tidy test knows its hash.
+const CREATE: &str = include_str!("migrations/0001_hob.sql");
+/// The one earlier version that can be imported, and the statements that bring it to [`VERSION`].
+const IMPORTED: u32 = 6;
+const IMPORT: &str = include_str!("migrations/import_6.sql");
 
-/// Whoever holds this lock may change the schema: `hob` and what it is about, in bytes.
+/// The oldest supported version of pgvector.
+const MIN_PGVECTOR: (u32, u32) = (0, 8);
+
+/// The advisory lock under which the schema is changed: the bytes of `hobmigr`.
 const LOCK: i64 = 0x0068_6f62_6d69_6772;
 
-/// Why the schema can't be brought up to date.
+/// The reason why the schema cannot be brought to the current version.
 pub(crate) enum MigrationError {
-    /// A newer Hob has been here.
-    Newer(usize),
-    /// There is no pgvector, and it can't be had.
+    /// A newer Hob has changed the schema.
+    Newer(u32),
+    /// The schema is older than the one that can be imported.
+    Older(u32),
+    /// pgvector is not installed, and installing it failed.
     NoVector(Error),
     OldVector(String),
     Failed(Error),
@@ -35,55 +35,55 @@ impl From<Error> for MigrationError {
     }
 }
 
-/// Brings the schema up to date. Several nodes may come here at once; the others wait and find the work done.
+/// Brings the schema to the current version. If several nodes start at the same time, the others wait and find the
+/// work done.
 pub(crate) async fn run(client: &mut Object) -> Result<(), MigrationError> {
-    match version(client).await? {
-        Some(found) if found == STEPS.len() => return Ok(()),
-        Some(found) if found > STEPS.len() => return Err(MigrationError::Newer(found)),
-        _ => {}
+    if version(client).await? == Some(VERSION) {
+        return Ok(());
     }
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
-    transaction
-        .batch_execute(
-            "CREATE SCHEMA IF NOT EXISTS hob;
-             CREATE TABLE IF NOT EXISTS hob.migrations (
-                 step integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());",
-        )
-        .await?;
-    let found = version(transaction.client()).await?.unwrap_or_default();
-    if found > STEPS.len() {
-        return Err(MigrationError::Newer(found));
-    }
-    for (number, step) in STEPS.iter().enumerate().skip(found) {
-        if number == VECTOR_STEP {
-            have_vector(transaction.client()).await?;
+    let sql = match version(transaction.client()).await? {
+        Some(VERSION) => return Ok(()),
+        None | Some(0) => {
+            transaction
+                .batch_execute(
+                    "CREATE SCHEMA IF NOT EXISTS hob;
+                     CREATE TABLE IF NOT EXISTS hob.migrations (
+                         step integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());",
+                )
+                .await?;
+            require_pgvector(transaction.client()).await?;
+            CREATE
         }
-        transaction.batch_execute(step).await?;
-        let number = number as i32 + 1;
-        transaction.execute("INSERT INTO hob.migrations (step) VALUES ($1)", &[&number]).await?;
-    }
+        Some(IMPORTED) => IMPORT,
+        Some(found) if found > VERSION => return Err(MigrationError::Newer(found)),
+        Some(found) => return Err(MigrationError::Older(found)),
+    };
+    transaction.batch_execute(sql).await?;
+    let step = VERSION as i32;
+    transaction.execute("INSERT INTO hob.migrations (step) VALUES ($1)", &[&step]).await?;
     transaction.commit().await?;
     Ok(())
 }
 
-/// Makes the extension where it is not there yet. Only a superuser may, on most servers.
-async fn have_vector(client: &Client) -> Result<(), MigrationError> {
+/// Installs pgvector if it is missing, which most servers allow only a superuser to do, and checks its version.
+async fn require_pgvector(client: &Client) -> Result<(), MigrationError> {
     let made = client.batch_execute("CREATE EXTENSION IF NOT EXISTS vector").await;
     made.map_err(MigrationError::NoVector)?;
     let sql = "SELECT extversion FROM pg_extension WHERE extname = 'vector'";
     let found: String = client.query_one(sql, &[]).await?.get(0);
     let mut numbers = found.split('.').map(|part| part.parse::<u32>().unwrap_or_default());
     let version = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    if version < VECTOR { Err(MigrationError::OldVector(found)) } else { Ok(()) }
+    if version < MIN_PGVECTOR { Err(MigrationError::OldVector(found)) } else { Ok(()) }
 }
 
-/// How many steps were applied; `None` where there is nothing of Hob's.
-pub(crate) async fn version(client: &Client) -> Result<Option<usize>, Error> {
+/// Returns the version of the schema; `None` if the database has no schema of Hob.
+pub(crate) async fn version(client: &Client) -> Result<Option<u32>, Error> {
     let known = client.query_one("SELECT to_regclass('hob.migrations') IS NOT NULL", &[]).await?;
     if !known.get::<_, bool>(0) {
         return Ok(None);
     }
     let row = client.query_one("SELECT coalesce(max(step), 0) FROM hob.migrations", &[]).await?;
-    Ok(Some(row.get::<_, i32>(0) as usize))
+    Ok(Some(row.get::<_, i32>(0).cast_unsigned()))
 }

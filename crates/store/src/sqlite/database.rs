@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, Transaction};
 use tokio::sync::Semaphore;
 
 use super::error::{OpenError, failed, open_error};
-use super::migrations;
+use super::migrations::{self, Schema};
 use super::writer::Writer;
 
 /// How long a call waits for another process that is writing.
@@ -53,13 +53,13 @@ impl Database {
     pub(crate) fn open(
         path: &Path,
         key: &DataKey,
-        steps: &[&str],
+        schema: &Schema,
         busy: Duration,
         reading: Reading,
     ) -> Result<Database, OpenError> {
         let mut writer = connect(path, key, OpenFlags::SQLITE_OPEN_CREATE, busy)
             .map_err(|error| open_error(path, error))?;
-        migrations::run(&mut writer, path, steps)?;
+        migrations::run(&mut writer, path, schema)?;
         let writer = Writer::start(writer)
             .map_err(|error| OpenError::NoThread { path: path.to_owned(), error })?;
         Ok(Database {

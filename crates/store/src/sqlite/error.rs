@@ -4,23 +4,29 @@ use std::path::{Path, PathBuf};
 
 use hob_domain::StoreError;
 
-/// Why a database could not be opened.
+/// The reason why a database file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file is not a database, or not one of this key.
-    #[error("{} cannot be read with this key: it was made with another one, or it is damaged", .0.display())]
+    /// The file is not a database, or it is encrypted with another key.
+    #[error("cannot read {} with this key: the file was made with another key, or it is damaged", .0.display())]
     WrongKey(PathBuf),
-    /// A newer Hob has been here.
-    #[error("{} was written by a newer hob (schema {found}, this one knows {known})", path.display())]
-    Newer { path: PathBuf, found: usize, known: usize },
-    #[error("{} cannot be opened: {error}", path.display())]
+    /// A newer Hob has changed the schema.
+    #[error("{} was written by a newer hob (schema {found}; this one supports up to {known}): update this hob", path.display())]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    /// The schema is older than the one that can be imported.
+    #[error(
+        "{} was written by an earlier hob (schema {found}), which this one cannot read (it reads schema {oldest} or \
+         later): open it with a build of that schema first", path.display()
+    )]
+    Older { path: PathBuf, found: u32, oldest: u32 },
+    #[error("cannot open {}: {error}", path.display())]
     Failed { path: PathBuf, error: rusqlite::Error },
-    #[error("there is no thread to write {}: {error}", path.display())]
+    #[error("cannot start the writer thread for {}: {error}", path.display())]
     NoThread { path: PathBuf, error: std::io::Error },
 }
 
 impl OpenError {
-    /// Whether it is only that somebody else is at the file.
+    /// Returns whether the file is merely locked by another process.
     pub fn is_temporary(&self) -> bool {
         let OpenError::Failed { error, .. } = self else { return false };
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
@@ -28,6 +34,7 @@ impl OpenError {
     }
 }
 
+/// Maps an error of opening a file.
 pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
     match error {
         rusqlite::Error::SqliteFailure(code, _)
@@ -39,6 +46,7 @@ pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
     }
 }
 
+/// Maps an error of a statement: temporary if the same call may succeed later.
 pub(crate) fn failed(error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, SystemIoFailure,

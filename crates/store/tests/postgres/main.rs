@@ -12,7 +12,10 @@ use hob_domain::session::{
     NewEvent, Permissions, RememberedTurn, Session, SessionId, SessionSetup, SessionStore,
     TurnState, TurnUsage,
 };
-use hob_domain::{AgentName, App, AppName, AppStore, Lease, NodeId, StoreError, Timestamp, Token};
+use hob_domain::{
+    AgentName, App, AppName, AppStore, ClusterStore, Lease, NodeId, NodeStore, StoreError,
+    Timestamp, Token,
+};
 use hob_store::{ConnectError, PostgresLedger};
 use hob_testkit::Postgres;
 use serde_json::json;
@@ -168,6 +171,66 @@ async fn the_schema_is_made_once_and_a_newer_one_is_left_alone() {
     server.sql(&url, "INSERT INTO hob.migrations (step) VALUES (1000)");
     let newer = PostgresLedger::connect(&url.parse().unwrap()).await;
     assert!(matches!(newer, Err(ConnectError::Newer { found: 1000, .. })));
+}
+
+/// Makes a database of the last schema before the migrations were squashed, from its fixture.
+fn old_database(server: &Postgres) -> String {
+    let url = server.database();
+    let fixture = include_str!("../fixtures/postgres_6.sql");
+    let migrations = "CREATE SCHEMA hob;
+        CREATE TABLE hob.migrations (step integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());
+        INSERT INTO hob.migrations (step) SELECT generate_series(1, 6);";
+    server.sql(&url, &format!("{migrations}\n{fixture}"));
+    url
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_of_the_last_schema_is_imported_with_its_rows() {
+    let server = server();
+    let url = old_database(server);
+    server.sql(
+        &url,
+        "INSERT INTO hob.sessions (id, created_at, app, agent, meta, cwd, permissions, mcp_servers)
+             VALUES ('01010101-0101-0101-0101-010101010101', 1000000, 'a', 'claude', '{}', '/w', 'deny', '[]');
+         INSERT INTO hob.heads (session, last_event, turn_count, app, fence, holder)
+             VALUES ('01010101-0101-0101-0101-010101010101', 1, 1, 'a', 1, repeat('01', 16));
+         INSERT INTO hob.turns (session, number, queued_at, app, state, prompt)
+             VALUES ('01010101-0101-0101-0101-010101010101', 1, 2000000, 'a', 'queued', 'ask');
+         INSERT INTO hob.events (session, seq, at, app, kind, body, fence)
+             VALUES ('01010101-0101-0101-0101-010101010101', 1, 1000000, 'a', 'create', '{}', 1);
+         INSERT INTO hob.nodes (id, beat_at, address) VALUES (repeat('01', 16), clock_timestamp(), '');
+         INSERT INTO hob.errands (id, app, session, body)
+             VALUES ('e', 'a', '01010101-0101-0101-0101-010101010101', '{}');",
+    );
+    let ledger = open(&url).await;
+    let app = AppName::new("a").unwrap();
+    let imported = ledger.session(&app, &id(1)).await.unwrap().unwrap();
+    assert_eq!((imported.turn_count, imported.last_event, imported.busy), (1, 1, true));
+    assert_eq!(ledger.turn(&app, &id(1), 1).await.unwrap().unwrap().prompt, "ask");
+    assert_eq!(ledger.nodes().await.unwrap()[0].id, node());
+    assert_eq!(ledger.pending_commands(&node()).await.unwrap()[0].id, "e");
+    assert!(ledger.start_turn(&lease(1), 1, at(3)).await.unwrap(), "its lease still holds");
+    let columns =
+        "SELECT string_agg(table_name || '.' || column_name || ' ' || data_type, ',' ORDER BY 1)
+         FROM information_schema.columns WHERE table_schema = 'hob'";
+    let new = server.database();
+    open(&new).await;
+    assert_eq!(server.sql(&url, columns), server.sql(&new, columns));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn databases_of_older_schemas_are_refused() {
+    let server = server();
+    let url = old_database(server);
+    server.sql(&url, "DELETE FROM hob.migrations WHERE step > 5");
+    let refused = PostgresLedger::connect(&url.parse().unwrap()).await;
+    assert!(matches!(refused, Err(ConnectError::Older { found: 5, .. })));
+    // A row that was stored before schema 6 has no sealed digest of its words.
+    let url = old_database(server);
+    let row = "INSERT INTO hob.memory_forgotten (speaker, session, words) VALUES ('', '', '')";
+    server.sql(&url, row);
+    let refused = PostgresLedger::connect(&url.parse().unwrap()).await.err().unwrap().to_string();
+    assert!(refused.contains("sealed digests"), "{refused}");
 }
 
 /// What is wrong with an address is told, and never with its password.

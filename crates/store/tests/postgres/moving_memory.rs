@@ -364,23 +364,3 @@ async fn emptied_memory_is_accepted_as_target() {
     fill(&target, 50, 51).await;
     assert_eq!(target.page(None, 50, 9).await.unwrap()[0].seq, 51);
 }
-
-/// Turns that have hashed names without digests could not be recognised in another store.
-#[tokio::test(flavor = "multi_thread")]
-async fn turns_without_digests_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let url = server().database();
-    let target = connect(&url).await.unwrap();
-    fill(&target, 0, 20).await;
-    let session = Forget::Session("s0".to_owned());
-    let before = "UPDATE hob.memory_turns SET key_kept = NULL WHERE seq <= 3";
-    server().sql(&url, before);
-    let refused = back(&target, &file(&path("one.db"))).await.unwrap_err();
-    assert!(matches!(refused, MoveError::Unnamed { turns: 3, forgotten: 0 }), "{refused}");
-    assert!(refused.to_string().contains("nothing was moved"), "{refused}");
-    target.forget(&Principal::Owner, &session, at(0)).await.unwrap();
-    let refused = back(&target, &file(&path("one.db"))).await.unwrap_err();
-    assert!(matches!(refused, MoveError::Unnamed { turns: 0, forgotten: 3 }), "{refused}");
-    assert_eq!(file(&path("one.db")).page(None, 0, 9).await.unwrap().len(), 0);
-}

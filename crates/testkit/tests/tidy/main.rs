@@ -231,61 +231,25 @@ fn unsafe_is_rare_and_explained() {
     }
 }
 
-/// A migration that has landed is frozen. A new one adds a line here.
+/// Schemas, importers and the fixtures of old schemas are frozen. A new migration adds a line here.
 #[test]
 fn migrations_are_frozen() {
     let frozen = [
         (
-            "crates/store/src/postgres/migrations/0001_ledger.sql",
-            "57944b951e9a34d064dc05a9a289eb72aa2e998510381c1fb847fd7cb815fdd3",
+            "crates/store/src/postgres/migrations/0001_hob.sql",
+            "7df27521f912675f9f76803f4890bba46919ca94bfec217dba66515a85ddf05c",
         ),
         (
-            "crates/store/src/postgres/migrations/0002_holds.sql",
-            "a1905d1aeae125cce1cdae6a4f1a0583c5d39869509732c24346b2793240bb6b",
+            "crates/store/src/postgres/migrations/import_6.sql",
+            "5bc093ad75da580b2146a2d25236c17a417c9317d2b875e37c533ab0bd17dc69",
         ),
         (
-            "crates/store/src/postgres/migrations/0003_memory.sql",
-            "d437e38c56f4c5809b1df1a3ccb8836f7d07c7f23914f1325e588b081f2de320",
+            "crates/store/src/sqlite/migrations/ledger/0001_ledger.sql",
+            "4e7d7e005b4013f42612a5995ee50e64c0a56e701b6dd978ab30614c8c9cf16a",
         ),
         (
-            "crates/store/src/postgres/migrations/0004_cluster.sql",
-            "2b8c9990c1f57a2c96458a8f902dcc8c0d122490d501b67af41b1a0ee3ea5050",
-        ),
-        (
-            "crates/store/src/postgres/migrations/0005_memory_packed.sql",
-            "4f00e656aea132dd292c0d5f47e631c857a3f3d8c62382b9693fff84ca1823d2",
-        ),
-        (
-            "crates/store/src/postgres/migrations/0006_names.sql",
-            "d677172df26af85a5476e874ae866f18a7cf5b11e4b8a45eef2db707c1bf57a0",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/0001_apps.sql",
-            "4a17c5d7c66831870e37a74cce9a28ae3125e33f24e455d2cab1c7e40e98746f",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/0002_sessions.sql",
-            "e2d4a761058f45e4a8746d6777598d850dc08a093174ec548a8020ab64a7f2a7",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/0003_usage.sql",
-            "e2c28b1b14f30467ec131c8f986d44adaae36a0f27d7212c3536d7903a611a60",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/0004_events.sql",
-            "5558953144e3b060f7cc3d8b48c39b372b483118017a727c66baff3293b9f664",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/0005_audit.sql",
-            "3fc58afe6067459a08ae07ca08d2e4a665eff28a3cd12b58681842b08fb074c7",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/0006_usage_turns.sql",
-            "c22b1066ca7943139b19e27dee8a222128b277079abae9337b2c6ddc60ca547e",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/0007_holds.sql",
-            "4687fc2ae752a88a8bb0ba38f12d99ef31fbfc3ea5e5602a81aebb36fde4330b",
+            "crates/store/src/sqlite/migrations/ledger/import_7.sql",
+            "721d5205972cf35fbfccd7cda0ab4c5177abb39924bdc79a507862b351e557c4",
         ),
         (
             "crates/store/src/sqlite/migrations/memory/0001_turns.sql",
@@ -302,6 +266,18 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/memory/0004_model_vectors.sql",
             "fa074b4029a074c85d5cea50d41bf709da14ea3bdabff7d7cfa66c078f60c33d",
+        ),
+        (
+            "crates/store/tests/fixtures/postgres_6.sql",
+            "c649b17fd448f9bfced6655018f7517d229b3925445b141ef0442bcb005887ce",
+        ),
+        (
+            "crates/store/tests/fixtures/sqlite_ledger_7.sql",
+            "f6f335ce0b57bc48ed2f89e103c7c8c27095ffbf875542b6b73db68b065f0661",
+        ),
+        (
+            "crates/store/tests/fixtures/sqlite_memory_4.sql",
+            "2600aefa57a8d84d4e4c73dd5c3f14809b682d94196421c5f6cbcdeac3c7b31f",
         ),
     ];
     let found: Vec<(String, String)> = sources("sql")

@@ -153,7 +153,7 @@ fn database_role_of_an_app_sees_only_its_rows() {
     }
     // As if another node had not answered yet.
     nodes.cluster.sql(
-        "INSERT INTO hob.errands (id, app, session, body) SELECT app, app, session, '{}' FROM hob.heads",
+        "INSERT INTO hob.commands (id, app, session, body) SELECT app, app, session, '{}' FROM hob.heads",
     );
     let role = format!("reader_{}", nodes.cluster.database().rsplit('/').next().unwrap());
     nodes.cluster.sql(&format!(
@@ -184,7 +184,7 @@ fn database_role_of_an_app_sees_only_its_rows() {
             seen.push(table.to_owned());
         }
     }
-    for table in ["sessions", "heads", "turns", "events", "usage", "errands", "pace", "files"] {
+    for table in ["sessions", "heads", "turns", "events", "usage", "commands", "pace", "files"] {
         assert!(seen.iter().any(|seen| seen == table), "{table}: {seen:?}");
     }
 }

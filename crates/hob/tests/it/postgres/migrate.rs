@@ -327,7 +327,7 @@ fn refused_migration_changes_nothing() {
     fs::remove_file(file(&home, "key")).unwrap();
     let refused = there(&home, &url);
     assert!(!refused.status.success());
-    assert!(format!("{refused:?}").contains("cannot be read with this key"), "{refused:?}");
+    assert!(format!("{refused:?}").contains("with this key"), "{refused:?}");
     assert_eq!(tables(), "none");
     fs::write(file(&home, "key"), &key).unwrap();
 

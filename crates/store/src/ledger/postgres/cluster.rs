@@ -18,7 +18,7 @@ use crate::values::app_name;
 
 /// A notification holds 8,000 bytes.
 const TOGETHER: usize = 200;
-/// An errand nobody asks for any more.
+/// An command nobody asks for any more.
 const LEFT: &str = "interval '10 minutes'";
 
 #[async_trait]
@@ -53,7 +53,7 @@ impl ClusterStore for PostgresLedger {
         lease_timeout: Duration,
     ) -> Result<Option<NodeId>, StoreError> {
         let sql = "SELECT n.id FROM hob.heads h JOIN hob.nodes n ON n.id = h.holder
-             WHERE h.session = $1 AND n.beat_at > clock_timestamp() - make_interval(secs => $2)";
+             WHERE h.session = $1 AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $2)";
         let values: Values<'_> = &[&key(id), &lease_timeout.as_secs_f64()];
         let row = self.connections.query_one(Again::Harmless, sql, values).await?;
         Ok(row.and_then(|row| NodeId::stored(row.get(0))))
@@ -88,28 +88,28 @@ impl ClusterStore for PostgresLedger {
     ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
         let sql = "SELECT DISTINCT h.app, h.session FROM hob.turns t JOIN hob.heads h ON h.session = t.session
              WHERE t.state IN ('queued', 'running') AND NOT EXISTS (SELECT 1 FROM hob.nodes n
-                 WHERE n.id = h.holder AND n.beat_at > clock_timestamp() - make_interval(secs => $1))";
+                 WHERE n.id = h.holder AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $1))";
         let rows =
             self.connections.query(Again::Harmless, sql, &[&lease_timeout.as_secs_f64()]).await?;
         rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
     }
 
-    async fn enqueue_command(&self, errand: &RemoteCommand) -> Result<(), StoreError> {
-        let sql = "INSERT INTO hob.errands (id, app, session, body) VALUES ($1, $2, $3, $4)
+    async fn enqueue_command(&self, command: &RemoteCommand) -> Result<(), StoreError> {
+        let sql = "INSERT INTO hob.commands (id, app, session, body) VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO NOTHING";
-        let body = errand.body.to_json();
+        let body = command.body.to_json();
         let values: Values<'_> =
-            &[&errand.id, &errand.app.as_str(), &key(&errand.session), &put(&body)];
+            &[&command.id, &command.app.as_str(), &key(&command.session), &put(&body)];
         self.connections.query(Again::Harmless, sql, values).await.map(drop)
     }
 
     async fn pending_commands(&self, node: &NodeId) -> Result<Vec<RemoteCommand>, StoreError> {
-        let sql = "SELECT e.id, e.app, e.session, e.body FROM hob.errands e
+        let sql = "SELECT e.id, e.app, e.session, e.body FROM hob.commands e
              JOIN hob.heads h ON h.session = e.session AND h.app = e.app
-             WHERE h.holder = $1 AND e.answer IS NULL
-                 AND e.wanted_at > clock_timestamp() - interval '1 minute' ORDER BY e.wanted_at, e.id";
+             WHERE h.holder = $1 AND e.outcome IS NULL
+                 AND e.enqueued_at > clock_timestamp() - interval '1 minute' ORDER BY e.enqueued_at, e.id";
         let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
-        let errand = |row: &tokio_postgres::Row| {
+        let command = |row: &tokio_postgres::Row| {
             Ok(RemoteCommand {
                 id: row.get(0),
                 app: app_name(row.get(1))?,
@@ -117,31 +117,31 @@ impl ClusterStore for PostgresLedger {
                 body: SessionCommand::from_json(&take(row.get(3))),
             })
         };
-        rows.iter().map(errand).collect()
+        rows.iter().map(command).collect()
     }
 
     async fn complete_command(
         &self,
-        errand: &str,
+        command: &str,
         outcome: &CommandOutcome,
     ) -> Result<(), StoreError> {
-        let answer = outcome.to_json();
-        let sql = "UPDATE hob.errands SET answer = $2 WHERE id = $1 AND answer IS NULL";
-        self.connections.query(Again::Harmless, sql, &[&errand, &put(&answer)]).await.map(drop)
+        let outcome = outcome.to_json();
+        let sql = "UPDATE hob.commands SET outcome = $2 WHERE id = $1 AND outcome IS NULL";
+        self.connections.query(Again::Harmless, sql, &[&command, &put(&outcome)]).await.map(drop)
     }
 
-    async fn command_outcome(&self, errand: &str) -> Result<Option<CommandOutcome>, StoreError> {
-        let sql = "SELECT answer FROM hob.errands WHERE id = $1";
-        let row = self.connections.query_one(Again::Harmless, sql, &[&errand]).await?;
+    async fn command_outcome(&self, command: &str) -> Result<Option<CommandOutcome>, StoreError> {
+        let sql = "SELECT outcome FROM hob.commands WHERE id = $1";
+        let row = self.connections.query_one(Again::Harmless, sql, &[&command]).await?;
         let answer = row.and_then(|row| row.get::<_, Option<String>>(0)).map(take);
         Ok(answer.map(|answer| CommandOutcome::from_json(&answer)))
     }
 
-    async fn remove_command(&self, errand: &str) -> Result<(), StoreError> {
+    async fn remove_command(&self, command: &str) -> Result<(), StoreError> {
         let sql = format!(
-            "DELETE FROM hob.errands WHERE id = $1 OR wanted_at < clock_timestamp() - {LEFT}"
+            "DELETE FROM hob.commands WHERE id = $1 OR enqueued_at < clock_timestamp() - {LEFT}"
         );
-        self.connections.query(Again::Harmless, &sql, &[&errand]).await.map(drop)
+        self.connections.query(Again::Harmless, &sql, &[&command]).await.map(drop)
     }
 
     async fn open_count(&self, app: Option<&AppName>) -> Result<usize, StoreError> {

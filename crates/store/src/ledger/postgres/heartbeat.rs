@@ -19,12 +19,12 @@ const AGAIN: Duration = Duration::from_millis(300);
 
 /// The row is the lease. Whoever has not been heard of for a day is of no interest to anybody.
 const BEAT: &str = "WITH old AS (
-         DELETE FROM hob.nodes WHERE beat_at < clock_timestamp() - interval '1 day' AND id <> $1
+         DELETE FROM hob.nodes WHERE heartbeat_at < clock_timestamp() - interval '1 day' AND id <> $1
      ), beat AS (
-         INSERT INTO hob.nodes (id, address, beat_at) VALUES ($1, '', clock_timestamp())
-         ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
+         INSERT INTO hob.nodes (id, heartbeat_at) VALUES ($1, clock_timestamp())
+         ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp()
      ) SELECT EXISTS (SELECT 1 FROM hob.nodes
-         WHERE id <> $1 AND beat_at > clock_timestamp() - interval '1 minute')";
+         WHERE id <> $1 AND heartbeat_at > clock_timestamp() - interval '1 minute')";
 
 impl PostgresLedger {
     pub(super) async fn keep_attending(

@@ -8,6 +8,7 @@ use hob_domain::{AppName, Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreErr
 use tokio_postgres::Error;
 
 use super::PostgresLedger;
+use super::fences::fence;
 use super::session_rows::{id as session_id, key};
 use super::turns::interrupt;
 use crate::postgres::connections::{Again, Client};
@@ -16,15 +17,15 @@ use crate::values::{app_name, damaged};
 #[async_trait]
 impl NodeStore for PostgresLedger {
     async fn heartbeat(&self, node: &NodeId) -> Result<(), StoreError> {
-        let sql = "INSERT INTO hob.nodes (id, address, beat_at) VALUES ($1, '', clock_timestamp())
-             ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()";
+        let sql = "INSERT INTO hob.nodes (id, heartbeat_at) VALUES ($1, clock_timestamp())
+             ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp()";
         self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
         Ok(())
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
         let sql = "SELECT id,
-                 extract(epoch FROM clock_timestamp() - beat_at)::double precision
+                 extract(epoch FROM clock_timestamp() - heartbeat_at)::double precision
              FROM hob.nodes ORDER BY id";
         let rows = self.connections.query(Again::Harmless, sql, &[]).await?;
         let node = |row: &tokio_postgres::Row| {
@@ -64,7 +65,7 @@ impl PostgresLedger {
              WHERE (h.closed_at IS NULL OR EXISTS (SELECT 1 FROM hob.turns t
                  WHERE t.session = h.session AND t.state IN ('queued', 'running')))
              AND NOT EXISTS (SELECT 1 FROM hob.nodes n WHERE n.id = h.holder
-                 AND n.beat_at > clock_timestamp() - make_interval(secs => $1))";
+                 AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $1))";
         let rows =
             self.connections.query(Again::Harmless, sql, &[&lease_timeout.as_secs_f64()]).await?;
         rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
@@ -79,11 +80,6 @@ impl PostgresLedger {
         let released = self.connections.query_one(Again::Never, sql, &values).await?;
         released.map(drop).ok_or(StoreError::Lost)
     }
-}
-
-/// A hold's fence as the database counts.
-pub(super) fn fence(lease: &Lease) -> i64 {
-    i64::try_from(lease.fence).unwrap_or(i64::MAX)
 }
 
 async fn take_locked(
@@ -102,7 +98,7 @@ async fn take_locked(
     let (app, holder): (String, Option<String>) = (head.get(0), head.get(1));
     if let Some(holder) = holder.as_deref().and_then(NodeId::stored).filter(|by| by != node) {
         let sql = "SELECT 1 FROM hob.nodes
-             WHERE id = $1 AND beat_at > clock_timestamp() - make_interval(secs => $2)";
+             WHERE id = $1 AND heartbeat_at > clock_timestamp() - make_interval(secs => $2)";
         let statement = client.prepare_cached(sql).await?;
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
             [&holder.as_str(), &lease_timeout.as_secs_f64()];

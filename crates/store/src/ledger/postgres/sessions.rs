@@ -17,7 +17,7 @@ use hob_domain::{
 use uuid::Uuid;
 
 use super::PostgresLedger;
-use super::leases::fence;
+use super::fences::fence;
 use super::session_rows::{SESSION, id as session_id, key, number, session};
 use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
 use crate::postgres::connections::{Again, Values};
@@ -394,7 +394,7 @@ impl SessionStore for PostgresLedger {
                  RETURNING id, app, body
              ) SELECT id, app, body FROM taken ORDER BY id";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let values: Values<'_> = &[&limit, &self.carrier];
+        let values: Values<'_> = &[&limit, &self.outbox_taker];
         let rows = self.connections.query(Again::Harmless, sql, values).await?;
         let item = |row: &tokio_postgres::Row| {
             OutboxItem::from_row(row.get(0), row.get(1), &take(row.get(2)))

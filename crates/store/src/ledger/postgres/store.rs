@@ -1,46 +1,43 @@
-//! The ledger's database.
+//! The ledger in a PostgreSQL database: connecting, and the state of the server.
 
 use hob_domain::StoreError;
 
 use crate::postgres::connections::{self, Connections, Limits, Trouble};
-use crate::postgres::migrations::{self, STEPS};
+use crate::postgres::migrations::{self, VERSION};
 use crate::postgres::{ConnectError, StoreUrl, connect, connect_failed};
 
 /// The ledger in a PostgreSQL database, in a schema named `hob`. Cloning shares it.
 #[derive(Clone)]
 pub struct PostgresLedger {
     pub(super) connections: Connections,
-    /// For connections that are kept.
+    /// The address, for the connection of the heartbeat loop.
     pub(super) url: StoreUrl,
-    /// Who we are among those who carry things to the memory.
-    pub(super) carrier: String,
+    /// The random name under which this process takes rows of the outbox.
+    pub(super) outbox_taker: String,
 }
 
-/// The step of the schema from which on nodes are known.
-const NODES_STEP: usize = 2;
-
-/// What a server says of itself.
+/// The state of a database server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerState {
-    /// Such as `18.4`.
+    /// The server's version, such as `18.4`.
     pub version: String,
-    /// How many steps of the schema are there; `None` where nothing of Hob's is.
-    pub schema: Option<usize>,
-    /// How many this Hob knows.
-    pub known: usize,
-    /// How many nodes were heard of in the last minute.
+    /// The version of Hob's schema; `None` if there is none yet.
+    pub schema: Option<u32>,
+    /// The version that this Hob uses.
+    pub known: u32,
+    /// The number of nodes with a heartbeat in the last minute; 0 if the schema has another version.
     pub nodes: usize,
 }
 
 impl PostgresLedger {
-    /// Connects, and brings the schema up to date where needed.
+    /// Connects, and brings the schema to the current version.
     pub async fn connect(url: &StoreUrl) -> Result<PostgresLedger, ConnectError> {
         let connections = connect(url, Limits::default()).await?;
-        let carrier = uuid::Uuid::new_v4().simple().to_string();
-        Ok(PostgresLedger { connections, url: url.clone(), carrier })
+        let outbox_taker = uuid::Uuid::new_v4().simple().to_string();
+        Ok(PostgresLedger { connections, url: url.clone(), outbox_taker })
     }
 
-    /// Rows of any statement that reads.
+    /// Returns the rows of a statement that only reads.
     pub(crate) async fn read_rows(
         &self,
         sql: &str,
@@ -49,7 +46,7 @@ impl PostgresLedger {
         self.connections.query(connections::Again::Harmless, sql, values).await
     }
 
-    /// A statement that may be done twice.
+    /// Runs a statement that has the same effect when it runs twice.
     pub(crate) async fn write_rows(
         &self,
         sql: &str,
@@ -58,7 +55,7 @@ impl PostgresLedger {
         self.connections.query(connections::Again::Harmless, sql, values).await.map(drop)
     }
 
-    /// Looks at a server and changes nothing.
+    /// Reads the state of a server without changing anything.
     pub async fn look(url: &StoreUrl) -> Result<ServerState, ConnectError> {
         let client = Connections::new(url, Limits::default())?
             .one()
@@ -68,14 +65,14 @@ impl PostgresLedger {
             let row = client.query_one("SELECT current_setting('server_version')", &[]).await?;
             let schema = migrations::version(&client).await?;
             let nodes = match schema {
-                Some(steps) if steps >= NODES_STEP => {
+                Some(VERSION) => {
                     let sql = "SELECT count(*) FROM hob.nodes
-                         WHERE beat_at > clock_timestamp() - interval '1 minute'";
+                         WHERE heartbeat_at > clock_timestamp() - interval '1 minute'";
                     client.query_one(sql, &[]).await?.get::<_, i64>(0) as usize
                 }
                 _ => 0,
             };
-            Ok(ServerState { version: row.get(0), schema, known: STEPS.len(), nodes })
+            Ok(ServerState { version: row.get(0), schema, known: VERSION, nodes })
         };
         ask.await.map_err(|error| connect_failed(url, &Trouble::of(&error)))
     }

@@ -8,6 +8,7 @@ use hob_domain::{AppName, Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreErr
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::Ledger;
+use super::fences::check;
 use super::turns::interrupt;
 use crate::sqlite::failed;
 use crate::values::{app_name, damaged, session_id};
@@ -22,8 +23,8 @@ impl NodeStore for Ledger {
         self.database
             .write(move |transaction| {
                 let sql = format!(
-                    "INSERT INTO nodes (id, address, beat_at) VALUES (?1, '', {NOW})
-                     ON CONFLICT (id) DO UPDATE SET beat_at = {NOW}"
+                    "INSERT INTO nodes (id, heartbeat_at) VALUES (?1, {NOW})
+                     ON CONFLICT (id) DO UPDATE SET heartbeat_at = {NOW}"
                 );
                 transaction.execute(&sql, [node.as_str()]).map_err(failed)?;
                 Ok(())
@@ -34,7 +35,7 @@ impl NodeStore for Ledger {
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
         self.database
             .read(|connection| {
-                let sql = format!("SELECT id, {NOW} - beat_at FROM nodes ORDER BY id");
+                let sql = format!("SELECT id, {NOW} - heartbeat_at FROM nodes ORDER BY id");
                 let rows: Vec<(String, i64)> = connection
                     .prepare_cached(&sql)
                     .and_then(|mut s| {
@@ -63,23 +64,6 @@ impl NodeStore for Ledger {
     }
 }
 
-/// Refuses what comes with a hold that is not the latest.
-pub(super) fn check(transaction: &Transaction<'_>, lease: &Lease) -> Result<(), StoreError> {
-    match fence(transaction, &lease.session)? {
-        Some(fence) if fence == lease.fence => Ok(()),
-        _ => Err(StoreError::Lost),
-    }
-}
-
-/// The fence of a session; `None` when there is none of that name.
-pub(super) fn fence(connection: &Connection, id: &SessionId) -> Result<Option<u64>, StoreError> {
-    connection
-        .prepare_cached("SELECT fence FROM sessions WHERE id = ?1")
-        .and_then(|mut s| s.query_row([id.as_str()], |row| row.get::<_, i64>(0)).optional())
-        .map(|fence| fence.map(|fence| fence as u64))
-        .map_err(failed)
-}
-
 pub(super) fn take(
     transaction: &Transaction<'_>,
     id: &SessionId,
@@ -88,7 +72,7 @@ pub(super) fn take(
     now: Timestamp,
 ) -> Result<LeaseOutcome, StoreError> {
     let sql = format!(
-        "SELECT fence, holder, EXISTS (SELECT 1 FROM nodes WHERE id = holder AND beat_at > {NOW} - ?2)
+        "SELECT fence, holder, EXISTS (SELECT 1 FROM nodes WHERE id = holder AND heartbeat_at > {NOW} - ?2)
          FROM sessions WHERE id = ?1"
     );
     let found: Option<(i64, Option<String>, bool)> = transaction
@@ -120,7 +104,7 @@ pub(super) fn unheld(
          WHERE (closed_at IS NULL OR EXISTS (SELECT 1 FROM turns INDEXED BY turns_under_way
              WHERE session = sessions.id AND state IN ('queued', 'running')))
          AND NOT EXISTS (SELECT 1 FROM nodes
-             WHERE nodes.id = sessions.holder AND beat_at > {NOW} - ?1)"
+             WHERE nodes.id = sessions.holder AND heartbeat_at > {NOW} - ?1)"
     );
     let rows: Vec<(String, String)> = connection
         .prepare_cached(&sql)

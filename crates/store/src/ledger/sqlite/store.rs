@@ -17,7 +17,7 @@ impl Ledger {
     /// few milliseconds.
     pub fn open(path: &Path, key: &DataKey) -> Result<Ledger, OpenError> {
         let reading = Reading { readers: 8, most: CACHE };
-        let database = Database::open(path, key, migrations::LEDGER, BUSY_TIMEOUT, reading)?;
+        let database = Database::open(path, key, &migrations::LEDGER, BUSY_TIMEOUT, reading)?;
         Ok(Ledger { database })
     }
 

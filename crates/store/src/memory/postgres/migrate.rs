@@ -8,7 +8,7 @@ use tokio_postgres::{Error, Row as SqlRow};
 use super::migrate_rows::{decrypt_row, put_rows};
 use super::rows::ask;
 use super::{PostgresMemory, migrate_turns, vectors};
-use crate::migrate::{Analyse, Cell, Cells, Found, MemoryPart, MoveError, MovedTurn, Row, Side};
+use crate::migrate::{Analyse, Cell, Cells, Found, MemoryPart, MovedTurn, Row, Side};
 use crate::postgres::connections::Client;
 
 /// A memory in a database, and the function that analyses the turns that arrive.
@@ -122,23 +122,6 @@ impl Side<MemoryPart> for MemoryOnServer {
         let (_, table, _) = reading(part);
         let rows = self.query_slowly(&format!("SELECT count(*) FROM {table}")).await?;
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
-    }
-
-    /// Refuses to migrate turns that have hashed names only, without the digests.
-    async fn may_leave(&self) -> Result<(), MoveError> {
-        let missing = "words_kept IS NULL OR (key IS NOT NULL AND key_kept IS NULL)
-             OR (answer IS NOT NULL AND answer_kept IS NULL)";
-        let sql = format!(
-            "SELECT (SELECT count(*) FROM hob.memory_turns WHERE {missing}),
-                 (SELECT count(*) FROM hob.memory_forgotten WHERE name IS NULL OR {missing})
-                     + (SELECT count(*) FROM hob.memory_forgotten_sessions WHERE name IS NULL)"
-        );
-        let rows = self.query_slowly(&sql).await?;
-        let count = |column: usize| rows.first().map_or(0, |row| row.get::<_, i64>(column) as u64);
-        match (count(0), count(1)) {
-            (0, 0) => Ok(()),
-            (turns, forgotten) => Err(MoveError::Unnamed { turns, forgotten }),
-        }
     }
 
     async fn found(&self) -> Result<Found, StoreError> {

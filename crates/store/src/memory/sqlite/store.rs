@@ -41,7 +41,7 @@ impl Memory {
     /// `busy` for another process that is writing. This blocks for a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
         let reading = Reading { readers: 4, most: MAX_PAGE_CACHE_KIB };
-        let database = Database::open(path, key, migrations::MEMORY, busy, reading)?;
+        let database = Database::open(path, key, &migrations::MEMORY, busy, reading)?;
         Ok(Memory {
             database,
             codes: Arc::default(),
