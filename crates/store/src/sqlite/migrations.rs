@@ -12,24 +12,19 @@ pub(crate) struct Schema {
     /// Creates everything in an empty file.
     create: &'static str,
     /// The one earlier version that can be imported, and the statements that bring it to this version.
-    import: Option<(u32, &'static str)>,
+    import: (u32, &'static str),
 }
 
 pub(crate) const LEDGER: Schema = Schema {
     version: 8,
     create: include_str!("migrations/ledger/0001_ledger.sql"),
-    import: Some((7, include_str!("migrations/ledger/import_7.sql"))),
+    import: (7, include_str!("migrations/ledger/import_7.sql")),
 };
 
 pub(crate) const MEMORY: Schema = Schema {
-    version: 4,
-    create: concat!(
-        include_str!("migrations/memory/0001_turns.sql"),
-        include_str!("migrations/memory/0002_postings.sql"),
-        include_str!("migrations/memory/0003_recent.sql"),
-        include_str!("migrations/memory/0004_model_vectors.sql"),
-    ),
-    import: None,
+    version: 5,
+    create: include_str!("migrations/memory/0001_memory.sql"),
+    import: (4, include_str!("migrations/memory/import_4.sql")),
 };
 
 /// Brings a file to this schema.
@@ -46,17 +41,15 @@ pub(crate) fn run(
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found = version(&transaction).map_err(failed)?;
-    let sql = match (found, schema.import) {
-        (found, _) if found == schema.version => return Ok(()),
-        (0, _) => schema.create,
-        (found, Some((from, sql))) if found == from => sql,
-        (found, _) if found > schema.version => {
+    let (oldest, import) = schema.import;
+    let sql = match found {
+        found if found == schema.version => return Ok(()),
+        0 => schema.create,
+        found if found == oldest => import,
+        found if found > schema.version => {
             return Err(OpenError::Newer { path: path.to_owned(), found, known: schema.version });
         }
-        (found, import) => {
-            let oldest = import.map_or(schema.version, |(from, _)| from);
-            return Err(OpenError::Older { path: path.to_owned(), found, oldest });
-        }
+        found => return Err(OpenError::Older { path: path.to_owned(), found, oldest }),
     };
     transaction.execute_batch(sql).map_err(failed)?;
     transaction.pragma_update(None, "user_version", schema.version).map_err(failed)?;
@@ -91,10 +84,11 @@ mod tests {
     }
 
     const LEDGER_7: &str = include_str!("../../tests/fixtures/sqlite_ledger_7.sql");
+    const MEMORY_4: &str = include_str!("../../tests/fixtures/sqlite_memory_4.sql");
 
     #[test]
     fn imported_schema_equals_a_new_one() {
-        for (fixture, version, schema) in [(LEDGER_7, 7, &LEDGER)] {
+        for (fixture, version, schema) in [(LEDGER_7, 7, &LEDGER), (MEMORY_4, 4, &MEMORY)] {
             let mut imported = old_file(fixture, version);
             run(&mut imported, Path::new("x"), schema).unwrap();
             let mut new = Connection::open_in_memory().unwrap();
@@ -130,13 +124,42 @@ mod tests {
     }
 
     #[test]
-    fn older_and_newer_schemas_are_refused() {
-        for version in 1..7 {
-            let mut connection = old_file("", version);
-            let refused = run(&mut connection, Path::new("x"), &LEDGER).unwrap_err();
-            assert!(matches!(refused, OpenError::Older { oldest: 7, .. }), "{refused}");
+    fn memory_of_the_last_schema_keeps_its_turns_and_indexes_what_was_in_the_first_index() {
+        let mut connection = old_file(MEMORY_4, 4);
+        let turn = "INSERT INTO turns (id, speaker, session, project, worktree, words, role, tier, text, ts, at,
+                client, source, rules)
+             VALUES (?1, '', 1, 1, '/p', x'00', 'user', 'episodic', 'the port', 5, 5, 'claude', 'hook', 3)";
+        connection
+            .execute_batch(
+                "INSERT INTO projects VALUES (1, '', '/p');
+                 INSERT INTO sessions VALUES (1, '', 's', 'claude', 1, 5, 5, 2);
+                 INSERT INTO term_index (rowid, terms, scope) VALUES (1, 'the port', 'o p1 s1');
+                 INSERT INTO terms VALUES (2, 'the port');",
+            )
+            .unwrap();
+        for id in ["a", "b"] {
+            connection.execute(turn, [id]).unwrap();
         }
-        let refused = run(&mut old_file("", 9), Path::new("x"), &LEDGER).unwrap_err();
-        assert!(matches!(refused, OpenError::Newer { found: 9, known: 8, .. }), "{refused}");
+        run(&mut connection, Path::new("x"), &MEMORY).unwrap();
+        let text =
+            |sql: &str| -> String { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+        assert_eq!(
+            text("SELECT group_concat(id || text || rules) FROM turns"),
+            "athe port0,bthe port3"
+        );
+        assert_eq!(text("SELECT seq || terms FROM terms"), "2the port");
+    }
+
+    #[test]
+    fn older_and_newer_schemas_are_refused() {
+        for schema in [&LEDGER, &MEMORY] {
+            for version in 1..schema.version - 1 {
+                let refused = run(&mut old_file("", version), Path::new("x"), schema).unwrap_err();
+                assert!(matches!(refused, OpenError::Older { .. }), "{refused}");
+            }
+            let newer = schema.version + 1;
+            let refused = run(&mut old_file("", newer), Path::new("x"), schema).unwrap_err();
+            assert!(matches!(refused, OpenError::Newer { .. }), "{refused}");
+        }
     }
 }

@@ -252,20 +252,12 @@ fn migrations_are_frozen() {
             "721d5205972cf35fbfccd7cda0ab4c5177abb39924bdc79a507862b351e557c4",
         ),
         (
-            "crates/store/src/sqlite/migrations/memory/0001_turns.sql",
-            "720d52f322da7d114e4fb93ca3b59b51002775b3e2963452e9e1631989e85783",
+            "crates/store/src/sqlite/migrations/memory/0001_memory.sql",
+            "067c367679dbfe123238eaacf386490d9384d58e6c39260e49ff89a59353858e",
         ),
         (
-            "crates/store/src/sqlite/migrations/memory/0002_postings.sql",
-            "c6231e8421f69e82c237e3cce51dcf8f50b79294729963bbce7d60f3679fa5b3",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/memory/0003_recent.sql",
-            "a81c5af674be55eacbf5b757872f15150de65e1aaf2d9e0804163e7ce3b4219b",
-        ),
-        (
-            "crates/store/src/sqlite/migrations/memory/0004_model_vectors.sql",
-            "fa074b4029a074c85d5cea50d41bf709da14ea3bdabff7d7cfa66c078f60c33d",
+            "crates/store/src/sqlite/migrations/memory/import_4.sql",
+            "86b00a7dfc249807ab47a99acaedf0a9fa996fa3be4fd6292802f4494c72c83d",
         ),
         (
             "crates/store/tests/fixtures/postgres_6.sql",
