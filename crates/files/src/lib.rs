@@ -19,7 +19,7 @@ pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Creates a file with mode 0600. Returns `false`, and changes nothing, if it exists.
 pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
-    let temporary = write_temporary(path, content)?;
+    let temporary = write_temporary(path, content, Durability::Synced)?;
     // A link, unlike a rename, never replaces a file that another process has just created.
     let linked = fs::hard_link(&temporary, path);
     let _ = fs::remove_file(&temporary);
@@ -32,13 +32,25 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
 
 /// Creates or replaces a file with this mode.
 pub fn write_over(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let temporary = write_temporary(path, content)?;
-    let placed = fs::set_permissions(&temporary, Permissions::from_mode(mode))
-        .and_then(|()| fs::rename(&temporary, path));
+    let temporary = write_temporary(path, content, Durability::Synced)?;
+    replace(path, &temporary, mode)?;
+    sync_folder(path)
+}
+
+/// Creates or replaces a file with this mode, without waiting for the disk. After a power failure the file
+/// may be missing or old. Use it for frequent writes whose loss is harmless.
+pub fn write_over_unsynced(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let temporary = write_temporary(path, content, Durability::Unsynced)?;
+    replace(path, &temporary, mode)
+}
+
+fn replace(path: &Path, temporary: &Path, mode: u32) -> io::Result<()> {
+    let placed = fs::set_permissions(temporary, Permissions::from_mode(mode))
+        .and_then(|()| fs::rename(temporary, path));
     if placed.is_err() {
-        let _ = fs::remove_file(&temporary);
+        let _ = fs::remove_file(temporary);
     }
-    placed.and_then(|()| sync_folder(path))
+    placed
 }
 
 /// Removes temporary files that killed processes left in a folder. `older_than` must be longer than any
@@ -59,13 +71,23 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
-/// Writes and syncs a temporary file in the same folder.
-fn write_temporary(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
+/// Whether a write waits for the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    Synced,
+    Unsynced,
+}
+
+/// Writes a temporary file in the same folder.
+fn write_temporary(path: &Path, content: &[u8], durability: Durability) -> io::Result<PathBuf> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", Uuid::new_v4()));
     let temporary = path.with_file_name(name);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    let written = file.write_all(content).and_then(|()| file.sync_all());
+    let written = file.write_all(content).and_then(|()| match durability {
+        Durability::Synced => file.sync_all(),
+        Durability::Unsynced => Ok(()),
+    });
     if let Err(error) = written {
         // Partial files must not fill a disk that is already full.
         let _ = fs::remove_file(&temporary);
@@ -91,6 +113,9 @@ mod tests {
         write_over(&path, b"third", 0o600).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"third");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        write_over_unsynced(&path, b"fourth", 0o644).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"fourth");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
     }
 }

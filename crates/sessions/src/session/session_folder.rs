@@ -70,7 +70,7 @@ impl SessionFolder {
     pub fn write_last_turn(&self, turn: u32) -> io::Result<()> {
         let Some(path) = self.marker() else { return Ok(()) };
         path.parent().map(std::fs::create_dir_all).transpose()?;
-        hob_files::write_over(&path, turn.to_string().as_bytes(), 0o644)
+        hob_files::write_over_unsynced(&path, turn.to_string().as_bytes(), 0o644)
     }
 
     fn marker(&self) -> Option<PathBuf> {

@@ -168,8 +168,6 @@ fn only_one_crate_writes_files() {
     let exceptions = [
         // An upload of any size, which is streamed.
         "crates/sessions/src/files.rs",
-        // A marker for every turn, which need not survive a crash.
-        "crates/sessions/src/session/actor.rs",
     ];
     for (file, text) in sources("rs") {
         let is_production = file.contains("/src/") && !file.starts_with("crates/testkit");
