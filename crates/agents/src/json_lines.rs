@@ -31,12 +31,12 @@ pub fn parse(text: &str) -> Option<JsonLine> {
     }
     // Only these fields are parsed.
     #[derive(serde::Deserialize)]
-    struct Head<'a> {
+    struct LineHead<'a> {
         id: Option<Value>,
         #[serde(borrow)]
         method: Option<&'a serde_json::value::RawValue>,
     }
-    let head: Head<'_> = serde_json::from_str(text).ok()?;
+    let head: LineHead<'_> = serde_json::from_str(text).ok()?;
     let kind = match (head.method, head.id) {
         (None, Some(id)) => LineKind::Response(id),
         (Some(_), Some(id)) if !id.is_null() => LineKind::Request,
@@ -48,10 +48,10 @@ pub fn parse(text: &str) -> Option<JsonLine> {
 /// Returns the method of a message, if it has one.
 pub fn method(text: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
-    struct Head {
+    struct MethodOnly {
         method: Option<String>,
     }
-    serde_json::from_str::<Head>(text).ok()?.method
+    serde_json::from_str::<MethodOnly>(text).ok()?.method
 }
 
 /// Returns the next JSON object, or `None` at the end. Other lines and lines that are too long are skipped.

@@ -24,7 +24,7 @@ pub struct Child {
     pub stdout: Option<pipe::Receiver>,
     pub(crate) output: Output,
     pub(crate) terminal: Option<Arc<AsyncFd<OwnedFd>>>,
-    pub(crate) state: watch::Receiver<State>,
+    pub(crate) state: watch::Receiver<ChildState>,
     /// Closing this channel ends the tree.
     pub(crate) orders: mpsc::UnboundedSender<ShimCommand>,
 }
@@ -63,7 +63,7 @@ impl std::fmt::Display for Exit {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ChildState {
     Running,
     /// The agent itself has exited; the rest of its tree is being ended.
     Exited(Exit),
@@ -96,7 +96,7 @@ impl Child {
     pub(crate) fn new(
         pid: i32,
         output: Output,
-        state: watch::Receiver<State>,
+        state: watch::Receiver<ChildState>,
         orders: mpsc::UnboundedSender<ShimCommand>,
     ) -> Child {
         Child { pid, stdin: None, stdout: None, output, terminal: None, state, orders }
@@ -115,9 +115,9 @@ impl Child {
     /// Waits until the agent itself has ended.
     pub async fn exited(&self) -> Exit {
         let mut state = self.state.clone();
-        let seen = state.wait_for(|state| *state != State::Running).await;
+        let seen = state.wait_for(|state| *state != ChildState::Running).await;
         match seen.map(|state| *state) {
-            Ok(State::Exited(exit) | State::Gone(exit)) => exit,
+            Ok(ChildState::Exited(exit) | ChildState::Gone(exit)) => exit,
             _ => Exit::Unknown,
         }
     }
@@ -125,16 +125,16 @@ impl Child {
     /// Waits until no process of the tree is left and everything is reaped.
     pub async fn gone(&self) -> Exit {
         let mut state = self.state.clone();
-        let seen = state.wait_for(|state| matches!(state, State::Gone(_))).await;
+        let seen = state.wait_for(|state| matches!(state, ChildState::Gone(_))).await;
         match seen.map(|state| *state) {
-            Ok(State::Gone(exit)) => exit,
+            Ok(ChildState::Gone(exit)) => exit,
             _ => Exit::Unknown,
         }
     }
 
     /// Returns whether the agent itself still runs.
     pub fn is_running(&self) -> bool {
-        *self.state.borrow() == State::Running
+        *self.state.borrow() == ChildState::Running
     }
 
     /// Sends a signal to the agent itself, not to its tree.

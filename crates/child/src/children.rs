@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::child::{Child, Exit, Output, State};
-use crate::record::Record;
+use crate::child::{Child, ChildState, Exit, Output};
+use crate::record::RunRecord;
 use crate::spec::{ChildSpec, Streams};
 use crate::streams::open_streams;
 use crate::sweep;
@@ -239,7 +239,7 @@ async fn keep_one(
             return;
         }
     };
-    let record = Record::write(&options.records, shim.process.id() as i32, &marker);
+    let record = RunRecord::write(&options.records, shim.process.id() as i32, &marker);
     let _owner = OwnerEntry::new(owners, shim.process.id() as i32, spec.owner.clone());
     let (reading, writing) = tokio::io::split(shim.control);
     let mut events = BufReader::new(reading).lines();
@@ -248,7 +248,7 @@ async fn keep_one(
     match first.and_then(|line| ShimEvent::decode(&line)) {
         Some(ShimEvent::Started { pid, start }) => {
             record.add(pid, start);
-            let (state_sender, state) = watch::channel(State::Running);
+            let (state_sender, state) = watch::channel(ChildState::Running);
             let (command_sender, commands) = mpsc::unbounded_channel::<ShimCommand>();
             let (sink, output) = Output::new(shim.ring);
             let mut child = Child::new(pid, output, state, command_sender);
@@ -269,7 +269,7 @@ async fn keep_one(
             record.remove();
             // Everything that the tree wrote must be in the ring before its end is reported.
             let _ = tokio::time::timeout(Duration::from_secs(1), draining.join_next()).await;
-            state_sender.send_replace(State::Gone(exit.unwrap_or(Exit::Unknown)));
+            state_sender.send_replace(ChildState::Gone(exit.unwrap_or(Exit::Unknown)));
         }
         other => {
             drop((events, writing));
@@ -292,7 +292,7 @@ async fn converse(
     mut events: Lines<BufReader<ReadHalf<tokio::net::UnixStream>>>,
     mut writing: WriteHalf<tokio::net::UnixStream>,
     mut commands: mpsc::UnboundedReceiver<ShimCommand>,
-    state: &watch::Sender<State>,
+    state: &watch::Sender<ChildState>,
     closing: &CancellationToken,
 ) -> Option<Exit> {
     let mut exit = None;
@@ -303,7 +303,7 @@ async fn converse(
                 Some(line) => if let Some(ShimEvent::Exited { status }) = ShimEvent::decode(&line) {
                     let how = Exit::from_wait_status(status);
                     exit = Some(how);
-                    state.send_replace(State::Exited(how));
+                    state.send_replace(ChildState::Exited(how));
                 },
                 None => return exit,
             },

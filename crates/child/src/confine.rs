@@ -19,12 +19,12 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 /// The Landlock version whose rights are restricted. An older kernel restricts those that it knows. Rights
 /// of newer versions stay allowed, for example connecting to a socket by its path, which children need to
 /// reach Hob.
-const RULED: ABI = ABI::V7;
-const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute});
+const RESTRICTED_ABI: ABI = ABI::V7;
+const READ_ACCESS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute});
 /// Additional rights on devices: every program writes to `/dev/null`, and terminals need `ioctl`.
-const DEVICE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | IoctlDev});
+const DEVICE_ACCESS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | IoctlDev});
 /// Capabilities with which root reads the memory and environment of any process, despite Landlock.
-const BEYOND: [CapabilitySet; 2] = [CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN];
+const DROPPED_CAPABILITIES: [CapabilitySet; 2] = [CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN];
 
 /// The confinement of a child. It can read and execute everything that the user can, except `hidden`. It
 /// can change only `writable` and existing devices, and signal no process outside its own tree.
@@ -69,8 +69,8 @@ impl Rules {
         let way = PathToHidden::to(&hidden);
         let ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(RULED))
-            .and_then(|ruleset| ruleset.scope(Scope::from_all(RULED)))
+            .handle_access(AccessFs::from_all(RESTRICTED_ABI))
+            .and_then(|ruleset| ruleset.scope(Scope::from_all(RESTRICTED_ABI)))
             .and_then(Ruleset::create);
         let mut rules = Rules(ruleset.map_err(system)?);
         for folder in hidden.ancestors().skip(1) {
@@ -85,7 +85,7 @@ impl Rules {
     /// Confines the calling thread, and everything that it starts, for good. It makes system calls only, so
     /// that it may be called between fork and exec.
     pub fn enforce(self) -> io::Result<()> {
-        for power in BEYOND {
+        for power in DROPPED_CAPABILITIES {
             // A process that is not root has none of these capabilities, and may not drop them.
             let _ = remove_capability_from_bounding_set(power);
         }
@@ -108,8 +108,8 @@ impl Rules {
             if metadata.is_symlink() || way.leads_through(&path, &metadata) {
                 continue;
             }
-            let device = if path.starts_with("/dev") { DEVICE } else { BitFlags::EMPTY };
-            self.allow(file, &metadata, READ | device)?;
+            let device = if path.starts_with("/dev") { DEVICE_ACCESS } else { BitFlags::EMPTY };
+            self.allow(file, &metadata, READ_ACCESS | device)?;
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Rules {
         if way.leads_through(&real, &metadata) || slips_into(hidden, given, &real) {
             return Ok(());
         }
-        self.allow(file, &metadata, AccessFs::from_all(RULED))
+        self.allow(file, &metadata, AccessFs::from_all(RESTRICTED_ABI))
     }
 
     fn allow(
@@ -134,7 +134,8 @@ impl Rules {
         rights: BitFlags<AccessFs>,
     ) -> io::Result<()> {
         // The kernel refuses a folder's rights on a file.
-        let fitting = if metadata.is_dir() { rights } else { rights & AccessFs::from_file(RULED) };
+        let fitting =
+            if metadata.is_dir() { rights } else { rights & AccessFs::from_file(RESTRICTED_ABI) };
         (&mut self.0).add_rule(PathBeneath::new(file, fitting)).map(drop).map_err(system)
     }
 }

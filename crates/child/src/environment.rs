@@ -3,7 +3,8 @@
 use std::ffi::{OsStr, OsString};
 
 /// The variables that every agent gets, in addition to those in its settings.
-const ALWAYS: &[&str] = &["PATH", "HOME", "USER", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR"];
+const DEFAULT_VARIABLES: &[&str] =
+    &["PATH", "HOME", "USER", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR"];
 
 /// Builds an agent's environment from the caller's.
 ///
@@ -17,7 +18,7 @@ pub fn cleaned_environment(
     let mut out: Vec<(OsString, OsString)> = inherited
         .into_iter()
         .filter(|(name, _)| {
-            ALWAYS.iter().any(|p| name_matches(p, name))
+            DEFAULT_VARIABLES.iter().any(|p| name_matches(p, name))
                 || pass.iter().any(|p| name_matches(p, name))
         })
         .collect();

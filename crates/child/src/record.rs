@@ -9,13 +9,13 @@ use crate::tree;
 
 /// The file that names a tree's first processes until the tree is gone: for the next run's sweep,
 /// should this run be killed together with the shim.
-pub(crate) struct Record {
+pub(crate) struct RunRecord {
     path: PathBuf,
 }
 
-impl Record {
-    pub fn write(folder: &Path, shim: i32, marker: &str) -> Record {
-        let record = Record { path: folder.join(marker) };
+impl RunRecord {
+    pub fn write(folder: &Path, shim: i32, marker: &str) -> RunRecord {
+        let record = RunRecord { path: folder.join(marker) };
         record.add(shim, tree::start_time(shim).unwrap_or(0));
         record
     }

@@ -28,7 +28,7 @@ use crate::tree;
 use crate::wire::{Launch, ShimCommand, ShimEvent, own};
 
 /// The time between TERM and KILL if Hob does not set one: the agent has exited by itself, or Hob is gone.
-const GRACE: Duration = Duration::from_millis(500);
+const DEFAULT_GRACE: Duration = Duration::from_millis(500);
 /// How often a tree that is being killed is checked and signalled again.
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
 /// Longer launch messages are rejected.
@@ -198,7 +198,7 @@ impl Keeper {
             if signalled {
                 while let Ok(Some(signal)) = signals.read_signal() {
                     if signal.ssi_signo != Signal::SIGCHLD as u32 {
-                        self.end(GRACE);
+                        self.end(DEFAULT_GRACE);
                     }
                 }
                 if self.reap() == Tree::Gone {
@@ -240,7 +240,7 @@ impl Keeper {
     fn ended(&mut self, pid: Pid, status: i32) {
         if pid == self.agent {
             self.tell(&ShimEvent::Exited { status });
-            self.end(GRACE);
+            self.end(DEFAULT_GRACE);
         }
     }
 
@@ -251,7 +251,7 @@ impl Keeper {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(0) | Err(_) => {
                 self.listening = false;
-                self.end(GRACE);
+                self.end(DEFAULT_GRACE);
             }
         }
         while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
