@@ -38,7 +38,7 @@ impl Home {
         self.root.join("hob.db")
     }
 
-    /// The id of the last node that ran on this home.
+    /// Returns the file with the id of the last node that ran on this home.
     pub fn node(&self) -> PathBuf {
         self.root.join("node")
     }
@@ -47,22 +47,22 @@ impl Home {
         self.root.join("memory.db")
     }
 
-    /// The public key to which hooks seal secrets.
+    /// Returns the file with the public key, to which hooks seal secrets.
     pub fn public_key(&self) -> PathBuf {
         self.root.join("key.pub")
     }
 
-    /// The new key, during a key rotation.
+    /// Returns the file with the new key, which exists during a key rotation.
     pub fn next_key(&self) -> PathBuf {
         self.root.join("key.next")
     }
 
-    /// The deferral files: turns that wait for the server to store them.
+    /// Returns the folder of deferral files: turns that wait for the server to store them.
     pub fn deferred(&self) -> PathBuf {
         self.root.join("deferred-captures")
     }
 
-    /// One file per transcript that says how far it was captured.
+    /// Returns the folder with one file per transcript that says how far it was captured.
     pub fn capture_state(&self) -> PathBuf {
         self.root.join("capture-state")
     }
@@ -75,12 +75,12 @@ impl Home {
         self.root.join("files")
     }
 
-    /// Temporary folders of sandboxed agents, which cannot use that of the system.
+    /// Returns the folder for temporary files of sandboxed agents, which cannot use that of the system.
     pub fn temporary(&self) -> PathBuf {
         self.root.join("tmp")
     }
 
-    /// Configuration folders that Hob creates for Claude Code, and its temporary files.
+    /// Returns the folder of the configurations that Hob creates for Claude Code, and of its temporary files.
     pub fn claude(&self) -> PathBuf {
         self.root.join("claude")
     }

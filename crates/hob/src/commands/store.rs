@@ -109,12 +109,12 @@ async fn migrate(
 ) -> anyhow::Result<Vec<MovedTable>> {
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     let bar = MigrationBar::new();
-    let tell = |progress| bar.tell(progress);
+    let tell = |progress| bar.show(progress);
     let moved = match to {
         StoreChoice::Postgres => migrate_to_postgres(settings, url, &key, &tell).await?,
         StoreChoice::Sqlite => migrate_to_sqlite(settings, url, &key, &tell).await?,
     };
-    bar.0.finish_and_clear();
+    bar.bar.finish_and_clear();
     Ok(moved)
 }
 
@@ -285,7 +285,11 @@ fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// A progress bar that names the current table.
-struct MigrationBar(ProgressBar, Mutex<Option<(&'static str, bool)>>);
+struct MigrationBar {
+    bar: ProgressBar,
+    /// The table and phase that the bar shows.
+    shown: Mutex<Option<(&'static str, bool)>>,
+}
 
 impl MigrationBar {
     fn new() -> MigrationBar {
@@ -295,19 +299,19 @@ impl MigrationBar {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(250));
-        MigrationBar(bar, Mutex::default())
+        MigrationBar { bar, shown: Mutex::default() }
     }
 
-    fn tell(&self, progress: MoveProgress) {
-        let at = Some((progress.table, progress.comparing));
-        let mut told = self.1.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *told != at {
-            *told = at;
-            let what = if progress.comparing { "comparing" } else { "copying" };
-            self.0.set_message(format!("{what} {}", progress.table));
-            self.0.reset_eta();
+    fn show(&self, progress: MoveProgress) {
+        let current = Some((progress.table, progress.comparing));
+        let mut shown = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *shown != current {
+            *shown = current;
+            let phase = if progress.comparing { "comparing" } else { "copying" };
+            self.bar.set_message(format!("{phase} {}", progress.table));
+            self.bar.reset_eta();
         }
-        self.0.set_length(progress.all);
-        self.0.set_position(progress.done);
+        self.bar.set_length(progress.all);
+        self.bar.set_position(progress.done);
     }
 }

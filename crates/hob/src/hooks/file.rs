@@ -46,7 +46,7 @@ impl SettingsFile {
         Ok(Self { named: named.to_owned(), target, before })
     }
 
-    /// The text of the file, or `None` where there is no file.
+    /// Returns the text of the file, or `None` if there is no file.
     pub fn text(&self) -> Result<Option<&str>, HookError> {
         let Some(before) = &self.before else { return Ok(None) };
         let text = std::str::from_utf8(&before.bytes);

@@ -163,7 +163,7 @@ pub async fn serve(
         let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(async move {
             let next = tokio::select! {
-                result = converse(stream, &service, &peer) => result.unwrap_or_else(|error| {
+                result = serve_frames(stream, &service, &peer) => result.unwrap_or_else(|error| {
                     tracing::debug!(%error, "a connection to the socket ended early");
                     NextProtocol::None
                 }),
@@ -181,7 +181,8 @@ pub async fn serve(
     }
 }
 
-async fn converse(
+/// Answers framed calls until the peer closes the connection or switches to another protocol.
+async fn serve_frames(
     mut stream: UnixStream,
     service: &Service,
     peer: &Peer,
@@ -213,8 +214,8 @@ async fn converse(
             Ok(Call::Hello { protocol }) => service.greet(protocol),
             Ok(Call::Mcp { cwd }) => {
                 send(&mut stream, &Answer::Mcp).await?;
-                let here = Here { principal, place: placed(cwd).await };
-                let tools = PlacedTools { tools: service.tools.clone(), here };
+                let here = Here { principal, place: locate(cwd).await };
+                let tools = PeerTools { tools: service.tools.clone(), here };
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
                 return Ok(NextProtocol::None);
             }
@@ -240,19 +241,19 @@ async fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
 }
 
 /// Returns the project of a folder. Runs on a blocking thread, because the folder may lie on a disk that hangs.
-async fn placed(folder: Option<String>) -> Option<ProjectLocation> {
+async fn locate(folder: Option<String>) -> Option<ProjectLocation> {
     let folder = folder?;
     tokio::task::spawn_blocking(move || locate_project(Path::new(&folder))).await.ok()
 }
 
 /// The memory's tools for one peer and its project.
-struct PlacedTools {
+struct PeerTools {
     tools: Tools,
     here: Here,
 }
 
 #[async_trait]
-impl Backend for PlacedTools {
+impl Backend for PeerTools {
     async fn call(
         &self,
         _: Option<&Caller>,
@@ -304,8 +305,8 @@ impl Service {
                 Err(error) => Answer::Error(error.to_string()),
             },
             Call::Tool { name, arguments, cwd } => {
-                let here = Here { principal: principal.clone(), place: placed(cwd).await };
-                let tools = PlacedTools { tools: self.tools.clone(), here };
+                let here = Here { principal: principal.clone(), place: locate(cwd).await };
+                let tools = PeerTools { tools: self.tools.clone(), here };
                 match tools.call(None, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
                     Err(reason) => Answer::Refused(reason),
@@ -316,7 +317,7 @@ impl Service {
             }
             Call::SessionStart { cwd, session_id, budget_tokens } => {
                 let project =
-                    placed(Some(cwd)).await.map(|place| place.project).unwrap_or_default();
+                    locate(Some(cwd)).await.map(|place| place.project).unwrap_or_default();
                 let session = session_id.as_deref();
                 let text = engine.session_start(principal, &project, session, budget_tokens).await;
                 match text {
