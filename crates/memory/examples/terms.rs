@@ -1,4 +1,5 @@
-//! Lines in, their telling terms out, separated by blanks: for fitting the table to what the index has.
+//! Prints the terms of each line of standard input without stop words, separated by spaces.
+//! `scripts/train-table` fits the table to them.
 
 use std::io::{BufRead, Write};
 
@@ -9,7 +10,7 @@ fn main() -> std::io::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for line in std::io::stdin().lock().lines() {
         let mut terms = analyser.terms(&line?);
-        terms.retain(|term| !analyser.is_stop(term));
+        terms.retain(|term| !analyser.is_stop_word(term));
         writeln!(out, "{}", terms.join(" "))?;
     }
     out.flush()

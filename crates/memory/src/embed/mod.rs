@@ -1,6 +1,7 @@
-//! Vectors of texts: the built-in table, and the sentence model that may be added to it.
+//! Vectors of texts: from the built-in table, and from a sentence model if one is configured.
 
-pub(crate) mod embedder;
 pub(crate) mod model;
+pub(crate) mod model_embedder;
+pub(crate) mod quantize;
 mod table;
-pub(crate) mod upgrade;
+pub(crate) mod table_embedder;

@@ -1,53 +1,54 @@
-//! The built-in table: what each term says, as the direction it points to. Made by `scripts/train-table`,
-//! which writes down where it comes from.
+//! The built-in table of word vectors. `scripts/train-table` makes it and records its sources.
 
-/// Magic, rows, width, neighbours of each row; then, for all rows: where the word ends, the scale, the
-/// neighbours (row and nearness), the words, the numbers.
+/// The table's file: the magic bytes, the number of rows, the width of a vector and the number of
+/// neighbours of a row; then, each for all rows, the ends of the words, the scales of the vectors, the
+/// neighbours (row and cosine), the words, and the vectors.
 const BYTES: &[u8] = include_bytes!("../../data/table.bin");
 const MAGIC: &[u8] = b"hobtab02";
-const HEADER: usize = MAGIC.len() + 12;
+const HEADER_BYTES: usize = MAGIC.len() + 12;
 
-/// A table in the form that the script writes. Nothing is unpacked: it costs what is looked up.
+/// A table of word vectors, read in place: nothing is unpacked, and a lookup touches only its rows.
 pub(crate) struct Table {
     width: usize,
-    kept: usize,
+    neighbours_per_row: usize,
     ends: &'static [u8],
     scales: &'static [u8],
-    near: &'static [u8],
+    neighbours: &'static [u8],
     words: &'static [u8],
-    numbers: &'static [u8],
+    vectors: &'static [u8],
 }
 
 impl Table {
     pub(crate) fn built_in() -> Table {
         Table::read(BYTES).unwrap_or(Table {
             width: 0,
-            kept: 0,
+            neighbours_per_row: 0,
             ends: &[],
             scales: &[],
-            near: &[],
+            neighbours: &[],
             words: &[],
-            numbers: &[],
+            vectors: &[],
         })
     }
 
     fn read(bytes: &'static [u8]) -> Option<Table> {
-        let head = bytes.get(..HEADER)?.strip_prefix(MAGIC)?;
+        let head = bytes.get(..HEADER_BYTES)?.strip_prefix(MAGIC)?;
         let (rows, width) = (number(head, 0)?, number(head, 1)?);
-        let kept = number(head, 2)?;
-        let (ends, rest) = bytes[HEADER..].split_at_checked(rows * 4)?;
+        let neighbours_per_row = number(head, 2)?;
+        let (ends, rest) = bytes[HEADER_BYTES..].split_at_checked(rows * 4)?;
         let (scales, rest) = rest.split_at_checked(rows * 4)?;
-        let (near, rest) = rest.split_at_checked(rows * kept * 3)?;
-        let letters = rows.checked_sub(1).and_then(|last| number(ends, last)).unwrap_or_default();
-        let (words, numbers) = rest.split_at_checked(letters)?;
-        (numbers.len() == rows * width).then_some(Table {
+        let (neighbours, rest) = rest.split_at_checked(rows * neighbours_per_row * 3)?;
+        let word_bytes =
+            rows.checked_sub(1).and_then(|last| number(ends, last)).unwrap_or_default();
+        let (words, vectors) = rest.split_at_checked(word_bytes)?;
+        (vectors.len() == rows * width).then_some(Table {
             width,
-            kept,
+            neighbours_per_row,
             ends,
             scales,
-            near,
+            neighbours,
             words,
-            numbers,
+            vectors,
         })
     }
 
@@ -55,7 +56,7 @@ impl Table {
         self.width
     }
 
-    /// The row of a term. The words are in order.
+    /// Finds the row of a term by binary search.
     pub(crate) fn find(&self, term: &str) -> Option<usize> {
         let (mut low, mut high) = (0, self.ends.len() / 4);
         while low < high {
@@ -76,19 +77,20 @@ impl Table {
         std::str::from_utf8(word).unwrap_or_default()
     }
 
-    /// Adds a row to a sum.
+    /// Adds the weighted vector of a row to a sum.
     pub(crate) fn add(&self, row: usize, weight: f32, sum: &mut [f32]) {
         let scale = self.scales.get(row * 4..row * 4 + 4).unwrap_or_default();
         let scale = weight * f32::from_le_bytes(scale.try_into().unwrap_or_default());
-        let numbers = &self.numbers[row * self.width..(row + 1) * self.width];
-        for (sum, number) in sum.iter_mut().zip(numbers) {
-            *sum += scale * f32::from(number.cast_signed());
+        let vector = &self.vectors[row * self.width..(row + 1) * self.width];
+        for (sum, value) in sum.iter_mut().zip(vector) {
+            *sum += scale * f32::from(value.cast_signed());
         }
     }
 
-    /// The rows that point nearest the same way, nearest first, and how near: up to 1.
+    /// Returns the rows with the nearest vectors and their cosines, the nearest first.
     pub(crate) fn neighbours(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
-        let all = &self.near[row * self.kept * 3..(row + 1) * self.kept * 3];
+        let bytes = self.neighbours_per_row * 3;
+        let all = &self.neighbours[row * bytes..(row + 1) * bytes];
         all.chunks_exact(3)
             .map(|one| {
                 (usize::from(u16::from_le_bytes([one[0], one[1]])), f32::from(one[2]) / 255.0)
@@ -97,9 +99,9 @@ impl Table {
     }
 }
 
-/// The n-th whole number of four bytes.
-fn number(bytes: &[u8], place: usize) -> Option<usize> {
-    let four = bytes.get(place * 4..place * 4 + 4)?;
+/// Reads the little-endian number of four bytes at an index.
+fn number(bytes: &[u8], index: usize) -> Option<usize> {
+    let four = bytes.get(index * 4..index * 4 + 4)?;
     Some(u32::from_le_bytes(four.try_into().ok()?) as usize)
 }
 
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_table_is_whole() {
+    fn built_in_table_is_complete() {
         let table = Table::read(BYTES).unwrap();
         let rows = table.ends.len() / 4;
         assert!(rows > 10_000 && table.width() == 256);

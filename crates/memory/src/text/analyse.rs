@@ -1,20 +1,20 @@
-//! From text to the terms it is found by.
+//! From a text to the terms it is found by.
 //!
-//! Words are folded to their stems, irregular ones by a list. Identifiers, paths, versions and the like
-//! are kept whole and are also split into their parts, so that `parse_config`, `parseConfig` and "parse
-//! config" meet. Scripts without blanks between words are cut into pairs of characters, and where one
-//! script of Japanese ends and another begins.
+//! Words are stemmed; a list has the irregular forms. Identifiers, paths and versions become one term as
+//! a whole and further terms by their parts, so that `parse_config`, `parseConfig` and "parse config"
+//! match each other. Writing systems without spaces between words are cut into pairs of characters;
+//! Japanese is also cut where one of its scripts ends and another begins.
 
 use std::collections::HashSet;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-use crate::text::writing_systems::{folded, is_ideograph, is_particle, pairs};
+use crate::text::writing_systems::{add_terms, folded, is_ideograph, is_particle};
 
-/// The analysis a turn's terms were made by. A greater one makes them anew, in the background.
+/// The version of the analysis. After it is raised, stored turns are analysed again in the background.
 pub(crate) const VERSION: u32 = 3;
 
-/// Words that say nothing about what a text is about, and the stems of those.
+/// Stop words, and their stems.
 const STOP_WORDS: &str = " a about after all also am an and any are as at be been before being but by can \
 could d did do does doing done down each else ever few for from further had has have having he her here hers \
 him his how i if in into is it its just let ll m me more most my no nor not now of off on once only or other \
@@ -25,28 +25,29 @@ whom why will with would you your yours yes ok ca wo don doesn didn isn wasn doe
 это этот эта эти какой какая какие каком где когда почему был была были для при ли мой наш \
 什么 怎么 我们 你们 他们 哪个 哪些 为什 这个 那个 是什 么样 ";
 
-/// Forms that no rule brings back to their word, from WordNet's lists: "went go".
+/// Irregular forms with their base forms, from WordNet's lists: "went go".
 const IRREGULAR: &str = include_str!("../../data/irregular.txt");
 
-/// How much of a question is looked at, and how many of its terms are looked for.
-const QUESTION: usize = 64 << 10;
-const QUESTION_TERMS: usize = 64;
-/// Longer ones are no names.
-const LONGEST_NAME: usize = 200;
+/// How many bytes of a query are analysed.
+const MAX_QUERY_BYTES: usize = 64 << 10;
+/// How many terms of a query are searched for.
+const MAX_QUERY_TERMS: usize = 64;
+/// An identifier, path or version may have this many bytes to become one term as a whole.
+const MAX_COMPOUND_BYTES: usize = 200;
 
-/// The beginning of a text, of at most so many bytes.
-pub(crate) fn beginning(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+/// Returns the beginning of a text, at most `max_bytes` long, cut between characters.
+pub(crate) fn truncated(text: &str, max_bytes: usize) -> &str {
+    let end = (0..=max_bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]
 }
 
-/// Turns texts into terms. Making one is not free; keep it.
+/// Turns texts into terms. Creating one builds stemmers and lists; keep it.
 pub struct Analyser {
     english: Stemmer,
     russian: Stemmer,
-    /// In order of the forms.
+    /// Sorted by form.
     irregular: Vec<(&'static str, &'static str)>,
-    stop: HashSet<&'static str>,
+    stop_words: HashSet<&'static str>,
 }
 
 impl Default for Analyser {
@@ -55,65 +56,65 @@ impl Default for Analyser {
             english: Stemmer::create(Algorithm::English),
             russian: Stemmer::create(Algorithm::Russian),
             irregular: IRREGULAR.lines().filter_map(|line| line.split_once(' ')).collect(),
-            stop: STOP_WORDS.split_ascii_whitespace().collect(),
+            stop_words: STOP_WORDS.split_ascii_whitespace().collect(),
         }
     }
 }
 
 impl Analyser {
-    /// All terms of a text in order, repeated as they occur.
+    /// Returns all terms of a text in order, with repetitions.
     pub fn terms(&self, text: &str) -> Vec<String> {
         let mut terms = Vec::new();
-        for chunk in text.split(|c: char| c.is_whitespace() || is_fence(c)) {
-            self.chunk(chunk, &mut terms);
+        for chunk in text.split(|c: char| c.is_whitespace() || is_separator(c)) {
+            self.chunk_terms(chunk, &mut terms);
         }
         terms
     }
 
-    /// The terms a text is found by: those that say something, or all where none does.
-    pub fn telling(&self, text: &str) -> Vec<String> {
+    /// Returns the terms of a text without stop words; all terms if there are only stop words.
+    pub fn content_terms(&self, text: &str) -> Vec<String> {
         let mut terms = self.terms(text);
-        if terms.iter().any(|term| !self.is_stop(term)) {
-            terms.retain(|term| !self.is_stop(term));
+        if terms.iter().any(|term| !self.is_stop_word(term)) {
+            terms.retain(|term| !self.is_stop_word(term));
         }
         terms
     }
 
-    /// Whether a term, in the index's spelling, is a word that says nothing.
-    pub fn is_stop(&self, term: &str) -> bool {
-        self.stop.contains(term) || is_particle(term)
+    /// Returns whether a term, in the index's spelling, is a stop word.
+    pub fn is_stop_word(&self, term: &str) -> bool {
+        self.stop_words.contains(term) || is_particle(term)
     }
 
-    /// The terms of a question: each once, without words that say nothing, unless it has no others.
-    pub fn question(&self, text: &str) -> Vec<String> {
+    /// Returns the terms of a query, each once, without stop words unless there are only stop words.
+    pub fn query_terms(&self, text: &str) -> Vec<String> {
         let mut seen = HashSet::new();
-        let mut terms = self.telling(beginning(text, QUESTION));
+        let mut terms = self.content_terms(truncated(text, MAX_QUERY_BYTES));
         terms.retain(|term| seen.insert(term.clone()));
-        if terms.len() > QUESTION_TERMS {
-            // Long ones tell more: names, paths, rare words.
+        if terms.len() > MAX_QUERY_TERMS {
+            // Long terms are the more specific ones: identifiers, paths, rare words.
             terms.sort_by_key(|term| std::cmp::Reverse(term.chars().count()));
-            terms.truncate(QUESTION_TERMS);
+            terms.truncate(MAX_QUERY_TERMS);
         }
         terms
     }
 
-    fn chunk(&self, chunk: &str, terms: &mut Vec<String>) {
+    fn chunk_terms(&self, chunk: &str, terms: &mut Vec<String>) {
         let chunk = chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '#'));
-        let chunk = without_ending(chunk);
+        let chunk = without_clitic(chunk);
         if chunk.is_empty() {
             return;
         }
         let parts = parts(chunk);
         let compound = parts.len() > 1 || parts.first().is_some_and(|part| *part != chunk);
-        if compound && chunk.len() <= LONGEST_NAME && chunk.is_ascii() {
-            name_terms(chunk, terms);
+        if compound && chunk.len() <= MAX_COMPOUND_BYTES && chunk.is_ascii() {
+            compound_terms(chunk, terms);
         }
         for part in parts {
             if part.chars().any(is_ideograph) {
-                pairs(part, terms);
+                add_terms(part, terms);
             } else {
                 let word = self.stem(&folded(part));
-                // A mark without its letter is none.
+                // A combining mark without its letter leaves nothing.
                 terms.extend(Some(word).filter(|word| !word.is_empty()));
             }
         }
@@ -122,8 +123,8 @@ impl Analyser {
     fn stem(&self, word: &str) -> String {
         let first = word.chars().next().unwrap_or_default();
         if word.is_ascii() && first.is_ascii_alphabetic() {
-            let place = self.irregular.binary_search_by(|(form, _)| (*form).cmp(word));
-            let word = place.map_or(word, |place| self.irregular[place].1);
+            let index = self.irregular.binary_search_by(|(form, _)| (*form).cmp(word));
+            let word = index.map_or(word, |index| self.irregular[index].1);
             self.english.stem(word).into_owned()
         } else if matches!(first, 'а'..='я') {
             self.russian.stem(word).into_owned()
@@ -133,19 +134,20 @@ impl Analyser {
     }
 }
 
-/// Whether a term is a single character of a script that makes its words of several.
-pub(crate) fn is_single(term: &str) -> bool {
+/// Returns whether a term is a single ideograph.
+pub(crate) fn is_single_ideograph(term: &str) -> bool {
     let mut characters = term.chars();
     characters.next().is_some_and(is_ideograph) && characters.next().is_none()
 }
 
-/// Whether a term is the whole of an identifier, a path, a version or a number rather than a word.
-pub(crate) fn is_name(term: &str) -> bool {
+/// Returns whether a term is an identifier, a path, a version or a number rather than a word.
+pub(crate) fn is_compound(term: &str) -> bool {
     term.chars().any(|c| c.is_ascii_digit() || (0xE000..=0xE07F).contains(&u32::from(c)))
 }
 
-/// The index cuts at ASCII signs, so those inside a term are written as characters of private use.
-fn spelled(term: &str) -> String {
+/// Returns a term in the index's spelling. The index cuts at ASCII punctuation, so punctuation inside a
+/// term is written with characters of the private use area.
+fn index_spelling(term: &str) -> String {
     let letter = |c: char| match c {
         c if c.is_ascii() && !c.is_ascii_alphanumeric() => {
             char::from_u32(0xE000 + u32::from(c)).unwrap_or(c)
@@ -155,7 +157,7 @@ fn spelled(term: &str) -> String {
     term.chars().map(letter).collect()
 }
 
-/// A term as people write it.
+/// Returns a term of the index as people write it.
 pub(crate) fn readable(term: &str) -> String {
     let letter = |c: char| match u32::from(c) {
         code @ 0xE000..=0xE07F => char::from_u32(code - 0xE000).unwrap_or(c),
@@ -164,8 +166,8 @@ pub(crate) fn readable(term: &str) -> String {
     term.chars().map(letter).collect()
 }
 
-/// A word without what English hangs on it with an apostrophe.
-fn without_ending(chunk: &str) -> &str {
+/// Removes an English clitic: "Anna's" becomes "Anna", "don't" becomes "do".
+fn without_clitic(chunk: &str) -> &str {
     let Some((at, mark)) = chunk.char_indices().rev().find(|(_, c)| matches!(c, '\'' | '’'))
     else {
         return chunk;
@@ -178,51 +180,51 @@ fn without_ending(chunk: &str) -> &str {
     }
 }
 
-/// The whole of a compound, and what else it may be asked for as.
-fn name_terms(chunk: &str, terms: &mut Vec<String>) {
+/// Adds an identifier, path or version as a whole, and its other usual spellings.
+fn compound_terms(chunk: &str, terms: &mut Vec<String>) {
     let name = chunk.to_lowercase();
-    terms.push(spelled(&name));
-    // However an identifier joins its words, it is the same: `parse_config` is `parseConfig`.
+    terms.push(index_spelling(&name));
+    // `parse_config` must match `parseConfig`.
     let joined = |name: &str| name.replace(['_', '-'], "");
     if joined(&name) != name && joined(&name).len() > 2 {
-        terms.push(spelled(&joined(&name)));
+        terms.push(index_spelling(&joined(&name)));
     }
-    // A place in a file is asked for without its line: `login.rs` of `src/auth/login.rs:42:7`.
+    // `src/auth/login.rs:42:7` must also match without its line and column.
     let file = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == ':');
     let file = if name[file.len()..].starts_with(':') { file } else { &name };
-    if file != name && many_parts(file) {
-        terms.push(spelled(file));
+    if file != name && has_several_parts(file) {
+        terms.push(index_spelling(file));
     }
-    // A path's own names are looked for as well.
+    // The names in a path must match by themselves.
     if file.contains('/') {
-        let names = file.split('/').filter(|name| many_parts(name));
-        terms.extend(names.map(spelled));
+        let names = file.split('/').filter(|name| has_several_parts(name));
+        terms.extend(names.map(index_spelling));
     }
-    // A version is asked for without its letter.
+    // `v1.2.3` must also match `1.2.3`.
     if let Some(bare) =
         name.strip_prefix('v').filter(|bare| bare.starts_with(|c: char| c.is_ascii_digit()))
     {
-        terms.push(spelled(bare));
+        terms.push(index_spelling(bare));
     }
 }
 
-/// Signs that never belong to a name.
-fn is_fence(c: char) -> bool {
+/// Returns whether a character never belongs to an identifier, path or version.
+fn is_separator(c: char) -> bool {
     "()[]{}<>\"`,;|=*!?“”„«»…。、，；：？！（）「」『』【】《》・".contains(c)
 }
 
-fn many_parts(name: &str) -> bool {
+fn has_several_parts(name: &str) -> bool {
     parts(name).len() > 1
 }
 
-/// The words of an identifier: cut at signs, between small and capital letters, before the last
-/// capital of several, and between scripts.
+/// Splits an identifier into words: at punctuation, between lower and upper case, before the last of
+/// several capitals, and between writing systems.
 fn parts(chunk: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = None;
     let characters: Vec<(usize, char)> = chunk.char_indices().collect();
     for (index, &(at, c)) in characters.iter().enumerate() {
-        // The long sign of Japanese is part of its word.
+        // The long vowel mark of Japanese belongs to its word.
         if !c.is_alphanumeric() && c != 'ー' {
             if let Some(from) = start.take() {
                 parts.push(&chunk[from..at]);
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_names() {
+    fn words_are_stemmed_and_identifiers_are_split() {
         check("The tests are running.", &["the", "test", "are", "run"]);
         check("children went, kept", &["child", "go", "keep"]);
         check("I don't; she'll", &["i", "do", "she"]);
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn other_scripts() {
+    fn other_writing_systems_are_cut_into_terms() {
         check("недавние тесты", &["недавн", "тест"]);
         check("Ёлки café", &["елк", "cafe"]);
         check("数据库", &["数据", "据库", "数", "据", "库"]);
@@ -319,26 +321,26 @@ mod tests {
     }
 
     #[test]
-    fn questions() {
-        let question = |text| Analyser::default().question(text);
-        assert_eq!(question("What is the port of the server?"), ["port", "server"]);
-        assert_eq!(question("who are you"), ["who", "are", "you"]);
-        assert_eq!(question("why does it only fail"), ["fail"]);
-        assert_eq!(question("接続はどこですか"), ["接続", "接", "続"]);
+    fn query_has_each_term_once_without_stop_words() {
+        let query = |text| Analyser::default().query_terms(text);
+        assert_eq!(query("What is the port of the server?"), ["port", "server"]);
+        assert_eq!(query("who are you"), ["who", "are", "you"]);
+        assert_eq!(query("why does it only fail"), ["fail"]);
+        assert_eq!(query("接続はどこですか"), ["接続", "接", "続"]);
     }
 
     proptest! {
-        /// Whatever is said, no term is empty or has a sign that the index would cut at, and a text
-        /// is found by its own terms.
+        /// For any text: no term is empty, none has punctuation at which the index would cut, and a
+        /// query has terms whenever the text has.
         #[test]
-        fn terms_are_whole(text in "\\PC{0,60}") {
+        fn terms_are_never_cut_by_the_index(text in "\\PC{0,60}") {
             let analyser = Analyser::default();
             let terms = analyser.terms(&text);
             for term in &terms {
                 prop_assert!(!term.is_empty());
                 prop_assert!(!term.contains(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric()));
             }
-            prop_assert_eq!(analyser.question(&text).is_empty(), terms.is_empty());
+            prop_assert_eq!(analyser.query_terms(&text).is_empty(), terms.is_empty());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Text analysis: the terms of a text, and what writing systems need.
+//! Text analysis: from a text to the terms it is found by.
 
 pub(crate) mod analyse;
 pub(crate) mod indexed_text;

@@ -1,25 +1,25 @@
-//! What scripts other than English need before their words meet.
+//! Folding of letters, and terms of writing systems without spaces between words.
 
-/// Small letters, without accents and in one width: "Café" is "cafe", "Ё" is "е".
+/// Folds a word to lower case, without accents and in one width: "Café" becomes "cafe", "Ё" becomes "е".
 pub(crate) fn folded(word: &str) -> String {
     if word.is_ascii() {
         return word.to_ascii_lowercase();
     }
-    let small = |c: char| narrow(c).to_lowercase();
-    // Marks that stand by themselves after their letter.
-    let marks = |c: &char| !matches!(u32::from(*c), 0x300..=0x36F);
-    word.chars().flat_map(small).filter(marks).map(plain).collect()
+    let lower = |c: char| half_width(c).to_lowercase();
+    // Combining marks follow their letter as characters of their own.
+    let is_letter = |c: &char| !matches!(u32::from(*c), 0x300..=0x36F);
+    word.chars().flat_map(lower).filter(is_letter).map(without_accent).collect()
 }
 
-/// The usual width of a wide letter or digit.
-fn narrow(c: char) -> char {
+/// Returns the usual form of a full-width letter or digit.
+fn half_width(c: char) -> char {
     match u32::from(c) {
         code @ 0xFF01..=0xFF5E => char::from_u32(code - 0xFEE0).unwrap_or(c),
         _ => c,
     }
 }
 
-fn plain(c: char) -> char {
+fn without_accent(c: char) -> char {
     match c {
         'à'..='å' | 'ā' | 'ă' | 'ą' => 'a',
         'ç' | 'ć' | 'č' => 'c',
@@ -41,18 +41,19 @@ fn plain(c: char) -> char {
     }
 }
 
-/// Whether a character belongs to a script without blanks between words.
+/// Returns whether a character belongs to a writing system without spaces between words: Han, kana,
+/// Hangul, Thai.
 pub(crate) fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c),
         0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xAC00..=0xD7AF | 0xF900..=0xFAFF
         | 0x0E00..=0x0E7F | 0x20000..=0x3FFFF)
 }
 
-/// Japanese words that only join others.
+/// Japanese particles of one character.
 const PARTICLES: &str = "はのをがにでともへやかな";
 
-/// Whether a term is made of hiragana alone, endings and particles, which say as little as "of" and
-/// "the", or is a word's edge with the particle behind or before it.
+/// Returns whether a term is made of hiragana alone, or is the edge of a word together with a particle.
+/// Hiragana write endings and particles, which say as little as "of" and "the".
 pub(crate) fn is_particle(term: &str) -> bool {
     let hiragana = |c: char| matches!(u32::from(c), 0x3040..=0x309F);
     let mut characters = term.chars();
@@ -66,42 +67,42 @@ pub(crate) fn is_particle(term: &str) -> bool {
     }
 }
 
-/// What a character of a script without blanks is written for.
+/// One of the scripts of Japanese. Chinese has ideographs only.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum Script {
     Hiragana,
     Katakana,
     Ideograph,
 }
 
-fn kind(c: char) -> Kind {
+fn script(c: char) -> Script {
     match u32::from(c) {
-        0x3040..=0x309F => Kind::Hiragana,
-        0x30A0..=0x30FF => Kind::Katakana,
-        _ => Kind::Ideograph,
+        0x3040..=0x309F => Script::Hiragana,
+        0x30A0..=0x30FF => Script::Katakana,
+        _ => Script::Ideograph,
     }
 }
 
-/// Katakana words of at least so many characters may be made of several, which are found by parts of
-/// this length.
-const COMPOUND: usize = 5;
-const PART: usize = 3;
+/// A katakana word of at least this many characters may be a compound.
+const MIN_COMPOUND_CHARS: usize = 5;
+/// How many characters a part of a katakana compound has.
+const COMPOUND_PART_CHARS: usize = 3;
 
-/// The terms of a run without blanks: pairs of neighbouring ideographs, and each by itself, which other
-/// words of like meaning share; an ideograph with the first letter of its ending; words in katakana
-/// whole, long ones in parts too; pairs of hiragana.
-pub(crate) fn pairs(run: &str, terms: &mut Vec<String>) {
+/// Adds the terms of a text without spaces: pairs of neighbouring ideographs, and each ideograph by
+/// itself, because words of similar meaning share it; an ideograph with the first character of its ending;
+/// katakana words as a whole, and long ones in parts as well; pairs of hiragana.
+pub(crate) fn add_terms(run: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = run.chars().collect();
     let before = terms.len();
     let mut end = 0;
-    for word in characters.chunk_by(|a, b| kind(*a) == kind(*b)) {
+    for word in characters.chunk_by(|a, b| script(*a) == script(*b)) {
         end += word.len();
-        match kind(word[0]) {
-            Kind::Katakana => katakana(word, terms),
-            Kind::Hiragana => of_length(word, 2, terms),
-            Kind::Ideograph => {
-                of_length(word, 2, terms);
-                let ending = characters.get(end).filter(|next| kind(**next) == Kind::Hiragana);
+        match script(word[0]) {
+            Script::Katakana => add_katakana(word, terms),
+            Script::Hiragana => add_windows(word, 2, terms),
+            Script::Ideograph => {
+                add_windows(word, 2, terms);
+                let ending = characters.get(end).filter(|next| script(**next) == Script::Hiragana);
                 terms.extend(ending.map(|next| [word[word.len() - 1], *next].iter().collect()));
             }
         }
@@ -113,24 +114,24 @@ pub(crate) fn pairs(run: &str, terms: &mut Vec<String>) {
     }
 }
 
-fn of_length(word: &[char], length: usize, terms: &mut Vec<String>) {
+fn add_windows(word: &[char], length: usize, terms: &mut Vec<String>) {
     terms.extend(word.windows(length).map(|part| part.iter().collect::<String>()));
 }
 
-/// "サーバー" is also written "サーバ".
-fn katakana(word: &[char], terms: &mut Vec<String>) {
+/// Adds a katakana word. The final long vowel mark is dropped: "サーバー" is also written "サーバ".
+fn add_katakana(word: &[char], terms: &mut Vec<String>) {
     let word = if word.len() > 2 { word.strip_suffix(&['ー']).unwrap_or(word) } else { word };
     if word.len() > 1 {
         terms.push(word.iter().collect());
     }
-    if word.len() >= COMPOUND {
-        of_length(word, PART, terms);
+    if word.len() >= MIN_COMPOUND_CHARS {
+        add_windows(word, COMPOUND_PART_CHARS, terms);
     }
 }
 
-/// Whether a term is only a part of a longer word in katakana among these terms.
-pub(crate) fn is_part<'a>(term: &str, mut among: impl Iterator<Item = &'a str>) -> bool {
-    let word = |term: &str| term.chars().all(|c| kind(c) == Kind::Katakana);
+/// Returns whether a term is part of a longer katakana word among these terms.
+pub(crate) fn is_katakana_part<'a>(term: &str, mut among: impl Iterator<Item = &'a str>) -> bool {
+    let word = |term: &str| term.chars().all(|c| script(c) == Script::Katakana);
     word(term) && among.any(|other| other.len() > term.len() && word(other) && other.contains(term))
 }
 
@@ -139,14 +140,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_folded() {
+    fn letters_are_folded_and_particles_recognised() {
         assert_eq!(folded("Résumé"), "resume");
         assert_eq!(folded("ЁЖ"), "еж");
         assert_eq!(folded("ＡＢＣ１"), "abc1");
         assert!(is_particle("です") && is_particle("続は") && is_particle("と"));
-        assert!(is_part("ンセル", ["取消", "キャンセル"].into_iter()));
+        assert!(is_katakana_part("ンセル", ["取消", "キャンセル"].into_iter()));
         assert!(
-            !is_part("ンセル", ["ンセル", "取消"].into_iter()) && !is_part("a", ["ab"].into_iter())
+            !is_katakana_part("ンセル", ["ンセル", "取消"].into_iter())
+                && !is_katakana_part("a", ["ab"].into_iter())
         );
         assert!(!is_particle("接続") && !is_particle("換え") && !is_particle(""));
     }

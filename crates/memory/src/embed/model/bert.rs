@@ -1,13 +1,15 @@
-//! BERT: from numbers of tokens to a vector for each token. Several texts go through it at once, one
-//! behind the other without anything between them; only attention looks at each by itself.
+//! BERT: from tokens to a hidden state for each token.
+//!
+//! The tokens of a batch of texts are the rows of one matrix, without padding. Only attention treats each
+//! text by itself.
 
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut1, Axis, concatenate, s};
 use serde::Deserialize;
 
-use super::ModelError;
-use super::weights::Weights;
+use super::error::ModelError;
+use super::tensors::TensorFile;
 
-/// What `config.json` says about the network.
+/// The fields of `config.json` that describe the network.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Config {
     pub(crate) hidden_size: usize,
@@ -39,151 +41,160 @@ fn absolute() -> String {
 
 pub(crate) struct Bert {
     heads: usize,
-    words: Array2<f32>,
-    places: Array2<f32>,
-    /// What all tokens of a first text have in common.
-    first: Array1<f32>,
-    norm: Norm,
+    word_embeddings: Array2<f32>,
+    position_embeddings: Array2<f32>,
+    /// The embedding of token type 0. Sentence models use no other.
+    token_type_embedding: Array1<f32>,
+    embeddings_norm: LayerNorm,
     layers: Vec<Layer>,
 }
 
+/// One layer of the encoder.
 struct Layer {
-    /// Questions, keys and values of all heads beside each other.
-    asking: Linear,
-    gathered: Linear,
-    after_attention: Norm,
-    wide: Linear,
-    narrow: Linear,
-    after: Norm,
+    /// The projections to queries, keys and values of all heads, as one matrix.
+    query_key_value: Linear,
+    attention_output: Linear,
+    attention_norm: LayerNorm,
+    intermediate: Linear,
+    output: Linear,
+    output_norm: LayerNorm,
 }
 
 impl Bert {
-    pub(crate) fn load(weights: &mut Weights, config: &Config) -> Result<Bert, ModelError> {
-        // Some files name the whole network, some only its parts.
-        let prefix = if weights.has("embeddings.word_embeddings.weight") { "" } else { "bert." };
+    pub(crate) fn load(tensors: &mut TensorFile, config: &Config) -> Result<Bert, ModelError> {
+        // Some files name tensors from the whole model on, some from its parts.
+        let prefix = if tensors.has("embeddings.word_embeddings.weight") { "" } else { "bert." };
         let at = |name: &str| format!("{prefix}embeddings.{name}");
-        let kinds = weights.matrix(&at("token_type_embeddings.weight"))?;
+        let token_types = tensors.matrix(&at("token_type_embeddings.weight"))?;
         let eps = config.layer_norm_eps;
         let layers = (0..config.num_hidden_layers)
-            .map(|number| Layer::load(weights, &format!("{prefix}encoder.layer.{number}"), eps))
+            .map(|number| Layer::load(tensors, &format!("{prefix}encoder.layer.{number}"), eps))
             .collect::<Result<_, _>>()?;
         let bert = Bert {
             heads: config.num_attention_heads,
-            words: weights.matrix(&at("word_embeddings.weight"))?,
-            places: weights.matrix(&at("position_embeddings.weight"))?,
-            first: kinds.row(0).to_owned(),
-            norm: Norm::load(weights, &at("LayerNorm"), eps)?,
+            word_embeddings: tensors.matrix(&at("word_embeddings.weight"))?,
+            position_embeddings: tensors.matrix(&at("position_embeddings.weight"))?,
+            token_type_embedding: token_types.row(0).to_owned(),
+            embeddings_norm: LayerNorm::load(tensors, &at("LayerNorm"), eps)?,
             layers,
         };
-        bert.check(config, weights)?;
+        bert.check_shapes(config, tensors)?;
         Ok(bert)
     }
 
-    /// All parts must fit each other: after this nothing can be out of range.
-    fn check(&self, config: &Config, weights: &Weights) -> Result<(), ModelError> {
+    /// Checks that all tensors fit each other, so that nothing can be out of range later.
+    fn check_shapes(&self, config: &Config, tensors: &TensorFile) -> Result<(), ModelError> {
         let width = config.hidden_size;
-        let square = |linear: &Linear, from: usize, to: usize| linear.weight.dim() == (to, from);
+        let maps = |linear: &Linear, from: usize, to: usize| linear.weight.dim() == (to, from);
         let layer = |layer: &Layer| {
-            let inner = layer.wide.weight.dim().0;
-            square(&layer.asking, width, 3 * width)
-                && square(&layer.gathered, width, width)
-                && square(&layer.wide, width, inner)
-                && square(&layer.narrow, inner, width)
-                && layer.after.scale.len() == width
-                && layer.after_attention.scale.len() == width
+            let inner = layer.intermediate.weight.dim().0;
+            maps(&layer.query_key_value, width, 3 * width)
+                && maps(&layer.attention_output, width, width)
+                && maps(&layer.intermediate, width, inner)
+                && maps(&layer.output, inner, width)
+                && layer.output_norm.weight.len() == width
+                && layer.attention_norm.weight.len() == width
         };
         let fits = width > 0
             && self.heads > 0
             && width.is_multiple_of(self.heads)
-            && [self.words.dim().1, self.places.dim().1, self.first.len()] == [width; 3]
-            && self.norm.scale.len() == width
+            && self.word_embeddings.dim().1 == width
+            && self.position_embeddings.dim().1 == width
+            && self.token_type_embedding.len() == width
+            && self.embeddings_norm.weight.len() == width
             && self.layers.iter().all(layer);
-        if fits { Ok(()) } else { Err(weights.unfit()) }
+        if fits { Ok(()) } else { Err(tensors.shape_mismatch()) }
     }
 
     pub(crate) fn width(&self) -> usize {
-        self.first.len()
+        self.token_type_embedding.len()
     }
 
-    /// How many words there are.
-    pub(crate) fn vocabulary(&self) -> usize {
-        self.words.dim().0
+    pub(crate) fn vocabulary_size(&self) -> usize {
+        self.word_embeddings.dim().0
     }
 
-    /// How many tokens a text may have.
-    pub(crate) fn longest(&self) -> usize {
-        self.places.dim().0
+    /// Returns how many tokens a text may have.
+    pub(crate) fn max_positions(&self) -> usize {
+        self.position_embeddings.dim().0
     }
 
-    /// A row for each token of each text, text behind text.
+    /// Returns the hidden states: a row for each token of each text, text after text.
     pub(crate) fn forward(&self, texts: &[Vec<u32>]) -> Array2<f32> {
-        let all: usize = texts.iter().map(Vec::len).sum();
-        let mut state = Array2::zeros((all, self.width()));
+        let tokens: usize = texts.iter().map(Vec::len).sum();
+        let mut hidden = Array2::zeros((tokens, self.width()));
         let tokens = texts.iter().flat_map(|text| text.iter().enumerate());
-        for ((place, token), mut row) in tokens.zip(state.rows_mut()) {
-            row += &self.words.row(*token as usize);
-            row += &self.places.row(place);
-            row += &self.first;
+        for ((position, token), mut row) in tokens.zip(hidden.rows_mut()) {
+            row += &self.word_embeddings.row(*token as usize);
+            row += &self.position_embeddings.row(position);
+            row += &self.token_type_embedding;
         }
-        self.norm.apply(&mut state);
+        self.embeddings_norm.apply(&mut hidden);
         for layer in &self.layers {
-            layer.apply(&mut state, texts, self.heads);
+            layer.apply(&mut hidden, texts, self.heads);
         }
-        state
+        hidden
     }
 }
 
 impl Layer {
-    fn load(weights: &mut Weights, at: &str, eps: f32) -> Result<Layer, ModelError> {
+    fn load(tensors: &mut TensorFile, at: &str, eps: f32) -> Result<Layer, ModelError> {
         let part = |name: &str| format!("{at}.attention.self.{name}");
         let parts = [part("query"), part("key"), part("value")];
-        let [query, key, value] = parts.map(|name| Linear::load(weights, &name));
-        let asking = Linear::beside(&[query?, key?, value?]).ok_or_else(|| weights.unfit())?;
+        let [query, key, value] = parts.map(|name| Linear::load(tensors, &name));
+        let query_key_value =
+            Linear::stacked(&[query?, key?, value?]).ok_or_else(|| tensors.shape_mismatch())?;
         Ok(Layer {
-            asking,
-            gathered: Linear::load(weights, &format!("{at}.attention.output.dense"))?,
-            after_attention: Norm::load(weights, &format!("{at}.attention.output.LayerNorm"), eps)?,
-            wide: Linear::load(weights, &format!("{at}.intermediate.dense"))?,
-            narrow: Linear::load(weights, &format!("{at}.output.dense"))?,
-            after: Norm::load(weights, &format!("{at}.output.LayerNorm"), eps)?,
+            query_key_value,
+            attention_output: Linear::load(tensors, &format!("{at}.attention.output.dense"))?,
+            attention_norm: LayerNorm::load(
+                tensors,
+                &format!("{at}.attention.output.LayerNorm"),
+                eps,
+            )?,
+            intermediate: Linear::load(tensors, &format!("{at}.intermediate.dense"))?,
+            output: Linear::load(tensors, &format!("{at}.output.dense"))?,
+            output_norm: LayerNorm::load(tensors, &format!("{at}.output.LayerNorm"), eps)?,
         })
     }
 
-    fn apply(&self, state: &mut Array2<f32>, texts: &[Vec<u32>], heads: usize) {
-        let asked = self.asking.apply(&state.view());
-        *state += &self.gathered.apply(&attention(&asked, texts, heads).view());
-        self.after_attention.apply(state);
-        let mut inner = self.wide.apply(&state.view());
-        inner.mapv_inplace(gelu);
-        *state += &self.narrow.apply(&inner.view());
-        self.after.apply(state);
+    fn apply(&self, hidden: &mut Array2<f32>, texts: &[Vec<u32>], heads: usize) {
+        let query_key_value = self.query_key_value.apply(&hidden.view());
+        let attended = attention(&query_key_value, texts, heads);
+        *hidden += &self.attention_output.apply(&attended.view());
+        self.attention_norm.apply(hidden);
+        let mut intermediate = self.intermediate.apply(&hidden.view());
+        intermediate.mapv_inplace(gelu);
+        *hidden += &self.output.apply(&intermediate.view());
+        self.output_norm.apply(hidden);
     }
 }
 
-/// What each token takes from the others of its text.
-fn attention(asked: &Array2<f32>, texts: &[Vec<u32>], heads: usize) -> Array2<f32> {
-    let width = asked.dim().1 / 3;
-    let part = width / heads;
-    let scale = 1.0 / (part as f32).sqrt();
-    let mut gathered = Array2::zeros((asked.dim().0, width));
+/// Multi-head self-attention among the tokens of each text.
+fn attention(query_key_value: &Array2<f32>, texts: &[Vec<u32>], heads: usize) -> Array2<f32> {
+    let width = query_key_value.dim().1 / 3;
+    let head_width = width / heads;
+    let scale = 1.0 / (head_width as f32).sqrt();
+    let mut attended = Array2::zeros((query_key_value.dim().0, width));
     let mut from = 0;
     for text in texts {
         let to = from + text.len();
         for head in 0..heads {
-            let piece = |which: usize| {
-                let start = which * width + head * part;
-                asked.slice(s![from..to, start..start + part])
+            let part = |index: usize| {
+                let start = index * width + head * head_width;
+                query_key_value.slice(s![from..to, start..start + head_width])
             };
-            let mut shares = piece(0).dot(&piece(1).t());
-            for row in shares.rows_mut() {
+            let (query, key, value) = (part(0), part(1), part(2));
+            let mut scores = query.dot(&key.t());
+            for row in scores.rows_mut() {
                 softmax(row, scale);
             }
-            let mut here = gathered.slice_mut(s![from..to, head * part..(head + 1) * part]);
-            here.assign(&shares.dot(&piece(2)));
+            let columns = head * head_width..(head + 1) * head_width;
+            attended.slice_mut(s![from..to, columns]).assign(&scores.dot(&value));
         }
         from = to;
     }
-    gathered
+    attended
 }
 
 fn softmax(mut row: ArrayViewMut1<'_, f32>, scale: f32) {
@@ -199,18 +210,18 @@ struct Linear {
 }
 
 impl Linear {
-    fn load(weights: &mut Weights, at: &str) -> Result<Linear, ModelError> {
-        let weight = weights.matrix(&format!("{at}.weight"))?;
-        let bias = weights.row(&format!("{at}.bias"))?;
+    fn load(tensors: &mut TensorFile, at: &str) -> Result<Linear, ModelError> {
+        let weight = tensors.matrix(&format!("{at}.weight"))?;
+        let bias = tensors.vector(&format!("{at}.bias"))?;
         if weight.dim().0 == bias.len() {
             Ok(Linear { weight, bias })
         } else {
-            Err(weights.unfit())
+            Err(tensors.shape_mismatch())
         }
     }
 
-    /// Several of the same input as one.
-    fn beside(parts: &[Linear]) -> Option<Linear> {
+    /// Stacks several maps of the same input into one.
+    fn stacked(parts: &[Linear]) -> Option<Linear> {
         let matrices: Vec<ArrayView2<'_, f32>> = parts.iter().map(|p| p.weight.view()).collect();
         let biases: Vec<_> = parts.iter().map(|part| part.bias.view()).collect();
         Some(Linear {
@@ -224,33 +235,33 @@ impl Linear {
     }
 }
 
-/// Brings each row to mean 0 and variance 1.
-struct Norm {
-    scale: Array1<f32>,
-    shift: Array1<f32>,
+/// Layer normalisation: scales each row to mean 0 and variance 1, then applies weight and bias.
+struct LayerNorm {
+    weight: Array1<f32>,
+    bias: Array1<f32>,
     eps: f32,
 }
 
-impl Norm {
-    fn load(weights: &mut Weights, at: &str, eps: f32) -> Result<Norm, ModelError> {
-        let scale = weights.row(&format!("{at}.weight"))?;
-        let shift = weights.row(&format!("{at}.bias"))?;
-        if scale.len() == shift.len() {
-            Ok(Norm { scale, shift, eps })
+impl LayerNorm {
+    fn load(tensors: &mut TensorFile, at: &str, eps: f32) -> Result<LayerNorm, ModelError> {
+        let weight = tensors.vector(&format!("{at}.weight"))?;
+        let bias = tensors.vector(&format!("{at}.bias"))?;
+        if weight.len() == bias.len() {
+            Ok(LayerNorm { weight, bias, eps })
         } else {
-            Err(weights.unfit())
+            Err(tensors.shape_mismatch())
         }
     }
 
-    fn apply(&self, state: &mut Array2<f32>) {
-        for mut row in state.rows_mut() {
+    fn apply(&self, hidden: &mut Array2<f32>) {
+        for mut row in hidden.rows_mut() {
             let count = row.len() as f32;
             let mean = row.sum() / count;
             row -= mean;
             let variance = row.iter().map(|value| value * value).sum::<f32>() / count;
             row *= 1.0 / (variance + self.eps).sqrt();
-            row *= &self.scale;
-            row += &self.shift;
+            row *= &self.weight;
+            row += &self.bias;
         }
     }
 }
@@ -259,12 +270,12 @@ fn gelu(value: f32) -> f32 {
     0.5 * value * (1.0 + erf(value * std::f32::consts::FRAC_1_SQRT_2))
 }
 
-/// The error function as a quotient of polynomials, to about 1e-6: it stands in the innermost loop,
-/// where calls to `exp` would cost as much as the multiplications.
+/// The error function as a rational approximation, to about 1e-6. It runs in the innermost loop, where
+/// calls to `exp` would cost as much as the matrix products.
 fn erf(value: f32) -> f32 {
     let x = value.clamp(-4.0, 4.0);
     let square = x * x;
-    let above = [
+    let numerator = [
         2.770_681_4e-8,
         -2.101_024e-6,
         -5.692_506_4e-5,
@@ -272,10 +283,10 @@ fn erf(value: f32) -> f32 {
         -2.954_6e-3,
         -1.609_603_3e-2,
     ];
-    let below = [-2.133_740_6e-4, -1.682_827e-3, -7.373_329_2e-3, -1.426_473_9e-2];
-    let above = above.iter().fold(-2.726_142_3e-10, |sum, next| sum * square + next);
-    let below = below.iter().fold(-1.456_607_2e-5, |sum, next| sum * square + next);
-    x * above / below
+    let denominator = [-2.133_740_6e-4, -1.682_827e-3, -7.373_329_2e-3, -1.426_473_9e-2];
+    let numerator = numerator.iter().fold(-2.726_142_3e-10, |sum, next| sum * square + next);
+    let denominator = denominator.iter().fold(-1.456_607_2e-5, |sum, next| sum * square + next);
+    x * numerator / denominator
 }
 
 #[cfg(test)]
@@ -283,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_function_is_right() {
+    fn error_function_matches_known_values() {
         let known = [
             (0.0, 0.0),
             (0.1, 0.112_462_92),

@@ -1,4 +1,4 @@
-//! From text to tokens, as BERT's models were trained: words, and pieces of words that are not known.
+//! The WordPiece tokenizer of BERT: words, and pieces of words that the vocabulary lacks.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,26 +7,28 @@ use serde::Deserialize;
 use unicode_normalization::UnicodeNormalization;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
-use super::{ModelError, read_json};
+use super::error::{ModelError, read_json};
+use crate::text::analyse::truncated;
 
-/// How much of a text is looked at: no text needs more for as many tokens as a model takes.
-const MOST: usize = 16 << 10;
+/// How many bytes of a text are tokenized. They give more tokens than any model takes.
+const MAX_TEXT_BYTES: usize = 16 << 10;
 
-/// What `tokenizer.json` says.
+/// The tokenizer that `tokenizer.json` describes.
 pub(crate) struct Tokenizer {
     vocabulary: HashMap<String, u32>,
-    prefix: String,
-    longest_word: usize,
+    /// Marks a piece that continues a word: `##`.
+    continuation_prefix: String,
+    max_word_chars: usize,
     unknown: u32,
-    start: u32,
-    end: u32,
+    cls: u32,
+    sep: u32,
     lowercase: bool,
     strip_accents: bool,
     split_ideographs: bool,
 }
 
 #[derive(Deserialize)]
-struct File {
+struct TokenizerFile {
     normalizer: Option<Normalizer>,
     model: Model,
 }
@@ -46,7 +48,7 @@ fn yes() -> bool {
     true
 }
 
-fn hundred() -> usize {
+fn default_max_word_chars() -> usize {
     100
 }
 
@@ -58,31 +60,34 @@ struct Model {
     unk_token: String,
     #[serde(default)]
     continuing_subword_prefix: String,
-    #[serde(default = "hundred")]
+    #[serde(default = "default_max_word_chars")]
     max_input_chars_per_word: usize,
     vocab: serde_json::Value,
 }
 
 impl Tokenizer {
     pub(crate) fn load(path: &Path) -> Result<Tokenizer, ModelError> {
-        let File { normalizer, model } = read_json(path)?;
-        let wrong = |what: &str| ModelError::wrong(path, what);
-        // Files of the first versions don't name the kind, but have what only this kind has.
+        let TokenizerFile { normalizer, model } = read_json(path)?;
+        let unsupported = |reason: &str| ModelError::unsupported(path, reason);
+        // The first versions of the format do not name the type. Only WordPiece has its vocabulary as an object.
         if model.kind != "WordPiece" && !(model.kind.is_empty() && model.vocab.is_object()) {
-            return Err(wrong("it is not of the kind WordPiece, which is the one that is known"));
+            return Err(unsupported("only tokenizers of type WordPiece are supported"));
         }
         let vocabulary: HashMap<String, u32> = serde_json::from_value(model.vocab)
-            .map_err(|_| wrong("its vocabulary can't be read"))?;
+            .map_err(|_| unsupported("cannot parse its vocabulary"))?;
         let normalizer = normalizer.filter(|normalizer| normalizer.kind == "BertNormalizer");
-        let normalizer = normalizer.ok_or_else(|| wrong("it does not normalise as BERT does"))?;
-        let known = |word: &str| vocabulary.get(word).copied();
-        let special = |word: &str| known(word).ok_or_else(|| wrong("[CLS] or [SEP] is missing"));
+        let normalizer =
+            normalizer.ok_or_else(|| unsupported("only BertNormalizer is supported"))?;
+        let token = |word: &str| vocabulary.get(word).copied();
+        let special =
+            |word: &str| token(word).ok_or_else(|| unsupported("[CLS] or [SEP] is missing"));
         Ok(Tokenizer {
-            unknown: known(&model.unk_token).ok_or_else(|| wrong("its unk_token is missing"))?,
-            start: special("[CLS]")?,
-            end: special("[SEP]")?,
-            prefix: model.continuing_subword_prefix,
-            longest_word: model.max_input_chars_per_word,
+            unknown: token(&model.unk_token)
+                .ok_or_else(|| unsupported("its unk_token is missing"))?,
+            cls: special("[CLS]")?,
+            sep: special("[SEP]")?,
+            continuation_prefix: model.continuing_subword_prefix,
+            max_word_chars: model.max_input_chars_per_word,
             lowercase: normalizer.lowercase,
             strip_accents: normalizer.strip_accents.unwrap_or(normalizer.lowercase),
             split_ideographs: normalizer.handle_chinese_chars,
@@ -90,31 +95,31 @@ impl Tokenizer {
         })
     }
 
-    /// The greatest number a token has.
-    pub(crate) fn greatest(&self) -> u32 {
+    /// Returns the greatest token of the vocabulary.
+    pub(crate) fn max_token(&self) -> u32 {
         self.vocabulary.values().copied().max().unwrap_or_default()
     }
 
-    /// The tokens of a text between start and end, at most so many in all.
-    pub(crate) fn tokens(&self, text: &str, most: usize) -> Vec<u32> {
-        let mut tokens = vec![self.start];
-        let inner = most.saturating_sub(1).max(1);
-        for word in self.words(crate::text::analyse::beginning(text, MOST)) {
-            self.pieces(&word, &mut tokens);
-            if tokens.len() >= inner {
-                tokens.truncate(inner);
+    /// Returns the tokens of a text between `[CLS]` and `[SEP]`, at most `max_tokens` in all.
+    pub(crate) fn tokens(&self, text: &str, max_tokens: usize) -> Vec<u32> {
+        let mut tokens = vec![self.cls];
+        let before_sep = max_tokens.saturating_sub(1).max(1);
+        for word in self.words(truncated(text, MAX_TEXT_BYTES)) {
+            self.add_pieces(&word, &mut tokens);
+            if tokens.len() >= before_sep {
+                tokens.truncate(before_sep);
                 break;
             }
         }
-        tokens.push(self.end);
+        tokens.push(self.sep);
         tokens
     }
 
-    /// Words and single signs, as they are looked up.
+    /// Normalises a text and splits it into words and single punctuation marks.
     fn words(&self, text: &str) -> Vec<String> {
         let mut clean = String::with_capacity(text.len());
         for letter in text.chars() {
-            if is_blank(letter) {
+            if is_space(letter) {
                 clean.push(' ');
             } else if self.split_ideographs && is_ideograph(letter) {
                 clean.extend([' ', letter, ' ']);
@@ -128,17 +133,17 @@ impl Tokenizer {
             clean = clean.nfd().filter(plain).collect();
         }
         if self.lowercase {
-            // Letter by letter: what a letter becomes does not depend on where it stands.
+            // Character by character, as the reference does: no rules for the end of a word.
             clean = clean.chars().flat_map(char::to_lowercase).collect();
         }
         let mut words = Vec::new();
         let mut word = String::new();
         for letter in clean.chars() {
-            let sign = is_sign(letter);
-            if (sign || letter.is_whitespace()) && !word.is_empty() {
+            let punctuation = is_punctuation(letter);
+            if (punctuation || letter.is_whitespace()) && !word.is_empty() {
                 words.push(std::mem::take(&mut word));
             }
-            if sign {
+            if punctuation {
                 words.push(letter.to_string());
             } else if !letter.is_whitespace() {
                 word.push(letter);
@@ -149,9 +154,10 @@ impl Tokenizer {
         words
     }
 
-    /// The longest known beginning, then the longest known of the rest, and so on.
-    fn pieces(&self, word: &str, tokens: &mut Vec<u32>) {
-        if word.chars().count() > self.longest_word {
+    /// Adds the pieces of a word: the longest prefix in the vocabulary, then the longest of the rest, and so
+    /// on.
+    fn add_pieces(&self, word: &str, tokens: &mut Vec<u32>) {
+        if word.chars().count() > self.max_word_chars {
             tokens.push(self.unknown);
             return;
         }
@@ -166,7 +172,7 @@ impl Tokenizer {
                 let Some(to) = ends.pop() else { break None };
                 piece.clear();
                 if from > 0 {
-                    piece.push_str(&self.prefix);
+                    piece.push_str(&self.continuation_prefix);
                 }
                 piece.push_str(&word[from..to]);
                 if let Some(token) = self.vocabulary.get(&piece) {
@@ -184,7 +190,7 @@ impl Tokenizer {
     }
 }
 
-fn is_blank(letter: char) -> bool {
+fn is_space(letter: char) -> bool {
     matches!(letter, '\t' | '\n' | '\r') || letter.is_whitespace()
 }
 
@@ -192,7 +198,7 @@ fn is_control(letter: char) -> bool {
     letter.general_category_group() == GeneralCategoryGroup::Other
 }
 
-fn is_sign(letter: char) -> bool {
+fn is_punctuation(letter: char) -> bool {
     letter.is_ascii_punctuation()
         || letter.general_category_group() == GeneralCategoryGroup::Punctuation
 }

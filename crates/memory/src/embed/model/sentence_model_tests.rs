@@ -1,8 +1,10 @@
 use std::fs;
+use std::path::PathBuf;
 
 use super::*;
 
-/// Made by `scripts/make-tiny-model`, with what the model's own libraries make of some texts.
+/// A tiny model made by `scripts/make-tiny-model`, with the vectors of some texts by the reference
+/// libraries.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/tiny-model")
 }
@@ -45,16 +47,16 @@ fn changed(changes: &[(&str, Option<&[u8]>)]) -> tempfile::TempDir {
 }
 
 #[test]
-fn vectors_are_those_of_the_reference() {
+fn vectors_equal_those_of_the_reference() {
     let model = SentenceModel::load(&folder()).unwrap();
-    assert_eq!((model.width(), model.longest), (32, 64));
+    assert_eq!((model.width(), model.max_tokens), (32, 64));
     let expected = expected();
     for one in &expected {
         assert_eq!(model.tokenizer.tokens(&one.text, 64), one.tokens, "{}", one.text);
         let made = &model.embed(&[&one.text])[0];
         assert!(near(made, &one.mean) > 0.9999, "{}: {}", one.text, near(made, &one.mean));
     }
-    // All at once they are the same as one by one.
+    // A batch gives the same vectors as its texts one by one.
     let texts: Vec<&str> = expected.iter().map(|one| one.text.as_str()).collect();
     for (one, made) in expected.iter().zip(model.embed(&texts)) {
         assert!(near(&made, &one.mean) > 0.9999, "{}", one.text);
@@ -65,26 +67,26 @@ fn vectors_are_those_of_the_reference() {
     for one in &expected {
         assert!(near(&other.embed(&[&one.text])[0], &one.cls) > 0.9999, "{}", one.text);
     }
-    assert_ne!(model.name(), other.name(), "vectors of the two are not compared");
+    assert_ne!(model.name(), other.name(), "their vectors must not be compared");
 }
 
 #[test]
-fn the_family_of_bge_is_pooled_by_its_first_token() {
+fn bge_models_are_pooled_by_cls() {
     let config = fs::read_to_string(folder().join("config.json")).unwrap();
     let config = config.replace("{\n", "{\n \"_name_or_path\": \"BAAI/bge-small-en-v1.5\",\n");
     let pooled = |changes: &[(&str, Option<&[u8]>)]| {
-        Plan::read(changed(changes).path()).map(|plan| plan.pooling).unwrap()
+        ModelConfig::read(changed(changes).path()).map(|config| config.pooling).unwrap()
     };
     let none = ("1_Pooling/config.json", None);
     assert_eq!(pooled(&[none]), Pooling::Mean);
-    assert_eq!(pooled(&[none, ("config.json", Some(config.as_bytes()))]), Pooling::First);
+    assert_eq!(pooled(&[none, ("config.json", Some(config.as_bytes()))]), Pooling::Cls);
 }
 
 #[test]
-fn what_is_no_model_is_told_in_words() {
+fn unusable_folder_is_rejected_with_its_reason() {
     let check = |changes: &[(&str, Option<&[u8]>)], words: &str| {
         let copy = changed(changes);
-        let error = SentenceModel::load(copy.path()).err().expect("it is no model").to_string();
+        let error = SentenceModel::load(copy.path()).err().expect("an error").to_string();
         assert!(error.contains(words), "{error}");
     };
     let weights = fs::read(folder().join("model.safetensors")).unwrap();
@@ -92,14 +94,17 @@ fn what_is_no_model_is_told_in_words() {
     check(&[("model.safetensors", None)], "No such file");
     check(&[("tokenizer.json", None)], "tokenizer.json");
     check(&[("config.json", None)], "config.json");
-    check(&[("config.json", Some(b"{}"))], "can't be understood");
+    check(&[("config.json", Some(b"{}"))], "cannot parse it");
     check(&[("model.safetensors", Some(b"short"))], "safetensors format");
     check(&[("model.safetensors", Some(&[255; 64]))], "safetensors format");
-    check(&[("model.safetensors", Some(&weights[..weights.len() / 2]))], "does not lie where");
+    check(&[("model.safetensors", Some(&weights[..weights.len() / 2]))], "outside the file");
     let with = |from: &str, to: &str| config.replace(from, to).into_bytes();
-    check(&[("config.json", Some(&with("\"bert\"", "\"roberta\"")))], "only bert");
-    check(&[("config.json", Some(&with("gelu", "relu")))], "only gelu");
-    check(&[("config.json", Some(&with("\"hidden_size\": 32", "\"hidden_size\": 31")))], "fit");
+    check(&[("config.json", Some(&with("\"bert\"", "\"roberta\"")))], "only bert is supported");
+    check(&[("config.json", Some(&with("gelu", "relu")))], "only gelu is supported");
+    check(
+        &[("config.json", Some(&with("\"hidden_size\": 32", "\"hidden_size\": 31")))],
+        "do not fit",
+    );
     check(&[("config.json", Some(&with("_layers\": 2", "_layers\": 3")))], "is missing");
     let unigram = br#"{"normalizer": null, "model": {"type": "Unigram", "vocab": []}}"#;
     check(&[("tokenizer.json", Some(unigram))], "WordPiece");
