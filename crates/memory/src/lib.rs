@@ -1,12 +1,16 @@
-//! One long memory: capture, redaction, drain, recall.
+//! The long-term memory: capture, redaction, recall.
 //!
-//! The only crate that knows how to rank. The store proposes candidates; what they are worth, and what
-//! of them fits, is decided here, so that every store answers alike.
+//! Only this crate ranks. A store returns candidates; their order and what fits the budget are decided here,
+//! so that every store gives the same answers.
+//!
+//! From the ground up: [`redact`] and `text` know texts, `embed` makes vectors, `capture` prepares turns,
+//! `recall` ranks, and the [`Engine`] puts them over a store. [`Drain`] feeds it deferred captures.
 
 mod capture;
 mod drain;
 mod embed;
 mod engine;
+mod indexer;
 mod recall;
 pub mod redact;
 mod text;
@@ -17,12 +21,11 @@ pub use capture::deferral;
 pub use capture::follow::{PartialLine, ReadOptions, TranscriptUpdate, read_all, read_update};
 pub use capture::import::{find_transcripts, import_mark, transcript_folders};
 pub use capture::mark::TranscriptMark;
-pub use capture::prepare::index_turn;
 pub use capture::project::locate_project;
 pub use capture::seal::{OpeningKey, OpeningKeys, SealingKey};
 pub use drain::Drain;
-pub use embed::embedder::{Embedder, TableEmbedder};
 pub use embed::model::{ModelError, SentenceModel};
-pub use embed::upgrade::{UpgradeProgress, UpgradeState};
-pub use engine::{Engine, Found, Note, Prepared, Question, Recall};
+pub use embed::model_embedder::{ModelProgress, ModelState};
+pub use engine::{Engine, Note, PreparedTurns, Recall, RecallHit, RecallQuery};
+pub use indexer::{IndexEntry, TextIndexer};
 pub use text::analyse::Analyser;

@@ -6,31 +6,16 @@ use super::batch::{CaptureBatch, RawTurn};
 use super::masked_name::masked_name;
 use super::seal::SealingKey;
 use super::sealed_text::{SealedText, seal_secrets};
-use crate::embed::embedder::Embedder;
+use crate::indexer::{IndexEntry, TextIndexer};
 use crate::redact;
-use crate::text::analyse::{self, Analyser};
-use crate::text::indexed_text::indexed_text;
+use crate::text::analyse;
 
 /// The version of the rules by which a stored turn was masked and analysed.
 pub const RULES_VERSION: u32 = redact::RULES_VERSION + analyse::VERSION - 1;
 
-/// Returns what the index stores of a turn: its terms, separated by spaces, and its vector.
-pub fn index_turn(
-    analyser: &Analyser,
-    embedder: &dyn Embedder,
-    text: &str,
-    cue: Option<&str>,
-) -> (String, Vec<i8>) {
-    let indexed = indexed_text(text, cue);
-    let terms = analyser.telling(&indexed);
-    let vector = embedder.embed_analysed(&indexed, &terms);
-    (terms.join(" "), vector)
-}
-
 /// Prepares turns for the store.
 pub struct Preparer {
-    pub analyser: Analyser,
-    pub embedder: Box<dyn Embedder>,
+    pub indexer: TextIndexer,
     pub sealing: SealingKey,
 }
 
@@ -43,7 +28,7 @@ impl Preparer {
         let SealedText { text, sealed } = seal_secrets(&turn.text, &self.sealing);
         let cue = turn.cue.as_ref().map(|cue| redact::mask(cue).text);
         let session = masked_name(&batch.session);
-        let (terms, vector) = index_turn(&self.analyser, &*self.embedder, &text, cue.as_deref());
+        let IndexEntry { terms, vector } = self.indexer.entry(&text, cue.as_deref());
         NewTurn {
             identity: turn.identity(&session),
             words: words_key(turn.role, &turn.text),
@@ -62,10 +47,5 @@ impl Preparer {
             source: batch.source.clone(),
             rules: RULES_VERSION,
         }
-    }
-
-    /// Returns the terms of a text as the index stores them.
-    pub fn index_terms(&self, text: &str) -> String {
-        self.analyser.telling(text).join(" ")
     }
 }

@@ -1,20 +1,21 @@
-//! Names in a question. Words find names; a sentence model makes too much of them, and takes every turn
-//! that names somebody for an answer to what was asked about them.
+//! Names of people in a query.
+//!
+//! Terms find names well. A sentence model overrates them: it takes every turn that names somebody for an
+//! answer to a question about them. The model therefore gets queries without some of their names.
 
-/// The text without the names that `leave_out` is true of. A name is a word in the middle of a sentence
-/// that begins with a capital letter and goes on in small ones.
-pub(crate) fn without_names(text: &str, leave_out: impl Fn(&str) -> bool) -> String {
-    let mut begins = true;
+/// Returns a text without the names for which `is_left_out` is true; the whole text if nothing would
+/// remain. A name is a word inside a sentence that has a capital letter followed by lower case.
+pub(crate) fn without_names(text: &str, is_left_out: impl Fn(&str) -> bool) -> String {
+    let mut starts_sentence = true;
     let mut kept = Vec::new();
     for word in text.split_whitespace() {
-        let name = name(word).filter(|_| !begins);
-        if !name.is_some_and(&leave_out) {
+        let name = name(word).filter(|_| !starts_sentence);
+        if !name.is_some_and(&is_left_out) {
             kept.push(word);
         }
-        begins = word.ends_with(['.', '?', '!', ':']);
+        starts_sentence = word.ends_with(['.', '?', '!', ':']);
     }
     let rest = kept.join(" ");
-    // What consists of names is about them.
     if rest.chars().any(char::is_alphanumeric) { rest } else { text.to_owned() }
 }
 
@@ -23,8 +24,9 @@ fn name(word: &str) -> Option<&str> {
     let word = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word);
     let mut letters = word.chars();
     let capital = letters.next().is_some_and(char::is_uppercase);
-    let small = letters.as_str().chars().all(char::is_lowercase) && !letters.as_str().is_empty();
-    (capital && small).then_some(word)
+    let lowercase =
+        letters.as_str().chars().all(char::is_lowercase) && !letters.as_str().is_empty();
+    (capital && lowercase).then_some(word)
 }
 
 #[cfg(test)]
@@ -32,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_left_out() {
+    fn names_inside_sentences_are_left_out() {
         let check = |text: &str, expect: &str| assert_eq!(without_names(text, |_| true), expect);
         check(
             "When did Caroline's sister go to the LGBTQ group?",

@@ -1,22 +1,23 @@
-//! Times in questions: "last week", "in May", "on 3 March 2024". They are hints, not filters: what was
-//! done in March may be spoken of in April.
+//! Periods in questions: "last week", "in May", "on 3 March 2024". They are hints, not filters: a turn of
+//! April may tell what was done in March.
 
 use jiff::civil::{Date, date};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ToSpan};
 
-/// A time that a question speaks of.
+/// A period that a question asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Period {
-    kind: Kind,
-    /// How many days around it count too, less and less.
-    before: i64,
-    after: i64,
+    span: PeriodSpan,
+    /// How many days before the period count as well, less and less.
+    days_before: i64,
+    /// How many days after the period count as well, less and less.
+    days_after: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// From the first day to the last.
+enum PeriodSpan {
+    /// From the first day to the last, inclusive.
     Days(Date, Date),
     /// A month of any year.
     Month(i8),
@@ -36,7 +37,7 @@ const MONTHS: [&str; 12] = [
     "november",
     "december",
 ];
-/// How the month in "in May" begins.
+/// The stems of the Russian months, as in "in May".
 const MONTHS_RUSSIAN: [&str; 12] = [
     "январ",
     "феврал",
@@ -51,19 +52,19 @@ const MONTHS_RUSSIAN: [&str; 12] = [
     "ноябр",
     "декабр",
 ];
-const DAYS: [&str; 7] =
+const WEEKDAYS: [&str; 7] =
     ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
-/// Words before a month that make it one: "may" and "march" are others as well.
+/// Words after which "may" and "march" are months.
 const BEFORE_MONTH: &str =
     " in during since of last this early late mid until from by around before after and ";
 
 impl Period {
-    /// 1 within, less around it, else 0.
+    /// Returns 1 for a time within the period, less around it, else 0.
     pub(crate) fn nearness(&self, ts: Timestamp) -> f64 {
         let day = ts.to_zoned(TimeZone::UTC).date();
-        let (from, to) = match self.kind {
-            Kind::Days(from, to) => (from, to),
-            Kind::Month(month) => {
+        let (from, to) = match self.span {
+            PeriodSpan::Days(from, to) => (from, to),
+            PeriodSpan::Month(month) => {
                 let years = [day.year() - 1, day.year(), day.year() + 1];
                 let spans = years.into_iter().filter_map(|year| month_of(year, month));
                 let near = spans.map(|(from, to)| self.around(day, from, to));
@@ -76,50 +77,57 @@ impl Period {
     fn around(&self, day: Date, from: Date, to: Date) -> f64 {
         let away = |days: i32, slack: i64| (1.0 - f64::from(days) / (slack as f64 + 1.0)).max(0.0);
         if day < from {
-            away(days_between(day, from), self.before)
+            away(days_between(day, from), self.days_before)
         } else if day > to {
-            away(days_between(to, day), self.after)
+            away(days_between(to, day), self.days_after)
         } else {
             1.0
         }
     }
 
-    fn given(from: Date, to: Date) -> Period {
-        Period { kind: Kind::Days(from, to), before: 3, after: 14 }
+    /// A period given by date. People mention the date of an event for some time after it.
+    fn dated(from: Date, to: Date) -> Period {
+        Period { span: PeriodSpan::Days(from, to), days_before: 3, days_after: 14 }
     }
 
-    fn counted(from: Date, to: Date) -> Period {
-        Period { kind: Kind::Days(from, to), before: 1, after: 1 }
+    /// A period relative to today, such as "yesterday".
+    fn relative(from: Date, to: Date) -> Period {
+        Period { span: PeriodSpan::Days(from, to), days_before: 1, days_after: 1 }
+    }
+
+    /// A month of any year.
+    fn any_year(month: i8) -> Period {
+        Period { span: PeriodSpan::Month(month), days_before: 3, days_after: 14 }
     }
 }
 
-/// The times a question speaks of, asked at `now`.
+/// Returns the periods that a question asks for, asked at `now`.
 pub(crate) fn periods(question: &str, now: Timestamp) -> Vec<Period> {
     let today = now.to_zoned(TimeZone::UTC).date();
     let text = question.to_lowercase().replace("mid-", "mid ");
     let words: Vec<&str> =
         text.split(|c: char| !c.is_alphanumeric() && c != '-').filter(|w| !w.is_empty()).collect();
     let mut found = Vec::new();
-    for place in 0..words.len() {
-        found.extend(dated(&words, place).or_else(|| relative(&words, place, today)));
+    for index in 0..words.len() {
+        found.extend(dated(&words, index).or_else(|| relative(&words, index, today)));
     }
-    found.extend(far_east(&text, today));
-    // The most exact says it; a month is already in a date of that month.
-    let exact = found.iter().any(|period: &Period| matches!(period.kind, Kind::Days(..)));
-    found.retain(|period| !exact || matches!(period.kind, Kind::Days(..)));
+    found.extend(chinese_or_japanese(&text, today));
+    // An exact date decides; the month of a date is found as well.
+    let exact = found.iter().any(|period: &Period| matches!(period.span, PeriodSpan::Days(..)));
+    found.retain(|period| !exact || matches!(period.span, PeriodSpan::Days(..)));
     found
 }
 
 /// "3 march 2024", "march 3 2024", "march 2024", "2024-03-03", "in march", "in 2024".
-fn dated(words: &[&str], place: usize) -> Option<Period> {
-    let word = words[place];
+fn dated(words: &[&str], index: usize) -> Option<Period> {
+    let word = words[index];
     let word_at = |offset: isize| {
-        place.checked_add_signed(offset).and_then(|place| words.get(place)).copied().unwrap_or("")
+        index.checked_add_signed(offset).and_then(|index| words.get(index)).copied().unwrap_or("")
     };
     if let Ok(day) = word.parse::<Date>()
         && word.len() == 10
     {
-        return Some(Period::given(day, day));
+        return Some(Period::dated(day, day));
     }
     let (before, after) = (word_at(-1), word_at(1));
     if let Some(month) = month(word) {
@@ -131,70 +139,66 @@ fn dated(words: &[&str], place: usize) -> Option<Period> {
             return one_day(year, month, day);
         }
         if let Some(year) = year(after) {
-            return month_of(year, month).map(|(from, to)| Period::given(from, to));
+            return month_of(year, month).map(|(from, to)| Period::dated(from, to));
         }
-        // A day of any year is its month.
-        let said =
+        // A day without a year stands for its month.
+        let is_month =
             BEFORE_MONTH.contains(&format!(" {before} ")) || day(before).or(day(after)).is_some();
         let russian = !word.is_ascii();
-        return (said || russian).then_some(Period {
-            kind: Kind::Month(month),
-            before: 3,
-            after: 14,
-        });
+        return (is_month || russian).then_some(Period::any_year(month));
     }
     let spoken =
         [" in ", " during ", " of ", " since ", " в "].contains(&format!(" {before} ").as_str());
-    year(word).filter(|_| spoken).map(|year| Period::given(date(year, 1, 1), date(year, 12, 31)))
+    year(word).filter(|_| spoken).map(|year| Period::dated(date(year, 1, 1), date(year, 12, 31)))
 }
 
 fn one_day(year: i16, month: i8, day: i8) -> Option<Period> {
-    Date::new(year, month, day).ok().map(|day| Period::given(day, day))
+    Date::new(year, month, day).ok().map(|day| Period::dated(day, day))
 }
 
 /// "yesterday", "last week", "this month", "three days ago", "last tuesday".
-fn relative(words: &[&str], place: usize, today: Date) -> Option<Period> {
-    let word = words[place];
-    let after = words.get(place + 1).copied().unwrap_or("");
+fn relative(words: &[&str], index: usize, today: Date) -> Option<Period> {
+    let word = words[index];
+    let after = words.get(index + 1).copied().unwrap_or("");
     let back = |days: i64| today.saturating_sub(days.days());
-    let day = |days: i64| Some(Period::counted(back(days), back(days)));
+    let day = |days: i64| Some(Period::relative(back(days), back(days)));
     let monday = back(i64::from(today.weekday().to_monday_zero_offset()));
     match (word, after) {
         ("today" | "сегодня", _) => return day(0),
         ("yesterday" | "вчера", _) => return day(1),
         ("позавчера", _) => return day(2),
         ("last" | "past" | "previous", "week") | ("прошлой", "неделе") => {
-            return Some(Period::counted(
+            return Some(Period::relative(
                 monday.saturating_sub(7.days()),
                 monday.saturating_sub(1.day()),
             ));
         }
         ("this", "week") | ("этой", "неделе") => {
-            return Some(Period::counted(monday, today));
+            return Some(Period::relative(monday, today));
         }
         ("last" | "past" | "previous", "month") | ("прошлом", "месяце") => {
             return month_before(today, 1);
         }
         ("this", "month") | ("этом", "месяце") => {
-            return Some(Period::counted(today.first_of_month(), today));
+            return Some(Period::relative(today.first_of_month(), today));
         }
         ("last" | "previous", "year") | ("прошлом", "году") => {
             let year = today.year() - 1;
-            return Some(Period::counted(date(year, 1, 1), date(year, 12, 31)));
+            return Some(Period::relative(date(year, 1, 1), date(year, 12, 31)));
         }
         ("this", "year") | ("этом", "году") => {
-            return Some(Period::counted(today.first_of_year(), today));
+            return Some(Period::relative(today.first_of_year(), today));
         }
         _ => {}
     }
     if word == "last"
-        && let Some(wanted) = DAYS.iter().position(|name| *name == after)
+        && let Some(weekday) = WEEKDAYS.iter().position(|name| *name == after)
     {
-        let ago = (i64::from(today.weekday().to_monday_zero_offset()) - wanted as i64 + 6) % 7 + 1;
+        let ago = (i64::from(today.weekday().to_monday_zero_offset()) - weekday as i64 + 6) % 7 + 1;
         return day(ago);
     }
     if after == "ago" || after == "назад" {
-        let count = place.checked_sub(1).and_then(|before| small_number(words[before]))?;
+        let count = index.checked_sub(1).and_then(|before| small_number(words[before]))?;
         let (ago, around): (Span, i64) = match word.trim_end_matches('s') {
             "day" | "день" | "дня" | "дней" => (count.days(), 1),
             "week" | "неделю" | "недели" | "недель" => (count.weeks(), 4),
@@ -205,36 +209,36 @@ fn relative(words: &[&str], place: usize, today: Date) -> Option<Period> {
         let middle = today.saturating_sub(ago);
         let (from, to) =
             (middle.saturating_sub(around.days()), middle.saturating_add(around.days()));
-        return Some(Period::counted(from, to.min(today)));
+        return Some(Period::relative(from, to.min(today)));
     }
     None
 }
 
-/// Chinese and Japanese, which set no blanks.
-fn far_east(text: &str, today: Date) -> Option<Period> {
+/// Periods in Chinese and Japanese, which have no spaces between words.
+fn chinese_or_japanese(text: &str, today: Date) -> Option<Period> {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let back = |days: i64| today.saturating_sub(days.days());
     let monday = back(i64::from(today.weekday().to_monday_zero_offset()));
     if has(&["昨天", "昨日"]) {
-        return Some(Period::counted(back(1), back(1)));
+        return Some(Period::relative(back(1), back(1)));
     }
     if has(&["今天", "今日"]) {
-        return Some(Period::counted(today, today));
+        return Some(Period::relative(today, today));
     }
     if has(&["上周", "上星期", "上个星期", "先週"]) {
-        return Some(Period::counted(
+        return Some(Period::relative(
             monday.saturating_sub(7.days()),
             monday.saturating_sub(1.day()),
         ));
     }
     if has(&["这周", "本周", "今週"]) {
-        return Some(Period::counted(monday, today));
+        return Some(Period::relative(monday, today));
     }
     if has(&["上个月", "上月", "先月"]) {
         return month_before(today, 1);
     }
     if has(&["这个月", "本月", "今月"]) {
-        return Some(Period::counted(today.first_of_month(), today));
+        return Some(Period::relative(today.first_of_month(), today));
     }
     let number_before = |sign: char| -> Option<(usize, i16)> {
         let at = text.find(sign)?;
@@ -250,14 +254,14 @@ fn far_east(text: &str, today: Date) -> Option<Period> {
         rest[..digits].parse().ok().filter(|_| rest[digits..].starts_with(['日', '号']));
     match (year, day) {
         (Some(year), Some(day)) => one_day(year, month, day),
-        (Some(year), None) => month_of(year, month).map(|(from, to)| Period::given(from, to)),
-        (None, _) => Some(Period { kind: Kind::Month(month), before: 3, after: 14 }),
+        (Some(year), None) => month_of(year, month).map(|(from, to)| Period::dated(from, to)),
+        (None, _) => Some(Period::any_year(month)),
     }
 }
 
 fn month_before(today: Date, months: i64) -> Option<Period> {
     let first = today.first_of_month().saturating_sub(months.months());
-    Some(Period::counted(first, first.last_of_month()))
+    Some(Period::relative(first, first.last_of_month()))
 }
 
 fn month_of(year: i16, month: i8) -> Option<(Date, Date)> {
@@ -272,8 +276,8 @@ fn month(word: &str) -> Option<i8> {
         let ending = word.strip_prefix(*name);
         ending.is_some_and(|ending| ["", "а", "е", "я", "ь", "й"].contains(&ending)) && word != "ма"
     };
-    let place = MONTHS.iter().position(named).or_else(|| MONTHS_RUSSIAN.iter().position(russian));
-    place.map(|place| place as i8 + 1)
+    let index = MONTHS.iter().position(named).or_else(|| MONTHS_RUSSIAN.iter().position(russian));
+    index.map(|index| index as i8 + 1)
 }
 
 fn day(word: &str) -> Option<i8> {
@@ -314,7 +318,7 @@ mod tests {
         format!("{day}T12:00:00Z").parse().unwrap()
     }
 
-    /// How near days are to what a question asked on Wednesday, 20 May 2026 speaks of.
+    /// Returns the nearness of days to the periods of a question asked on Wednesday, 20 May 2026.
     fn near(question: &str, days: &[&str]) -> Vec<f64> {
         let found = periods(question, at("2026-05-20"));
         let nearest = |day: &&str| {
@@ -325,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_understood() {
+    fn dates_are_periods() {
         for question in [
             "what happened on 3 March 2024?",
             "the meeting of March 3rd, 2024",
@@ -347,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn words_for_times_are_understood() {
+    fn relative_times_are_periods() {
         assert_eq!(near("what did we fix yesterday", &["2026-05-19", "2026-05-16"]), [1.0, 0.0]);
         for question in
             ["the bug of last week", "что мы чинили на прошлой неделе", "上周的问题", "先週"]
@@ -365,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_no_times() {
+    fn ambiguous_words_are_not_periods() {
         for question in ["may I deploy", "march on", "port 2024", "the second server", "mar a lago"]
         {
             assert!(periods(question, at("2026-05-20")).is_empty(), "{question}");

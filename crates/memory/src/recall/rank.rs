@@ -1,385 +1,356 @@
 //! Ranking: pure, and the same for every store.
 //!
-//! A turn is worth what its own terms say (BM25), what stands beside it and what its session is about
-//! say, and how near its vector is. Each of the two sides is set in relation to the other candidates of
-//! the same question before they are added, since neither has a scale of its own. docs/recall.md says
-//! what each part gives.
+//! A turn's value is the sum of its own lexical value (BM25), that of its neighbours and its session, and
+//! the cosine of its vector. Lexical and dense values are z-scores among the candidates of the same query
+//! before they are added, because neither has a scale of its own. docs/recall.md says what each part adds.
 
 use std::collections::{BTreeMap, HashMap};
 
-use hob_domain::Timestamp;
 use hob_domain::memory::{Candidate, CandidateSet, DocumentFrequency, QueryTerm, TermCount};
 use hob_index::bm25::{Bm25, idf};
 
-use crate::embed::embedder::cosines;
+use crate::embed::quantize::cosines;
 use crate::recall::period::Period;
+use crate::recall::types::{Evidence, ScoredCandidate};
+use crate::recall::weights::{DenseWeight, WEIGHTS};
 use crate::text::writing_systems::is_ideograph;
 
-/// BM25 of a turn and of a session: how soon more of the same term says nothing new, and how much
-/// longer texts pay for their length.
-const TURN: Bm25<f64> = Bm25::<f64>::TURN;
-const SESSION: Bm25<f64> = Bm25 { k1: 1.2, b: 0.75 };
-/// What the two turns before and behind count, the nearest first, and the whole session.
-const BEFORE: [f64; 2] = [0.5, 0.2];
-const BEHIND: [f64; 2] = [0.1, 0.05];
-const OF_SESSION: f64 = 0.7;
-/// The same for vectors; the session is told by its nearest turns.
-const DENSE_BEFORE: f64 = 0.15;
-const DENSE_SESSION: f64 = 0.2;
-const DENSE_NEAREST: usize = 3;
-/// What vectors count beside terms: the second for all that no single turn has of the question's terms.
-/// Where the very words are found, they are to be believed.
-const DENSE: Weight = Weight { always: 0.2, without_terms: 0.5 };
-/// The same for the vectors of a model, where turns have them.
-const FINER: Weight = Weight { always: 0.2, without_terms: 0.9 };
-/// Where fewer turns have a vector of the model, they don't say what is usual.
-const FEWEST: usize = 8;
-/// What vectors count more, and terms less, where words of the question are in no turn at all, so that it
-/// must have been said in others. A few such words say little.
-const DENSE_OTHER_WORDS: f64 = 1.5;
-const LESS_OTHER_WORDS: f64 = 0.85;
-const FEW_OTHER_WORDS: f64 = 0.2;
-/// What the length of a turn counts, up to so many terms: short ones ask and agree, longer ones answer.
-const LENGTH: f64 = 0.9;
-const LONG: f64 = 40.0;
-/// Of fewer candidates than this it counts less.
-const MANY: f64 = 40.0;
-/// What it counts that a turn is of the time asked for.
-const TIMELY: f64 = 4.0;
-/// What the best turn of its session lends to each.
-const BEST_OF_SESSION: f64 = 0.5;
-/// Cosines above this are said to be of like meaning: of the table, of a model.
-const LIKE: f64 = 0.35;
-const FINER_LIKE: f64 = 0.45;
-
-/// What the terms of a question leave open: how much of them the best turn has, and how much of them is in
-/// no turn at all. From 0 to 1.
+/// How much the query's terms leave open. Both values are from 0 to 1.
 #[derive(Clone, Copy)]
-struct Open {
+struct LexicalGaps {
+    /// The share of the terms that the best turn has.
     coverage: f64,
-    other_words: f64,
+    /// The share of the terms that no turn has, so that the answer must use other words.
+    paraphrase: f64,
 }
 
-struct Weight {
-    always: f64,
-    without_terms: f64,
-}
-
-impl Weight {
-    fn at(&self, open: Open) -> f64 {
-        self.always
-            + self.without_terms * (1.0 - open.coverage)
-            + DENSE_OTHER_WORDS * open.other_words
+impl DenseWeight {
+    fn at(&self, gaps: LexicalGaps) -> f64 {
+        self.base
+            + self.uncovered * (1.0 - gaps.coverage)
+            + WEIGHTS.dense_paraphrase * gaps.paraphrase
     }
 }
 
-/// What a question asks for.
+/// The parts of a query that ranking needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    /// As the store was asked for them: the question's own terms, then others that mean the same.
+pub(crate) struct RankingQuery<'a> {
+    /// The terms in the order of the candidate query: the query's own, then the added ones.
     pub(crate) terms: &'a [QueryTerm],
-    /// For each of those others the place of the one it stands for, if it stands for one.
-    pub(crate) stands_for: &'a [Option<usize>],
-    /// Which of the question's own terms the vector knows.
-    pub(crate) known: &'a [bool],
+    /// For each added term the index of the own term that it is related to, if any.
+    pub(crate) related_to: &'a [Option<usize>],
+    /// For each own term whether the table has a vector for it.
+    pub(crate) has_vector: &'a [bool],
     pub(crate) vector: &'a [i8],
-    /// By the model; empty where there is none.
-    pub(crate) finer: &'a [i8],
+    /// The vector by the model; empty without a model.
+    pub(crate) model_vector: &'a [i8],
     pub(crate) periods: &'a [Period],
-    /// For so many of the best it is said what spoke for them; others are not shown.
-    pub(crate) shown: usize,
+    /// How many of the best candidates get evidence. The others are not shown.
+    pub(crate) explained: usize,
 }
 
-/// A candidate in its place.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Scored {
-    pub(crate) seq: i64,
-    pub(crate) ts: Timestamp,
-    /// Any number: what is greater is better.
-    pub(crate) sum: f64,
-    pub(crate) why: Why,
-}
-
-/// A sum as a number from 0 to 1.
+/// Maps a sum to a score from 0 to 1.
 pub(crate) fn score(sum: f64) -> f64 {
     1.0 / (1.0 + (-sum / 2.0).exp())
 }
 
-/// What spoke for a turn.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Why {
-    /// The numbers of the terms that are in it.
-    pub(crate) terms: Vec<usize>,
-    /// Whether its vector is near.
-    pub(crate) like: bool,
-    /// Whether it is of the time asked for.
-    pub(crate) timely: bool,
-    /// How many others say the same and are not shown for it.
-    pub(crate) again: usize,
-    /// Whether somebody said it whom the question names.
-    pub(crate) said_by: bool,
-    /// Whether it says that something changed.
-    pub(crate) changes: bool,
-}
-
-/// Puts candidates in order, the best first, and of equals the newest.
-pub(crate) fn rank(proposal: &CandidateSet, asked: &Asked<'_>) -> Vec<Scored> {
-    let candidates = &proposal.candidates;
-    let rarity = rarity(proposal);
-    let worth = worth(asked, &rarity);
-    let own = own_worth(proposal, asked, &rarity);
-    let around = Around::of(candidates);
-    let lexical = lexical(proposal, &around, &worth);
-    let near = cosines(asked.vector, candidates.iter().map(|one| &*one.vector));
-    let finer = cosines(asked.finer, candidates.iter().map(|one| &*one.model_vector));
-    let open = Open {
-        coverage: coverage(candidates, &own),
-        other_words: other_words(proposal, asked, &own),
+/// Orders the candidates in scope, the best first. Of equals the newest is first.
+pub(crate) fn rank(set: &CandidateSet, query: &RankingQuery<'_>) -> Vec<ScoredCandidate> {
+    let candidates = &set.candidates;
+    let idfs = turn_idfs(set);
+    let term_weights = term_weights(query, &idfs);
+    let own_weights = own_term_weights(set, query, &idfs);
+    let context = Neighbourhood::of(candidates);
+    let lexical = lexical_values(set, &context, &idfs, &term_weights);
+    let table_cosines = cosines(query.vector, candidates.iter().map(|one| &*one.vector));
+    let model_cosines =
+        cosines(query.model_vector, candidates.iter().map(|one| &*one.model_vector));
+    let gaps = LexicalGaps {
+        coverage: coverage(candidates, &own_weights),
+        paraphrase: paraphrase(set, query, &own_weights),
     };
-    let dense = dense(&around, &near, &finer, open);
-    let timely: Vec<f64> = candidates
+    let dense = dense_values(&context, &table_cosines, &model_cosines, gaps);
+    let in_period: Vec<f64> = candidates
         .iter()
         .map(|candidate| {
-            let each = asked.periods.iter().map(|period| period.nearness(candidate.ts));
+            let each = query.periods.iter().map(|period| period.nearness(candidate.ts));
             each.fold(0.0, f64::max)
         })
         .collect();
-    let of_terms = 1.0 - LESS_OTHER_WORDS * open.other_words;
-    let mut total: Vec<f64> = normal(&lexical)
+    let lexical_weight = 1.0 - WEIGHTS.lexical_paraphrase_loss * gaps.paraphrase;
+    let mut sums: Vec<f64> = z_scores(&lexical)
         .into_iter()
         .zip(dense)
-        .zip(&timely)
-        .map(|((lexical, dense), timely)| of_terms * lexical + dense + TIMELY * timely)
+        .zip(&in_period)
+        .map(|((lexical, dense), in_period)| {
+            lexical_weight * lexical + dense + WEIGHTS.period * in_period
+        })
         .collect();
-    let best = around.best(&total);
-    for (total, best) in total.iter_mut().zip(best) {
-        *total += BEST_OF_SESSION * best;
+    let best = context.best_of_session(&sums);
+    for (sum, best) in sums.iter_mut().zip(best) {
+        *sum += WEIGHTS.best_of_session * best;
     }
-    let usual = usual_length(proposal);
-    // Among few no one is far from the mean, and what matches must not lose to what is merely long.
-    let of_length = LENGTH * (candidates.len() as f64 / MANY).min(1.0);
-    for (total, candidate) in total.iter_mut().zip(candidates) {
-        let length = f64::from(candidate.length).min(LONG);
-        *total += of_length * ((1.0 + length) / (1.0 + usual)).ln();
-    }
+    add_length(set, &mut sums);
     let mut order: Vec<usize> =
-        (0..candidates.len()).filter(|place| candidates[*place].in_scope).collect();
+        (0..candidates.len()).filter(|index| candidates[*index].in_scope).collect();
     order.sort_by(|a, b| {
         let (one, other) = (&candidates[*a], &candidates[*b]);
-        total[*b].total_cmp(&total[*a]).then(other.ts.cmp(&one.ts)).then(other.seq.cmp(&one.seq))
+        sums[*b].total_cmp(&sums[*a]).then(other.ts.cmp(&one.ts)).then(other.seq.cmp(&one.seq))
     });
-    let why = |place: usize| Why {
-        terms: candidates[place].counts.iter().map(|count| count.term).collect(),
-        like: near[place].is_some_and(|near| near >= LIKE)
-            || finer[place].is_some_and(|near| near >= FINER_LIKE),
-        timely: timely[place] > 0.5,
-        ..Why::default()
+    let is_similar = |index: usize| {
+        table_cosines[index].is_some_and(|cosine| cosine >= WEIGHTS.similar_table_cosine)
+            || model_cosines[index].is_some_and(|cosine| cosine >= WEIGHTS.similar_model_cosine)
     };
-    let scored = |(number, place): (usize, usize)| Scored {
-        seq: candidates[place].seq,
-        ts: candidates[place].ts,
-        sum: total[place],
-        why: if number < asked.shown { why(place) } else { Why::default() },
+    let evidence = |index: usize| Evidence {
+        terms: candidates[index].counts.iter().map(|count| count.term).collect(),
+        similar_meaning: is_similar(index),
+        in_period: in_period[index] > 0.5,
+        ..Evidence::default()
+    };
+    let scored = |(place, index): (usize, usize)| ScoredCandidate {
+        seq: candidates[index].seq,
+        ts: candidates[index].ts,
+        sum: sums[index],
+        evidence: if place < query.explained { evidence(index) } else { Evidence::default() },
     };
     order.into_iter().enumerate().map(scored).collect()
 }
 
-/// How rare each term is among turns: its weight in BM25.
-pub(crate) fn rarity(proposal: &CandidateSet) -> Vec<f64> {
-    proposal.document_frequencies.iter().map(|spread| idf(proposal.turns, spread.turns)).collect()
+/// Returns the idf of each term among turns.
+pub(crate) fn turn_idfs(set: &CandidateSet) -> Vec<f64> {
+    set.document_frequencies.iter().map(|df| idf(set.turns, df.turns)).collect()
 }
 
-/// What each term counts. One that only means the same must not be worth more for being rare than
-/// the one that was asked for.
-fn worth(asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
-    let own = asked.terms.len() - asked.stands_for.len();
-    let one = |(place, (term, rare)): (usize, (&QueryTerm, &f64))| {
-        let most = place.checked_sub(own).and_then(|other| asked.stands_for[other]);
-        let most = most.and_then(|place| rarity.get(place));
-        let share = most.map_or(1.0, |most| (most / rare.max(1e-9)).min(1.0));
+/// Returns the weight of each term. A related term must not gain from a greater idf than that of the term
+/// it is related to.
+fn term_weights(query: &RankingQuery<'_>, idfs: &[f64]) -> Vec<f64> {
+    let own = query.terms.len() - query.related_to.len();
+    let weight = |(index, (term, term_idf)): (usize, (&QueryTerm, &f64))| {
+        let related_to = index.checked_sub(own).and_then(|added| query.related_to[added]);
+        let max_idf = related_to.and_then(|own| idfs.get(own));
+        let share = max_idf.map_or(1.0, |max_idf| (max_idf / term_idf.max(1e-9)).min(1.0));
         f64::from(term.weight) * share
     };
-    asked.terms.iter().zip(rarity).enumerate().map(one).collect()
+    query.terms.iter().zip(idfs).enumerate().map(weight).collect()
 }
 
-/// What each of the question's own terms tells, rare ones more. A pair of ideographs that neither a turn has
-/// nor the vector knows is no word but the end of one and the beginning of the next.
-fn own_worth(proposal: &CandidateSet, asked: &Asked<'_>, rarity: &[f64]) -> Vec<f64> {
-    let own = asked.terms.iter().zip(rarity).zip(&proposal.document_frequencies).zip(asked.known);
-    let one =
-        |(((term, rarity), spread), known): (((&QueryTerm, &f64), &DocumentFrequency), &bool)| {
-            let word = *known || spread.turns > 0 || !term.term.starts_with(is_ideograph);
-            if word { f64::from(term.weight) * rarity } else { 0.0 }
+/// Returns the weight of each own term times its idf. A pair of ideographs that neither a turn nor the
+/// table has is not a word but the end of one and the beginning of the next; its weight is 0.
+fn own_term_weights(set: &CandidateSet, query: &RankingQuery<'_>, idfs: &[f64]) -> Vec<f64> {
+    let own = query.terms.iter().zip(idfs).zip(&set.document_frequencies).zip(query.has_vector);
+    let weight =
+        |(((term, idf), df), has_vector): (((&QueryTerm, &f64), &DocumentFrequency), &bool)| {
+            let is_word = *has_vector || df.turns > 0 || !term.term.starts_with(is_ideograph);
+            if is_word { f64::from(term.weight) * idf } else { 0.0 }
         };
-    own.map(one).collect()
+    own.map(weight).collect()
 }
 
-/// How much of the question the turn has that has most of it: from 0 to 1, rare terms counting more.
-fn coverage(candidates: &[Candidate], own: &[f64]) -> f64 {
-    // What is nowhere says nothing about where to look.
-    let known =
+/// Returns the share of the query that the turn with most of it has, from 0 to 1.
+fn coverage(candidates: &[Candidate], own_weights: &[f64]) -> f64 {
+    // A term that no candidate has says nothing about where to look.
+    let occurs =
         |term: usize| candidates.iter().any(|one| one.counts.iter().any(|c| c.term == term));
-    let all: f64 = (0..own.len()).filter(|term| known(*term)).map(|term| own[term]).sum();
-    let having = |candidate: &Candidate| -> f64 {
-        candidate.counts.iter().filter_map(|count| own.get(count.term)).sum()
+    let all: f64 =
+        (0..own_weights.len()).filter(|term| occurs(*term)).map(|term| own_weights[term]).sum();
+    let covered = |candidate: &Candidate| -> f64 {
+        candidate.counts.iter().filter_map(|count| own_weights.get(count.term)).sum()
     };
-    let most = candidates.iter().map(having).fold(0.0, f64::max);
+    let most = candidates.iter().map(covered).fold(0.0, f64::max);
     if all > 0.0 { (most / all).min(1.0) } else { 0.0 }
 }
 
-/// How much of the question was said in other words, if it was said: its terms that are in no turn
-/// and that the vector knows. From 0 to 1, rare terms counting more.
-fn other_words(proposal: &CandidateSet, asked: &Asked<'_>, own: &[f64]) -> f64 {
+/// Returns how much of the query must have been said in other words: the share of its terms that the table
+/// has and no turn has, beyond the threshold. From 0 to 1.
+fn paraphrase(set: &CandidateSet, query: &RankingQuery<'_>, own_weights: &[f64]) -> f64 {
     let (mut all, mut nowhere) = (0.0, 0.0);
-    for ((worth, spread), known) in own.iter().zip(&proposal.document_frequencies).zip(asked.known)
-    {
-        all += worth;
-        if spread.turns == 0 && *known {
-            nowhere += worth;
+    let terms = own_weights.iter().zip(&set.document_frequencies).zip(query.has_vector);
+    for ((weight, df), has_vector) in terms {
+        all += weight;
+        if df.turns == 0 && *has_vector {
+            nowhere += weight;
         }
     }
     let share = if all > 0.0 { nowhere / all } else { 0.0 };
-    ((share - FEW_OTHER_WORDS) / (1.0 - FEW_OTHER_WORDS)).max(0.0)
+    let threshold = WEIGHTS.paraphrase_threshold;
+    ((share - threshold) / (1.0 - threshold)).max(0.0)
 }
 
-/// How many terms a turn has on the average.
-fn usual_length(proposal: &CandidateSet) -> f64 {
-    (proposal.length as f64 / (proposal.turns as f64).max(1.0)).max(1.0)
+/// Adds the value of the turns' lengths.
+fn add_length(set: &CandidateSet, sums: &mut [f64]) {
+    let average = average_length(set);
+    let few = (set.candidates.len() as f64 / WEIGHTS.full_length_candidates).min(1.0);
+    let weight = WEIGHTS.length * few;
+    for (sum, candidate) in sums.iter_mut().zip(&set.candidates) {
+        let length = f64::from(candidate.length).min(WEIGHTS.max_length_terms);
+        *sum += weight * ((1.0 + length) / (1.0 + average)).ln();
+    }
 }
 
-/// Who stands beside whom, by their places among the candidates.
-struct Around {
+/// Returns the average number of terms of a turn.
+fn average_length(set: &CandidateSet) -> f64 {
+    (set.length as f64 / (set.turns as f64).max(1.0)).max(1.0)
+}
+
+/// The neighbours and sessions of candidates, by their indices.
+struct Neighbourhood {
     previous: Vec<Option<usize>>,
     next: Vec<Option<usize>>,
     sessions: BTreeMap<i64, Vec<usize>>,
 }
 
-impl Around {
-    fn of(candidates: &[Candidate]) -> Around {
-        let place_of = |seq: i64| candidates.binary_search_by_key(&seq, |one| one.seq).ok();
-        let mut around = Around {
+impl Neighbourhood {
+    fn of(candidates: &[Candidate]) -> Neighbourhood {
+        let index_of = |seq: i64| candidates.binary_search_by_key(&seq, |one| one.seq).ok();
+        let mut neighbourhood = Neighbourhood {
             previous: vec![None; candidates.len()],
             next: vec![None; candidates.len()],
             sessions: BTreeMap::new(),
         };
-        for (place, candidate) in candidates.iter().enumerate() {
-            let previous = candidate.previous.and_then(place_of);
-            around.previous[place] = previous;
+        for (index, candidate) in candidates.iter().enumerate() {
+            let previous = candidate.previous.and_then(index_of);
+            neighbourhood.previous[index] = previous;
             if let Some(previous) = previous {
-                around.next[previous] = Some(place);
+                neighbourhood.next[previous] = Some(index);
             }
-            around.sessions.entry(candidate.session).or_default().push(place);
+            neighbourhood.sessions.entry(candidate.session).or_default().push(index);
         }
-        around
+        neighbourhood
     }
 
-    /// A value with what stands beside it.
-    fn mixed(&self, values: &[f64], place: usize, before: &[f64], behind: &[f64]) -> f64 {
-        let mut sum = values[place];
-        for (links, weights) in [(&self.previous, before), (&self.next, behind)] {
-            let mut at = links[place];
+    /// Returns a value plus the weighted values of its neighbours, the nearest first.
+    fn with_neighbours(
+        &self,
+        values: &[f64],
+        index: usize,
+        previous_weights: &[f64],
+        next_weights: &[f64],
+    ) -> f64 {
+        let mut sum = values[index];
+        let directions = [(&self.previous, previous_weights), (&self.next, next_weights)];
+        for (links, weights) in directions {
+            let mut at = links[index];
             for weight in weights {
-                let Some(beside) = at else { break };
-                sum += weight * values[beside];
-                at = links[beside];
+                let Some(neighbour) = at else { break };
+                sum += weight * values[neighbour];
+                at = links[neighbour];
             }
         }
         sum
     }
 
-    /// For each the greatest value of its session.
-    fn best(&self, values: &[f64]) -> Vec<f64> {
+    /// Returns for each candidate the greatest value of its session.
+    fn best_of_session(&self, values: &[f64]) -> Vec<f64> {
         let mut best = vec![0.0; values.len()];
-        for places in self.sessions.values() {
-            let greatest = places.iter().map(|place| values[*place]).fold(f64::MIN, f64::max);
-            for place in places {
-                best[*place] = greatest;
+        for indices in self.sessions.values() {
+            let greatest = indices.iter().map(|index| values[*index]).fold(f64::MIN, f64::max);
+            for index in indices {
+                best[*index] = greatest;
             }
         }
         best
     }
 }
 
-fn lexical(proposal: &CandidateSet, around: &Around, worth: &[f64]) -> Vec<f64> {
-    let rarity = rarity(proposal);
-    let usual = usual_length(proposal);
-    let sum = |counts: &[TermCount], bm25: Bm25<f64>, rarity: &[f64], length: f64| -> f64 {
-        let one = |count: &TermCount| {
-            let weight = worth.get(count.term)? * rarity.get(count.term)?;
+/// Returns for each candidate its BM25, with that of its neighbours and its session.
+fn lexical_values(
+    set: &CandidateSet,
+    context: &Neighbourhood,
+    idfs: &[f64],
+    term_weights: &[f64],
+) -> Vec<f64> {
+    let bm25 = |counts: &[TermCount], bm25: Bm25<f64>, idfs: &[f64], length: f64| -> f64 {
+        let value = |count: &TermCount| {
+            let weight = term_weights.get(count.term)? * idfs.get(count.term)?;
             Some(weight * bm25.saturation(f64::from(count.times), length))
         };
-        counts.iter().filter_map(one).sum()
+        counts.iter().filter_map(value).sum()
     };
-    let own: Vec<f64> = proposal
-        .candidates
-        .iter()
-        .map(|one| sum(&one.counts, TURN, &rarity, f64::from(one.length) / usual))
-        .collect();
-    let session_rarity: Vec<f64> = proposal
+    let average = average_length(set);
+    let turn = |one: &Candidate| {
+        bm25(&one.counts, WEIGHTS.turn_bm25, idfs, f64::from(one.length) / average)
+    };
+    let own: Vec<f64> = set.candidates.iter().map(turn).collect();
+    let session_idfs: Vec<f64> = set
         .document_frequencies
         .iter()
-        .map(|spread| idf(proposal.sessions, spread.sessions.min(proposal.sessions)))
+        .map(|df| idf(set.sessions, df.sessions.min(set.sessions)))
         .collect();
-    let usual = (proposal.length as f64 / (proposal.sessions as f64).max(1.0)).max(1.0);
-    let of_session: HashMap<i64, f64> = proposal
+    let average = (set.length as f64 / (set.sessions as f64).max(1.0)).max(1.0);
+    let sessions: HashMap<i64, f64> = set
         .session_statistics
         .iter()
         .map(|one| {
-            (one.session, sum(&one.counts, SESSION, &session_rarity, one.length as f64 / usual))
+            let length = one.length as f64 / average;
+            (one.session, bm25(&one.counts, WEIGHTS.session_bm25, &session_idfs, length))
         })
         .collect();
-    let mixed = |(place, candidate): (usize, &Candidate)| {
-        let session = of_session.get(&candidate.session).copied().unwrap_or_default();
-        around.mixed(&own, place, &BEFORE, &BEHIND) + OF_SESSION * session
+    let value = |(index, candidate): (usize, &Candidate)| {
+        let session = sessions.get(&candidate.session).copied().unwrap_or_default();
+        let (previous, next) = (&WEIGHTS.lexical_previous, &WEIGHTS.lexical_next);
+        context.with_neighbours(&own, index, previous, next) + WEIGHTS.lexical_session * session
     };
-    proposal.candidates.iter().enumerate().map(mixed).collect()
+    set.candidates.iter().enumerate().map(value).collect()
 }
 
-/// What vectors say for each candidate: those of the model where it has one, else those of the table.
-/// Cosines of two kinds are on two scales, so each is set in relation to its own kind only.
-fn dense(around: &Around, near: &[Option<f64>], finer: &[Option<f64>], open: Open) -> Vec<f64> {
-    let of_table = of_kind(around, near);
-    let enough = finer.iter().flatten().count() >= FEWEST;
-    let of_model = if enough { of_kind(around, finer) } else { vec![0.0; finer.len()] };
-    let one = |place: usize| match finer[place] {
-        Some(_) if enough => FINER.at(open) * of_model[place],
-        _ => DENSE.at(open) * of_table[place],
+/// Returns for each candidate the value of its vectors: the model's if it has one, else the table's.
+///
+/// Cosines of two kinds of vectors are on two scales, so each is compared with its own kind only.
+fn dense_values(
+    context: &Neighbourhood,
+    table_cosines: &[Option<f64>],
+    model_cosines: &[Option<f64>],
+    gaps: LexicalGaps,
+) -> Vec<f64> {
+    let table = relative_cosines(context, table_cosines);
+    let enough = model_cosines.iter().flatten().count() >= WEIGHTS.min_model_vectors;
+    let model = if enough {
+        relative_cosines(context, model_cosines)
+    } else {
+        vec![0.0; model_cosines.len()]
     };
-    (0..near.len()).map(one).collect()
+    let value = |index: usize| match model_cosines[index] {
+        Some(_) if enough => WEIGHTS.model.at(gaps) * model[index],
+        _ => WEIGHTS.table.at(gaps) * table[index],
+    };
+    (0..table_cosines.len()).map(value).collect()
 }
 
-/// How much nearer than usual each is by one kind of vectors, with what stands beside it and its
-/// session. One without a vector is taken for a usual one.
-fn of_kind(around: &Around, near: &[Option<f64>]) -> Vec<f64> {
-    let count = near.iter().flatten().count().max(1) as f64;
-    let usual = near.iter().flatten().sum::<f64>() / count;
-    let known: Vec<f64> = near.iter().map(|near| near.unwrap_or(usual)).collect();
-    let mut of_session = vec![0.0; known.len()];
-    for places in around.sessions.values() {
-        let mut nearest: Vec<f64> = places.iter().map(|place| known[*place]).collect();
+/// Returns the z-scores of one kind of cosines, with those of the turn before and of the session. A
+/// candidate without a vector counts as an average one.
+fn relative_cosines(context: &Neighbourhood, cosines: &[Option<f64>]) -> Vec<f64> {
+    let count = cosines.iter().flatten().count().max(1) as f64;
+    let average = cosines.iter().flatten().sum::<f64>() / count;
+    let cosines: Vec<f64> = cosines.iter().map(|cosine| cosine.unwrap_or(average)).collect();
+    let mut of_session = vec![0.0; cosines.len()];
+    for indices in context.sessions.values() {
+        let mut nearest: Vec<f64> = indices.iter().map(|index| cosines[*index]).collect();
         nearest.sort_by(|a, b| b.total_cmp(a));
-        nearest.truncate(DENSE_NEAREST);
+        nearest.truncate(WEIGHTS.dense_session_turns);
         let mean = nearest.iter().sum::<f64>() / nearest.len() as f64;
-        for place in places {
-            of_session[*place] = mean;
+        for index in indices {
+            of_session[*index] = mean;
         }
     }
-    let mixed: Vec<f64> = (0..known.len())
-        .map(|place| {
-            around.mixed(&known, place, &[DENSE_BEFORE], &[]) + DENSE_SESSION * of_session[place]
+    let values: Vec<f64> = (0..cosines.len())
+        .map(|index| {
+            context.with_neighbours(&cosines, index, &[WEIGHTS.dense_previous], &[])
+                + WEIGHTS.dense_session * of_session[index]
         })
         .collect();
-    normal(&mixed)
+    z_scores(&values)
 }
 
-/// Each value by how far it is from the mean, in standard deviations.
-fn normal(values: &[f64]) -> Vec<f64> {
+/// Returns each value's distance from the mean in standard deviations.
+fn z_scores(values: &[f64]) -> Vec<f64> {
     let count = (values.len() as f64).max(1.0);
     let mean = values.iter().sum::<f64>() / count;
-    let spread = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
-    let one = |value: &f64| if spread > 1e-9 { (value - mean) / spread } else { 0.0 };
-    values.iter().map(one).collect()
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    let deviation = variance.sqrt();
+    let z_score = |value: &f64| if deviation > 1e-9 { (value - mean) / deviation } else { 0.0 };
+    values.iter().map(z_score).collect()
 }
 
 #[cfg(test)]
+#[path = "rank_tests.rs"]
 mod tests;

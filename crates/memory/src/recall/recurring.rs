@@ -1,5 +1,7 @@
-//! What the user has said in several sessions and means to stand: "always use pnpm". It is found from the
-//! latest prompts when it is asked for; nothing of it is kept, so that what is forgotten is gone here, too.
+//! Rules that the user repeats in several sessions: "always use pnpm".
+//!
+//! They are found in the latest prompts on request. Nothing is stored, so that forgetting a prompt also
+//! forgets its rule.
 
 use std::collections::HashSet;
 
@@ -8,17 +10,16 @@ use hob_domain::memory::Record;
 
 use crate::text::analyse::Analyser;
 
-/// How many prompts are looked at.
-pub(crate) const PROMPTS: usize = 400;
-/// In so many sessions it was said at least.
-const SESSIONS: usize = 2;
-/// Sentences that share this part of their terms say the same.
-const ALIKE: f64 = 0.6;
-/// A rule is a short thing.
-const LONGEST: usize = 240;
-/// Words of one that is meant to stand; those of the second list say no. Some are parts of words, where the
-/// script has no blanks.
-const ALWAYS: &[&str] = &[
+/// How many of the latest prompts are searched.
+pub(crate) const MAX_PROMPTS: usize = 400;
+/// In how many sessions a rule must occur.
+const MIN_SESSIONS: usize = 2;
+/// Two sentences are the same rule from this Jaccard similarity of their terms on.
+const MIN_SIMILARITY: f64 = 0.6;
+/// A longer sentence is not a rule.
+const MAX_RULE_BYTES: usize = 240;
+/// Words of a rule that demands something. In writing systems without spaces they are parts of words.
+const DEMANDING_WORDS: &[&str] = &[
     "always",
     "prefer",
     "must",
@@ -43,7 +44,8 @@ const ALWAYS: &[&str] = &[
     "常に",
     "覚えて",
 ];
-const NEVER: &[&str] = &[
+/// Words of a rule that forbids something.
+const FORBIDDING_WORDS: &[&str] = &[
     "never",
     "don't",
     "do not",
@@ -60,84 +62,86 @@ const NEVER: &[&str] = &[
     "使わないで",
 ];
 
-/// A rule in the words in which it was said last.
+/// A rule, in its latest wording.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Recurring {
+pub(crate) struct RecurringRule {
     pub(crate) text: String,
     pub(crate) last: Timestamp,
-    /// In how many sessions it was said.
+    /// The number of sessions that have it.
     pub(crate) sessions: usize,
 }
 
-struct Group<'a> {
-    rule: Recurring,
+struct RuleGroup<'a> {
+    rule: RecurringRule,
     terms: HashSet<String>,
-    denies: bool,
+    forbids: bool,
     sessions: HashSet<&'a str>,
 }
 
-/// What recurs in prompts, which come newest first: what was said in most sessions first.
-pub(crate) fn recurring(prompts: &[Record], analyser: &Analyser) -> Vec<Recurring> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+/// Returns the rules that recur in prompts, those of most sessions first. The prompts are sorted from the
+/// newest to the oldest.
+pub(crate) fn recurring_rules(prompts: &[Record], analyser: &Analyser) -> Vec<RecurringRule> {
+    let mut groups: Vec<RuleGroup<'_>> = Vec::new();
     for prompt in prompts {
-        for (sentence, denies) in rules(&prompt.text) {
-            let terms: HashSet<String> = analyser.telling(sentence).into_iter().collect();
+        for (sentence, forbids) in rule_sentences(&prompt.text) {
+            let terms: HashSet<String> = analyser.content_terms(sentence).into_iter().collect();
             if terms.len() < 2 {
                 continue;
             }
-            let same =
-                groups.iter_mut().find(|one| one.denies == denies && alike(&one.terms, &terms));
+            let same = groups
+                .iter_mut()
+                .find(|one| one.forbids == forbids && is_similar(&one.terms, &terms));
             let group = match same {
                 Some(group) => group,
                 None => {
                     let text = sentence.to_owned();
-                    let rule = Recurring { text, last: prompt.ts, sessions: 0 };
-                    groups.push(Group { rule, terms, denies, sessions: HashSet::new() });
-                    groups.last_mut().expect("it was put there just now")
+                    let rule = RecurringRule { text, last: prompt.ts, sessions: 0 };
+                    groups.push(RuleGroup { rule, terms, forbids, sessions: HashSet::new() });
+                    groups.last_mut().expect("a group was just pushed")
                 }
             };
             group.sessions.insert(&prompt.session);
         }
     }
-    let mut found: Vec<Recurring> = groups
+    let mut found: Vec<RecurringRule> = groups
         .into_iter()
-        .map(|group| Recurring { sessions: group.sessions.len(), ..group.rule })
-        .filter(|rule| rule.sessions >= SESSIONS)
+        .map(|group| RecurringRule { sessions: group.sessions.len(), ..group.rule })
+        .filter(|rule| rule.sessions >= MIN_SESSIONS)
         .collect();
     found.sort_by_key(|rule| std::cmp::Reverse((rule.sessions, rule.last)));
     found
 }
 
-/// The sentences of a text that are meant to stand, and whether they say no.
-fn rules(text: &str) -> impl Iterator<Item = (&str, bool)> {
+/// Returns the sentences of a text that are rules, and whether they forbid something.
+fn rule_sentences(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let ends = |c: char| matches!(c, '\n' | '!' | '。' | '！' | ';');
     let sentences = text.split(ends).flat_map(|line| line.split(". ")).map(str::trim);
-    sentences.filter(|sentence| sentence.len() <= LONGEST && !sentence.ends_with('?')).filter_map(
-        |sentence| {
+    sentences
+        .filter(|sentence| sentence.len() <= MAX_RULE_BYTES && !sentence.ends_with('?'))
+        .filter_map(|sentence| {
             let words = sentence.to_lowercase().replace('’', "'");
-            let has = |list: &[&str]| list.iter().any(|one| contains(&words, one));
-            let denies = has(NEVER);
-            (denies || has(ALWAYS)).then_some((sentence, denies))
-        },
-    )
+            let has = |list: &[&str]| list.iter().any(|one| has_phrase(&words, one));
+            let forbids = has(FORBIDDING_WORDS);
+            (forbids || has(DEMANDING_WORDS)).then_some((sentence, forbids))
+        })
 }
 
-/// Whether the words are there as such, not as a part of others; without blanks there are no others.
-fn contains(words: &str, wanted: &str) -> bool {
+/// Returns whether a text has a phrase as whole words; in writing systems without spaces, anywhere.
+fn has_phrase(text: &str, phrase: &str) -> bool {
     let alphabetic =
-        wanted.starts_with(|c: char| c.is_ascii_alphabetic() || ('а'..='я').contains(&c));
-    words.match_indices(wanted).any(|(at, _)| {
-        let before = words[..at].chars().next_back();
-        let behind = words[at + wanted.len()..].chars().next();
+        phrase.starts_with(|c: char| c.is_ascii_alphabetic() || ('а'..='я').contains(&c));
+    text.match_indices(phrase).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + phrase.len()..].chars().next();
         !alphabetic
             || !(before.is_some_and(char::is_alphanumeric)
-                || behind.is_some_and(char::is_alphanumeric))
+                || after.is_some_and(char::is_alphanumeric))
     })
 }
 
-fn alike(a: &HashSet<String>, b: &HashSet<String>) -> bool {
+fn is_similar(a: &HashSet<String>, b: &HashSet<String>) -> bool {
     let shared = a.intersection(b).count() as f64;
-    shared >= ALIKE * (a.len() + b.len()) as f64 - ALIKE * shared
+    shared >= MIN_SIMILARITY * (a.len() + b.len()) as f64 - MIN_SIMILARITY * shared
 }
 
 #[cfg(test)]
@@ -168,14 +172,14 @@ mod tests {
         let records: Vec<Record> = prompts
             .iter()
             .enumerate()
-            .map(|(place, (session, text))| prompt(100 - place as i64, session, text))
+            .map(|(index, (session, text))| prompt(100 - index as i64, session, text))
             .collect();
-        let found = recurring(&records, &Analyser::default());
+        let found = recurring_rules(&records, &Analyser::default());
         found.into_iter().map(|rule| (rule.text, rule.sessions)).collect()
     }
 
     #[test]
-    fn what_was_said_in_several_sessions_stands() {
+    fn rules_of_several_sessions_are_found() {
         let all = found(&[
             ("c", "Fix the build. Always use pnpm, not npm!\nthen run the tests"),
             ("b", "always use pnpm not npm please"),
@@ -198,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn yes_and_no_are_two_things_and_once_is_no_rule() {
+    fn opposite_rules_differ_and_one_session_is_not_enough() {
         assert_eq!(found(&[("a", "always squash commits"), ("b", "never squash commits")]), []);
         assert_eq!(found(&[("a", "always squash commits"), ("a", "always squash commits")]), []);
         assert_eq!(
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn in_other_scripts() {
+    fn rules_are_found_in_other_writing_systems() {
         assert_eq!(
             found(&[("a", "提交前必须运行测试"), ("b", "提交前必须运行测试。谢谢")]).len(),
             1

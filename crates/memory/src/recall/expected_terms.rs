@@ -1,16 +1,15 @@
-//! What an answer is likely to say, by how a question begins: one to "when" names a time.
+//! Terms that the answer is expected to have, by how a question begins: the answer to "when" names a time.
 
-/// Terms of times and of numbers, in the index's spelling.
+use crate::recall::weights::WEIGHTS;
+
+/// Words for times, in the index's spelling.
 const TIMES: &str = "yesterday today tonight tomorrow last next week month year day ago weekend morn night recent \
 monday tuesday wednesday thursday friday saturday sunday januari februari march april june juli august septemb octob \
 novemb decemb summer winter spring fall soon sinc";
+/// Words for numbers, in the index's spelling.
 const NUMBERS: &str = "two three four five six seven eight nine ten sever coupl few twice time mani hundr first second third";
-/// What one of them counts beside a term of the question.
-const TIME: f32 = 0.3;
-const NUMBER: f32 = 0.2;
-
-/// Terms that answers to such a question have, and what they count.
-pub(crate) fn answers(question: &str) -> impl Iterator<Item = (&'static str, f32)> {
+/// Returns the terms that the answer to a question is expected to have, with their weights.
+pub(crate) fn expected_terms(question: &str) -> impl Iterator<Item = (&'static str, f32)> {
     let question = question.trim_start().to_lowercase();
     let begins = |beginnings: &[&str]| {
         let after = |one: &&str| question.strip_prefix(*one);
@@ -26,9 +25,9 @@ pub(crate) fn answers(question: &str) -> impl Iterator<Item = (&'static str, f32
         "what year",
         "what time",
     ]) {
-        (TIMES, TIME)
+        (TIMES, WEIGHTS.expected_time)
     } else if begins(&["how many", "how much", "how often", "how long"]) {
-        (NUMBERS, NUMBER)
+        (NUMBERS, WEIGHTS.expected_number)
     } else {
         ("", 0.0)
     };
@@ -41,8 +40,8 @@ mod tests {
     use crate::text::analyse::Analyser;
 
     #[test]
-    fn questions_for_times_and_numbers_are_known() {
-        let first = |question| answers(question).next().map(|(term, _)| term);
+    fn questions_for_times_and_numbers_expect_words_for_them() {
+        let first = |question| expected_terms(question).next().map(|(term, _)| term);
         assert_eq!(first("When did we deploy?"), Some("yesterday"));
         assert_eq!(first("how long ago was that"), Some("yesterday"));
         assert_eq!(first("how many retries"), Some("two"));
@@ -51,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_spelled_as_in_the_index() {
+    fn expected_terms_are_in_the_spelling_of_the_index() {
         let analyser = Analyser::default();
         let words = "recently January September several couple times many hundred since morning";
         for term in analyser.terms(words) {

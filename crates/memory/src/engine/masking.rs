@@ -1,0 +1,77 @@
+//! Opening sealed secrets, and masking or sealing stored turns again.
+
+use hob_domain::StoreError;
+use hob_domain::memory::{Record, Remask};
+
+use super::state::Engine;
+use crate::capture::prepare::RULES_VERSION;
+use crate::capture::seal::OpeningKey;
+use crate::capture::sealed_text::{SealedText, restore_secrets, seal_secrets};
+use crate::indexer::IndexEntry;
+use crate::redact;
+
+/// How many turns are masked or sealed again in one transaction.
+const PAGE_TURNS: usize = 200;
+
+impl Engine {
+    /// Returns a record's original text, byte for byte; `None` if its seal does not open.
+    pub fn unseal(&self, record: &Record) -> Option<String> {
+        match &record.sealed {
+            None => Some(record.text.clone()),
+            Some(sealed) => restore_secrets(&record.text, &self.inner.opening.open(sealed)?),
+        }
+    }
+
+    /// Masks turns again that were masked by older rules. Returns the number of turns; call it until
+    /// that is 0.
+    pub async fn rescan(&self) -> Result<usize, StoreError> {
+        let old = self.inner.store.masked_before(RULES_VERSION, PAGE_TURNS).await?;
+        let count = old.len();
+        let changes = old.iter().map(|record| self.remasked(record, self.unseal(record))).collect();
+        if count > 0 {
+            self.inner.store.remask(changes).await?;
+        }
+        Ok(count)
+    }
+
+    /// Seals secrets with this home's key that were sealed with an earlier one. Returns the number of
+    /// turns.
+    pub async fn reseal(&self, earlier: &OpeningKey) -> Result<usize, StoreError> {
+        let (mut after, mut count) = (0, 0);
+        loop {
+            let page = self.inner.store.page(None, after, PAGE_TURNS).await?;
+            let Some(last) = page.last() else { return Ok(count) };
+            after = last.seq;
+            let mut changes = Vec::new();
+            for record in &page {
+                let Some(clear) = record.sealed.as_deref().and_then(|s| earlier.open(s)) else {
+                    continue;
+                };
+                // Secrets that do not fit their text cannot be put back into it; they stay as they are.
+                if let Some(original) = restore_secrets(&record.text, &clear) {
+                    changes.push(self.remasked(record, Some(original)));
+                }
+            }
+            count += changes.len();
+            if !changes.is_empty() {
+                self.inner.store.remask(changes).await?;
+            }
+        }
+    }
+
+    /// Builds a record's row again from its original text; from the stored text if the seal does not
+    /// open.
+    fn remasked(&self, record: &Record, original: Option<String>) -> Remask {
+        let preparer = &self.inner.preparer;
+        let SealedText { text, sealed } = match &original {
+            Some(original) => seal_secrets(original, &preparer.sealing),
+            // New rules may find more secrets in the stored text. The old seal keeps those it has.
+            None => {
+                SealedText { text: redact::mask(&record.text).text, sealed: record.sealed.clone() }
+            }
+        };
+        let cue = record.cue.as_ref().map(|cue| redact::mask(cue).text);
+        let IndexEntry { terms, vector } = preparer.indexer.entry(&text, cue.as_deref());
+        Remask { seq: record.seq, terms, vector, text, sealed, cue, rules: RULES_VERSION }
+    }
+}

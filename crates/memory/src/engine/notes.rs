@@ -1,0 +1,125 @@
+//! Notes, corrections and forgetting.
+
+use hob_domain::memory::{
+    Forget, Identity, Principal, ProjectLocation, RecordId, Superseded, Tier, TurnRole, TurnSource,
+};
+use hob_domain::{StoreError, Timestamp};
+
+use super::state::Engine;
+use crate::capture::batch::{CaptureBatch, RawTurn};
+
+/// How often a note that was forgotten can be made again.
+const MAX_ATTEMPTS: usize = 100;
+
+/// Something to remember that is not a turn of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Note {
+    pub text: String,
+    /// Further words that the note is found by.
+    pub cue: Option<String>,
+    pub role: TurnRole,
+    pub tier: Tier,
+    pub place: ProjectLocation,
+}
+
+impl Engine {
+    /// Stores a note. Returns its record id, and whether it was stored already.
+    pub async fn note(
+        &self,
+        principal: &Principal,
+        note: Note,
+        now: Timestamp,
+    ) -> Result<(RecordId, bool), StoreError> {
+        // A forgotten note is not stored again under its old identity, so that a repeated call does not
+        // undo the forgetting. To make it again on purpose, it needs another identity.
+        for attempt in 0..MAX_ATTEMPTS {
+            let batch = note_batch(&note, format!("note-{attempt}"), now);
+            let turn = self.inner.preparer.prepare(&batch).remove(0);
+            let id = record_id(&turn.identity);
+            let stored = self.inner.store.store_turns(principal, vec![turn], Vec::new()).await?;
+            if stored.forgotten == 0 {
+                self.inner.model.notify_new_turns();
+                return Ok((id, stored.duplicates > 0));
+            }
+        }
+        Err(StoreError::Failed("this note was forgotten too often".to_owned()))
+    }
+
+    /// Stores a correction of a record. The old record stays and ranks last. Returns the id of the
+    /// correction; `None` if there is no such record.
+    pub async fn correct(
+        &self,
+        principal: &Principal,
+        old: &RecordId,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<Option<RecordId>, StoreError> {
+        let Some(record) = self.record(principal, old).await? else {
+            return Ok(None);
+        };
+        let note = Note {
+            text: text.to_owned(),
+            cue: None,
+            role: record.role,
+            tier: Tier::Semantic,
+            place: record.place,
+        };
+        // A bridge may repeat a call, and the same text must then be the same correction. A correction
+        // that was forgotten can be made again on purpose.
+        for attempt in 0..MAX_ATTEMPTS {
+            let batch = note_batch(&note, format!("correction-{old}-{attempt}"), now);
+            let turn = self.inner.preparer.prepare(&batch).remove(0);
+            match self.inner.store.supersede(principal, old, turn).await? {
+                Superseded::By(id) => {
+                    self.inner.model.notify_new_turns();
+                    return Ok(Some(id));
+                }
+                Superseded::Missing => return Ok(None),
+                Superseded::Forgotten => {}
+            }
+        }
+        Err(StoreError::Failed("this correction was forgotten too often".to_owned()))
+    }
+
+    /// Removes a record or a session. Returns the number of removed records.
+    pub async fn forget(
+        &self,
+        principal: &Principal,
+        what: &Forget,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        self.inner.store.forget(principal, what, now).await
+    }
+
+    /// Removes everything that belongs to a principal.
+    pub async fn forget_principal(&self, principal: &Principal) -> Result<usize, StoreError> {
+        self.inner.store.forget(principal, &Forget::Everything, Timestamp::now()).await
+    }
+}
+
+fn note_batch(note: &Note, id: String, now: Timestamp) -> CaptureBatch {
+    CaptureBatch {
+        session: format!("note:{}", note.place.project),
+        place: note.place.clone(),
+        client: "mcp".to_owned(),
+        source: TurnSource::Mcp,
+        turns: vec![RawTurn {
+            id: Some(id),
+            role: note.role,
+            text: note.text.clone(),
+            ts: now,
+            at: None,
+            n: 1,
+            answer: None,
+            tier: note.tier,
+            cue: note.cue.clone(),
+        }],
+    }
+}
+
+fn record_id(identity: &Identity) -> RecordId {
+    match identity {
+        Identity::Record { key, .. } | Identity::Answer(key) => key.record_id(),
+        Identity::Nth(_) => RecordId::new(""),
+    }
+}

@@ -1,0 +1,156 @@
+//! Recall, and the summary that a session starts with.
+
+use std::collections::{HashMap, HashSet};
+
+use hob_domain::memory::{MemoryStore, Principal, Record, Scope, TurnSelection};
+use hob_domain::{StoreError, Timestamp};
+
+use super::state::Engine;
+use crate::recall::analysed_query::{AnalysedQuery, without_any_names};
+use crate::recall::pack::pack;
+use crate::recall::rank::score;
+use crate::recall::rerank::rerank;
+use crate::recall::types::{ScoredCandidate, ScoredRecord};
+use crate::recall::{recurring, session_start};
+use crate::redact;
+
+/// How many more records than twice the limit are read. Some are duplicates or do not fit the budget.
+const SPARE_RECORDS: usize = 20;
+
+/// A question to the memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecallQuery {
+    pub text: String,
+    /// About how many tokens the hits may have together.
+    pub budget_tokens: usize,
+    /// The most hits.
+    pub limit: usize,
+    pub scope: Scope,
+    /// A project whose hits come before those of other projects in scope.
+    pub preferred_project: Option<String>,
+}
+
+/// The answer to a [`RecallQuery`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Recall {
+    /// The best first.
+    pub hits: Vec<RecallHit>,
+    /// About how many tokens the hits have together.
+    pub budget_used: usize,
+    /// The number of matches that are not among the hits: duplicates, and those that did not fit.
+    pub omitted: usize,
+}
+
+/// A turn that answers a query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecallHit {
+    pub record: Record,
+    /// From 0 to 1.
+    pub score: f64,
+    /// Why the turn was found, in words for the user.
+    pub reason: String,
+}
+
+impl Engine {
+    /// Finds the turns that answer a query. Only reads.
+    pub async fn recall(
+        &self,
+        principal: &Principal,
+        query: &RecallQuery,
+    ) -> Result<Recall, StoreError> {
+        self.recall_at(principal, query, Timestamp::now()).await
+    }
+
+    /// Finds the turns that answer a query asked at `now`. For one state of the store and one time the
+    /// answer is always the same.
+    pub async fn recall_at(
+        &self,
+        principal: &Principal,
+        query: &RecallQuery,
+        now: Timestamp,
+    ) -> Result<Recall, StoreError> {
+        let indexer = &self.inner.preparer.indexer;
+        let model = &self.inner.model;
+        let store = &self.inner.store;
+        let _foreground = model.enter_foreground();
+        // The store has secrets only in their masked form, so the query is masked in the same way.
+        let text = redact::mask(&query.text).text;
+        let model_vector = model.embed_query(|| without_any_names(&text)).await;
+        let analysed = AnalysedQuery::new(indexer, &text, model_vector, query.limit, now);
+        let max_records = query.limit.saturating_mul(2).saturating_add(SPARE_RECORDS);
+        let mut scored = Vec::new();
+        let mut seen = HashSet::new();
+        for scope in searched_scopes(query) {
+            let set = store.candidates(principal, &scope, analysed.candidate_query()).await?;
+            let without_names = || analysed.without_common_names(indexer, &set);
+            let model_vector = model.embed_query(without_names).await;
+            let ranked = analysed.rank(indexer, &set, model_vector.as_ref(), max_records);
+            scored.extend(ranked.into_iter().filter(|candidate| seen.insert(candidate.seq)));
+        }
+        let unread = scored.len().saturating_sub(max_records);
+        scored.truncate(max_records);
+        let mut records = read_records(store.as_ref(), principal, scored).await?;
+        rerank(&text, &mut records);
+        if let Some(preferred) = &query.preferred_project {
+            records.sort_by_key(|scored| scored.record.place.project != *preferred);
+        }
+        let packed = pack(records, query.budget_tokens, query.limit);
+        let hits = packed.records.into_iter().map(|scored| {
+            let reason = analysed.reason(&scored);
+            RecallHit { record: scored.record, score: score(scored.sum), reason }
+        });
+        Ok(Recall {
+            hits: hits.collect(),
+            budget_used: packed.budget_used,
+            omitted: packed.omitted + unread,
+        })
+    }
+
+    /// Returns what a colleague would want to know first about a project; empty if nothing is stored.
+    pub async fn session_start(
+        &self,
+        principal: &Principal,
+        project: &str,
+        session: Option<&str>,
+        budget_tokens: usize,
+    ) -> Result<String, StoreError> {
+        let store = &self.inner.store;
+        let project_name = project.to_owned();
+        let facts = TurnSelection::Facts { project: project_name, limit: session_start::MAX_FACTS };
+        let facts = store.turns(principal, facts).await?;
+        let sessions =
+            store.latest_sessions(principal, project, session, session_start::MAX_SESSIONS).await?;
+        let limit = recurring::MAX_PROMPTS;
+        let prompts = TurnSelection::LatestPrompts { project: project.to_owned(), limit };
+        let prompts = store.turns(principal, prompts).await?;
+        let recurring = recurring::recurring_rules(&prompts, &self.inner.preparer.indexer.analyser);
+        Ok(session_start::compose(&facts, &recurring, &sessions, budget_tokens))
+    }
+}
+
+/// Returns the scopes to search, in order. The preferred project is searched by itself as well: among
+/// many other projects its turns might not become candidates.
+fn searched_scopes(query: &RecallQuery) -> Vec<Scope> {
+    let mut scopes = vec![query.scope.clone()];
+    if let (None, Some(preferred)) = (&query.scope.project, &query.preferred_project) {
+        scopes.insert(0, Scope { project: Some(preferred.clone()), ..query.scope.clone() });
+    }
+    scopes
+}
+
+/// Reads the records of candidates and keeps the candidates' order.
+async fn read_records(
+    store: &dyn MemoryStore,
+    principal: &Principal,
+    candidates: Vec<ScoredCandidate>,
+) -> Result<Vec<ScoredRecord>, StoreError> {
+    let seqs = candidates.iter().map(|candidate| candidate.seq).collect();
+    let records = store.turns(principal, TurnSelection::Numbers(seqs)).await?;
+    let mut by_seq: HashMap<i64, Record> =
+        records.into_iter().map(|record| (record.seq, record)).collect();
+    let read = |candidate: ScoredCandidate| {
+        let record = by_seq.remove(&candidate.seq)?;
+        Some(ScoredRecord { record, sum: candidate.sum, evidence: candidate.evidence })
+    };
+    Ok(candidates.into_iter().filter_map(read).collect())
+}
