@@ -1,21 +1,19 @@
-//! The memory's tools, as agents see them. The only crate that speaks MCP.
+//! The memory's tools for agents. Only this crate speaks MCP.
 //!
-//! [`tools`] says what there is, [`Tools`] does it, [`McpServer`] speaks the protocol over a bridge's
-//! stream ([`serve_stream`]) or over HTTP ([`http_service`]). A bridge only passes lines on; what it
-//! says where there is nobody to pass them to is in [`alone`].
+//! [`tools`] lists the tools, [`Tools`] runs them, and [`McpServer`] speaks the protocol, over the stream of
+//! a bridge ([`serve_stream`]) or over HTTP ([`http_service`]). A bridge only forwards lines; [`offline`]
+//! has its answers for the case that no server runs.
 
-// What the owner's own pages ask the memory with, beside the tools.
-pub use hob_memory::{Backlog, Found, Question};
-
-mod run;
+mod definitions;
+pub mod offline;
 mod server;
-mod shapes;
+mod tools;
+mod wire;
 
-pub use run::{Here, ToolError, Tools};
-pub use server::{
-    Backend, Caller, McpServer, ToolService, alone, http_service, serve_stream, tools,
-};
-pub use shapes::{
+pub use definitions::tools;
+pub use server::{Caller, McpServer, ToolBackend, ToolService, http_service, serve_stream};
+pub use tools::{CallerContext, ToolError, Tools};
+pub use wire::{
     CaptureArguments, CorrectArguments, ForgetArguments, Hit, RecallArguments, RecallResult,
     TimelineArguments, TimelineTurn,
 };

@@ -1,30 +1,31 @@
-//! What goes into each tool and what comes out. The declared schemas are made from these.
+//! Arguments and results of the tools. The tools' schemas are generated from these types and their doc
+//! comments.
 
 use hob_domain::memory::{Record, Tier, TurnRole};
-use hob_memory::{Found, UpgradeProgress, UpgradeState};
+use hob_memory::{ModelProgress, ModelState, RecallHit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecallArguments {
-    /// What to look for: a question, names, paths, an error text.
+    /// What to search for: a question, names, paths or an error message.
     pub cue: String,
-    /// About how many tokens the hits may have together.
+    /// Approximate token budget of all hits together.
     #[serde(default = "default_budget")]
     #[schemars(range(min = 1))]
     pub budget_tokens: usize,
-    /// The most hits.
+    /// Maximum number of hits.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 500))]
     pub limit: usize,
-    /// A folder or a project's name; "*" for all. Default: the project of the working folder.
+    /// Folder or name of a project, or "*" for all projects. Default: the project of the working folder.
     pub project: Option<String>,
-    /// Only this session.
+    /// Search this session only.
     pub session_id: Option<String>,
-    /// Not before: a date or a time such as 2026-05-01T00:00:00Z.
+    /// Only turns from this date or time on, such as 2026-05-01T00:00:00Z.
     pub since: Option<String>,
-    /// Not after: a date or a time.
+    /// Only turns up to this date or time.
     pub until: Option<String>,
 }
 
@@ -39,15 +40,15 @@ pub(crate) fn default_limit() -> usize {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RecallResult {
     pub hits: Vec<Hit>,
-    /// About how many tokens the hits have.
+    /// Approximate number of tokens of the hits.
     pub budget_used: usize,
-    /// Matches that are not among the hits.
+    /// Number of matches that are not among the hits.
     pub omitted: usize,
-    /// Whether something captured is not searchable yet.
+    /// True if some captured turns are not searchable yet.
     pub partial: bool,
 }
 
-/// One turn that was found.
+/// A turn that answers the cue.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Hit {
     pub record_id: String,
@@ -58,28 +59,28 @@ pub struct Hit {
     pub ts: String,
     pub score: f64,
     pub reason: String,
-    /// The working tree, where it is not the project's own root.
+    /// Working tree of the turn, if it is not the project's root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
-    /// The record that corrects this one.
+    /// Record that corrects this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
 }
 
-impl From<Found> for Hit {
-    fn from(found: Found) -> Hit {
-        let record = found.record;
-        let apart = record.place.worktree != record.place.project;
+impl From<RecallHit> for Hit {
+    fn from(hit: RecallHit) -> Hit {
+        let record = hit.record;
+        let in_other_worktree = record.place.worktree != record.place.project;
         Hit {
             record_id: record.id.to_string(),
             text: record.text,
             role: record.role.as_str().to_owned(),
             session_id: record.session,
-            worktree: apart.then_some(record.place.worktree),
+            worktree: in_other_worktree.then_some(record.place.worktree),
             project: record.place.project,
             ts: record.ts.to_string(),
-            score: (found.score * 10_000.0).round() / 10_000.0,
-            reason: found.reason,
+            score: (hit.score * 10_000.0).round() / 10_000.0,
+            reason: hit.reason,
             superseded_by: record.superseded_by.map(|id| id.to_string()),
         }
     }
@@ -90,17 +91,17 @@ impl From<Found> for Hit {
 pub struct CaptureArguments {
     /// What to remember, in full sentences.
     pub text: String,
-    /// Other words it should be found by.
+    /// Other words by which to find it.
     pub cue: Option<String>,
     /// Who said it.
     #[serde(default = "default_role")]
     #[schemars(with = "RoleName")]
     pub role: TurnRole,
-    /// "semantic" for a fact that stands, "episodic" for something that happened.
+    /// "semantic" for a lasting fact, "episodic" for an event.
     #[serde(default = "default_tier")]
     #[schemars(with = "TierName")]
     pub tier: Tier,
-    /// A folder or a project's name. Default: the project of the working folder.
+    /// Folder or name of a project. Default: the project of the working folder.
     pub project: Option<String>,
 }
 
@@ -131,16 +132,16 @@ enum TierName {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct CaptureResult {
     pub record_id: String,
-    /// Whether it was remembered already.
+    /// True if it was stored before.
     pub duplicate: bool,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CorrectArguments {
-    /// The record that is wrong.
+    /// The wrong record.
     pub record_id: String,
-    /// What is right instead.
+    /// The correct text.
     pub text: String,
 }
 
@@ -148,35 +149,35 @@ pub struct CorrectArguments {
 pub(crate) struct CorrectResult {
     /// The new record.
     pub record_id: String,
-    /// The old one; it stays and ranks below.
+    /// The old record.
     pub superseded: String,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForgetArguments {
-    /// One record.
+    /// The record to delete.
     pub record_id: Option<String>,
-    /// Or a whole session.
+    /// The session to delete, in place of a record.
     pub session_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ForgetResult {
-    /// How many records are gone.
+    /// Number of deleted records.
     pub count: usize,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimelineArguments {
-    /// The turns of this session.
+    /// List the turns of this session.
     pub session_id: Option<String>,
-    /// Or of a project: a folder, a name, or "*". Default: the project of the working folder.
+    /// List the turns of a project: its folder or name, or "*" for all. Default: the project of the working folder.
     pub project: Option<String>,
-    /// The turns around a record or a time. Default: the latest.
+    /// A record or a time; its neighbouring turns are listed. Default: the latest turns.
     pub around: Option<String>,
-    /// The most turns.
+    /// Maximum number of turns.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 500))]
     pub limit: usize,
@@ -187,7 +188,7 @@ pub(crate) struct TimelineResult {
     pub turns: Vec<TimelineTurn>,
 }
 
-/// One turn in its order.
+/// A turn.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineTurn {
     pub record_id: String,
@@ -220,38 +221,38 @@ pub(crate) struct StatsResult {
     pub turns: u64,
     pub sessions: u64,
     pub projects: u64,
-    /// Turns that hold masked secrets.
+    /// Turns with masked secrets.
     pub sealed: u64,
     pub superseded: u64,
     pub forgotten: u64,
-    /// The time of the latest turn.
+    /// Time of the latest turn.
     pub last_ts: Option<String>,
-    /// Captured, not yet stored.
+    /// Captures that are not stored yet.
     pub backlog: BacklogResult,
-    /// The model that embeds beside the built-in table, where one was chosen.
+    /// Configured sentence model, used in addition to the built-in table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelResult>,
-    /// "ok", or what is wrong.
+    /// "ok", or a description of the problems.
     pub health: String,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ModelResult {
     pub folder: String,
-    /// "loading", "embedding", "ready" once all turns have its vectors, or "failed".
+    /// "loading", "embedding", "ready" once all turns are embedded, or "failed".
     pub state: String,
-    /// How many of all turns have its vectors. The others are found by the built-in table.
+    /// Number of turns with a vector of the model. The others are found by the built-in table.
     pub embedded: u64,
     pub of: u64,
 }
 
-impl From<UpgradeProgress> for ModelResult {
-    fn from(progress: UpgradeProgress) -> ModelResult {
+impl From<ModelProgress> for ModelResult {
+    fn from(progress: ModelProgress) -> ModelResult {
         let (state, embedded, of) = match progress.state {
-            UpgradeState::Loading => ("loading", 0, 0),
-            UpgradeState::Failed(_) => ("failed", 0, 0),
-            UpgradeState::Ready(all) if all.done < all.turns => ("embedding", all.done, all.turns),
-            UpgradeState::Ready(all) => ("ready", all.done, all.turns),
+            ModelState::Loading => ("loading", 0, 0),
+            ModelState::Failed(_) => ("failed", 0, 0),
+            ModelState::Ready(all) if all.done < all.turns => ("embedding", all.done, all.turns),
+            ModelState::Ready(all) => ("ready", all.done, all.turns),
         };
         let folder = progress.folder.display().to_string();
         ModelResult { folder, state: state.to_owned(), embedded, of }
