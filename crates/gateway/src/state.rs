@@ -7,6 +7,7 @@ use std::time::Duration;
 use hob_agents::Runtime;
 use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp, TokenHash};
 use hob_mcp::Tools;
+use hob_memory::Engine;
 use hob_sessions::session::Sessions;
 use hob_sessions::{Completions, Runner, UploadStore};
 
@@ -21,6 +22,7 @@ pub struct Gateway {
     pub started_at: Timestamp,
     pub apps: Arc<dyn AppStore>,
     pub audit: Arc<dyn AuditStore>,
+    pub engine: Engine,
     pub tools: Tools,
     pub runner: Runner,
     pub sessions: Sessions,

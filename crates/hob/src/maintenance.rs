@@ -13,7 +13,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(50);
 pub async fn run(engine: Engine, model: Option<PathBuf>, stopping: CancellationToken) {
     rescan(engine.clone(), stopping.clone()).await;
     if let Some(folder) = model {
-        engine.upgrade(folder, stopping).await;
+        engine.run_model(folder, stopping).await;
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hob_mcp::alone;
+use hob_mcp::offline;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -242,10 +242,10 @@ impl Bridge {
     ) -> Vec<u8> {
         let version = || message.params.as_ref()?.get("protocolVersion")?.as_str();
         let result = match message.method.as_deref().unwrap_or_default() {
-            "initialize" => alone::initialize(version()),
+            "initialize" => offline::initialize(version()),
             "ping" => json!({}),
             "tools/list" => {
-                let tools: Value = serde_json::from_str(alone::TOOLS).unwrap_or_default();
+                let tools: Value = serde_json::from_str(offline::TOOLS).unwrap_or_default();
                 json!({"tools": tools})
             }
             "tools/call" => {

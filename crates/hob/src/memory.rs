@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use hob_domain::memory::{MemoryStore, Principal, Stored};
 use hob_domain::{DataKey, Timestamp};
-use hob_mcp::{Here, Tools};
+use hob_mcp::{CallerContext, Tools};
 use hob_memory::{
-    CaptureBatch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, TableEmbedder, deferral,
-    locate_project,
+    CaptureBatch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral, locate_project,
 };
 use hob_store::{ConnectError, Memory, PostgresMemory};
 use serde_json::Value;
@@ -112,7 +111,7 @@ async fn connect_postgres(
 
 /// Returns the memory engine on a store, with the built-in embedding table.
 pub fn engine(store: Arc<dyn MemoryStore>, opening: OpeningKeys) -> Engine {
-    Engine::new(store, Box::new(TableEmbedder::new()), opening)
+    Engine::new(store, opening)
 }
 
 /// Returns an async runtime for one command.
@@ -139,8 +138,9 @@ pub fn call_tool(
     settings.home.prepare()?;
     runtime()?.block_on(async {
         let tools = open(settings, STORE_BUSY_TIMEOUT).await?;
-        let here = Here { principal: Principal::Owner, place: cwd.map(|cwd| locate_project(&cwd)) };
-        Ok(tools.call(&here, name, arguments).await.map_err(|error| error.to_string()))
+        let location = cwd.map(|cwd| locate_project(&cwd));
+        let caller = CallerContext { principal: Principal::Owner, location };
+        Ok(tools.call(&caller, name, arguments).await.map_err(|error| error.to_string()))
     })
 }
 

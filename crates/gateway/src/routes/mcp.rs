@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use hob_domain::memory::Principal;
-use hob_mcp::{Backend, Here, McpServer, ToolError, Tools, http_service};
+use hob_mcp::{CallerContext, McpServer, ToolBackend, ToolError, Tools, http_service};
 use serde_json::Value;
 
 use crate::extract::caller::Caller;
@@ -36,7 +36,7 @@ async fn name_caller(
 struct AppTools(Tools);
 
 #[async_trait]
-impl Backend for AppTools {
+impl ToolBackend for AppTools {
     async fn call(
         &self,
         caller: Option<&hob_mcp::Caller>,
@@ -46,8 +46,8 @@ impl Backend for AppTools {
         let Some(hob_mcp::Caller(app)) = caller else {
             return Err("the request has no caller".to_owned());
         };
-        let here = Here { principal: Principal::App(app.clone()), place: None };
-        self.0.call(&here, name, arguments).await.map_err(|error| match error {
+        let caller = CallerContext { principal: Principal::App(app.clone()), location: None };
+        self.0.call(&caller, name, arguments).await.map_err(|error| match error {
             ToolError::Store(inside) => {
                 tracing::error!(error = %inside, name, "a tool failed");
                 "the memory failed; see Hob's log".to_owned()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use hob_domain::{DataKey, NodeStore};
-use hob_memory::{Analyser, TableEmbedder, index_turn};
+use hob_memory::{IndexEntry, TextIndexer};
 use hob_store::{
     Analyse, Analysed, Ledger, Memory, Move, MoveError, MoveProgress, MovedTable, PostgresLedger,
     PostgresMemory, StoreUrl, Tell, ledger_to_postgres, ledger_to_sqlite, memory_to_postgres,
@@ -209,9 +209,9 @@ async fn server(settings: &Resolved, url: &StoreUrl) -> anyhow::Result<PostgresL
 
 /// Returns the analysis that a capture makes: the terms and the vector of a turn.
 fn analyse() -> Analyse {
-    let (analyser, embedder) = (Analyser::default(), TableEmbedder::new());
+    let indexer = TextIndexer::default();
     Arc::new(move |text, cue| {
-        let (terms, vector) = index_turn(&analyser, &embedder, text, cue);
+        let IndexEntry { terms, vector } = indexer.entry(text, cue);
         Analysed { terms, vector }
     })
 }

@@ -13,7 +13,7 @@ use hob_child::{Children, Placed};
 use hob_domain::AppName;
 use hob_domain::memory::{Principal, ProjectLocation, RecordId, Stored};
 use hob_gateway::{Connections, Router, serve_owner};
-use hob_mcp::{Backend, Caller, Here, McpServer, ToolError, Tools};
+use hob_mcp::{Caller, CallerContext, McpServer, ToolBackend, ToolError, Tools};
 use hob_memory::locate_project;
 use hob_sessions::session::Sessions;
 use serde_json::Value;
@@ -214,8 +214,13 @@ async fn serve_frames(
             Ok(Call::Hello { protocol }) => service.greet(protocol),
             Ok(Call::Mcp { cwd }) => {
                 send(&mut stream, &Answer::Mcp).await?;
+<<<<<<< HEAD
                 let here = Here { principal, place: locate(cwd).await };
                 let tools = PeerTools { tools: service.tools.clone(), here };
+=======
+                let caller = CallerContext { principal, location: placed(cwd).await };
+                let tools = CallerTools { tools: service.tools.clone(), caller };
+>>>>>>> 0bb6cf5 (wip)
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
                 return Ok(NextProtocol::None);
             }
@@ -246,21 +251,30 @@ async fn locate(folder: Option<String>) -> Option<ProjectLocation> {
     tokio::task::spawn_blocking(move || locate_project(Path::new(&folder))).await.ok()
 }
 
+<<<<<<< HEAD
 /// The memory's tools for one peer and its project.
 struct PeerTools {
+=======
+/// The tools as the client of one connection uses them.
+struct CallerTools {
+>>>>>>> 0bb6cf5 (wip)
     tools: Tools,
-    here: Here,
+    caller: CallerContext,
 }
 
 #[async_trait]
+<<<<<<< HEAD
 impl Backend for PeerTools {
+=======
+impl ToolBackend for CallerTools {
+>>>>>>> 0bb6cf5 (wip)
     async fn call(
         &self,
         _: Option<&Caller>,
         name: &str,
         arguments: Value,
     ) -> Result<Value, String> {
-        self.tools.call(&self.here, name, arguments).await.map_err(|error| {
+        self.tools.call(&self.caller, name, arguments).await.map_err(|error| {
             if let ToolError::Store(error) = &error {
                 tracing::error!(%error, name, "a memory tool failed");
             }
@@ -305,8 +319,14 @@ impl Service {
                 Err(error) => Answer::Error(error.to_string()),
             },
             Call::Tool { name, arguments, cwd } => {
+<<<<<<< HEAD
                 let here = Here { principal: principal.clone(), place: locate(cwd).await };
                 let tools = PeerTools { tools: self.tools.clone(), here };
+=======
+                let location = placed(cwd).await;
+                let caller = CallerContext { principal: principal.clone(), location };
+                let tools = CallerTools { tools: self.tools.clone(), caller };
+>>>>>>> 0bb6cf5 (wip)
                 match tools.call(None, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
                     Err(reason) => Answer::Refused(reason),

@@ -62,7 +62,10 @@ fn crates_depend_only_on_the_layers_below() {
         ("hob-terminal", &["hob-child", "hob-domain"]),
         ("hob-agents", &["hob-child", "hob-domain", "hob-files", "hob-terminal", "hob-transcript"]),
         ("hob-sessions", &["hob-agents", "hob-child", "hob-domain", "hob-files", "hob-terminal"]),
-        ("hob-gateway", &["hob-agents", "hob-domain", "hob-mcp", "hob-sessions", "hob-terminal"]),
+        (
+            "hob-gateway",
+            &["hob-agents", "hob-domain", "hob-mcp", "hob-memory", "hob-sessions", "hob-terminal"],
+        ),
         ("hob-testkit", &["hob-child", "hob-domain"]),
         (
             "hob",

@@ -151,7 +151,7 @@ async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
     gateway.sessions.forget_app(name).await?;
     UploadStore::remove_app(gateway.files.root(), name)
         .map_err(|error| ApiError::Internal(error.to_string()))?;
-    gateway.tools.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
+    gateway.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
     Ok(())
 }
 

@@ -7,7 +7,8 @@ use axum::extract::State;
 use axum::response::Json;
 use hob_domain::Timestamp;
 use hob_domain::memory::{Around, Principal, Record, RecordId, Scope, Window};
-use hob_mcp::{Found, Here, Question};
+use hob_mcp::CallerContext;
+use hob_memory::{RecallHit, RecallQuery};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -49,7 +50,7 @@ pub(crate) struct Line {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ok": true, "hits": [{"record_id": "9f…", "text": "we chose SQLite", "role": "assistant",
     "session_id": "4c…", "project": "/home/me/shop", "client": "claude", "ts": "2026-11-14T10:00:00Z",
-    "score": 0.83, "reason": "has: sqlite", "superseded": false, "masked": false}],
+    "score": 0.83, "reason": "matches sqlite", "superseded": false, "masked": false}],
     "omitted": 3, "partial": false, "took_ms": 4}))]
 pub(crate) struct SearchAnswer {
     /// Always `true`.
@@ -112,8 +113,8 @@ impl From<Record> for RememberedTurn {
     }
 }
 
-impl From<Found> for RememberedTurn {
-    fn from(found: Found) -> RememberedTurn {
+impl From<RecallHit> for RememberedTurn {
+    fn from(found: RecallHit) -> RememberedTurn {
         let score = (found.score * 10_000.0).round() / 10_000.0;
         RememberedTurn { score: Some(score), reason: Some(found.reason), ..found.record.into() }
     }
@@ -164,7 +165,7 @@ pub(crate) async fn search(
     ApiQuery(search): ApiQuery<Search>,
 ) -> Result<Json<SearchAnswer>, ApiError> {
     let started = Instant::now();
-    let engine = &gateway.tools.engine;
+    let engine = &gateway.engine;
     let limit = search.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
     let scope = Scope {
         project: filled(search.project),
@@ -182,8 +183,9 @@ pub(crate) async fn search(
         (newest.filter(|record| of_client(record)).map(RememberedTurn::from).collect(), 0)
     } else {
         let budget_tokens = NO_BUDGET;
-        let question = Question { cue, budget_tokens, limit: most, scope, first: None };
-        let recall = engine.recall(&Principal::Owner, &question).await?;
+        let query =
+            RecallQuery { text: cue, budget_tokens, limit: most, scope, preferred_project: None };
+        let recall = engine.recall(&Principal::Owner, &query).await?;
         let hits = recall.hits.into_iter().filter(|found| of_client(&found.record));
         // Turns of other clients do not match.
         let omitted = if client.is_some() { 0 } else { recall.omitted };
@@ -213,7 +215,7 @@ pub(crate) async fn timeline(
     _: Admin,
     ApiQuery(asked): ApiQuery<Line>,
 ) -> Result<Json<TimelineAnswer>, ApiError> {
-    let engine = &gateway.tools.engine;
+    let engine = &gateway.engine;
     let mut scope = Scope {
         project: filled(asked.project),
         session: filled(asked.session_id),
@@ -250,7 +252,7 @@ pub(crate) async fn facets(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
 ) -> Result<Json<FacetsAnswer>, ApiError> {
-    let facets = gateway.tools.engine.facets(&Principal::Owner).await?;
+    let facets = gateway.engine.facets(&Principal::Owner).await?;
     let projects = facets.projects.into_iter().map(|project| ProjectView {
         name: project.root,
         turns: project.turns,
@@ -270,8 +272,8 @@ pub(crate) async fn stats(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
 ) -> Result<Json<Value>, ApiError> {
-    let here = Here { principal: Principal::Owner, place: None };
-    let stats = gateway.tools.call(&here, "memory_stats", json!({})).await;
+    let caller = CallerContext { principal: Principal::Owner, location: None };
+    let stats = gateway.tools.call(&caller, "memory_stats", json!({})).await;
     let stats = stats.map_err(|error| ApiError::Internal(error.to_string()))?;
     let mut answer = json!({"ok": true});
     if let (Some(answer), Value::Object(stats)) = (answer.as_object_mut(), stats) {

@@ -92,7 +92,7 @@ pub(crate) async fn correct(
         return Err(ApiError::bad_request("text: must not be empty"));
     }
     let old = RecordId::new(body.record_id);
-    let engine = &gateway.tools.engine;
+    let engine = &gateway.engine;
     let new = engine.correct(&Principal::Owner, &old, &body.text, Timestamp::now()).await?;
     let new = new.ok_or_else(no_record)?;
     audit_log::record(&gateway, "correct", old.as_str(), json!({"record_id": new.as_str()})).await;
@@ -120,7 +120,7 @@ pub(crate) async fn forget(
         (None, Some(session)) => (Forget::Session(session.clone()), session, "session"),
         _ => return Err(ApiError::bad_request("give either record_id or session_id")),
     };
-    let engine = &gateway.tools.engine;
+    let engine = &gateway.engine;
     let forgotten = engine.forget(&Principal::Owner, &what, Timestamp::now()).await?;
     let detail = json!({"kind": kind, "forgotten": forgotten});
     audit_log::record(&gateway, "forget", &target, detail).await;
@@ -144,7 +144,7 @@ pub(crate) async fn unseal(
     _: Admin,
     JsonBody(body): JsonBody<Unseal>,
 ) -> Result<Json<Unsealed>, ApiError> {
-    let engine = &gateway.tools.engine;
+    let engine = &gateway.engine;
     let id = RecordId::new(body.record_id);
     let record = engine.record(&Principal::Owner, &id).await?.ok_or_else(no_record)?;
     // The audit entry comes before the text leaves.

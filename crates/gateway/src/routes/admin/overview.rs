@@ -144,7 +144,7 @@ pub(crate) async fn overview(
     let ended = figures.turns.iter().filter(|(state, _)| state.is_over());
     let mut turns: BTreeMap<_, _> = ended.map(|(state, count)| (state.as_str(), *count)).collect();
     turns.insert("queued", queued as u64);
-    let remembered = gateway.tools.engine.counts(&Principal::Owner).await?.turns;
+    let remembered = gateway.engine.counts(&Principal::Owner).await?.turns;
     let tools = gateway.tools.clone();
     let look = move || match tools.backlog().files {
         0 => (0, 0),

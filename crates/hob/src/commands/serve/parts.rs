@@ -97,6 +97,7 @@ pub fn gateway(
     Ok(Gateway {
         version: env!("CARGO_PKG_VERSION"),
         started_at: Timestamp::now(),
+        engine: tools.engine.clone(),
         tools: tools.clone(),
         apps: ledger.clone(),
         audit: ledger,
