@@ -74,22 +74,24 @@ impl fmt::Debug for TurnKey {
 
 /// The name under which a turn is captured. The time of its capture is never part of it.
 ///
-/// A turn may be captured several times, each time under another name: by a hook, from a transcript, by an import. The
-/// store keeps all names of a turn and recognises it by any of them.
+/// A turn may be captured several times, each time under another name: by a hook, from a
+/// transcript, by an import. The store keeps all names of a turn and recognises it by any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// A record of a transcript, by its id. The record of an answer also knows the answer's place: see [`answer_key`].
+    /// A record of a transcript, by its id. The record of an answer also knows the answer's place:
+    /// see [`answer_key`].
     Record { key: TurnKey, answer: Option<TurnKey> },
     /// An answer that a hook has reported, by its place. Its record may come later.
     Answer(TurnKey),
-    /// The n-th turn of the session with these words from this role, counted from 1: a turn of a transcript without
-    /// ids.
+    /// The n-th turn of the session with these words from this role, counted from 1: a turn of a
+    /// transcript without ids.
     Nth(u32),
 }
 
-/// Returns the key of a turn that has a record id. An id that looks random, such as a UUID, is unique in the world: a
-/// record that was copied into another session's transcript is still the same turn. Other ids are unique within their
-/// session. The words are part of the key: one id with two texts is two turns.
+/// Returns the key of a turn that has a record id. An id that looks random, such as a UUID, is
+/// unique in the world: a record that was copied into another session's transcript is still the
+/// same turn. Other ids are unique within their session. The words are part of the key: one id with
+/// two texts is two turns.
 pub fn record_key(session: &str, id: &str, role: TurnRole, text: &str) -> TurnKey {
     let count = |kind: fn(&u8) -> bool| id.bytes().filter(kind).count();
     let looks_random =
@@ -103,8 +105,8 @@ pub fn answer_key(prompt: &str, text: &str, n: usize) -> TurnKey {
     TurnKey::of(&["answer", prompt, text.trim(), &n.to_string()])
 }
 
-/// Returns the key of a turn's words, by which turns without a record id are counted. Blanks around the words are left
-/// out, since not every client keeps them.
+/// Returns the key of a turn's words, by which turns without a record id are counted. Blanks around
+/// the words are left out, since not every client keeps them.
 pub fn words_key(role: TurnRole, text: &str) -> TurnKey {
     TurnKey::of(&["words", role.as_str(), text.trim()])
 }

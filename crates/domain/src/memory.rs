@@ -16,7 +16,8 @@ pub use crate::vectors::{
     Embedded, KindVector, Unembedded, UnembeddedPage, VectorKind, VectorStore,
 };
 
-/// The owner of a part of the memory: the user of this home, or an app. No principal sees what belongs to another.
+/// The owner of a part of the memory: the user of this home, or an app. No principal sees what
+/// belongs to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// The user this home belongs to.
@@ -35,8 +36,8 @@ impl Principal {
     }
 }
 
-/// Where work was done: the repository's common root, and the working tree it was done in. Without a
-/// repository both are the folder itself.
+/// Where work was done: the repository's common root, and the working tree it was done in. Without
+/// a repository both are the folder itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProjectLocation {
     pub project: String,
@@ -87,7 +88,8 @@ pub struct NewTurn {
     pub ts: Timestamp,
     /// The place in its session: its time, but never before the turn that it follows.
     pub at: Timestamp,
-    /// The program in which the turn was said: `claude`, `codex`, or the name of a configured agent.
+    /// The program in which the turn was said: `claude`, `codex`, or the name of a configured
+    /// agent.
     pub client: String,
     pub source: TurnSource,
     /// The terms that the turn is indexed by, in the index's own spelling, separated by spaces.
@@ -98,7 +100,8 @@ pub struct NewTurn {
 }
 
 impl NewTurn {
-    /// Returns the id that the turn gets when it is stored: it follows from the name it was captured under.
+    /// Returns the id that the turn gets when it is stored: it follows from the name it was
+    /// captured under.
     pub fn record_id(&self) -> RecordId {
         match self.identity {
             Identity::Record { key, .. } => key.record_id(),
@@ -266,12 +269,13 @@ pub struct ImportMark {
 
 /// Storage of the memory.
 ///
-/// Contract: a call that has returned `Ok` is durable. Each call is atomic, also against other processes on the same
-/// store. Nothing of one principal is visible to another. A stored turn can be found by its terms as soon as
-/// `store_turns` has returned.
+/// Contract: a call that has returned `Ok` is durable. Each call is atomic, also against other
+/// processes on the same store. Nothing of one principal is visible to another. A stored turn can
+/// be found by its terms as soon as `store_turns` has returned.
 #[async_trait]
 pub trait MemoryStore: VectorStore {
-    /// Stores turns in order, each once (see [`Identity`]), and marks imports as done, in one transaction.
+    /// Stores turns in order, each once (see [`Identity`]), and marks imports as done, in one
+    /// transaction.
     async fn store_turns(
         &self,
         principal: &Principal,
@@ -287,7 +291,8 @@ pub trait MemoryStore: VectorStore {
         turn: NewTurn,
     ) -> Result<Superseded, StoreError>;
 
-    /// Removes turns from the store and its index for good; they are never stored again. Returns how many were removed.
+    /// Removes turns from the store and its index for good; they are never stored again. Returns
+    /// how many were removed.
     async fn forget(
         &self,
         principal: &Principal,
@@ -295,7 +300,8 @@ pub trait MemoryStore: VectorStore {
         now: Timestamp,
     ) -> Result<usize, StoreError>;
 
-    /// Returns the turns in scope that match a query best, with their neighbours and everything there is to rank them by.
+    /// Returns the turns in scope that match a query best, with their neighbours and everything
+    /// there is to rank them by.
     async fn candidates(
         &self,
         principal: &Principal,

@@ -1,5 +1,5 @@
-//! What a recall asks of a store, and what the store returns: candidates with everything there is to rank them by. The
-//! ranking itself is in `hob-memory`, so that every store is ranked alike.
+//! What a recall asks of a store, and what the store returns: candidates with everything there is
+//! to rank them by. The ranking itself is in `hob-memory`, so that every store is ranked alike.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::vectors::KindVector;
 #[derive(Debug, Clone, PartialEq)]
 pub struct CandidateQuery {
     pub terms: Vec<QueryTerm>,
-    /// A vector of the built-in table. The turns with the nearest vectors are candidates, too. A zero vector selects
-    /// none.
+    /// A vector of the built-in table. The turns with the nearest vectors are candidates, too. A
+    /// zero vector selects none.
     pub vector: Vec<i8>,
     /// A vector of a model, which is compared with the turns that have one of the same kind.
     pub model_vector: Option<KindVector>,
-    /// The number of turns that are selected by their terms, and by each kind of vector. Their neighbours come in
-    /// addition.
+    /// The number of turns that are selected by their terms, and by each kind of vector. Their
+    /// neighbours come in addition.
     pub limit: usize,
 }
 
@@ -61,8 +61,8 @@ pub struct TermCount {
     pub times: u32,
 }
 
-/// A turn that was selected by its terms or by its vector, or that is a neighbour of such a turn: at most two turns before
-/// or after it in its session.
+/// A turn that was selected by its terms or by its vector, or that is a neighbour of such a turn:
+/// at most two turns before or after it in its session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     pub seq: i64,

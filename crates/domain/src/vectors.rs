@@ -1,5 +1,5 @@
-//! Vectors of a model that the user has chosen. Every turn has a vector of the built-in table from the start; a
-//! background task adds one of the model. Vectors of two kinds are never compared.
+//! Vectors of a model that the user has chosen. Every turn has a vector of the built-in table from
+//! the start; a background task adds one of the model. Vectors of two kinds are never compared.
 
 use async_trait::async_trait;
 
@@ -48,8 +48,9 @@ pub trait VectorStore: Send + Sync {
     /// Returns the kind of a model, which is created if there is none.
     async fn vector_kind(&self, name: &str, width: usize) -> Result<VectorKind, StoreError>;
 
-    /// Returns turns without a vector of a kind whose numbers are between `above` and `below`: at most `limit`. One
-    /// page looks at a bounded number of turns, so it may be empty and not the last.
+    /// Returns turns without a vector of a kind whose numbers are between `above` and `below`: at
+    /// most `limit`. One page looks at a bounded number of turns, so it may be empty and not the
+    /// last.
     async fn without_vector(
         &self,
         kind: VectorKind,

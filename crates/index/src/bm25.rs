@@ -1,8 +1,8 @@
 //! BM25, the ranking function of term matches.
 //!
-//! The stores use it in `f32` to choose candidates among a hundred thousand postings; the memory uses it
-//! in `f64` to rank those candidates. Both must agree on the formula and on [`K1`] and [`B`]: a store
-//! that preferred other turns would hide the best ones from the ranking.
+//! The stores use it in `f32` to choose candidates among a hundred thousand postings; the memory
+//! uses it in `f64` to rank those candidates. Both must agree on the formula and on [`K1`] and
+//! [`B`]: a store that preferred other turns would hide the best ones from the ranking.
 
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -55,7 +55,8 @@ impl Real for f64 {
 
 /// Returns the inverse document frequency of a term that `having` of `all` documents have.
 ///
-/// It is never negative. Counts that contradict each other are taken for a term that all documents have.
+/// It is never negative. Counts that contradict each other are taken for a term that all documents
+/// have.
 pub fn idf<F: Real>(all: u64, having: u64) -> F {
     let (all, having) = (F::from_count(all.max(having)), F::from_count(having));
     ((all - having + F::HALF) / (having + F::HALF) + F::ONE).ln()
@@ -79,8 +80,8 @@ impl Bm25<f64> {
 }
 
 impl<F: Real> Bm25<F> {
-    /// Returns what a document's length adds to the denominator, given its length as a multiple of the
-    /// average length.
+    /// Returns what a document's length adds to the denominator, given its length as a multiple of
+    /// the average length.
     #[inline]
     pub fn length_norm(self, relative_length: F) -> F {
         self.k1 * (F::ONE - self.b + self.b * relative_length)

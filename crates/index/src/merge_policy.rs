@@ -1,9 +1,9 @@
 //! When new postings are merged into the posting lists, and how much at a time.
 //!
-//! The terms of one turn lie in as many blocks all over the index, and the terms of thousands of turns lie
-//! mostly in the same ones. So turns wait until there are many, and are merged together. There is no
-//! background task: each write merges a part, in proportion to what it stores, so that no write takes long
-//! and a merge ends while turns still come.
+//! The terms of one turn lie in as many blocks all over the index, and the terms of thousands of
+//! turns lie mostly in the same ones. So turns wait until there are many, and are merged together.
+//! There is no background task: each write merges a part, in proportion to what it stores, so that
+//! no write takes long and a merge ends while turns still come.
 
 /// The thresholds of one store.
 #[derive(Debug, Clone, Copy)]
@@ -14,8 +14,8 @@ pub struct MergePolicy {
     pub min_turns: i64,
     /// …and at the latest when this many wait.
     pub max_turns: i64,
-    /// A writer that has stored fewer turns than this leaves the merging to others, unless it is overdue:
-    /// to begin costs more than everything else such a writer does.
+    /// A writer that has stored fewer turns than this leaves the merging to others, unless it is
+    /// overdue: to begin costs more than everything else such a writer does.
     pub min_stored: usize,
 }
 
@@ -24,11 +24,11 @@ pub struct MergePolicy {
 pub struct MergeBacklog {
     /// The number of the newest turn.
     pub newest: i64,
-    /// How many turns wait.
+    /// The number of turns that wait.
     pub waiting: i64,
     /// Whether a merge has begun and has not ended.
     pub is_merging: bool,
-    /// How many turns the writer has stored.
+    /// The number of turns that the writer has stored.
     pub stored: usize,
 }
 
@@ -38,8 +38,9 @@ impl MergePolicy {
         (turns / self.share).clamp(self.min_turns, self.max_turns)
     }
 
-    /// Decides for a process that has a file for itself most of the time. `stored` counts all turns that it
-    /// has stored since it started, so that a process which stores one turn and ends never begins a merge.
+    /// Decides for a process that has a file for itself most of the time. `stored` counts all turns
+    /// that it has stored since it started, so that a process which stores one turn and ends never
+    /// begins a merge.
     pub fn is_due_for_process(&self, backlog: MergeBacklog) -> bool {
         let enough = self.merge_size(backlog.newest);
         let is_due = backlog.is_merging || backlog.waiting >= enough;
@@ -47,9 +48,9 @@ impl MergePolicy {
         is_due && is_worth_it
     }
 
-    /// Decides for one batch of one of many writers. `stored` counts the turns of the batch. Small batches
-    /// leave the merging to larger ones, until twice the least number waits: each of them adds a block for
-    /// every term, and a query reads them all.
+    /// Decides for one batch of one of many writers. `stored` counts the turns of the batch. Small
+    /// batches leave the merging to larger ones, until twice the least number waits: each of them
+    /// adds a block for every term, and a query reads them all.
     pub fn is_due_for_batch(&self, backlog: MergeBacklog) -> bool {
         let is_large = backlog.stored >= self.min_stored;
         let enough = if is_large { self.merge_size(backlog.newest) } else { 2 * self.min_turns };
@@ -59,9 +60,9 @@ impl MergePolicy {
 
 /// Decides whether a new group of sign codes takes in the group before it.
 ///
-/// Groups grow as the digits of a number do: a new one takes in those before it that are at most twice as
-/// large, so that however few codes come at a time there are few groups, and each code is written only a few
-/// times. All sizes are in bytes; no group grows beyond `full`.
+/// Groups grow as the digits of a number do: a new one takes in those before it that are at most
+/// twice as large, so that however few codes come at a time there are few groups, and each code is
+/// written only a few times. All sizes are in bytes; no group grows beyond `full`.
 pub fn absorbs_group(new: usize, before: usize, full: usize) -> bool {
     before <= 2 * new && before + new <= full
 }

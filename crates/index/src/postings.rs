@@ -1,15 +1,16 @@
 //! Posting lists, packed into blocks: which turns have a term, how often, and in which session.
 //!
-//! A posting list belongs to one term of one project. It is a sequence of [`PostingBlock`]s in the order
-//! of their turns. In a block each posting is four values:
+//! A posting list belongs to one term of one project. It is a sequence of [`PostingBlock`]s in the
+//! order of their turns. In a block each posting is four values:
 //!
 //! - the distance to the turn before it (LEB128); the first is relative to the block's first turn
 //! - the distance to the session before it (zigzag, LEB128)
 //! - how often the term occurs (a byte; 255 means 255 or more)
 //! - the turn's length as a class (a byte, see [`length_class`])
 //!
-//! Most postings take four bytes. A list of several blocks also has a [`TermHeader`], which is stored as
-//! the block of turn 0, so that a reader knows how long a list is before it reads the list.
+//! Most postings take four bytes. A list of several blocks also has a [`TermHeader`], which is
+//! stored as the block of turn 0, so that a reader knows how long a list is before it reads the
+//! list.
 
 use std::ops::AddAssign;
 
@@ -27,7 +28,7 @@ pub struct Posting {
     pub seq: i64,
     /// The lower half of the session's number: no memory has four billion sessions.
     pub session: u32,
-    /// How often the term occurs; 255 means 255 or more.
+    /// The number of occurrences; 255 means 255 or more.
     pub frequency: u8,
     pub length_class: u8,
 }
@@ -41,13 +42,13 @@ impl Posting {
     }
 }
 
-/// How common a term is in a project.
+/// The document frequency of a term in a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TermHeader {
-    /// How many turns have the term.
+    /// The number of turns that have the term.
     pub turns: u64,
-    /// How often a turn with the term is of another session than the one before it. Turns of a session
-    /// mostly follow each other, so this is about the number of sessions.
+    /// How often a turn with the term is of another session than the one before it. Turns of a
+    /// session mostly follow each other, so this is about the number of sessions.
     pub sessions: u64,
 }
 

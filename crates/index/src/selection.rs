@@ -1,5 +1,5 @@
-//! Choosing what to read and what to rank: the terms whose postings are worth reading, and the turns that
-//! score best by them.
+//! Choosing what to read and what to rank: the terms whose postings are worth reading, and the
+//! turns that score best by them.
 
 use std::cmp::Reverse;
 
@@ -9,13 +9,13 @@ use crate::top_k::TopK;
 
 /// A term that is in at most this many turns is always read.
 pub const MAX_RARE_POSTINGS: u64 = 2000;
-/// A query reads about this many postings. Common terms beyond it are left out, those that tell least
-/// first.
+/// A query reads about this many postings. Common terms beyond it are left out, those that tell
+/// least first.
 const MAX_READ_POSTINGS: u64 = 150_000;
 /// This many of the common terms, those that tell most, are read however common they are.
 const ALWAYS_READ_TERMS: usize = 3;
-/// Where at least one of this many turns has a posting, it is faster to scan the scores of all turns than
-/// to walk the postings again.
+/// Where at least one of this many turns has a posting, it is faster to scan the scores of all
+/// turns than to walk the postings again.
 const DENSE_SHARE: usize = 8;
 
 /// A term of a query, with what it counts and how many turns have it.
@@ -60,8 +60,8 @@ pub fn common_terms_to_read(
     chosen
 }
 
-/// Returns the turns with the highest BM25 score among those that `allows` admits: at most `limit`, best
-/// first and of equals the newest.
+/// Returns the turns with the highest BM25 score among those that `allows` admits: at most `limit`,
+/// best first and of equals the newest.
 ///
 /// `postings` are those of each of `terms`, in the order of their turns.
 pub fn best_turns(
@@ -81,7 +81,8 @@ pub fn best_turns(
     let average = (collection.length as f32 / (collection.turns as f32).max(1.0)).max(1.0);
     let norms: [f32; 256] =
         std::array::from_fn(|class| bm25.length_norm(length_of_class(class as u8) / average));
-    // One score for every turn between the first and the last: pages that are never touched cost nothing.
+    // One score for every turn between the first and the last: pages that are never touched cost
+    // nothing.
     let mut scores = vec![0_f32; (high - low) as usize + 1];
     for (postings, term) in postings.iter().zip(terms) {
         let weight = term.weighted_idf(collection.turns) * (bm25.k1 + 1.0);

@@ -1,8 +1,9 @@
-//! Sign codes of vectors (binary quantisation): one bit for each dimension says whether it is positive.
+//! Sign codes of vectors (binary quantisation): one bit for each dimension says whether it is
+//! positive.
 //!
-//! Near vectors have codes with a small Hamming distance. A search counts bits over all codes first, takes
-//! [`OVERSAMPLING`] times as many as it needs, and orders those by the dot product of the query vector with
-//! their signs.
+//! Near vectors have codes with a small Hamming distance. A search counts bits over all codes
+//! first, takes [`OVERSAMPLING`] times as many as it needs, and orders those by the dot product of
+//! the query vector with their signs.
 
 /// The size of a code of the built-in table's vectors, in bytes.
 pub const TABLE_BYTES: usize = 32;
@@ -67,8 +68,8 @@ fn chunk_distances<const WORDS: usize>(
     distances_by_words(code, others, distances);
 }
 
-/// Counts bits with the `popcnt` instruction, in a fifth of the time. Every x86-64 processor since 2009
-/// has it, but the compiler may not use it in a program that must run on older ones, too.
+/// Counts bits with the `popcnt` instruction, in a fifth of the time. Every x86-64 processor since
+/// 2009 has it, but the compiler may not use it in a program that must run on older ones, too.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "popcnt")]
 fn distances_by_popcnt<const WORDS: usize>(
@@ -121,7 +122,8 @@ impl DotProductTable {
     }
 }
 
-/// Returns the turns with the greatest dot products, given as pairs: greatest first, of equals the newest.
+/// Returns the turns with the greatest dot products, given as pairs: greatest first, of equals the
+/// newest.
 pub fn nearest_by_dot_product(mut turns: Vec<(i32, i64)>, limit: usize) -> Vec<i64> {
     turns.sort_unstable_by(|a, b| b.cmp(a));
     turns.into_iter().take(limit).map(|(_, seq)| seq).collect()

@@ -2,8 +2,8 @@
 
 /// Keeps the `k` smallest `(key, id)` pairs seen so far; ties break by `id`.
 ///
-/// The pairs are not kept sorted. They are cut down to `k` whenever twice as many have gathered, so that
-/// an offer costs constant time on average.
+/// The pairs are not kept sorted. They are cut down to `k` whenever twice as many have gathered, so
+/// that an offer costs constant time on average.
 pub struct TopK<D, K> {
     k: usize,
     /// No pair with a greater key can be among the first `k`.

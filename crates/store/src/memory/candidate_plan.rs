@@ -8,10 +8,10 @@ use hob_domain::memory::{
 use hob_index::postings::{Posting, TermHeader};
 use hob_index::selection::{self, Collection, WeightedTerm};
 
-/// How many turns before and after a matching one are candidates, too.
+/// The number of turns before and after a matching one that are candidates, too.
 pub(super) const NEIGHBOURS: usize = 2;
 
-/// What a store has read for the terms of a query, in their order.
+/// The postings and document frequencies of a query's terms, in their order.
 pub(super) struct QueryPostings {
     /// Empty for a term that is too common to be read.
     pub(super) postings: Vec<Vec<Posting>>,
@@ -57,11 +57,13 @@ impl QueryPostings {
         query.terms.iter().zip(&self.frequencies).map(weighted).collect()
     }
 
-    /// Notes how often each term occurs in each candidate. Candidates are in the order of their turns.
+    /// Notes how often each term occurs in each candidate. Candidates are in the order of their
+    /// turns.
     pub(super) fn count_terms(&self, candidates: &mut [Candidate]) {
         let Some(low) = candidates.first().map(|first| first.seq) else { return };
         let high = candidates.last().map_or(low, |last| last.seq);
-        // For every turn between the first and the last its place among the candidates plus one, or 0.
+        // For every turn between the first and the last its place among the candidates plus one, or
+        // 0.
         let mut places = vec![0_u32; (high - low) as usize + 1];
         for (place, candidate) in candidates.iter().enumerate() {
             places[(candidate.seq - low) as usize] = place as u32 + 1;
@@ -114,8 +116,8 @@ pub(super) fn document_frequency(postings: &[Posting]) -> DocumentFrequency {
     DocumentFrequency { turns, sessions }
 }
 
-/// Matching turns with their neighbours, each with the turn before it in its session. `T` is what a store
-/// knows of a turn.
+/// Matching turns with their neighbours, each with the turn before it in its session. `T` is what a
+/// store knows of a turn.
 pub(super) struct Neighbourhoods<T> {
     turns: Vec<(i64, Option<i64>, T)>,
 }
@@ -134,9 +136,11 @@ impl<T> Neighbourhoods<T> {
         }
     }
 
-    /// Returns each turn once, in order: its number, the one before it if it is known, and the turn.
+    /// Returns each turn once, in order: its number, the one before it if it is known, and the
+    /// turn.
     pub(super) fn into_turns(mut self) -> Vec<(i64, Option<i64>, T)> {
-        // The first turn of one window may be in the middle of another, which knows the one before it.
+        // The first turn of one window may be in the middle of another, which knows the one before
+        // it.
         self.turns.sort_unstable_by_key(|(seq, previous, _)| (*seq, previous.is_none()));
         self.turns.dedup_by_key(|(seq, ..)| *seq);
         self.turns

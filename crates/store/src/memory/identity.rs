@@ -1,12 +1,15 @@
 //! Which stored turn a captured turn is.
 //!
-//! A turn may be captured several times: by a hook when it is said, from the transcript, by an import. Each
-//! of these knows it by other names (see [`Identity`]). Both stores read the rows that share a name with a
-//! captured turn, and [`recognise`] decides which of them it is, if any. Nothing here reads or writes.
+//! A turn may be captured several times: by a hook when it is said, from the transcript, by an
+//! import. Each of these knows it by other names (see [`Identity`]). Both stores read the rows that
+//! share a name with a captured turn, and [`recognise`] decides which of them it is, if any.
+//! Nothing here reads or writes.
 //!
-//! A name that a row does not have yet is claimed for it. Then the row is found by this name as well:
+//! A name that a row does not have yet is claimed for it. Then the row is found by this name as
+//! well:
 //!
-//! - A record claims an answer that a hook has stored by its place, or a turn that was stored by its number.
+//! - A record claims an answer that a hook has stored by its place, or a turn that was stored by
+//!   its number.
 //! - A number claims a turn that was stored as a record.
 
 use hob_domain::memory::{Identity, NewTurn, TurnKey};
@@ -21,7 +24,7 @@ pub(super) struct TurnNames<N, S> {
     pub(super) record: Option<N>,
     /// The place of an answer: which prompt it answers.
     pub(super) answer: Option<N>,
-    /// How often the session had these words, up to this turn.
+    /// The number of the turn among those of the session with the same words.
     pub(super) nth: Option<i64>,
 }
 
@@ -42,7 +45,7 @@ impl<S> TurnNames<TurnKey, S> {
 pub(super) struct ExistingTurn<N, S> {
     /// The turn's `seq`, or the number of the row that keeps the names of a forgotten turn.
     pub(super) number: i64,
-    /// Where the turn stands in its session; the same for all forgotten ones.
+    /// The place of the turn in its session; the same for all forgotten turns.
     pub(super) at: i64,
     pub(super) names: TurnNames<N, S>,
 }
@@ -67,8 +70,8 @@ pub(super) enum Claim {
 
 /// Decides which of the rows a captured turn is. `None` is a new turn.
 ///
-/// The rows must include every row of the same principal that has its record or its answer's place, and
-/// every row of the same session that has its words. Other rows do no harm.
+/// The rows must include every row of the same principal that has its record or its answer's place,
+/// and every row of the same session that has its words. Other rows do no harm.
 pub(super) fn recognise<'r, N, S>(
     captured: &TurnNames<N, S>,
     rows: impl Iterator<Item = &'r ExistingTurn<N, S>> + Clone,
@@ -112,8 +115,8 @@ where
     }
 }
 
-/// Returns the answer's place that a new turn is stored with. Two records may claim one place, such as two
-/// equal blocks of an answer; the first one keeps it.
+/// Returns the answer's place that a new turn is stored with. Two records may claim one place, such
+/// as two equal blocks of an answer; the first one keeps it.
 pub(super) fn free_answer<'r, N, S>(
     captured: &TurnNames<N, S>,
     mut rows: impl Iterator<Item = &'r ExistingTurn<N, S>>,

@@ -1,5 +1,5 @@
-//! Random tests of both indexes against a plain list: whatever is stored, changed and forgotten by two processes, in the
-//! middle of merges and after restarts, queries count what is there.
+//! Random tests of both indexes against a plain list: whatever is stored, changed and forgotten by
+//! two processes, in the middle of merges and after restarts, queries count what is there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

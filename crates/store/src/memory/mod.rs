@@ -1,4 +1,5 @@
-//! Remembered turns and what finds them: one implementation per database, over the decisions they share.
+//! Remembered turns and what finds them: one implementation per database, over the decisions they
+//! share.
 
 mod block_limit;
 mod candidate_plan;

@@ -10,8 +10,8 @@ pub(super) struct SearchRange {
     pub(super) session: Option<i64>,
     /// The first and the last time asked for.
     pub(super) times: Option<(i64, i64)>,
-    /// All turns of the session and the times asked for, in order. `None` if every turn of the projects is
-    /// allowed, or if the turns are too many to list.
+    /// All turns of the session and the times asked for, in order. `None` if every turn of the
+    /// projects is allowed, or if the turns are too many to list.
     pub(super) allowed: Option<Vec<i64>>,
 }
 

@@ -1,4 +1,5 @@
-//! A batch of captured turns, between reading and writing: the rows it is decided by, and what it changes.
+//! A batch of captured turns, between reading and writing: the rows it is decided by, and what it
+//! changes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +15,8 @@ use crate::memory::identity::{ExistingTurn, TurnNames};
 use crate::postgres::connections::{Client, Values};
 use crate::postgres::text::take;
 
-/// Stored turns that share a record, an answer's place, or the words and the session with one of the batch.
+/// Stored turns that share a record, an answer's place, or the words and the session with one of
+/// the batch.
 const EXISTING_TURNS: &str = "WITH mine AS (SELECT id, name_key FROM hob.memory_sessions
          WHERE speaker = $1 AND name_key = ANY($4)),
      found AS (SELECT seq FROM hob.memory_turns WHERE speaker = $1 AND key = ANY($2)
@@ -92,7 +94,7 @@ impl BatchSession {
     }
 }
 
-/// What a batch adds to the sums of a project.
+/// Numbers to add to the sums of a project.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ProjectSums {
     pub(super) turns: i64,
@@ -113,7 +115,8 @@ impl std::ops::AddAssign for ProjectSums {
 pub(super) struct InsertedTurn<'a> {
     pub(super) turn: &'a NewTurn,
     pub(super) names: &'a StoredNames,
-    /// Its place among the existing rows, where a later turn of the batch may have claimed a name for it.
+    /// Its place among the existing rows, where a later turn of the batch may have claimed a name
+    /// for it.
     pub(super) place: usize,
     pub(super) seq: i64,
     pub(super) session: i64,
@@ -254,8 +257,8 @@ impl<'a> TurnBatch<'a> {
         self.numbers.project
     }
 
-    /// Adds a turn to its session, which may be new, and returns the session's number. A session is in the
-    /// project of its latest turn.
+    /// Adds a turn to its session, which may be new, and returns the session's number. A session is
+    /// in the project of its latest turn.
     fn session(&mut self, turn: &NewTurn, names: &StoredNames, project: i64, length: i64) -> i64 {
         let ts = turn.ts.as_microsecond();
         let Some(session) = self.sessions.get_mut(&names.hashed.session) else {

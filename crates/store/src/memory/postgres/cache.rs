@@ -1,7 +1,8 @@
-//! A cache of sign codes: finding the nearest turns is then a matter of counting bits, a few nanoseconds a turn.
+//! A cache of sign codes: finding the nearest turns is then a matter of counting bits, a few
+//! nanoseconds a turn.
 //!
-//! The cache is never trusted by itself. Every query asks the database which rows of codes its snapshot has, and
-//! with which stamp; a cached row with another stamp is read again.
+//! The cache is never trusted by itself. Every query asks the database which rows of codes its
+//! snapshot has, and with which stamp; a cached row with another stamp is read again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -73,7 +74,8 @@ impl CodeCache {
         projects: &Vec<i64>,
     ) -> Result<Vec<Arc<CodeRow>>, Error> {
         let sql = "SELECT project, first, stamp FROM hob.memory_codes WHERE project = ANY($1)";
-        // The codes that are not packed yet. A range of numbers tells the planner that they are few.
+        // The codes that are not packed yet. A range of numbers tells the planner that they are
+        // few.
         let waiting = "SELECT seq, code FROM hob.memory_vectors
              WHERE seq BETWEEN (SELECT coded + 1 FROM hob.memory_merge WHERE id = 1)
                  AND (SELECT last_seq FROM hob.memory_state WHERE id = 1)
@@ -136,8 +138,8 @@ impl CodeCache {
     }
 }
 
-/// Returns the turns with the smallest Hamming distances, nearest first and of equals the oldest. With a list of
-/// turns, which is in order, only those are considered.
+/// Returns the turns with the smallest Hamming distances, nearest first and of equals the oldest.
+/// With a list of turns, which is in order, only those are considered.
 pub(super) fn nearest(
     all: &[Arc<CodeRow>],
     code: &Bits,

@@ -1,8 +1,9 @@
 //! Answering a candidate query: from terms and vectors to the turns worth ranking.
 //!
-//! The plan is that of the SQLite store. A query reads the posting lists of its terms, scores all turns with
-//! BM25, and takes the best. The nearest turns by vector are added, then the neighbours of all of them in their
-//! sessions. Everything is read in one snapshot; nothing but sign codes is kept between two queries.
+//! The plan is that of the SQLite store. A query reads the posting lists of its terms, scores all
+//! turns with BM25, and takes the best. The nearest turns by vector are added, then the neighbours
+//! of all of them in their sessions. Everything is read in one snapshot; nothing but sign codes is
+//! kept between two queries.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -94,7 +95,8 @@ impl Search<'_> {
         }))
     }
 
-    /// Reads the postings of each term in order. Those that would cost more than they tell are only counted.
+    /// Reads the postings of each term in order. Those that would cost more than they tell are only
+    /// counted.
     async fn postings(&self, range: &SearchRange, turns: u64) -> Result<QueryPostings, Error> {
         let terms: Vec<i64> =
             self.query.terms.iter().map(|term| self.cipher.term(&term.term)).collect();
@@ -134,8 +136,8 @@ impl Search<'_> {
         Ok(read)
     }
 
-    /// Reads the headers of terms and their postings that are not merged yet. Returns how many merged postings
-    /// the headers count for each term.
+    /// Reads the headers of terms and their postings that are not merged yet. Returns how many
+    /// merged postings the headers count for each term.
     async fn recent_postings<'p, I: Iterator<Item = &'p usize>>(
         &self,
         range: &SearchRange,

@@ -1,5 +1,6 @@
-//! Encryption of the memory: texts and vectors are encrypted, names and terms are replaced by keyed hashes. All keys are
-//! derived from the data key, so that every node that has it reads and writes the same.
+//! Encryption of the memory: texts and vectors are encrypted, names and terms are replaced by keyed
+//! hashes. All keys are derived from the data key, so that every node that has it reads and writes
+//! the same.
 
 use chacha20poly1305::aead::{Aead, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -13,7 +14,8 @@ use crate::values::damaged;
 
 const NONCE_BYTES: usize = 24;
 
-/// Whether texts, names and vectors are encrypted in the database. Terms and keys are hashed in any case.
+/// The encryption of texts, names and vectors in the database. Terms and keys are hashed in any
+/// case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encryption {
     On,
@@ -34,8 +36,8 @@ pub(super) enum Name {
     Turn,
 }
 
-/// The place of an encrypted body. It is authenticated with the body, so that a body that was copied to another row does
-/// not decrypt.
+/// The place of an encrypted body. It is authenticated with the body, so that a body that was
+/// copied to another row does not decrypt.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body<'a> {
     Turn(&'a str, i64),
@@ -97,7 +99,8 @@ impl Cipher {
         &self.check
     }
 
-    /// Encrypts a name. The nonce is derived from the name, so that equal names are equal and can be looked up.
+    /// Encrypts a name. The nonce is derived from the name, so that equal names are equal and can
+    /// be looked up.
     pub(super) fn encrypt_name(&self, of: Name, text: &str) -> Vec<u8> {
         let Some(cipher) = &self.bodies else { return text.as_bytes().to_vec() };
         let kind = format!("{of:?}");
@@ -147,9 +150,9 @@ impl Cipher {
         short(digest(&self.keys, &[key.bytes()])).to_vec()
     }
 
-    /// Encrypts a digest with a pad that is derived from its hash and the data key. Equal digests are equal, as their hashes
-    /// are, and nothing else can be learnt. Digests are encrypted even if bodies are not, since a plain digest can be
-    /// guessed at.
+    /// Encrypts a digest with a pad that is derived from its hash and the data key. Equal digests
+    /// are equal, as their hashes are, and nothing else can be learnt. Digests are encrypted even
+    /// if bodies are not, since a plain digest can be guessed at.
     pub(super) fn encrypt_key(&self, key: &TurnKey) -> Vec<u8> {
         self.xor_pad(&self.hash_key(key), key.bytes()).to_vec()
     }
@@ -200,7 +203,8 @@ impl Cipher {
     }
 }
 
-/// A secret permutation of dimensions with secret flips. It keeps the Hamming distances of sign codes.
+/// A secret permutation of dimensions with secret flips. It keeps the Hamming distances of sign
+/// codes.
 struct Shuffle {
     order: Vec<usize>,
     flips: Vec<bool>,
@@ -308,7 +312,8 @@ fn opened(cipher: &XChaCha20Poly1305, stored: &[u8], of: &[u8]) -> Option<Vec<u8
 }
 
 fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
-    // A key is filled up with zeros to the length of a block, as the algorithm does with a shorter one.
+    // A key is filled up with zeros to the length of a block, as the algorithm does with a shorter
+    // one.
     let mut block = [0; 64];
     block[..32].copy_from_slice(key);
     Hmac::<Sha256>::new(&block.into())

@@ -1,5 +1,5 @@
-//! The exclusive lock of a migration: while a process holds it, no other opens the memory, on any machine. The
-//! server releases it with the connection, however that ends.
+//! The exclusive lock of a migration: while a process holds it, no other opens the memory, on any
+//! machine. The server releases it with the connection, however that ends.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use crate::postgres::connections::{Connections, Trouble};
 const LOCK_KEY: i64 = 0x0068_6f62_6d6f_7665;
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An SQL expression that is true while a process holds the lock. `pg_locks` shows the key in two halves.
+/// An SQL expression that is true while a process holds the lock. `pg_locks` shows the key in two
+/// halves.
 pub(super) const IS_LOCKED: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory'
      AND classid = 6844258 AND objid = 1836021349 AND objsubid = 1
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
@@ -22,7 +23,8 @@ pub struct ExclusiveLock {
 }
 
 impl ExclusiveLock {
-    /// Waits at most `timeout` for the lock: what a killed process has begun on the server ends first.
+    /// Waits at most `timeout` for the lock: what a killed process has begun on the server ends
+    /// first.
     pub(super) async fn acquire(
         connections: &Connections,
         timeout: Duration,

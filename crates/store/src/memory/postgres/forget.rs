@@ -107,7 +107,8 @@ pub(super) async fn remove_model_vectors(client: &Client, seqs: &Vec<i64>) -> Re
     ask(client, &sql, &[seqs]).await.map(drop)
 }
 
-/// Subtracts turns and lengths from sessions. Sessions without turns are deleted, and their projects have one less.
+/// Subtracts turns and lengths from sessions. Sessions without turns are deleted, and their
+/// projects have one less.
 async fn subtract_from_sessions(
     client: &Client,
     sessions: &BTreeMap<i64, [i64; 2]>,
@@ -128,8 +129,8 @@ async fn subtract_from_sessions(
     Ok(())
 }
 
-/// Removes everything of a principal, with the memory locked, including the names of forgotten turns: an app that gets the name later is another
-/// app.
+/// Removes everything of a principal, with the memory locked, including the names of forgotten
+/// turns: an app that gets the name later is another app.
 async fn forget_everything(client: &Client, speaker: &str) -> Result<usize, Error> {
     let sql = format!(
         "WITH gone AS (DELETE FROM {MODEL_TABLE} WHERE speaker = $1 RETURNING kind),

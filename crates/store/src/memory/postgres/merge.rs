@@ -1,8 +1,9 @@
 //! Merging recent postings into the posting lists, many at once.
 //!
-//! A posting moves from `memory_recent` to `memory_runs` in one transaction, so that a query, which reads both in one
-//! snapshot, finds it once however far a merge has come. There is no background task: a process that has stored turns
-//! takes a step of the merge, unless another process is taking one. How far the merge has come is in `memory_merge`.
+//! A posting moves from `memory_recent` to `memory_runs` in one transaction, so that a query, which
+//! reads both in one snapshot, finds it once however far a merge has come. There is no background
+//! task: a process that has stored turns takes a step of the merge, unless another process is
+//! taking one. How far the merge has come is in `memory_merge`.
 
 use std::collections::BTreeMap;
 
@@ -25,22 +26,23 @@ const POLICY: MergePolicy = MergePolicy {
 };
 /// A step moves at least about this many rows.
 const MIN_STEP_ROWS: i64 = if cfg!(test) { 20 } else { 4000 };
-/// A step moves this many rows for every turn that was stored before it. A turn makes fewer, so that a merge ends while
-/// turns come.
+/// A step moves this many rows for every turn that was stored before it. A turn makes fewer, so
+/// that a merge ends while turns come.
 const ROWS_PER_TURN: i64 = 160;
 
 /// A posting list: a project and a hashed term.
 type ListKey = (i64, i64);
 
-/// How far a merge has come.
+/// The progress of a merge.
 struct MergeState {
     /// All postings of the turns up to this one are merged.
     merged: i64,
     /// The turn up to which the merge in progress goes.
     next: i64,
-    /// The last list that is merged. Lists are merged in the order of their keys; `(0, 0)` if no merge is in progress.
+    /// The last list that is merged. Lists are merged in the order of their keys; `(0, 0)` if no
+    /// merge is in progress.
     done: ListKey,
-    /// How many merged turns have changed since, and wait again.
+    /// The number of merged turns that have changed since and wait again.
     changed: i64,
 }
 
@@ -48,8 +50,8 @@ const NOT_MERGING: ListKey = (0, 0);
 const BEFORE_ALL: ListKey = (i64::MIN, i64::MIN);
 const AFTER_ALL: ListKey = (i64::MAX, i64::MAX);
 
-/// Takes a step, if a merge is due and no other process is taking one. `stored` turns have just been stored, and
-/// `newest` is the newest turn.
+/// Takes a step, if a merge is due and no other process is taking one. `stored` turns have just
+/// been stored, and `newest` is the newest turn.
 pub(super) async fn step(client: &Client, stored: usize, newest: i64) -> Result<(), Error> {
     let sql = "SELECT merged, next, done_project, done_term, changed, coded, stamp
          FROM hob.memory_merge WHERE id = 1 FOR UPDATE SKIP LOCKED";
@@ -92,8 +94,8 @@ async fn pack_codes(client: &Client, coded: i64, stamp: i64, newest: i64) -> Res
     Ok(())
 }
 
-/// Returns the last list of a step of about this many rows, or `None` if it takes all that are left. A list is merged as
-/// a whole.
+/// Returns the last list of a step of about this many rows, or `None` if it takes all that are
+/// left. A list is merged as a whole.
 async fn last_list(client: &Client, after: ListKey, rows: i64) -> Result<Option<ListKey>, Error> {
     let sql = "SELECT project, term FROM hob.memory_recent WHERE (project, term) > ($1, $2)
          ORDER BY project, term OFFSET $3 LIMIT 1";

@@ -42,7 +42,8 @@ fn reading(part: MemoryPart) -> (&'static str, &'static str, &'static str) {
         MemoryPart::ForgottenSessions => {
             ("speaker, name, until", "hob.memory_forgotten_sessions", "speaker, session")
         }
-        // Marks without a digest are left out: those transcripts are read again, and their turns are recognised.
+        // Marks without a digest are left out: those transcripts are read again, and their turns
+        // are recognised.
         MemoryPart::Imports => (
             "path, path_kept, size, modified",
             "(SELECT * FROM hob.memory_imports WHERE path_kept IS NOT NULL) i",

@@ -1,4 +1,5 @@
-//! Writing the turns of a migration. They keep their numbers and their names, and are written like new ones.
+//! Writing the turns of a migration. They keep their numbers and their names, and are written like
+//! new ones.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -52,7 +53,8 @@ impl Arrived {
     }
 }
 
-/// Stores turns whose sessions and projects exist. Returns the number of the newest turn afterwards.
+/// Stores turns whose sessions and projects exist. Returns the number of the newest turn
+/// afterwards.
 pub(super) async fn put(client: &Client, cipher: &Cipher, turns: &[Arrived]) -> Result<i64, Error> {
     let before = lock(client).await?;
     let newest = turns.iter().map(|turn| turn.moved.seq).max().unwrap_or_default().max(before.seq);
@@ -85,7 +87,8 @@ pub(super) async fn put(client: &Client, cipher: &Cipher, turns: &[Arrived]) -> 
     Ok(newest)
 }
 
-/// Reads the sessions of turns. They are keyed by their numbers, since these turns are not looked up by name.
+/// Reads the sessions of turns. They are keyed by their numbers, since these turns are not looked
+/// up by name.
 async fn sessions(
     client: &Client,
     turns: &[&Arrived],

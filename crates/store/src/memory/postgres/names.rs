@@ -1,5 +1,5 @@
-//! The names of turns in PostgreSQL: keyed hashes, by which equal names are recognised and nothing else is
-//! learnt. The rows that share a name with a batch of turns are indexed by them.
+//! The names of turns in PostgreSQL: keyed hashes, by which equal names are recognised and nothing
+//! else is learnt. The rows that share a name with a batch of turns are indexed by them.
 
 use std::collections::HashMap;
 
@@ -100,7 +100,8 @@ impl ExistingRows {
         place
     }
 
-    /// Recognises a captured turn and applies its claim. Returns the encrypted id of the row that it is.
+    /// Recognises a captured turn and applies its claim. Returns the encrypted id of the row that
+    /// it is.
     pub(super) fn recognise(&mut self, names: &StoredNames, turn: &NewTurn) -> Option<&[u8]> {
         let related = self.related(&names.hashed);
         let rows = related.iter().map(|place| &self.all[*place].turn);
@@ -144,7 +145,7 @@ impl ExistingRows {
     }
 }
 
-/// What became of a captured turn, with its encrypted record id.
+/// The outcome of storing a captured turn, with its encrypted record id.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TurnOutcome {
     Inserted(Vec<u8>),

@@ -1,9 +1,9 @@
-//! Finding the turns with the nearest vectors: first by the Hamming distance of their sign codes, then by dot
-//! product.
+//! Finding the turns with the nearest vectors: first by the Hamming distance of their sign codes,
+//! then by dot product.
 //!
-//! The codes of the built-in table's vectors, which every turn has, are compared in this process (see
-//! [`CodeCache`]). The codes of a model's vectors are compared by the server: all of them in a small scope, by
-//! pgvector's HNSW graph in a large one.
+//! The codes of the built-in table's vectors, which every turn has, are compared in this process
+//! (see [`CodeCache`]). The codes of a model's vectors are compared by the server: all of them in a
+//! small scope, by pgvector's HNSW graph in a large one.
 
 use std::collections::HashSet;
 
@@ -25,11 +25,12 @@ const MAX_READ_CODES: usize = 1000;
 /// In a scope of at most this many turns all codes of a model are compared.
 const MAX_SMALL_SCOPE_TURNS: u64 = 20_000;
 /// All are also compared in a scope of at most this many turns that is less than one part in
-/// [`MIN_SCOPE_PARTS`] of all turns: the graph knows no scopes, and little of what it finds would be inside.
+/// [`MIN_SCOPE_PARTS`] of all turns: the graph knows no scopes, and little of what it finds would
+/// be inside.
 const MAX_MEDIUM_SCOPE_TURNS: u64 = 100_000;
 const MIN_SCOPE_PARTS: u64 = 50;
-/// The bounds of `hnsw.ef_search`: how many candidates pgvector keeps while it walks the graph. The second is
-/// pgvector's own limit.
+/// The bounds of `hnsw.ef_search`: how many candidates pgvector keeps while it walks the graph. The
+/// second is pgvector's own limit.
 const MIN_EF_SEARCH: usize = 400;
 const MAX_EF_SEARCH: usize = 1000;
 

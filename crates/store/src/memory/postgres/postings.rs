@@ -1,8 +1,9 @@
 //! Posting lists in PostgreSQL.
 //!
-//! Every batch of turns writes its postings as blocks into `memory_recent`. Later a merge moves them into the posting
-//! lists in `memory_runs` (see the module `merge`). A query reads both tables. Terms are keyed hashes (see
-//! [`Cipher::term`]). A list of one block has no header: the block itself says how long the list is.
+//! Every batch of turns writes its postings as blocks into `memory_recent`. Later a merge moves
+//! them into the posting lists in `memory_runs` (see the module `merge`). A query reads both
+//! tables. Terms are keyed hashes (see [`Cipher::term`]). A list of one block has no header: the
+//! block itself says how long the list is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +41,8 @@ pub(super) struct TurnNumbers {
 }
 
 impl RecentPostings {
-    /// Adds a turn. Turns come in order. Returns the turn's hashed terms, which are stored with it for its removal.
+    /// Adds a turn. Turns come in order. Returns the turn's hashed terms, which are stored with it
+    /// for its removal.
     pub(super) fn add(
         &mut self,
         cipher: &Cipher,
@@ -75,8 +77,8 @@ pub(super) async fn lock_posting_lists(client: &Client) -> Result<(), Error> {
     client.query_one(&client.prepare_cached(sql).await?, &[]).await.map(drop)
 }
 
-/// Removes turns from the index, given by their projects, their numbers and their hashed terms. The caller has locked
-/// the posting lists.
+/// Removes turns from the index, given by their projects, their numbers and their hashed terms. The
+/// caller has locked the posting lists.
 pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result<(), Error> {
     let (mut projects, mut terms, mut seqs) = (Vec::new(), Vec::new(), Vec::new());
     for (project, seq, hashed) in turns {
@@ -132,8 +134,8 @@ pub(super) async fn remove(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Re
     empty.delete(client, "hob.memory_runs").await
 }
 
-/// Removes the postings of turns that are not merged yet. Here the blocks of a list may overlap, since a turn that has
-/// changed comes back in a block of its own.
+/// Removes the postings of turns that are not merged yet. Here the blocks of a list may overlap,
+/// since a turn that has changed comes back in a block of its own.
 async fn remove_recent(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result<(), Error> {
     let mut gone: BTreeMap<(i64, i64), BTreeSet<i64>> = BTreeMap::new();
     for (project, seq, hashed) in turns {
@@ -159,7 +161,8 @@ async fn remove_recent(client: &Client, turns: &[(i64, i64, Vec<u8>)]) -> Result
         });
         if is_changed {
             old.add(project, term, first);
-            // The rest gets a key of its own: the turn that the block began with may come back alone.
+            // The rest gets a key of its own: the turn that the block began with may come back
+            // alone.
             new.add_postings(project, term, &left);
         }
     }

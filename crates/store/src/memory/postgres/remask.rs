@@ -15,8 +15,8 @@ use super::sign_codes;
 use super::write_turns::add_sums;
 use crate::postgres::connections::{Client, Values};
 
-/// Replaces texts, terms and vectors. Turns that were forgotten meanwhile stay forgotten. Returns the number of
-/// the newest turn.
+/// Replaces texts, terms and vectors. Turns that were forgotten meanwhile stay forgotten. Returns
+/// the number of the newest turn.
 pub(super) async fn remask(
     client: &Client,
     cipher: &Cipher,

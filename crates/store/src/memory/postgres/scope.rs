@@ -10,10 +10,11 @@ use super::rows::{ask, session_id};
 use crate::memory::range::SearchRange;
 use crate::postgres::connections::{Client, Values};
 
-/// The turns of a narrow scope are listed before anything else is read, if there are at most this many.
+/// The turns of a narrow scope are listed before anything else is read, if there are at most this
+/// many.
 const MAX_LISTED_TURNS: i64 = 20_000;
-/// Otherwise this many of the best turns are checked first, and then [`MORE_CHECKED_TURNS`] times as many in
-/// every round.
+/// Otherwise this many of the best turns are checked first, and then [`MORE_CHECKED_TURNS`] times
+/// as many in every round.
 const FIRST_CHECKED_TURNS: usize = 512;
 const MORE_CHECKED_TURNS: usize = 4;
 

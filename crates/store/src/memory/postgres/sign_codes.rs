@@ -1,8 +1,9 @@
 //! Sign codes in `memory_codes`: many to a row, in the order of their turns.
 //!
-//! New codes wait in `memory_vectors` until there are enough of them, and are then packed into rows. A new row
-//! takes in the rows before it that are not much larger (see [`absorbs_group`]), so that there are few rows
-//! however few codes come at a time. A row that changes gets a new stamp, by which caches notice it.
+//! New codes wait in `memory_vectors` until there are enough of them, and are then packed into
+//! rows. A new row takes in the rows before it that are not much larger (see [`absorbs_group`]), so
+//! that there are few rows however few codes come at a time. A row that changes gets a new stamp,
+//! by which caches notice it.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,9 @@ const MAX_PACKED_TURNS: i64 = if cfg!(test) { 6 } else { 8192 };
 /// The size of an entry: a turn's number and its code.
 pub(super) const ENTRY_BYTES: usize = 8 + TABLE_BYTES;
 
-/// Packs the codes of turns after `coded`, if enough of them wait. Returns the turn up to which codes are packed.
-/// The caller has locked `memory_merge`, and has taken a stamp that no other row has.
+/// Packs the codes of turns after `coded`, if enough of them wait. Returns the turn up to which
+/// codes are packed. The caller has locked `memory_merge`, and has taken a stamp that no other row
+/// has.
 pub(super) async fn pack(
     client: &Client,
     coded: i64,
@@ -56,7 +58,8 @@ pub(super) async fn pack(
     Ok(to)
 }
 
-/// Deletes the last rows of each project that the new one takes in, and returns their codes by project.
+/// Deletes the last rows of each project that the new one takes in, and returns their codes by
+/// project.
 async fn absorb_rows(
     client: &Client,
     new: &BTreeMap<i64, Vec<u8>>,
@@ -96,7 +99,8 @@ async fn absorb_rows(
     Ok(taken)
 }
 
-/// Replaces or removes the codes of turns, given with their projects. The caller has locked `memory_merge`.
+/// Replaces or removes the codes of turns, given with their projects. The caller has locked
+/// `memory_merge`.
 pub(super) async fn change(
     client: &Client,
     changes: &[(i64, i64, Option<Bits>)],

@@ -1,5 +1,5 @@
-//! The storage port of the memory over a PostgreSQL database. A node keeps nothing that is not in the database, so
-//! any number of nodes may come and go.
+//! The storage port of the memory over a PostgreSQL database. A node keeps nothing that is not in
+//! the database, so any number of nodes may come and go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct PostgresMemory {
     merging: Arc<Mutex<JoinSet<()>>>,
 }
 
-/// Whether a memory is part of a migration.
+/// The part of a memory in a migration.
 struct MigrationState {
     /// A migration into the memory has begun and has not ended.
     is_partial: bool,
@@ -52,7 +52,8 @@ struct MigrationState {
 }
 
 impl PostgresMemory {
-    /// Connects and migrates the schema. A server that cannot be reached within `timeout` makes the store unavailable.
+    /// Connects and migrates the schema. A server that cannot be reached within `timeout` makes the
+    /// store unavailable.
     pub async fn connect(
         url: &StoreUrl,
         key: &DataKey,
@@ -122,7 +123,8 @@ impl PostgresMemory {
         Ok((memory, state))
     }
 
-    /// Keeps other processes from opening the memory while the lock is held. Those that have opened it before go on.
+    /// Keeps other processes from opening the memory while the lock is held. Those that have opened
+    /// it before go on.
     pub async fn lock_exclusively(&self, timeout: Duration) -> Result<ExclusiveLock, StoreError> {
         ExclusiveLock::acquire(&self.connections, timeout).await
     }
@@ -149,9 +151,9 @@ impl PostgresMemory {
         records(&self.cipher, &self.read(&sql, values).await?)
     }
 
-    /// Takes a step of the merge. If it fails, the next one repeats it. After a large batch the step runs in the
-    /// background while the next batch is stored. After a small one the caller waits for it, since the process may end
-    /// then, but never for the step of another caller.
+    /// Takes a step of the merge. If it fails, the next one repeats it. After a large batch the
+    /// step runs in the background while the next batch is stored. After a small one the caller
+    /// waits for it, since the process may end then, but never for the step of another caller.
     pub(super) async fn merge(&self, stored: usize, newest: i64) {
         let connections = self.connections.clone();
         let step = async move {

@@ -1,5 +1,5 @@
-//! Storing captured turns, each once. A batch reads all rows that matter, decides in memory, and writes all
-//! changes, so that it takes a few round trips to the server however large it is.
+//! Storing captured turns, each once. A batch reads all rows that matter, decides in memory, and
+//! writes all changes, so that it takes a few round trips to the server however large it is.
 
 use hob_domain::memory::{ImportMark, NewTurn};
 use tokio_postgres::Error;
@@ -10,7 +10,8 @@ use super::names::{StoredNames, TurnOutcome};
 use super::write_turns::save_marks;
 use crate::postgres::connections::Client;
 
-/// Stores turns in order. Returns what became of each, and the number of the newest turn afterwards.
+/// Stores turns in order. Returns what became of each, and the number of the newest turn
+/// afterwards.
 pub(super) async fn store(
     client: &Client,
     cipher: &Cipher,

@@ -122,7 +122,8 @@ impl TurnBatch<'_> {
         self.inserted.iter().map(of).collect()
     }
 
-    /// Returns one value for each new turn, of its row: a later turn of the batch may have claimed a name.
+    /// Returns one value for each new turn, of its row: a later turn of the batch may have claimed
+    /// a name.
     fn row_column<'s, T>(&'s self, of: impl Fn(&'s ExistingRow) -> T) -> Vec<T> {
         self.inserted.iter().map(|one| of(&self.turns.all[one.place])).collect()
     }

@@ -1,10 +1,10 @@
 //! The metadata cache: what a process holds in memory of the index.
 //!
-//! Of every turn it holds the metadata: project, session, time and length. Of the recent turns, which are not
-//! merged into the posting lists yet, it holds the postings as well. Another process may write to the file at
-//! any time. So each query first compares the cache with the file: the last turn, the last change (every
-//! change of an existing turn has a row in `index_changes`) and how far the turns are merged. Then it reads
-//! only what is new.
+//! Of every turn it holds the metadata: project, session, time and length. Of the recent turns,
+//! which are not merged into the posting lists yet, it holds the postings as well. Another process
+//! may write to the file at any time. So each query first compares the cache with the file: the
+//! last turn, the last change (every change of an existing turn has a row in `index_changes`) and
+//! how far the turns are merged. Then it reads only what is new.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -35,7 +35,8 @@ pub(super) struct CachedIndex {
     /// In the order of `seq`.
     turns: Vec<TurnMetadata>,
     sessions: HashMap<u32, CachedSession>,
-    /// Postings of turns that are not merged, by project and term. There are a hundred thousand of them.
+    /// Postings of turns that are not merged, by project and term. There are a hundred thousand of
+    /// them.
     recent: HashMap<u32, HashMap<Box<str>, Vec<Posting>>>,
     vectors: VectorCache,
 }
@@ -54,8 +55,8 @@ impl IndexCache {
         *self.cached.write().unwrap_or_else(PoisonError::into_inner) = CachedIndex::default();
     }
 
-    /// Brings the cache up to the state of this transaction and returns it. Returns `None` if the cache is
-    /// newer than the transaction, which must then be begun again.
+    /// Brings the cache up to the state of this transaction and returns it. Returns `None` if the
+    /// cache is newer than the transaction, which must then be begun again.
     pub(super) fn read(
         &self,
         connection: &Connection,
@@ -94,7 +95,8 @@ impl CachedIndex {
         self.read_new(connection)
     }
 
-    /// Returns the turns that have changed since the last time, or `None` if everything must be read again.
+    /// Returns the turns that have changed since the last time, or `None` if everything must be
+    /// read again.
     fn changes(&self, connection: &Connection) -> rusqlite::Result<Option<HashSet<i64>>> {
         if self.last == 0 {
             // The cache is empty.
@@ -322,7 +324,8 @@ impl CachedIndex {
         alone.into_iter().chain(window.iter().map(|place| &self.turns[*place as usize]))
     }
 
-    /// Returns the recent postings of a term after a turn, in order, for each of these projects that has any.
+    /// Returns the recent postings of a term after a turn, in order, for each of these projects
+    /// that has any.
     pub(super) fn recent(
         &self,
         term: &str,

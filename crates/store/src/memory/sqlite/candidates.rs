@@ -1,8 +1,8 @@
 //! Answering a candidate query: from terms and vectors to the turns worth ranking.
 //!
-//! A query reads the posting lists of its terms, adds the recent turns that are not merged into them yet,
-//! scores all turns with BM25, and takes the best. The nearest turns by vector are added, then the
-//! neighbours of all of them in their sessions.
+//! A query reads the posting lists of its terms, adds the recent turns that are not merged into
+//! them yet, scores all turns with BM25, and takes the best. The nearest turns by vector are added,
+//! then the neighbours of all of them in their sessions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -28,10 +28,11 @@ use crate::memory::range::SearchRange;
 
 /// A list's header may ask to reserve room for at most this many postings; it could be damaged.
 const MAX_RESERVED_POSTINGS: usize = 1 << 20;
-/// A query that came in the middle of a merge is repeated this many times before the cache is dropped.
+/// A query that came in the middle of a merge is repeated this many times before the cache is
+/// dropped.
 const MAX_ATTEMPTS: usize = 5;
 
-/// What is in memory of the index.
+/// The caches of a process.
 #[derive(Clone, Copy)]
 pub(super) struct Caches<'a> {
     pub(super) index: &'a IndexCache,
@@ -181,7 +182,8 @@ impl Search<'_> {
         Ok(TermPostings::Read(all))
     }
 
-    /// Returns turns with their neighbours as candidates, in order, and the lengths of the turns' sessions.
+    /// Returns turns with their neighbours as candidates, in order, and the lengths of the turns'
+    /// sessions.
     fn with_neighbours(
         &self,
         best: &[i64],

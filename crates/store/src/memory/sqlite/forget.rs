@@ -41,7 +41,8 @@ pub(super) fn forget(
         run("INSERT INTO forgotten (speaker, session, words, key, answer, nth)
              SELECT t.speaker, s.name, t.words, t.key, t.answer, t.nth
              FROM turns t JOIN sessions s ON s.id = t.session WHERE t.seq = ?1")?;
-        // A turn that it superseded is valid again; a turn that superseded it no longer supersedes any.
+        // A turn that it superseded is valid again; a turn that superseded it no longer supersedes
+        // any.
         run("UPDATE turns SET superseded_by = NULL WHERE superseded_by =
                  (SELECT id FROM turns WHERE seq = ?1) AND speaker =
                  (SELECT speaker FROM turns WHERE seq = ?1)")?;
@@ -80,8 +81,8 @@ pub(super) fn forget(
     Ok(found.len())
 }
 
-/// Removes everything of a principal, including the names of forgotten turns: an app that gets the name later is another
-/// app.
+/// Removes everything of a principal, including the names of forgotten turns: an app that gets the
+/// name later is another app.
 fn forget_everything(transaction: &Transaction<'_>, speaker: &str) -> rusqlite::Result<usize> {
     transaction.execute(
         "DELETE FROM terms WHERE seq IN (SELECT seq FROM turns WHERE speaker = ?1)",

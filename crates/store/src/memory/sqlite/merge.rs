@@ -1,9 +1,10 @@
 //! Merging recent turns into the posting lists, many turns at once and term by term.
 //!
-//! The terms of one turn lie on as many pages of the file, each of which is encrypted again when it changes.
-//! The terms of thousands of turns lie mostly on the same pages. So turns wait until there are enough of them.
-//! Then every transaction that stores turns also merges some of the waiting terms, in the order of the terms, so
-//! that none takes long. How far the merge has come is part of the store (see [`MergeState`]).
+//! The terms of one turn lie on as many pages of the file, each of which is encrypted again when it
+//! changes. The terms of thousands of turns lie mostly on the same pages. So turns wait until there
+//! are enough of them. Then every transaction that stores turns also merges some of the waiting
+//! terms, in the order of the terms, so that none takes long. How far the merge has come is part of
+//! the store (see [`MergeState`]).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -41,7 +42,7 @@ pub(super) struct Merging {
 
 #[derive(Default)]
 struct MergeProgress {
-    /// How many turns this process has stored.
+    /// The number of turns that this process has stored.
     stored: usize,
     waiting: Option<WaitingPostings>,
 }
@@ -49,15 +50,15 @@ struct MergeProgress {
 /// The postings of the turns that are being merged, kept from step to step.
 struct WaitingPostings {
     next: i64,
-    /// The token of the step that used them last. If the store has another token, that step was rolled back, or
-    /// another process has merged since.
+    /// The token of the step that used them last. If the store has another token, that step was
+    /// rolled back, or another process has merged since.
     token: i64,
     /// The last change of the index that they include.
     revision: i64,
     lists: Vec<WaitingList>,
 }
 
-/// What a posting list is going to get. Lists are in the order of their terms and projects.
+/// Postings that wait for their list. They are in the order of terms and projects.
 struct WaitingList {
     term: Box<str>,
     project: i64,
@@ -132,7 +133,8 @@ impl MergeProgress {
         Ok(newest)
     }
 
-    /// Returns the postings of the merge in progress, which are read again if they are not up to date.
+    /// Returns the postings of the merge in progress, which are read again if they are not up to
+    /// date.
     fn waiting(
         &mut self,
         transaction: &Transaction<'_>,

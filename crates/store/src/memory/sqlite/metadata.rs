@@ -6,7 +6,7 @@ pub(super) struct TurnMetadata {
     pub(super) seq: i64,
     /// When the turn was said, in microseconds.
     pub(super) ts: i64,
-    /// Where the turn stands in its session.
+    /// The place of the turn in its session.
     pub(super) at: i64,
     pub(super) project: u32,
     pub(super) session: u32,

@@ -1,5 +1,5 @@
-//! The names of turns in SQLite: reading the rows that share a name with a captured turn, and writing the
-//! names it claims.
+//! The names of turns in SQLite: reading the rows that share a name with a captured turn, and
+//! writing the names it claims.
 
 use hob_domain::memory::{Identity, NewTurn, RecordId, TurnKey};
 use rusqlite::{OptionalExtension, Row, Transaction, params};
@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, params};
 use super::postings::note_change;
 use crate::memory::identity::{Claim, ExistingTurn, TurnNames, free_answer, recognise};
 
-/// What is stored of a captured turn already.
+/// The result of looking for a captured turn among the stored ones.
 pub(super) enum StoredTurn {
     /// The turn is stored under this id.
     Known(RecordId),
@@ -28,8 +28,8 @@ pub(super) fn find_by_record(
         .optional()
 }
 
-/// Looks for a captured turn among the stored ones that do not have its record, and writes the name that it
-/// claims there. `session` is the number of its session, if there is one.
+/// Looks for a captured turn among the stored ones that do not have its record, and writes the name
+/// that it claims there. `session` is the number of its session, if there is one.
 pub(super) fn find_stored(
     transaction: &Transaction<'_>,
     speaker: &str,

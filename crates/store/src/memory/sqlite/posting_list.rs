@@ -1,4 +1,5 @@
-//! The posting list of one term in one project: its header and its blocks, each a row of `postings`.
+//! The posting list of one term in one project: its header and its blocks, each a row of
+//! `postings`.
 
 use hob_index::postings::{HEADER_SEQ, Posting, PostingBlock, TermHeader, decode_block};
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -80,8 +81,8 @@ impl<'a> PostingList<'a> {
         }
     }
 
-    /// Reads the header and the last block. Most lists have only one block, which comes right after the
-    /// header, so that one query finds both.
+    /// Reads the header and the last block. Most lists have only one block, which comes right after
+    /// the header, so that one query finds both.
     fn ends(&self) -> rusqlite::Result<(Option<TermHeader>, Option<PostingBlock>)> {
         let mut statement = self.transaction.prepare_cached(
             "SELECT first, run FROM postings WHERE term = ?1 AND project = ?2

@@ -1,9 +1,9 @@
 //! Writing the index.
 //!
-//! A new turn is only noted with its terms (`indexed` and `terms`). Later a merge moves the postings of
-//! thousands of turns into the posting lists at once (see the module `merge`). Until then a query finds recent
-//! turns in the metadata cache. A turn that is changed or removed after it was merged is changed in its posting
-//! lists at once.
+//! A new turn is only noted with its terms (`indexed` and `terms`). Later a merge moves the
+//! postings of thousands of turns into the posting lists at once (see the module `merge`). Until
+//! then a query finds recent turns in the metadata cache. A turn that is changed or removed after
+//! it was merged is changed in its posting lists at once.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct IndexedTurn<'a> {
     pub(super) terms: &'a str,
 }
 
-/// How far turns are merged into the posting lists.
+/// The progress of merging turns into the posting lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MergeState {
     /// All terms of the turns up to this one are merged.
@@ -66,15 +66,15 @@ impl MergeState {
     }
 }
 
-/// The changes of a transaction to the index. The sums of projects and sessions are written at the end, by
-/// [`IndexChanges::write`].
+/// The changes of a transaction to the index. The sums of projects and sessions are written at the
+/// end, by [`IndexChanges::write`].
 pub(super) struct IndexChanges {
     state: MergeState,
     projects: BTreeMap<i64, IndexSums>,
     sessions: BTreeMap<i64, IndexSums>,
 }
 
-/// What a transaction adds to a project or a session.
+/// Numbers to add to the sums of a project or a session.
 #[derive(Default)]
 struct IndexSums {
     turns: i64,

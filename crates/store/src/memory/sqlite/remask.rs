@@ -7,8 +7,8 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::postings::{IndexChanges, IndexedTurn, note_change};
 use super::vectors::{self, save_table_vector};
 
-/// Replaces texts, terms and vectors. Returns whether a sign code has changed, so that cached ones must be
-/// dropped.
+/// Replaces texts, terms and vectors. Returns whether a sign code has changed, so that cached ones
+/// must be dropped.
 pub(super) fn remask(transaction: &Transaction<'_>, changes: &[Remask]) -> rusqlite::Result<bool> {
     let mut index = IndexChanges::new(transaction)?;
     let mut has_other_code = false;

@@ -45,8 +45,8 @@ pub(super) fn time(microseconds: i64) -> Timestamp {
     Timestamp::from_microsecond(microseconds).unwrap_or_default()
 }
 
-/// Returns a scope as SQL on `t`, with its parameters, or `None` if nothing can match. Names are looked up first, so that
-/// indexes are used.
+/// Returns a scope as SQL on `t`, with its parameters, or `None` if nothing can match. Names are
+/// looked up first, so that indexes are used.
 fn conditions(
     connection: &Connection,
     speaker: &str,

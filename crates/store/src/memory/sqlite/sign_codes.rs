@@ -1,5 +1,5 @@
-//! A cache of the sign codes of all vectors: finding the nearest turns is then a matter of counting bits, a few
-//! nanoseconds a turn.
+//! A cache of the sign codes of all vectors: finding the nearest turns is then a matter of counting
+//! bits, a few nanoseconds a turn.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -27,8 +27,8 @@ impl CodeCaches {
     }
 }
 
-/// The codes of one kind of vectors. New ones are read by the next query. Codes of removed turns stay until the
-/// cache is cleared; a candidate without metadata is dropped.
+/// The codes of one kind of vectors. New ones are read by the next query. Codes of removed turns
+/// stay until the cache is cleared; a candidate without metadata is dropped.
 #[derive(Default)]
 pub(super) struct CodeCache<const WORDS: usize> {
     cached: RwLock<CachedCodes<WORDS>>,

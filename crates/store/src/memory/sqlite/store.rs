@@ -24,7 +24,8 @@ use crate::sqlite::{Database, OpenError, Reading, failed, keep_share, migrations
 
 /// The page cache of a connection to a large file, in KiB.
 const MAX_PAGE_CACHE_KIB: u64 = 32_000;
-/// A caller that stores this many turns at once will store more, and will touch pages all over the indexes.
+/// A caller that stores this many turns at once will store more, and will touch pages all over the
+/// indexes.
 const LARGE_BATCH_TURNS: usize = 100;
 
 /// The memory in `memory.db`. Clones share it.
@@ -37,8 +38,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens the memory, creates the file if there is none, and migrates its schema. A call waits at most
-    /// `busy` for another process that is writing. This blocks for a few milliseconds.
+    /// Opens the memory, creates the file if there is none, and migrates its schema. A call waits
+    /// at most `busy` for another process that is writing. This blocks for a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
         let reading = Reading { readers: 4, most: MAX_PAGE_CACHE_KIB };
         let database = Database::open(path, key, &migrations::MEMORY, busy, reading)?;

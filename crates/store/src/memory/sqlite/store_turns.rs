@@ -11,7 +11,7 @@ use super::vectors::save_table_vector;
 use crate::memory::identity::TurnNames;
 use crate::sqlite::failed;
 
-/// What became of a captured turn.
+/// The outcome of storing a captured turn.
 enum TurnOutcome {
     Inserted(RecordId),
     Duplicate(RecordId),
@@ -19,8 +19,8 @@ enum TurnOutcome {
     Forgotten,
 }
 
-/// Stores turns in order and marks imports as done. Returns what became of the turns, and the number of the
-/// newest turn afterwards.
+/// Stores turns in order and marks imports as done. Returns what became of the turns, and the
+/// number of the newest turn afterwards.
 pub(super) fn store(
     transaction: &Transaction<'_>,
     speaker: &str,
@@ -212,8 +212,9 @@ impl<'a> TurnWriter<'a> {
         Ok(self.transaction.last_insert_rowid())
     }
 
-    /// Adds a turn to its session, which is created if there is none, and returns the session's number. These
-    /// are plain statements, since one that does it all costs more than they do together.
+    /// Adds a turn to its session, which is created if there is none, and returns the session's
+    /// number. These are plain statements, since one that does it all costs more than they do
+    /// together.
     fn add_to_session(
         &self,
         turn: &NewTurn,

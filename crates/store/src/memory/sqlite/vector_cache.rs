@@ -1,5 +1,5 @@
-//! A bounded cache of vectors. Turns of a session are asked for together, and good ones are asked for again,
-//! so vectors are read and cached in blocks of turns.
+//! A bounded cache of vectors. Turns of a session are asked for together, and good ones are asked
+//! for again, so vectors are read and cached in blocks of turns.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use super::postings::{newest, revision};
 const BLOCK_TURNS: i64 = 16;
 /// The size of the younger generation, in bytes, at which it becomes the older one.
 const MAX_GENERATION_BYTES: usize = 40 << 20;
-/// What a vector takes in addition to its values, in bytes, and what a block takes.
+/// The memory that a vector takes in addition to its values, and that a block takes.
 const VECTOR_OVERHEAD_BYTES: usize = 56;
 const BLOCK_OVERHEAD_BYTES: usize = 100;
 
@@ -39,8 +39,8 @@ pub(super) struct VectorCache {
     blocks: Mutex<Generations>,
 }
 
-/// Blocks by project and number. A block that is asked for moves to the younger generation; the older one is
-/// dropped as a whole.
+/// Blocks by project and number. A block that is asked for moves to the younger generation; the
+/// older one is dropped as a whole.
 #[derive(Default)]
 struct Generations {
     young: HashMap<(u32, i64), Arc<VectorBlock>>,
@@ -57,8 +57,8 @@ impl VectorCache {
         kept.old.retain(|(_, number), _| !changed.contains(number));
     }
 
-    /// Gives candidates the vectors of these turns. Both are in order. `known` is the last change that
-    /// [`VectorCache::remove`] was called for.
+    /// Gives candidates the vectors of these turns. Both are in order. `known` is the last change
+    /// that [`VectorCache::remove`] was called for.
     pub(super) fn fill<'t>(
         &self,
         connection: &Connection,

@@ -1,4 +1,5 @@
-//! The vectors of turns: every turn has one of the built-in table, and gets one of the user's model in time.
+//! The vectors of turns: every turn has one of the built-in table, and gets one of the user's model
+//! in time.
 
 use hob_domain::memory::{Candidate, Embedded, Unembedded, UnembeddedPage, VectorKind};
 use hob_index::sign_codes::{MODEL_BYTES, TABLE_BYTES, sign_code};
