@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// A real agent may take this long to start on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(100);
+const AGENT_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Something below `e2e/`.
 fn installed(name: &str) -> String {
@@ -163,7 +163,7 @@ impl Setup {
 
     /// Waits for the agent's question with this number in the session.
     fn question(&self, session: &Session, number: usize) -> Value {
-        patiently("the agent asks", || {
+        wait_for_agent("the agent asks", || {
             let mut asked = self.audit(session, "permission");
             asked.retain(|event| event["status"] == "asked");
             asked.get(number).cloned()
@@ -177,7 +177,7 @@ impl Setup {
 
     /// A turn once it is over.
     fn ended(&self, session: &Session, index: usize) -> Value {
-        patiently("the turn ends", || {
+        wait_for_agent("the turn ends", || {
             let turn = self.get(&session.at(&format!("/turns/{index}")));
             let open = ["queued", "running"].contains(&turn["state"].as_str().unwrap());
             (!open).then_some(turn)
@@ -186,7 +186,7 @@ impl Setup {
 
     /// Waits until the agent has written this text in a turn.
     fn wait_for_words(&self, session: &Session, words: &str) {
-        patiently("the agent says it", || {
+        wait_for_agent("the agent says it", || {
             let mut events = self.events(session).into_iter();
             events.any(|event| chunk(&event["message"]) == Some(words)).then_some(())
         });
@@ -251,13 +251,13 @@ impl Session {
 
 /// Polls until there is an answer, for as long as a real agent may take.
 #[track_caller]
-fn patiently<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+fn wait_for_agent<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(answer) = answer() {
             return answer;
         }
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        assert!(start.elapsed() < AGENT_TIMEOUT, "not within {AGENT_TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -407,7 +407,7 @@ fn session_survives_a_kill_during_its_first_words() {
     let mut setup = Setup::claude();
     let session = setup.session(json!({}));
     setup.leave(&session, "[[hang]]");
-    patiently("the agent is being asked", || {
+    wait_for_agent("the agent is being asked", || {
         let first = setup.audit(&session, "message").pop();
         first.filter(|message| message["turn_index"] == 1)
     });
@@ -485,7 +485,7 @@ fn a_turn_is_streamed_and_cancelled_and_the_session_goes_on() {
     let command = format!("touch {log}; tail -f {log}");
     setup.leave(&session, &format!("[[tool Bash {}]]", json!({"command": command})));
     let at_work = || !processes_with(&log).is_empty();
-    patiently("the tool runs", || (session.file(&log).is_some() && at_work()).then_some(()));
+    wait_for_agent("the tool runs", || (session.file(&log).is_some() && at_work()).then_some(()));
     setup.post(&session.at("/cancel"), &json!({}));
     assert_eq!(setup.ended(&session, 3)["stop_reason"], "cancelled");
     wait_until("the tool is ended", || (!at_work()).then_some(()));
@@ -677,7 +677,7 @@ fn claude_serves_a_session(driver: &str) {
     if driver == "claude-stream" {
         setup.wait_for_words(&session, "Working.");
     } else {
-        patiently("the model is asked", || {
+        wait_for_agent("the model is asked", || {
             setup.conversation().last().filter(|(_, text)| text.contains("Working."))?;
             Some(())
         });
@@ -693,7 +693,7 @@ fn claude_serves_a_session(driver: &str) {
     assert!(said.contains(&("user".to_owned(), "five".to_owned())), "{said:?}");
 
     setup.leave(&session, "[[hang]]");
-    patiently("it is asked again", || {
+    wait_for_agent("it is asked again", || {
         setup.conversation().last().filter(|(_, text)| text == "[[hang]]")?;
         Some(())
     });

@@ -196,7 +196,7 @@ impl Setup {
                 self.serve();
                 json!(self.server().url())
             }
-            other => panic!("nobody answers {other:?}"),
+            other => panic!("unknown request {other:?}"),
         }
     }
 
@@ -307,7 +307,7 @@ fn snippets_of_the_docs_run() {
             "python" => (installed(".venv/bin/python"), vec!["-c"]),
             "ts" => (PathBuf::from("node"), vec!["--input-type=module", "-e"]),
             "toml" => continue,
-            other => panic!("nobody runs {other:?}"),
+            other => panic!("no interpreter for {other:?}"),
         };
         if code.starts_with("hob ") {
             continue;

@@ -423,5 +423,5 @@ fn confinement_cost_is_printed() {
         times.sort();
         times[times.len() / 2]
     });
-    println!("from spawn to first output: free {free:?}, confined beside 400 files {confined:?}");
+    println!("from spawn to first output: free {free:?}, confined next to 400 files {confined:?}");
 }

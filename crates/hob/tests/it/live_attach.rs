@@ -116,7 +116,7 @@ fn attach_watches_types_and_detaches() {
     );
     // The agent sets a title and asks for focus; neither comes through.
     assert!(!raw.contains("\x1b]") && !raw.contains("\x1b[?1004h"), "{raw:?}");
-    wait_until("nobody watches", || (find(&api, &id)["viewers"] == 0).then_some(()));
+    wait_until("no viewer is left", || (find(&api, &id)["viewers"] == 0).then_some(()));
     desk.end();
     assert_eq!(api.ask(&id, "[[say still there]]"), "still there");
 }

@@ -92,7 +92,7 @@ fn hooks_install_refuses_broken_settings_and_keeps_them() {
             let words = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(words.contains(path.to_str().unwrap()), "{client} {broken}: {words}");
             assert_eq!(fs::read_to_string(&path).unwrap(), broken);
-            assert_eq!(files_below(path.parent().unwrap()).len(), 1, "nothing is left beside it");
+            assert_eq!(files_below(path.parent().unwrap()).len(), 1, "no other file is left");
         }
     }
 }
@@ -273,7 +273,7 @@ fn files_of_the_memory_are_private() {
     capture(&home, &["--no-spawn"], &path);
     capture(&home, &[], &path);
     assert!(home.run(&["import", path.to_str().unwrap()]).status.success());
-    check("nobody serves");
+    check("no server runs");
     let server = home.serve();
     wait_for_drain(&home);
     Bridge::new(&home, Path::new("/")).call("memory_capture", json!({"text": "a fact"}));
@@ -336,7 +336,7 @@ fn session_start_prints_what_is_known() {
         assert_eq!(start(&["--cwd", "/somewhere/else"]), "");
         let told = json!({"cwd": cwd, "session_id": "session-4", "hook_event_name": "SessionStart", "source": "startup"});
         let output = feed(home.command(&["session-start"]), told.to_string().as_bytes());
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), known, "the hook is told the same");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), known, "the hook prints the same");
     };
     check();
     assert!(server.stop().success());

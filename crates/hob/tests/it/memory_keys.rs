@@ -220,5 +220,5 @@ fn rotation_during_captures_succeeds_or_changes_nothing() {
     });
     let mut expected = known.into_inner().unwrap();
     defer(&home, 0, &mut expected);
-    assert_all_there(&home, &expected, &format!("captures beside, rotated: {succeeded}"));
+    assert_all_there(&home, &expected, &format!("concurrent captures, rotated: {succeeded}"));
 }

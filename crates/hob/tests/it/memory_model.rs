@@ -112,7 +112,7 @@ fn switching_models_under_load_loses_nothing() {
         let ways = [Some(&tiny), Some(&tiny), Some(&other), None, Some(&tiny)];
         for (round, model) in ways.into_iter().enumerate() {
             let (before, came) = (asked.load(Ordering::SeqCst), captured.load(Ordering::SeqCst));
-            wait_until("questions and turns go on", || {
+            wait_until("recalls and captures continue", || {
                 let enough = asked.load(Ordering::SeqCst) > before + 10
                     && captured.load(Ordering::SeqCst) > came + 1;
                 enough.then_some(())

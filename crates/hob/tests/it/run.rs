@@ -173,7 +173,9 @@ fn run_in_a_full_pool_answers_503_with_retry_after() {
     let setup = setup("[sessions]\nmax_live = 1\n");
     std::thread::scope(|scope| {
         let first = scope.spawn(|| setup.run(&json!({"prompt": "[[hang]]", "timeout_secs": 3})));
-        wait_until("the first run holds the place", || (!setup.agents().is_empty()).then_some(()));
+        wait_until("the first run occupies the slot", || {
+            (!setup.agents().is_empty()).then_some(())
+        });
         let second = setup.ask("hi");
         assert_eq!(second.status, 503, "{}", second.text);
         assert_eq!(second.json()["code"], "pool_full");

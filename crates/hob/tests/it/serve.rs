@@ -237,7 +237,7 @@ fn server_accepts_activated_sockets() {
     let status = status.env("HOB_SOCKET", &path).output().unwrap();
     assert!(status.status.success(), "{status:?}");
     assert_eq!(server.wait().code(), Some(0), "it stops by itself; the next connection starts it");
-    assert!(path.exists(), "the socket belongs to whoever handed it over");
+    assert!(path.exists(), "the activated socket is not removed");
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn slow_reader_gets_every_event(backend: Backend) {
     let mut turn = api.stream_turn(&id, &prompt);
     // The test polls the log, so that no stream is read meanwhile.
     wait_until("the turn is over", || (api.describe(&id)["state"] == "idle").then_some(()));
-    assert_eq!(api.turn(&id, "[[chunks 1000]]").status, 200, "others are not held up");
+    assert_eq!(api.turn(&id, "[[chunks 1000]]").status, 200, "other readers are not delayed");
     let second = slow.until(|event| event.kind == "turn" && event.json()["turn_index"] == 2);
     let ids: Vec<u64> = second.iter().map(|event| event.id).collect();
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());

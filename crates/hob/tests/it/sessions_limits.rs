@@ -88,7 +88,7 @@ fn session_tokens_limits_a_session(backend: Backend) {
     assert!(retry_after(&over) >= 1);
     assert_eq!(api.turn(&api.session(), "hi").status, 200, "another one has its own");
     let api = api.restart_after(|server| server.kill());
-    assert_eq!(api.turn(&id, "hi").status, 429, "it is kept");
+    assert_eq!(api.turn(&id, "hi").status, 429, "the budget survives a restart");
 }
 
 fn idempotency_key_does_not_bypass_a_budget(backend: Backend) {

@@ -148,7 +148,7 @@ fn cancel_withdraws_the_permission_request(backend: Backend) {
     assert_eq!(api.get_turn(&id, turn)["state"], "cancelled");
     assert_eq!(answer(&api, &id, &asked["request_id"], "yes").status, 404);
     assert_eq!(api.ask(&id, "hi"), "echo: hi");
-    assert!(!api.audit_kinds(&id).contains(&"resume".to_owned()), "the same process goes on");
+    assert!(!api.audit_kinds(&id).contains(&"resume".to_owned()), "the same process continues");
 }
 
 /// A session that is closed with an open permission request leaves nothing.

@@ -130,7 +130,7 @@ fn clients_of_an_interrupted_turn_are_answered(backend: Backend) {
     let mut stream = api.stream_turn(&id, ENDLESS);
     assert!(stream.next().unwrap().data.contains("half"));
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| api.turn(&id, "waits behind it"));
+        let waiting = scope.spawn(|| api.turn(&id, "waits in the queue"));
         wait_until("one waits", || (api.describe(&id)["turn_count"] == 2).then_some(()));
         api.server.signal(Signal::SIGTERM);
         let last = stream.by_ref().last();
@@ -160,7 +160,7 @@ fn kill_9_interrupts_the_turn_and_keeps_its_events(backend: Backend) {
     let turn = api.get_turn(&id, 2);
     assert_eq!((&turn["state"], &turn["code"]), (&json!("interrupted"), &json!("interrupted")));
     let events: Vec<Value> = seen.iter().map(StreamEvent::json).collect();
-    assert_eq!(turn["events"], json!(events), "what was told is not lost");
+    assert_eq!(turn["events"], json!(events), "events that were sent are not lost");
     let log = api.log(&id);
     assert_gapless(&log);
     let last = log.last().unwrap();

@@ -76,7 +76,7 @@ fn cwd_outside_the_roots_is_refused() {
     let shape = |answer: hob_testkit::server::Answer| {
         answer.json()["error"].as_str().unwrap().replace("missing", "other")
     };
-    assert_eq!(shape(missing), shape(foreign), "nobody learns what exists outside");
+    assert_eq!(shape(missing), shape(foreign), "the answer does not show what exists outside");
     assert_eq!(api.get("/sessions").json()["count"], sessions);
 }
 

@@ -247,7 +247,7 @@ fn pool_full_returns_503(backend: Backend) {
     assert!(third.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() >= 1);
     let run = api.post("/run", &json!({"prompt": "hi", "agent": "demo"}));
     assert_error(&run, 503, "pool_full", "2");
-    assert_eq!(api.turn(&ids[0], "hi").status, 200, "those that are open go on");
+    assert_eq!(api.turn(&ids[0], "hi").status, 200, "open sessions continue");
     assert_eq!(api.close(&ids[0]).status, 200);
     api.session();
     assert_eq!(api.get("/sessions").json()["count"], 3);

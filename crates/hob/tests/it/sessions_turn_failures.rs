@@ -42,7 +42,7 @@ fn crashed_agent_answers_502_and_its_conversation_continues(backend: Backend) {
         (&died["state"], &died["ok"], &died["code"]),
         (&json!("died"), &json!(false), &json!("agent_died"))
     );
-    assert_eq!(died["text"], "half ", "what it said is kept");
+    assert_eq!(died["text"], "half ", "its text is kept");
     assert_eq!(died["events"].as_array().unwrap().len(), 1);
     let history = api.ask(&id, "[[say {history}]]");
     assert!(history.starts_with("remember the crane"), "{history}");
@@ -83,7 +83,11 @@ fn lost_conversation_is_resume_failed(backend: Backend) {
     let log = api.log(&id);
     let resumed: Vec<&Value> = log.iter().filter(|e| e["event"] == "resume").collect();
     assert!(resumed.len() == 2 && resumed.iter().all(|e| e["ok"] == false), "{resumed:?}");
-    assert_eq!(fs::read_dir(api.conversations()).unwrap().count(), 0, "nothing was begun anew");
+    assert_eq!(
+        fs::read_dir(api.conversations()).unwrap().count(),
+        0,
+        "no new conversation was started"
+    );
     // Back again, it goes on.
     fs::write(&kept[0], conversation).unwrap();
     assert!(api.ask(&id, "[[say {history}]]").starts_with("remember the crane"));
@@ -123,7 +127,7 @@ fn agent_error_answers_502_and_the_session_continues(backend: Backend) {
     let events = turn["events"].as_array().unwrap();
     assert!(events.last().unwrap()["error"].is_object(), "{turn}");
     assert_eq!(api.ask(&id, "[[say {history}]]"), "[[say half]] [[error 529 Overloaded]]");
-    assert!(!api.audit_kinds(&id).contains(&"resume".to_owned()), "the same process goes on");
+    assert!(!api.audit_kinds(&id).contains(&"resume".to_owned()), "the same process continues");
 }
 
 /// The session can be made; its turns say what to install.

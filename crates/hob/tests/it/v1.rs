@@ -114,7 +114,7 @@ fn v1_conversation_of_ten_turns_uses_one_process() {
     let left = files_below(&api.home.hob_home().join("claude"));
     let left: Vec<_> =
         left.iter().filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
-    assert!(left.is_empty(), "transcripts that nobody goes on with: {left:?}");
+    assert!(left.is_empty(), "unused transcripts are left: {left:?}");
 }
 
 /// After a restart of Hob the next turn is given the history, and the one after finds its process.
@@ -403,7 +403,7 @@ fn v1_pool_never_crosses_apps() {
     let admin = std::fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
     let answer = api.server.call("DELETE", "/admin/apps/other", Some(admin.trim()), None);
     assert_eq!(answer.status, 200, "{}", answer.text);
-    assert_eq!(api.processes().len(), 1, "its processes are gone when its removal is told");
+    assert_eq!(api.processes().len(), 1, "its processes are gone once its removal is answered");
     assert!(!api.home.hob_home().join("workspaces/v1-other").exists());
     assert_eq!(one.ask("[[say still here]]", Value::clone).1, "warm");
 }

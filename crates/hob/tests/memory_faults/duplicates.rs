@@ -167,7 +167,7 @@ fn answer_that_overtakes_its_prompt_keeps_its_order() {
     watch.turn(&home, &hook_input(&transcript, "Stop", Some("Done.")));
     std::fs::rename(&aside, folder.join(&name)).unwrap();
     wait_drained(&home);
-    assert_eq!(exported(&home, "overtaking").len(), 4, "the answer is kept");
+    assert_eq!(exported(&home, "overtaking").len(), 4, "the answer is stored");
     transcript.flush();
     watch.turn(&home, &hook_input(&transcript, "SessionEnd", None));
     assert_stored(&home, &[&transcript]);

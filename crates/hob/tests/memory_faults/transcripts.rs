@@ -50,7 +50,7 @@ fn paths_that_are_no_transcripts_capture_nothing() {
     let server = serve(&home);
     wait_drained(&home);
     let said = exported(&home, "odd");
-    assert_eq!(said.len(), 10, "what the hooks were told is kept: {said:?}");
+    assert_eq!(said.len(), 10, "the hooks' inputs are stored: {said:?}");
     assert!(server.stop().success());
     assert_no_process(&home);
     watch.print("no transcripts");
@@ -70,7 +70,7 @@ fn pipe_as_a_transcript_does_not_block_a_hook() {
     watch.print("pipe");
     let server = serve(&home);
     wait_drained(&home);
-    assert_eq!(exported(&home, "pipe").len(), 1, "the answer is kept");
+    assert_eq!(exported(&home, "pipe").len(), 1, "the answer is stored");
     assert!(server.stop().success());
 }
 

@@ -204,7 +204,7 @@ impl Talker {
         for (expected, event) in (after + 1..).zip(&log) {
             if event["seq"] != expected {
                 self.figures.repeated += 1;
-                self.problem(format!("{} stands in the log instead of {expected}", event["seq"]));
+                self.problem(format!("{} is in the log instead of {expected}", event["seq"]));
             }
         }
         let by_number: BTreeMap<u64, &Value> =

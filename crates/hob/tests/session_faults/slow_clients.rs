@@ -96,7 +96,7 @@ fn slow_clients_are_cut_off_and_delay_nobody() {
     );
     assert!(cut_headers.is_some_and(|time| time < Duration::from_secs(25)), "{cut_headers:?}");
     assert!(!is_campaign() || cut_bodies.is_some(), "slow bodies are cut off, too");
-    assert!(slowest < IN_TIME, "somebody waited {slowest:?}");
+    assert!(slowest < IN_TIME, "another client waited {slowest:?}");
     wait_until("nothing of them is left open", || {
         (descriptors(server.pid()) <= open + 16).then_some(())
     });

@@ -171,7 +171,7 @@ pub async fn takeover_interrupts_the_running_turn_once(fixture: &dyn Fixture) {
     let events = stores[1].events(&app("a"), &id(1), 0, usize::MAX).await.unwrap().unwrap();
     let end = events.iter().position(|event| event.event.kind == EventKind::Turn).expect("its end");
     assert_eq!(end + 1, events.len(), "nothing comes after the end");
-    assert_eq!(told.len() + 2, events.len(), "what is there was told, but for beginning and end");
+    assert_eq!(told.len() + 2, events.len(), "the log has exactly the acknowledged events");
     let LeaseOutcome::Acquired(_, again) = take(&*stores[0], 1, &other(1), LEASE).await else {
         panic!("not taken again")
     };

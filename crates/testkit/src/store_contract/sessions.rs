@@ -15,7 +15,7 @@ pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
     store.create_session(&made, event("create", None), &node()).await.unwrap();
     assert_eq!(store.session(&a, &one).await.unwrap(), Some(made.clone()));
     assert_eq!(accept(&*store, 1, &request("hello")).await, Some(Accepted::Queued(1)));
-    assert_eq!(story(&*store, 1).await, ["create"], "a turn that is taken in is no event yet");
+    assert_eq!(story(&*store, 1).await, ["create"], "an accepted turn is no event yet");
     let busy = store.session(&a, &one).await.unwrap().unwrap();
     assert_eq!((busy.state(), busy.turn_count), (SessionState::Running, 1));
     store.keep_agent_session(&lease(1), "first name").await.unwrap();
@@ -41,7 +41,7 @@ pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
     assert_eq!((after.last_turn_at, after.agent_session.as_deref()), (Some(at(13)), Some("own")));
     assert_eq!(after.last_event, 4);
     let told: Vec<_> = stored.into_iter().chain(ended).collect();
-    assert_eq!(store.events(&a, &one, 1, 100).await.unwrap().unwrap(), told, "as it was told");
+    assert_eq!(store.events(&a, &one, 1, 100).await.unwrap().unwrap(), told, "as it was returned");
     assert_eq!(store.turn_events(&one, 1).await.unwrap(), told);
 
     assert!(store.close_session(&one, event("close", None), at(20)).await.unwrap());

@@ -71,7 +71,7 @@ pub async fn restart_interrupts_running_and_keeps_queued_turns(fixture: &dyn Fix
     assert_eq!((found.state(), found.usage), (SessionState::Running, TurnUsage::default()));
     assert_eq!(found.last_turn_at, Some(at(50)));
     assert_eq!(store.usage_on(&app("a"), at(50)).await.unwrap(), TurnUsage::default());
-    assert!(store.start_turn(&held, 2, at(52)).await.unwrap(), "it can go on");
+    assert!(store.start_turn(&held, 2, at(52)).await.unwrap(), "the session accepts turns again");
     let late = store.end_turn(&held, 1, ending(1, TurnState::Finished), at(53)).await.unwrap();
     assert_eq!(late, None, "it was interrupted");
 }

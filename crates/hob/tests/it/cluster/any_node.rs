@@ -45,7 +45,11 @@ fn turn_runs_and_streams_on_any_node() {
         assert_eq!(again.iter().map(|event| event.id).collect::<Vec<_>>(), numbers[1..]);
     }
     assert_fences(&nodes.cluster);
-    assert_eq!(nodes.cluster.sql("SELECT max(fence) FROM hob.events"), "1", "nobody took it");
+    assert_eq!(
+        nodes.cluster.sql("SELECT max(fence) FROM hob.events"),
+        "1",
+        "no other node took it over"
+    );
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn turn_is_cancelled_on_any_node() {
         assert_eq!(
             nodes.on(1 - node).get_turn(&id, turn)["state"],
             "cancelled",
-            "when it is told, it is so"
+            "the cancel is answered once the turn has ended"
         );
     }
     let idle = nodes.on(1).post(&format!("/sessions/{id}/cancel"), &Value::Null);
@@ -110,7 +114,7 @@ fn session_is_closed_on_any_node() {
         assert_eq!(nodes.on(node).turn_with(&id, &[], "hi").status, 410);
     }
     let pids = nodes.cluster.with(0, |server| server.descendants());
-    assert_eq!(pids, [0; 0], "its agent is gone when that is told");
+    assert_eq!(pids, [0; 0], "the close is answered once the agent is gone");
 }
 
 /// One request with one key on all nodes at once is one turn, and all clients get its answer.

@@ -9,7 +9,7 @@ use hob_testkit::{Cluster, ClusterOptions, Random, cluster, is_campaign};
 use serde_json::json;
 
 use super::setup::{alone, assert_fences, options};
-use super::talker::{Figures, Place, Talker};
+use super::talker::{ClusterClient, Figures, Talker};
 
 /// The settings of a run.
 struct Run {
@@ -45,7 +45,7 @@ fn under(run: &Run, disturb: impl Fn(&Cluster, &mut Random) -> usize) {
     let cluster = Cluster::start(&run.options);
     cluster.sql(WATCH);
     let token = cluster.app("faults");
-    let place = Place { cluster: &cluster, token: &token };
+    let place = ClusterClient { cluster: &cluster, token: &token };
     let seed = cluster::seed();
     let mut talkers: Vec<Talker> = (0..run.sessions)
         .map(|number| {
@@ -80,10 +80,10 @@ fn under(run: &Run, disturb: impl Fn(&Cluster, &mut Random) -> usize) {
     assert_fences(&cluster);
     let two = "SELECT session, fence, array_agg(DISTINCT holder) FROM public.held
         WHERE holder IS NOT NULL GROUP BY 1, 2 HAVING count(DISTINCT holder) > 1 LIMIT 10";
-    assert_eq!(cluster.sql(two), "", "two nodes held a session under one fence");
+    assert_eq!(cluster.sql(two), "", "two nodes had the lease of a session with one fencing token");
     let nobody = "SELECT e.session, e.fence FROM hob.events e
         WHERE NOT EXISTS (SELECT FROM public.held h WHERE (h.session, h.fence) = (e.session, e.fence)) LIMIT 10";
-    assert_eq!(cluster.sql(nobody), "", "events under a fence that nobody held");
+    assert_eq!(cluster.sql(nobody), "", "events with a fencing token that no node had");
     let taken = cluster.sql("SELECT count(*) FROM hob.heads WHERE fence > 1");
     println!(
         "{}: {taken} of {} sessions were taken by another run or node",

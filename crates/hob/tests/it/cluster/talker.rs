@@ -10,11 +10,11 @@ use hob_testkit::{Cluster, Random, Wire};
 use serde_json::{Value, json};
 
 /// A node that is silent for this long is given up, and another one is asked.
-const QUIET: Duration = Duration::from_secs(4);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Whatever happens to nodes, an answer comes within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 pub struct Talker {
     number: usize,
@@ -46,12 +46,12 @@ pub struct Figures {
 }
 
 /// The cluster and the token of all talkers.
-pub struct Place<'a> {
+pub struct ClusterClient<'a> {
     pub cluster: &'a Cluster,
     pub token: &'a str,
 }
 
-impl Place<'_> {
+impl ClusterClient<'_> {
     /// One request to a node that is chosen by chance.
     fn call(
         &self,
@@ -62,8 +62,10 @@ impl Place<'_> {
     ) -> io::Result<Reply> {
         let headers = more.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let asked = WireRequest { method, path, token: Some(self.token), headers, body };
-        let mut wire =
-            Wire::connect_within(&self.cluster.address(self.cluster.random_node()), QUIET)?;
+        let mut wire = Wire::connect_within(
+            &self.cluster.address(self.cluster.random_node()),
+            SILENCE_TIMEOUT,
+        )?;
         wire.call(&asked)
     }
 
@@ -83,12 +85,12 @@ impl Place<'_> {
                 Ok(reply) => last = reply.body,
                 Err(error) => last = error.to_string(),
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > ANSWER_TIMEOUT {
                 break;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
         }
-        Err(format!("no answer to {method} {path} for {PATIENCE:?}: {last}"))
+        Err(format!("no answer to {method} {path} for {ANSWER_TIMEOUT:?}: {last}"))
     }
 
     fn json(&self, path: &str) -> Result<Value, String> {
@@ -116,7 +118,7 @@ impl Talker {
     }
 
     /// Talks until that time, and then until the last answer.
-    pub fn talk(&mut self, place: &Place<'_>, until: Instant) {
+    pub fn talk(&mut self, place: &ClusterClient<'_>, until: Instant) {
         while Instant::now() < until && self.problems.is_empty() {
             let mut last = 0;
             for _ in 0..1 + self.random.below(3) {
@@ -132,7 +134,7 @@ impl Talker {
     }
 
     /// Asks for a turn until it is acknowledged.
-    fn ask(&mut self, place: &Place<'_>) -> Result<u64, String> {
+    fn ask(&mut self, place: &ClusterClient<'_>) -> Result<u64, String> {
         let mark = format!("mark-{}-{};", self.number, self.asked);
         self.asked += 1;
         let chunks = 1 + self.random.below(12);
@@ -155,12 +157,12 @@ impl Talker {
     }
 
     /// Hears the session until a turn is over.
-    fn hear_until(&mut self, place: &Place<'_>, turn: u64) -> Result<(), String> {
+    fn hear_until(&mut self, place: &ClusterClient<'_>, turn: u64) -> Result<(), String> {
         let since = Instant::now();
         // Some of these events were sent before: they must be equal.
         let mut last = self.told.keys().next_back().copied().unwrap_or_default();
         last = last.saturating_sub(self.random.below(10));
-        while since.elapsed() < PATIENCE {
+        while since.elapsed() < ANSWER_TIMEOUT {
             match self.hear(place, &mut last, turn) {
                 Ok(true) => {
                     let slowest = self.figures.slowest_turn;
@@ -172,17 +174,19 @@ impl Talker {
             if !self.problems.is_empty() {
                 return Ok(());
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
         }
         let state = place.json(&format!("/sessions/{}/turns/{turn}", self.id));
-        Err(format!("turn {turn} is not over after {PATIENCE:?}: {state:?}"))
+        Err(format!("turn {turn} is not over after {ANSWER_TIMEOUT:?}: {state:?}"))
     }
 
     /// One stream of one node. `true` when the turn was over in it.
-    fn hear(&mut self, place: &Place<'_>, last: &mut u64, turn: u64) -> io::Result<bool> {
+    fn hear(&mut self, place: &ClusterClient<'_>, last: &mut u64, turn: u64) -> io::Result<bool> {
         let path = format!("/sessions/{}/events", self.id);
-        let mut wire =
-            Wire::connect_within(&place.cluster.address(place.cluster.random_node()), QUIET)?;
+        let mut wire = Wire::connect_within(
+            &place.cluster.address(place.cluster.random_node()),
+            SILENCE_TIMEOUT,
+        )?;
         let headers =
             vec![("accept", "text/event-stream".to_owned()), ("last-event-id", last.to_string())];
         let token = Some(place.token);
@@ -224,7 +228,7 @@ impl Talker {
     }
 
     /// Checks after the faults: sent events are in the log, every turn is over, and the session answers or says why not.
-    pub fn check(&mut self, place: &Place<'_>, notes: &HashMap<String, usize>) {
+    pub fn check(&mut self, place: &ClusterClient<'_>, notes: &HashMap<String, usize>) {
         if let Err(error) = self.try_check(place, notes) {
             self.problem(error);
         }
@@ -232,7 +236,7 @@ impl Talker {
 
     fn try_check(
         &mut self,
-        place: &Place<'_>,
+        place: &ClusterClient<'_>,
         notes: &HashMap<String, usize>,
     ) -> Result<(), String> {
         let mut log: Vec<Value> = Vec::new();

@@ -278,7 +278,7 @@ fn migration_killed_before_its_last_file_rename_resumes() {
     assert_eq!(export(&home), all);
     for (name, original) in ["hob.db", "memory.db"].iter().zip(originals) {
         let kept = fs::read(file(&home, &format!("{name}.before"))).unwrap();
-        assert!(kept == original, "{name} is kept as it was");
+        assert!(kept == original, "{name} is unchanged");
         assert!(file(&home, &format!("{name}.before-2")).exists());
     }
     // With another key it moves into an empty database, and is known there.
