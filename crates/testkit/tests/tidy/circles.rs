@@ -442,3 +442,52 @@ fn shortest_from(edges: &Edges, start: &String, group: &BTreeSet<&String>) -> Op
     }
     None
 }
+
+fn source(path: &str, module: &[&str], code: &str) -> SourceFile {
+    SourceFile {
+        path: path.to_owned(),
+        krate: "crates/x".to_owned(),
+        module: module.iter().map(|part| (*part).to_owned()).collect(),
+        code: code.to_owned(),
+        literals: Vec::new(),
+        docs: Vec::new(),
+        children: code
+            .lines()
+            .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';').map(str::to_owned))
+            .collect(),
+    }
+}
+
+#[test]
+fn circle_through_a_re_export_is_found() {
+    let files = [
+        source("crates/x/src/lib.rs", &[], "mod a;\nmod b;\npub use a::X;\n"),
+        source("crates/x/src/a.rs", &["a"], "use crate::b::Y;\npub struct X(Y);\n"),
+        source("crates/x/src/b.rs", &["b"], "pub struct Y;\nfn f() {\n    crate::X::new();\n}\n"),
+    ];
+    let found: Vec<String> = graphs(&files).iter().flat_map(circles).collect();
+    let expected =
+        "crates/x/src/a.rs:1 → crates/x/src/b.rs; crates/x/src/b.rs:3 → crates/x/src/a.rs";
+    assert_eq!(found, [expected]);
+}
+
+#[test]
+fn child_that_uses_what_its_parent_defines_is_a_circle() {
+    let parent = |code: &str| source("crates/x/src/lib.rs", &[], code);
+    let child = || source("crates/x/src/a.rs", &["a"], "use super::{X, Z as W};\n");
+    let files = [parent("mod a;\npub struct X;\n"), child()];
+    assert_eq!(graphs(&files).iter().flat_map(circles).count(), 1);
+    // A parent that only re-exports is none.
+    let other = source("crates/x/src/b.rs", &["b"], "pub struct X;\npub struct Z;\n");
+    let files = [parent("mod a;\nmod b;\npub use b::{X, Z};\n"), child(), other];
+    assert_eq!(graphs(&files).iter().flat_map(circles).count(), 0);
+}
+
+#[test]
+fn circle_of_three_is_found() {
+    let edge = |to: &str| BTreeMap::from([(to.to_owned(), 1)]);
+    let edges: Edges = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]
+        .map(|(from, to)| (from.to_owned(), edge(to)))
+        .into();
+    assert_eq!(shortest_circles(&edges), [["a", "b", "c"].map(str::to_owned)]);
+}

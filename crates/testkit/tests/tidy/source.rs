@@ -208,7 +208,7 @@ fn hide_tests(code: &mut String) -> Vec<(usize, usize)> {
         let line = |at: usize| code[..at].matches('\n').count() + 1;
         hidden.push((line(start), line(end)));
         let mut blanked = String::new();
-        blank(&code[start..end].to_owned(), &mut blanked);
+        blank(&code[start..end], &mut blanked);
         // Blanks may be shorter in bytes than what they replace; lines stay.
         code.replace_range(start..end, &blanked);
     }
@@ -236,4 +236,20 @@ pub fn types(files: &[SourceFile]) -> BTreeMap<String, Vec<String>> {
         }
     }
     types
+}
+
+#[test]
+fn lexer_keeps_code_and_collects_texts() {
+    let text = "/// Doc\n/// goes on.\nfn f<'a>() { g(\"a // b\", '\"', r#\"c \" d\"#); } // end\n";
+    let lexed = lex(text);
+    assert_eq!(lexed.docs, [(1, "Doc goes on.".to_owned())]);
+    assert_eq!(lexed.literals, [(3, "a // b".to_owned()), (3, "c \" d".to_owned())]);
+    assert_eq!(lexed.code.lines().nth(2).unwrap().replace(' ', ""), "fnf<'a>(){g(,,);}");
+}
+
+#[test]
+fn test_modules_are_hidden() {
+    let mut code = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n".to_owned();
+    assert_eq!(hide_tests(&mut code), [(2, 5)]);
+    assert!(code.contains("fn a") && !code.contains("fn b") && code.contains("fn c"));
 }

@@ -146,3 +146,9 @@ pub fn leaning_comments() -> Vec<String> {
     }
     found
 }
+
+#[test]
+fn words_are_found_between_boundaries_in_any_case() {
+    assert!(has_word("Whoever types first", "whoever") && has_word("it is told.", "is told"));
+    assert!(!has_word("households", "house") && !has_word("the_house_of", "house"));
+}
