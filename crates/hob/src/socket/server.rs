@@ -214,13 +214,8 @@ async fn serve_frames(
             Ok(Call::Hello { protocol }) => service.greet(protocol),
             Ok(Call::Mcp { cwd }) => {
                 send(&mut stream, &Answer::Mcp).await?;
-<<<<<<< HEAD
-                let here = Here { principal, place: locate(cwd).await };
-                let tools = PeerTools { tools: service.tools.clone(), here };
-=======
-                let caller = CallerContext { principal, location: placed(cwd).await };
-                let tools = CallerTools { tools: service.tools.clone(), caller };
->>>>>>> 0bb6cf5 (wip)
+                let caller = CallerContext { principal, location: locate(cwd).await };
+                let tools = PeerTools { tools: service.tools.clone(), caller };
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
                 return Ok(NextProtocol::None);
             }
@@ -251,23 +246,14 @@ async fn locate(folder: Option<String>) -> Option<ProjectLocation> {
     tokio::task::spawn_blocking(move || locate_project(Path::new(&folder))).await.ok()
 }
 
-<<<<<<< HEAD
 /// The memory's tools for one peer and its project.
 struct PeerTools {
-=======
-/// The tools as the client of one connection uses them.
-struct CallerTools {
->>>>>>> 0bb6cf5 (wip)
     tools: Tools,
     caller: CallerContext,
 }
 
 #[async_trait]
-<<<<<<< HEAD
-impl Backend for PeerTools {
-=======
-impl ToolBackend for CallerTools {
->>>>>>> 0bb6cf5 (wip)
+impl ToolBackend for PeerTools {
     async fn call(
         &self,
         _: Option<&Caller>,
@@ -319,14 +305,9 @@ impl Service {
                 Err(error) => Answer::Error(error.to_string()),
             },
             Call::Tool { name, arguments, cwd } => {
-<<<<<<< HEAD
-                let here = Here { principal: principal.clone(), place: locate(cwd).await };
-                let tools = PeerTools { tools: self.tools.clone(), here };
-=======
-                let location = placed(cwd).await;
+                let location = locate(cwd).await;
                 let caller = CallerContext { principal: principal.clone(), location };
-                let tools = CallerTools { tools: self.tools.clone(), caller };
->>>>>>> 0bb6cf5 (wip)
+                let tools = PeerTools { tools: self.tools.clone(), caller };
                 match tools.call(None, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
                     Err(reason) => Answer::Refused(reason),
