@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::agent::AgentName;
 use crate::app::AppName;
 pub use crate::event::{EventKind, NewEvent, SessionEvent, turn_event};
+use crate::file::prompt_with_files;
 use crate::ids::NodeId;
 pub use crate::ids::SessionId;
 use crate::node::{Lease, LeaseOutcome};
@@ -80,7 +81,11 @@ pub struct SessionTurn {
     /// The number of the turn; 1 for the first.
     pub index: u32,
     pub state: TurnState,
+    /// The user's text.
     pub prompt: String,
+    /// The paths of the request's files.
+    pub files: Vec<String>,
+    /// The agent's text.
     pub text: String,
     pub stop_reason: Option<String>,
     /// The error message for the caller.
@@ -91,10 +96,20 @@ pub struct SessionTurn {
     pub usage: TurnUsage,
 }
 
+impl SessionTurn {
+    /// Returns the prompt as the agent receives it: the paths of the files, then the user's text.
+    pub fn rendered_prompt(&self) -> String {
+        prompt_with_files(&self.prompt, &self.files)
+    }
+}
+
 /// A request for a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRequest {
+    /// The user's text.
     pub prompt: String,
+    /// The paths of the request's files.
+    pub files: Vec<String>,
     /// The caller's idempotency key and the request's digest. A repeated request starts no turn.
     pub idempotency: Option<(String, String)>,
     /// The most turns that may be queued.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hob_domain::file::{files_of_prompt, safe_name, with_other_files};
+use hob_domain::file::safe_name;
 use hob_domain::{AppName, ClusterStore, FilePart};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
@@ -108,26 +108,26 @@ impl UploadStore {
         Ok(self.find(app, id))
     }
 
-    /// A prompt whose files are here: it may have been written on another node, with the paths that they have there.
-    pub async fn with_files_here(
+    /// Returns the paths that these files have on this node. A turn may have been accepted on another node, where its
+    /// files have other paths. Files of other nodes are copied here first.
+    pub async fn local_paths(
         &self,
         app: &AppName,
-        prompt: String,
-    ) -> Result<String, UploadError> {
-        let named = files_of_prompt(&prompt);
-        if named.is_empty() || self.shared.is_none() {
-            return Ok(prompt);
+        paths: &[String],
+    ) -> Result<Vec<String>, UploadError> {
+        if self.shared.is_none() {
+            return Ok(paths.to_vec());
         }
-        let mut paths = Vec::with_capacity(named.len());
-        for path in named {
+        let mut local = Vec::with_capacity(paths.len());
+        for path in paths {
             let id = Path::new(path).parent().and_then(Path::file_name).and_then(|id| id.to_str());
-            let here = match id {
+            let found = match id {
                 Some(id) => self.fetch(app, id).await?,
                 None => None,
             };
-            paths.push(here.map_or(path.to_owned(), |path| path.display().to_string()));
+            local.push(found.map_or(path.clone(), |path| path.display().to_string()));
         }
-        Ok(with_other_files(&prompt, &paths))
+        Ok(local)
     }
 
     /// Begins an upload. It is removed if it is dropped before [`Upload::finish`].

@@ -41,6 +41,16 @@ pub(crate) fn key_by_hash(hash: &str) -> String {
     format!("{HASHED_KEY_PREFIX}{hash}")
 }
 
+/// Returns the paths of a turn's files as they are stored: a JSON array.
+pub(crate) fn files_to_json(files: &[String]) -> String {
+    serde_json::Value::from(files).to_string()
+}
+
+/// Reads the stored paths of a turn's files.
+pub(crate) fn files_from_json(text: &str) -> Result<Vec<String>, StoreError> {
+    serde_json::from_str(text).map_err(|_| damaged("a turn's files"))
+}
+
 pub(crate) fn session_id(text: &str) -> Result<SessionId, StoreError> {
     SessionId::presented(text).ok_or_else(|| damaged("a session's id"))
 }

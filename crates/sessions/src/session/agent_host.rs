@@ -125,9 +125,9 @@ impl AgentHost {
         let mut turns = turns.map_err(internal)?.unwrap_or_default();
         turns.retain(|turn| !turn.text.is_empty());
         let last = turns.last().map_or(0, |turn| turn.index);
-        let messages = turns
-            .into_iter()
-            .flat_map(|turn| [Message::user(turn.prompt), Message::assistant(turn.text)]);
+        let messages = turns.into_iter().flat_map(|turn| {
+            [Message::user(turn.rendered_prompt()), Message::assistant(turn.text)]
+        });
         Ok((messages.collect(), last))
     }
 

@@ -19,6 +19,8 @@ const SECONDS_PER_DAY: u64 = 86_400;
 #[derive(Debug, Clone)]
 pub struct TurnSubmission {
     pub prompt: String,
+    /// The paths of the request's files.
+    pub files: Vec<String>,
     /// The caller's key and a digest of the request.
     pub idempotency: Option<(String, String)>,
 }
@@ -49,7 +51,8 @@ impl TurnIntake {
         ask: TurnSubmission,
     ) -> Result<u32, SessionError> {
         let queue = self.context.options.limits.queue;
-        let request = TurnRequest { prompt: ask.prompt, idempotency: ask.idempotency, queue };
+        let TurnSubmission { prompt, files, idempotency } = ask;
+        let request = TurnRequest { prompt, files, idempotency, queue };
         let (location, _intake) = match self.destination(app, id).await? {
             Destination::Open(location, intake) => (location, intake),
             // A closed session accepts no turn, but a repeat still gets the number of the first request.

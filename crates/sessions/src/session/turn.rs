@@ -96,9 +96,9 @@ impl<'a> TurnRunner<'a> {
             }
         };
         let files = &context.options.files;
-        let outcome = match files.with_files_here(&handle.app, turn.prompt.clone()).await {
-            Ok(prompt) => {
-                turn.prompt = prompt;
+        let outcome = match files.local_paths(&handle.app, &turn.files).await {
+            Ok(paths) => {
+                turn.files = paths;
                 self.perform(&turn).await
             }
             Err(error) => {
@@ -156,7 +156,7 @@ impl<'a> TurnRunner<'a> {
             turn_index: index,
             cwd: handle.setup.cwd.clone(),
             agent: handle.setup.agent.to_string(),
-            prompt: turn.prompt.clone(),
+            prompt: turn.rendered_prompt(),
             answers: outcome.reader.segments(),
             asked_at: turn.queued_at,
             ended_at: Timestamp::now(),
@@ -246,7 +246,7 @@ impl<'a> TurnRunner<'a> {
     ) -> Result<TurnOutcome, NotPrompted> {
         let stall_after = self.host.context.options.limits.stall_after;
         let mut progress = TurnProgress::new(turn.index, stall_after);
-        self.host.tell(AgentCommand::Prompt(turn.prompt.clone()));
+        self.host.tell(AgentCommand::Prompt(turn.rendered_prompt()));
         // Answers to requests of an earlier turn mean nothing now.
         while self.answers.try_recv().is_ok() {}
         loop {

@@ -132,33 +132,37 @@ pub(crate) const TABLES: &[&Table] = &[
         name: "turns",
         columns: &[
             Text, Number, Text, Text, Text, Text, Text, Number, Number, Number, Hashed, Text, Number,
-            Number, Number, Number, Real, Number,
+            Number, Number, Number, Real, Number, Text,
         ],
         key: 2,
         tells_whose: false,
         sqlite: Statements {
             select: "session, number, state, prompt, text, stop_reason, error, queued_at, started_at,
                  ended_at, idempotency_key, request_digest, input_tokens, output_tokens,
-                 cached_read_tokens, cached_write_tokens, cost_usd, first_event FROM turns",
+                 cached_read_tokens, cached_write_tokens, cost_usd, first_event, files
+                 FROM turns",
             key: "session, number",
             after: "?1, ?2",
             insert: "INSERT OR IGNORE INTO turns (session, number, state, prompt, text, stop_reason, error,
                      queued_at, started_at, ended_at, idempotency_key, request_digest, input_tokens,
-                     output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, first_event)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                     output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, first_event,
+                     files)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+                     ?19)",
         },
         postgres: Statements {
             select: "replace(session::text, '-', ''), number, state, prompt, text, stop_reason, error,
                  queued_at, started_at, ended_at, idempotency_key, request_digest, input_tokens,
-                 output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, first_event
+                 output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, first_event, files
                  FROM hob.turns",
             key: "session, number",
             after: "$1::text::uuid, $2",
             insert: "INSERT INTO hob.turns (session, number, state, prompt, text, stop_reason, error,
                      queued_at, started_at, ended_at, idempotency_key, request_digest, input_tokens,
-                     output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, first_event, app)
+                     output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, first_event, files,
+                     app)
                  SELECT c1::uuid, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16,
-                     c17, c18, h.app FROM moved JOIN hob.heads h ON h.session = c1::uuid
+                     c17, c18, c19, h.app FROM moved JOIN hob.heads h ON h.session = c1::uuid
                  ON CONFLICT DO NOTHING",
         },
     },

@@ -318,6 +318,7 @@ async fn who_goes_away_leaves_no_lock() {
     for wait in 0..40 {
         let request = hob_domain::session::TurnRequest {
             prompt: "p".to_owned(),
+            files: Vec::new(),
             idempotency: None,
             queue: 1000,
         };

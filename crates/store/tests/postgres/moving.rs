@@ -93,6 +93,7 @@ async fn a_move_that_was_broken_off_goes_on() {
     }
     let asked = TurnRequest {
         prompt: "p".into(),
+        files: Vec::new(),
         idempotency: Some(("the key".into(), "digest".into())),
         queue: 9,
     };

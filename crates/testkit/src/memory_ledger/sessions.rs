@@ -129,6 +129,7 @@ impl SessionStore for MemoryLedger {
             index,
             state: TurnState::Queued,
             prompt: request.prompt.clone(),
+            files: request.files.clone(),
             text: String::new(),
             stop_reason: None,
             error: None,

@@ -44,7 +44,12 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         assert_eq!(found, made);
         assert_eq!(found.setup.meta.to_string(), made.setup.meta.to_string(), "in its order");
         let key = Some((format!("k{text}"), text.to_owned()));
-        let turn = TurnRequest { prompt: text.to_owned(), idempotency: key, queue: 9 };
+        let turn = TurnRequest {
+            prompt: text.to_owned(),
+            files: vec![text.to_owned(), "/x".to_owned()],
+            idempotency: key,
+            queue: 9,
+        };
         let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
         assert_eq!(taken, Some(Accepted::Queued(1)));
         let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
@@ -76,6 +81,7 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         store.end_turn(&lease(byte), 1, end, at(9)).await.unwrap().unwrap();
         let turn = store.turn(&a, &id(byte), 1).await.unwrap().unwrap();
         assert_eq!((turn.prompt.as_str(), turn.text.as_str()), (text, text));
+        assert_eq!(turn.files, [text, "/x"]);
         assert_eq!((turn.stop_reason.as_deref(), turn.error.as_deref()), (Some(text), Some(text)));
         let events = store.events(&a, &id(byte), 0, 9).await.unwrap().unwrap();
         assert_eq!(events.len(), 4);

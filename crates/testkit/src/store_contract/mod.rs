@@ -118,7 +118,7 @@ fn event(kind: &str, turn: Option<u32>) -> NewEvent {
 }
 
 fn request(prompt: &str) -> TurnRequest {
-    TurnRequest { prompt: prompt.to_owned(), idempotency: None, queue: 2 }
+    TurnRequest { prompt: prompt.to_owned(), files: Vec::new(), idempotency: None, queue: 2 }
 }
 
 fn keyed(prompt: &str, key: &str) -> TurnRequest {

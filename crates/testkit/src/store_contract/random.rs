@@ -192,7 +192,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
         }
         Call::Accept(index, byte, key, queue, prompt) => {
             let idempotency = key.map(|(key, other)| (key.to_string(), other.to_string()));
-            let request = TurnRequest { prompt, idempotency, queue };
+            let request = TurnRequest { prompt, files: Vec::new(), idempotency, queue };
             told(store.accept_turn(&name(&index), &id(byte), &request, now).await)
         }
         Call::Keep(lease, text) => told(store.keep_agent_session(&lease, &text).await),

@@ -77,7 +77,7 @@ impl From<SessionTurn> for TurnView {
         TurnView {
             turn_index: turn.index,
             state: turn.state,
-            prompt: turn.prompt,
+            prompt: turn.rendered_prompt(),
             stop_reason: turn.stop_reason,
             error: turn.error,
             queued_at: turn.queued_at,
@@ -139,7 +139,7 @@ pub(crate) async fn turn(
         return Err(ApiError::bad_request("prompt: must not be empty"));
     }
     let (app, id) = whose(&gateway, &id).await?;
-    let ask = TurnSubmission { prompt: body.prompt, idempotency: None };
+    let ask = TurnSubmission { prompt: body.prompt, files: Vec::new(), idempotency: None };
     let turn_index = gateway.sessions.submit(&app, &id, ask).await?;
     audit_log::record(&gateway, "session_turn", id.as_str(), json!({"turn_index": turn_index}))
         .await;

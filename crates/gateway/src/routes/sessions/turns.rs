@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use hob_domain::file::prompt_with_files;
 use hob_domain::secret;
 use hob_domain::session::{SessionId, SessionTurn};
 use hob_sessions::session::TurnSubmission;
@@ -68,8 +67,8 @@ pub(crate) async fn turn(
     let after = stream::last_event_id(&headers)?;
     // Check the session first: errors about files must not reveal another app's session.
     gateway.sessions.get(&app.name, &id).await?;
-    let paths = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
-    let ask = TurnSubmission { prompt: prompt_with_files(&body.prompt, &paths), idempotency };
+    let files = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
+    let ask = TurnSubmission { prompt: body.prompt, files, idempotency };
     let index = gateway.sessions.submit(&app.name, &id, ask).await?;
     let place = format!("/sessions/{id}/turns/{index}");
     let mut response = if prefers_async(&headers) {

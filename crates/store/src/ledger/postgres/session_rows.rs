@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::postgres::text::take;
-use crate::values::{app_name, damaged, session_id, time};
+use crate::values::{app_name, damaged, files_from_json, session_id, time};
 
 /// What [`session`] reads.
 pub(super) const SESSION: &str = "SELECT s.id, s.app, s.agent, s.meta, s.cwd, s.model, s.system, s.permissions, \
@@ -20,7 +20,7 @@ pub(super) const SESSION: &str = "SELECT s.id, s.app, s.agent, s.meta, s.cwd, s.
 
 /// The columns that [`turn`] reads.
 pub(super) const TURN: &str = "number, state, prompt, text, stop_reason, error, queued_at, started_at, ended_at, \
-    input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd";
+    input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, files";
 
 pub(super) fn session(row: &Row) -> Result<Session, StoreError> {
     let text = |column: usize| take(row.get(column));
@@ -68,6 +68,7 @@ pub(super) fn turn(row: &Row) -> Result<SessionTurn, StoreError> {
         started_at: at(7),
         ended_at: at(8),
         usage: usage(row, 9),
+        files: files_from_json(&take(row.get(14)))?,
     })
 }
 

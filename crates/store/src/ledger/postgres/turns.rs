@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::session_rows::{key, number};
 use crate::postgres::connections::Client;
 use crate::postgres::text::{put, take};
-use crate::values::{UsageColumns, day, hashed_key, micros, time};
+use crate::values::{UsageColumns, day, files_to_json, hashed_key, micros, time};
 
 /// Appends events in one statement: increments the head's counter under its lock and stores the events under those
 /// numbers. Does nothing if the fence differs. A null fence stands for the session's own, for writes that need no lease.
@@ -176,13 +176,14 @@ pub(super) async fn accept(
             "WITH head AS (
                  UPDATE hob.heads SET turn_count = $2, last_turn_at = $3 WHERE session = $1
              ) INSERT INTO hob.turns (session, number, queued_at, app, state, prompt,
-                 idempotency_key, request_digest)
-             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7)",
+                 idempotency_key, request_digest, files)
+             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8)",
         )
         .await?;
     let digest = digest.map(|digest| put(digest));
-    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
-        [&session, &turn, &micros(now), &app, &put(&request.prompt), &key, &digest];
+    let files = files_to_json(&request.files);
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+        [&session, &turn, &micros(now), &app, &put(&request.prompt), &key, &digest, &put(&files)];
     client.execute(&statement, &values).await?;
     Ok(Some(decision))
 }

@@ -127,7 +127,7 @@ pub(super) fn turns_before(
     let mut statement = connection
         .prepare_cached(
             "SELECT number, state, prompt, text, stop_reason, error, queued_at, started_at, ended_at,
-                 input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd
+                 input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, files
              FROM turns WHERE session = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3",
         )
         .map_err(failed)?;

@@ -7,7 +7,7 @@ use hob_domain::{AgentName, StoreError};
 use rusqlite::Row;
 
 use crate::sqlite::failed;
-use crate::values::{app_name, damaged, session_id, time};
+use crate::values::{app_name, damaged, files_from_json, session_id, time};
 
 /// The columns that [`session`] reads. Left alone, SQLite would look at all turns of the session to
 /// find those few.
@@ -63,6 +63,7 @@ pub(super) fn turn(row: &Row<'_>) -> Result<SessionTurn, StoreError> {
         started_at: get(7)?.map(time),
         ended_at: get(8)?.map(time),
         usage: usage(row, 9).map_err(failed)?,
+        files: files_from_json(&row.get::<_, String>(14).map_err(failed)?)?,
     })
 }
 

@@ -210,7 +210,7 @@ impl SessionStore for Ledger {
                         "SELECT t.number, t.state, t.prompt, t.text, t.stop_reason, t.error,
                              t.queued_at, t.started_at, t.ended_at, t.input_tokens,
                              t.output_tokens, t.cached_read_tokens, t.cached_write_tokens,
-                             t.cost_usd
+                             t.cost_usd, t.files
                          FROM turns t JOIN sessions s ON s.id = t.session
                          WHERE s.app = ?1 AND t.session = ?2 AND t.number = ?3",
                     )

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::fences::fence;
 use crate::sqlite::failed;
-use crate::values::{UsageColumns, day, hashed_key, key_by_hash, micros, time};
+use crate::values::{UsageColumns, day, files_to_json, hashed_key, key_by_hash, micros, time};
 
 const SESSION_CLOSED: UnansweredEnd = UnansweredEnd::SESSION_CLOSED;
 const INTERRUPTED: UnansweredEnd = UnansweredEnd::INTERRUPTED;
@@ -47,10 +47,13 @@ pub(super) fn accept(
         .prepare_cached(
             "INSERT INTO turns (session, number, state, prompt, text, queued_at, idempotency_key,
                  request_digest, input_tokens, output_tokens, cached_read_tokens,
-                 cached_write_tokens, cost_usd)
-             VALUES (?1, ?2, 'queued', ?3, '', ?4, ?5, ?6, 0, 0, 0, 0, 0.0)",
+                 cached_write_tokens, cost_usd, files)
+             VALUES (?1, ?2, 'queued', ?3, '', ?4, ?5, ?6, 0, 0, 0, 0, 0.0, ?7)",
         )
-        .and_then(|mut s| s.execute(params![id, number, request.prompt, micros(now), key, digest]))
+        .and_then(|mut s| {
+            let files = files_to_json(&request.files);
+            s.execute(params![id, number, request.prompt, micros(now), key, digest, files])
+        })
         .and_then(|_| {
             transaction
                 .prepare_cached(
