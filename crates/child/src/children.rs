@@ -22,12 +22,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::child::{Child, ChildState, Exit, Output};
 use crate::record::RunRecord;
+use crate::shim;
 use crate::spec::{ChildSpec, Streams};
 use crate::streams::open_streams;
-use crate::sweep;
+use crate::sweep::{self, RUN_MARKER};
 use crate::tree;
 use crate::wire::{Launch, ShimCommand, ShimEvent, has_nul};
-use crate::{RUN_MARKER, shim};
 
 /// How long a shim may take to answer.
 const START_DEADLINE: Duration = Duration::from_secs(10);

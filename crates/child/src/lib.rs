@@ -37,6 +37,3 @@ pub use environment::{cleaned_environment, name_matches};
 pub use pty::{Size, size_of};
 pub use ring::Ring;
 pub use spec::{ChildSpec, Stdin, Streams};
-
-/// The variable that marks every process of a run; see [`sweep`].
-pub const RUN_MARKER: &str = "HOB_RUN";

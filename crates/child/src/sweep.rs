@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::RUN_MARKER;
 use crate::tree::{self, Process};
+
+/// The environment variable that marks every process of a run.
+pub const RUN_MARKER: &str = "HOB_RUN";
 
 /// The marker of one run of Hob on one home. Every process of the run carries it in its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
