@@ -121,7 +121,7 @@ pub struct TurnRequest {
 pub enum Accepted {
     /// The turn is queued under this number.
     Queued(u32),
-    /// The same request was accepted before as this turn.
+    /// An equal request was accepted before, as this turn.
     Repeated(u32),
     /// The idempotency key was used for another request.
     OtherBody,
@@ -132,7 +132,7 @@ pub enum Accepted {
 /// What an idempotency key was used for before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// The same request, which became this turn.
+    /// An equal request, which became this turn.
     Same(u32),
     OtherRequest,
 }

@@ -419,7 +419,6 @@ fn storage_ports_have_fewer_than_60_methods() {
 }
 
 #[test]
-#[ignore = "until the clean-up is done"]
 fn public_texts_have_no_retired_words() {
     assert_none("retired words (see CONTRIBUTING.md)", &words::retired_words());
 }
