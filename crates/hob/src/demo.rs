@@ -1,7 +1,8 @@
-//! The built-in demo agent. It needs no model and no network, so that users can try Hob without installing an agent.
+//! The built-in demo agent. It needs no model and no network, so that users can try Hob without
+//! installing an agent.
 //!
-//! It runs as a child process like any agent, and speaks the Agent Client Protocol, version 1. It has no state, so every
-//! conversation can be resumed.
+//! It runs as a child process like any agent, and speaks the Agent Client Protocol, version 1. It
+//! has no state, so every conversation can be resumed.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};

@@ -75,12 +75,14 @@ impl Home {
         self.root.join("files")
     }
 
-    /// Returns the folder for temporary files of sandboxed agents, which cannot use that of the system.
+    /// Returns the folder for temporary files of sandboxed agents, which cannot use that of the
+    /// system.
     pub fn temporary(&self) -> PathBuf {
         self.root.join("tmp")
     }
 
-    /// Returns the folder of the configurations that Hob creates for Claude Code, and of its temporary files.
+    /// Returns the folder of the configurations that Hob creates for Claude Code, and of its
+    /// temporary files.
     pub fn claude(&self) -> PathBuf {
         self.root.join("claude")
     }
@@ -98,7 +100,8 @@ impl Home {
         self.root.join("hob.lock")
     }
 
-    /// Creates the home and its folders, all with mode 0700. The umask of the process must already be 077.
+    /// Creates the home and its folders, all with mode 0700. The umask of the process must already
+    /// be 077.
     pub fn prepare(&self) -> anyhow::Result<()> {
         let folders = [
             self.root.clone(),
@@ -140,8 +143,8 @@ impl Home {
         }
     }
 
-    /// Removes the capture state of transcripts that have not grown for a month. If one grows after all, it is read
-    /// again from the start, and nothing is stored twice.
+    /// Removes the capture state of transcripts that have not grown for a month. If one grows after
+    /// all, it is read again from the start, and nothing is stored twice.
     pub fn remove_old_capture_states(&self) {
         let month = std::time::Duration::from_secs(30 * 24 * 3600);
         for entry in fs::read_dir(self.capture_state()).into_iter().flatten().flatten() {
@@ -158,8 +161,8 @@ impl Home {
         Ok(format!("{:x}-{:x}", metadata.dev(), metadata.ino()))
     }
 
-    /// Locks the stores for a command that opens them itself. Any number of commands can share the lock. The operating
-    /// system releases it when the process ends.
+    /// Locks the stores for a command that opens them itself. Any number of commands can share the
+    /// lock. The operating system releases it when the process ends.
     pub fn share_store(&self) -> anyhow::Result<StoreLock> {
         let file = self.open_store_lock()?;
         match file.try_lock_shared() {
@@ -207,8 +210,8 @@ impl Home {
         options.open(&path).with_context(|| format!("cannot open {}", path.display()))
     }
 
-    /// Takes the serve lock, which at most one process per home has. The operating system releases it when the process
-    /// ends, even after `kill -9`.
+    /// Takes the serve lock, which at most one process per home has. The operating system releases
+    /// it when the process ends, even after `kill -9`.
     pub fn take_lock(&self) -> anyhow::Result<Result<ServeLock, LockHolder>> {
         let path = self.lock();
         let mut file = OpenOptions::new()
@@ -244,8 +247,8 @@ pub struct StoreLock {
     _file: File,
 }
 
-/// Tries to lock. If a process was killed while it was starting a child, the child has the lock until its `exec`. This
-/// waits up to a second for that, but only if the holder is dead.
+/// Tries to lock. If a process was killed while it was starting a child, the child has the lock
+/// until its `exec`. This waits up to a second for that, but only if the holder is dead.
 fn try_lock(file: &mut File) -> Result<(), fs::TryLockError> {
     for _ in 0..100 {
         match file.try_lock() {

@@ -1,5 +1,5 @@
-//! Runs the commands that agents call as hooks. They exit with code 0 within two seconds, even after a wrong argument,
-//! a panic, or on a disk that hangs.
+//! Runs the commands that agents call as hooks. They exit with code 0 within two seconds, even
+//! after a wrong argument, a panic, or on a disk that hangs.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -21,17 +21,19 @@ use crate::home::Home;
 enum KeyFile {
     /// The key in clear; only the mode of the file protects it.
     Raw { version: u32, key: String },
-    /// The key, encrypted with XChaCha20-Poly1305 under a key that Argon2id derives from the passphrase.
+    /// The key, encrypted with XChaCha20-Poly1305 under a key that Argon2id derives from the
+    /// passphrase.
     Wrapped { version: u32, memory_kib: u32, passes: u32, salt: String, nonce: String, key: String },
 }
 
-/// Reads the home's data key, and creates it if there is none. With a passphrase, a key in clear is wrapped from then
-/// on. A wrapped key needs its passphrase.
+/// Reads the home's data key, and creates it if there is none. With a passphrase, a key in clear is
+/// wrapped from then on. A wrapped key needs its passphrase.
 pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
     read_or_make(&home.key(), passphrase)
 }
 
-/// Returns the key to which secrets are sealed. Needs no passphrase once the home has its public key.
+/// Returns the key to which secrets are sealed. Needs no passphrase once the home has its public
+/// key.
 pub fn sealing_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<SealingKey> {
     let public = fs::read_to_string(home.public_key()).ok();
     if let Some(key) = public.as_deref().and_then(SealingKey::from_hex) {
@@ -42,8 +44,8 @@ pub fn sealing_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<Seal
     Ok(OpeningKey::of(&key).sealing_key())
 }
 
-/// Writes the public half of the key if there is none. An existing file stays as it is, because another process may be
-/// rotating the key.
+/// Writes the public half of the key if there is none. An existing file stays as it is, because
+/// another process may be rotating the key.
 pub fn publish_first(home: &Home, key: &DataKey) -> anyhow::Result<()> {
     let path = home.public_key();
     if !path.exists() {
@@ -57,8 +59,8 @@ fn public_half(key: &DataKey) -> String {
     format!("{}\n", OpeningKey::of(key).sealing_key().to_hex())
 }
 
-/// Writes the public half of the key for hooks. The key must be known to open the store, because secrets that are sealed
-/// to another key are lost. The caller must hold the serve lock.
+/// Writes the public half of the key for hooks. The key must be known to open the store, because
+/// secrets that are sealed to another key are lost. The caller must hold the serve lock.
 pub fn publish(home: &Home, key: &DataKey) -> anyhow::Result<()> {
     let text = public_half(key);
     let path = home.public_key();
@@ -128,7 +130,8 @@ fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey
     }
 }
 
-/// Returns the admin's token: the configured one, else the one in the home, which is created if there is none.
+/// Returns the admin's token: the configured one, else the one in the home, which is created if
+/// there is none.
 pub fn admin_token(home: &Home, configured: Option<&str>) -> anyhow::Result<Token> {
     if let Some(token) = configured {
         return Ok(Token::presented(token));

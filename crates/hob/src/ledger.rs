@@ -33,8 +33,8 @@ pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<OpenLedg
 }
 
 impl OpenLedger {
-    /// Returns a node id for this run of the server. The cluster may take over the leases of the previous run on this
-    /// home at once: this process has the serve lock, so that one is gone.
+    /// Returns a node id for this run of the server. The cluster may take over the leases of the
+    /// previous run on this home at once: this process has the serve lock, so that one is gone.
     pub fn begin_node(&mut self, settings: &Resolved) -> anyhow::Result<NodeId> {
         let node = NodeId::from_random(uuid::Uuid::new_v4().into_bytes());
         if let Some(cluster) = &mut self.cluster {

@@ -1,4 +1,5 @@
-//! Logs: everything goes into a file that rotates daily, warnings and errors also to standard error.
+//! Logs: everything goes into a file that rotates daily, warnings and errors also to standard
+//! error.
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
@@ -14,11 +15,11 @@ const MAX_LOG_FILES: usize = 7;
 /// How many lines wait for the reader of standard error. The buffer is allocated at start.
 const MAX_BUFFERED_LINES: usize = 4096;
 
-/// Starts logging for `hob serve`, until the returned guard is dropped. `level` is a level or a list of
-/// `target=level`.
+/// Starts logging for `hob serve`, until the returned guard is dropped. `level` is a level or a
+/// list of `target=level`.
 pub fn start(home: &Home, level: &str) -> anyhow::Result<WorkerGuard> {
-    // A reader of standard error that stops reading must not block the server. Lines are then lost there, but not in
-    // the file.
+    // A reader of standard error that stops reading must not block the server. Lines are then lost
+    // there, but not in the file.
     let (stderr, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(MAX_BUFFERED_LINES)
         .finish(std::io::stderr());

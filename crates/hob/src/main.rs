@@ -25,7 +25,8 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some(hob_child::shim::ARGUMENT) => hob_child::shim::run(),
         Some(demo::ARGUMENT) => return demo::run(),
-        // One bridge runs per agent, so it must be small. Without the command-line parser it needs much less memory.
+        // One bridge runs per agent, so it must be small. Without the command-line parser it needs
+        // much less memory.
         Some("mcp") if std::env::args().len() == 2 => return commands::mcp::run(),
         _ => {}
     }

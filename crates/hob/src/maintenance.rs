@@ -1,4 +1,5 @@
-//! Background maintenance of the memory: masks secrets in old turns, then embeds all turns with the sentence model.
+//! Background maintenance of the memory: masks secrets in old turns, then embeds all turns with the
+//! sentence model.
 
 use std::path::PathBuf;
 use std::time::Duration;

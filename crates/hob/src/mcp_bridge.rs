@@ -1,8 +1,9 @@
-//! The bridge between an agent's standard streams and the server. It forwards MCP messages line by line.
+//! The bridge between an agent's standard streams and the server. It forwards MCP messages line by
+//! line.
 //!
-//! One bridge runs per agent, so it is small: two threads and no MCP library. It keeps the lines of the handshake, to
-//! repeat them to a restarted server, and the requests that have no answer yet, so that none waits forever. Without a
-//! server it answers `initialize` and `tools/list` itself.
+//! One bridge runs per agent, so it is small: two threads and no MCP library. It keeps the lines of
+//! the handshake, to repeat them to a restarted server, and the requests that have no answer yet,
+//! so that none waits forever. Without a server it answers `initialize` and `tools/list` itself.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -40,15 +41,16 @@ struct Shared {
     socket: PathBuf,
     cwd: Option<String>,
     state: Mutex<BridgeState>,
-    /// Has a lock of its own, which is never held while a line is being sent: the server may block until its own output
-    /// is read.
+    /// Has a lock of its own, which is never held while a line is being sent: the server may block
+    /// until its own output is read.
     pending: Mutex<Vec<PendingRequest>>,
 }
 
 #[derive(Default)]
 struct BridgeState {
     server: Option<UnixStream>,
-    /// The number of the current connection, so that the reader of an old one does not close the new one.
+    /// The number of the current connection, so that the reader of an old one does not close the
+    /// new one.
     generation: u64,
     /// The lines of the handshake.
     handshake: Vec<Vec<u8>>,
@@ -134,7 +136,8 @@ impl Bridge {
         }
     }
 
-    /// Sends a line to the server. If the connection is broken, connects again and repeats the line.
+    /// Sends a line to the server. If the connection is broken, connects again and repeats the
+    /// line.
     fn send(&self, state: &mut BridgeState, line: &[u8], id: Option<&Value>) -> io::Result<()> {
         let was_connected = state.server.is_some();
         let sent = self.write(state, line, id);
@@ -160,7 +163,8 @@ impl Bridge {
         server.ok_or(io::ErrorKind::NotConnected)?.write_all(line)
     }
 
-    /// Removes a request from the list. Returns `false` if it was not there, because it has its answer already.
+    /// Removes a request from the list. Returns `false` if it was not there, because it has its
+    /// answer already.
     fn take_pending(&self, id: &Value) -> bool {
         let mut pending = self.pending();
         let before = pending.len();
@@ -205,8 +209,8 @@ impl Bridge {
         self.handle_disconnect(generation);
     }
 
-    /// Handles the end of a connection: repeats its pending requests on a new connection, once. All tools are safe to call
-    /// twice.
+    /// Handles the end of a connection: repeats its pending requests on a new connection, once. All
+    /// tools are safe to call twice.
     fn handle_disconnect(&self, generation: u64) {
         let mut state = self.state();
         if state.generation == generation {

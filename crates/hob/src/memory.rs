@@ -1,5 +1,5 @@
-//! How short-lived commands reach the memory: through the server if one answers, else in this process under the store's
-//! lock, else by a deferral file that the server stores later.
+//! How short-lived commands reach the memory: through the server if one answers, else in this
+//! process under the store's lock, else by a deferral file that the server stores later.
 
 use std::io;
 use std::path::PathBuf;
@@ -50,9 +50,10 @@ pub fn exists(settings: &Resolved) -> bool {
     settings.values.store_url.is_some() || settings.home.memory().exists()
 }
 
-/// Opens the memory in this process, in the home or in the database. A write waits up to `busy` for other processes.
-/// Fails inside an agent, where only the server knows which app is asking, and during a migration. No migration can
-/// start until this process ends. The result belongs to the current async runtime.
+/// Opens the memory in this process, in the home or in the database. A write waits up to `busy` for
+/// other processes. Fails inside an agent, where only the server knows which app is asking, and
+/// during a migration. No migration can start until this process ends. The result belongs to the
+/// current async runtime.
 pub async fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
     if settings.home.is_inside_agent() {
         anyhow::bail!(
@@ -77,7 +78,8 @@ pub async fn open_with(
         return Ok(Tools { engine, deferred: home.deferred() });
     }
     let (store, opening) = if home.next_key().exists() {
-        // A key rotation was interrupted: either key may open the store, and secrets are sealed to both.
+        // A key rotation was interrupted: either key may open the store, and secrets are sealed to
+        // both.
         let next = keys::next_key(home, settings.passphrase.as_deref())?;
         let store = Memory::open(&home.memory(), key, busy)
             .or_else(|_| Memory::open(&home.memory(), &next, busy))?;
@@ -177,7 +179,8 @@ pub struct Delivered {
     pub deferred: Option<(PathBuf, usize)>,
 }
 
-/// Makes turns durable before `deadline`: in the server, the store or a deferral file, which then names `cwd`.
+/// Makes turns durable before `deadline`: in the server, the store or a deferral file, which then
+/// names `cwd`.
 pub fn deliver(
     settings: &Resolved,
     batch: &CaptureBatch,
@@ -232,8 +235,8 @@ fn store(
     }
     let busy = CALL_TIMEOUT.min(remaining(deadline).saturating_sub(deferral_time(left)));
     let runtime = runtime()?;
-    // A slow database is left to the server. If it has stored the turns after all, the server recognises them as
-    // duplicates.
+    // A slow database is left to the server. If it has stored the turns after all, the server
+    // recognises them as duplicates.
     let tools = runtime.block_on(async { within(busy, open(settings, busy)).await })??;
     while !left.is_empty() && remaining(deadline) > deferral_time(left) {
         let (chunk, rest) = left.split_at(chunk(left).min(MAX_HOOK_TRANSACTION_TURNS));
@@ -261,8 +264,9 @@ fn deferral_time(turns: &[RawTurn]) -> Duration {
     DEFERRAL_RESERVE + DEFERRAL_TIME_PER_TURN * turns.len() as u32
 }
 
-/// Returns the key to which the secrets in a deferral file are sealed. If the home's key is not available, returns a
-/// random one: the secrets are then masked and their originals lost, which is better than leaking them.
+/// Returns the key to which the secrets in a deferral file are sealed. If the home's key is not
+/// available, returns a random one: the secrets are then masked and their originals lost, which is
+/// better than leaking them.
 fn sealing_key(settings: &Resolved) -> anyhow::Result<SealingKey> {
     keys::sealing_key(&settings.home, settings.passphrase.as_deref())
         .or_else(|_| Ok(OpeningKey::of(&keys::new_data_key()?).sealing_key()))

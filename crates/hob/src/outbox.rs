@@ -1,5 +1,5 @@
-//! Brings the turns of sessions from the ledger's outbox into the memory, in order. A turn leaves the outbox only once
-//! the memory has stored it.
+//! Brings the turns of sessions from the ledger's outbox into the memory, in order. A turn leaves
+//! the outbox only once the memory has stored it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +81,8 @@ async fn drain_once(ledger: &dyn LedgerStore, engine: &Engine) -> Result<usize, 
             }
         }
     }
-    // If the process is killed before this, the next start captures the turns again; the memory drops duplicates.
+    // If the process is killed before this, the next start captures the turns again; the memory
+    // drops duplicates.
     let count = ids.len();
     if count > 0 {
         ledger.outbox_done(ids).await?;

@@ -22,7 +22,8 @@ pub enum ScreenChoice {
     Shared,
 }
 
-/// The terminal in raw mode. Dropping it restores the terminal; a panic does the same before it prints its message.
+/// The terminal in raw mode. Dropping it restores the terminal; a panic does the same before it
+/// prints its message.
 pub struct RawTerminal {
     saved: Arc<SavedTerminal>,
 }

@@ -1,4 +1,5 @@
-//! `hob app create|list|revoke`. The commands open the store themselves, with or without a running server.
+//! `hob app create|list|revoke`. The commands open the store themselves, with or without a running
+//! server.
 
 use std::time::Duration;
 
@@ -129,8 +130,9 @@ async fn revoke(
     Ok(Exit::Done)
 }
 
-/// Deletes an app with its sessions, files and memory. The app itself goes last, so that an interrupted run can be
-/// repeated. A running server ends the agents of the app when it notices that their sessions are gone.
+/// Deletes an app with its sessions, files and memory. The app itself goes last, so that an
+/// interrupted run can be repeated. A running server ends the agents of the app when it notices
+/// that their sessions are gone.
 async fn delete_data(
     store: &dyn LedgerStore,
     settings: &Resolved,

@@ -132,7 +132,8 @@ async fn act(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Shows the agent's terminal and sends keys until one side ends the visit. Always restores the user's terminal.
+/// Shows the agent's terminal and sends keys until one side ends the visit. Always restores the
+/// user's terminal.
 async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Result<VisitEnd> {
     let hello = match server.next().await? {
         Some(Frame::Text(text)) => serde_json::from_str::<Value>(&text).unwrap_or_default(),
@@ -213,8 +214,8 @@ fn too_small(theirs: &Value) -> Option<String> {
     (!fits).then(|| format!("the agent's screen is {cols}x{rows}, larger than your terminal"))
 }
 
-/// Returns keys as the user presses them. A thread reads them, because non-blocking reads would change the terminal
-/// for every process that shares it.
+/// Returns keys as the user presses them. A thread reads them, because non-blocking reads would
+/// change the terminal for every process that shares it.
 fn keys() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {

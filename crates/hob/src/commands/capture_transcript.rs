@@ -1,5 +1,5 @@
-//! `hob capture-transcript`: captures a whole transcript into the memory. As a hook it always exits in time, with
-//! code 0.
+//! `hob capture-transcript`: captures a whole transcript into the memory. As a hook it always exits
+//! in time, with code 0.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! `hob capture-turn`: the hook for UserPromptSubmit, Stop and SessionEnd. It captures the new part of the session's
-//! transcript, and prints nothing.
+//! `hob capture-turn`: the hook for UserPromptSubmit, Stop and SessionEnd. It captures the new part
+//! of the session's transcript, and prints nothing.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

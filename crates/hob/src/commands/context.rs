@@ -32,8 +32,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Locks the home for a command that must not run next to `hob serve`. If a server is running, prints its
-    /// pid and returns `None`.
+    /// Locks the home for a command that must not run next to `hob serve`. If a server is running,
+    /// prints its pid and returns `None`.
     pub fn lock_home(&self) -> anyhow::Result<Option<ServeLock>> {
         Ok(match self.settings.home.take_lock()? {
             Ok(lock) => Some(lock),

@@ -1,4 +1,5 @@
-//! `hob hooks install|status|uninstall`: manages Hob's hooks in the settings of Claude Code and Codex.
+//! `hob hooks install|status|uninstall`: manages Hob's hooks in the settings of Claude Code and
+//! Codex.
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -85,7 +86,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(outcome)
 }
 
-/// Returns the chosen clients. Without a choice these are the ones on this machine, or Claude Code if there is none.
+/// Returns the chosen clients. Without a choice these are the ones on this machine, or Claude Code
+/// if there is none.
 fn clients(which: Option<ClientChoice>, folders: &ClientFolders) -> Vec<AgentClient> {
     match which {
         Some(ClientChoice::Claude) => vec![AgentClient::Claude],

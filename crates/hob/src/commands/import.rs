@@ -1,5 +1,5 @@
-//! `hob import`: imports past transcripts into the memory. A second run adds nothing; after an interruption, the next
-//! run continues.
+//! `hob import`: imports past transcripts into the memory. A second run adds nothing; after an
+//! interruption, the next run continues.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 use super::{Context, Exit};
 use crate::memory;
 
-/// About how many turns one transaction stores. A live capture may have to wait for one transaction.
+/// About how many turns one transaction stores. A live capture may have to wait for one
+/// transaction.
 const TRANSACTION_TURNS: usize = 400;
 /// How many transcripts one query to the store asks about.
 const MARKS_PER_QUERY: usize = 200;
@@ -126,7 +127,8 @@ async fn import_all(
             imported.iter().map(|mark| (mark.path, mark.size, mark.modified)).collect();
         for path in chunk {
             bar.inc(1);
-            // The mark is taken before reading. If the file grows meanwhile, the next run reads it again.
+            // The mark is taken before reading. If the file grows meanwhile, the next run reads it
+            // again.
             let Some(mark) = import_mark(path) else {
                 totals.errors += 1;
                 continue;
@@ -169,8 +171,8 @@ fn read(path: &Path, totals: &mut Totals) -> Option<CaptureBatch> {
     })
 }
 
-/// Groups turns into transactions. Stores each in the background while the next turns are read; one transaction at a
-/// time, in order.
+/// Groups turns into transactions. Stores each in the background while the next turns are read; one
+/// transaction at a time, in order.
 struct Transactions {
     engine: Engine,
     batches: Vec<CaptureBatch>,
@@ -193,7 +195,8 @@ impl Transactions {
         }
     }
 
-    /// Adds the turns of one transcript, and returns the results of transactions that ended meanwhile.
+    /// Adds the turns of one transcript, and returns the results of transactions that ended
+    /// meanwhile.
     async fn add(&mut self, batch: &CaptureBatch, mark: ImportMark) -> anyhow::Result<Stored> {
         let mut stored = Stored::default();
         let mut rest = batch.turns.as_slice();

@@ -60,8 +60,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Finishes a rotation that has begun, if any. After an interruption it can be called again. The caller must hold the
-/// serve lock. Returns the number of turns whose secrets were sealed to the new key.
+/// Finishes a rotation that has begun, if any. After an interruption it can be called again. The
+/// caller must hold the serve lock. Returns the number of turns whose secrets were sealed to the
+/// new key.
 pub fn finish_rotation(settings: &Resolved) -> anyhow::Result<usize> {
     let home = &settings.home;
     if !home.next_key().exists() {
@@ -92,7 +93,8 @@ pub fn finish_rotation(settings: &Resolved) -> anyhow::Result<usize> {
     Ok(resealed)
 }
 
-/// Encrypts one database with the new key, unless it already is. Waits for other processes that still use it.
+/// Encrypts one database with the new key, unless it already is. Waits for other processes that
+/// still use it.
 fn rekey_database(path: &std::path::Path, old: &DataKey, new: &DataKey) -> anyhow::Result<()> {
     let started = Instant::now();
     loop {

@@ -19,7 +19,8 @@ pub struct Args {
     /// What to search for: a question, names, paths, an error message
     #[arg(required = true)]
     cue: Vec<String>,
-    /// Folder or name of a project; "*" searches all projects [default: the project of the current folder]
+    /// Folder or name of a project; "*" searches all projects [default: the project of the current
+    /// folder]
     #[arg(long)]
     project: Option<String>,
     /// Search only this session

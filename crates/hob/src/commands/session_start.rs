@@ -1,5 +1,5 @@
-//! `hob session-start`: the hook for SessionStart. It prints the memory of the project for the agent, and nothing if
-//! that fails.
+//! `hob session-start`: the hook for SessionStart. It prints the memory of the project for the
+//! agent, and nothing if that fails.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! `hob store migrate`: copies the ledger and the memory from the SQLite files of the home into PostgreSQL, or back.
+//! `hob store migrate`: copies the ledger and the memory from the SQLite files of the home into
+//! PostgreSQL, or back.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -32,7 +33,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum StoreAction {
-    /// Copy apps, sessions and the memory from SQLite into PostgreSQL, or back; stop `hob serve` first
+    /// Copy apps, sessions and the memory from SQLite into PostgreSQL, or back; stop `hob serve`
+    /// first
     #[command(after_help = "\
 The target must be empty or partially migrated: after an interruption, run the command again to continue. At the end \
 hob reads both stores again and compares their digests. Hob does not change the source. If the target is SQLite, hob \
@@ -252,8 +254,8 @@ fn remove(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Replaces a database. Keeps the old one as `.before`, or as `.before-N` if that name is taken. No process may have
-/// either database open.
+/// Replaces a database. Keeps the old one as `.before`, or as `.before-N` if that name is taken. No
+/// process may have either database open.
 fn put_in_place(new: &Path, path: &Path) -> anyhow::Result<()> {
     let is_there =
         |path: &Path| DATABASE_SUFFIXES.iter().any(|ending| with_suffix(path, ending).exists());
@@ -270,7 +272,8 @@ fn put_in_place(new: &Path, path: &Path) -> anyhow::Result<()> {
 }
 
 fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
-    // The write-ahead log goes first. A database without its log is outdated, and one with another's log is corrupt.
+    // The write-ahead log goes first. A database without its log is outdated, and one with
+    // another's log is corrupt.
     for ending in ["-wal", "-shm", ""] {
         let part = with_suffix(from, ending);
         if part.exists() {

@@ -6,19 +6,20 @@
 //!
 //! **Codex** (openai/codex at 343074d, `codex-rs/hooks/src/engine/discovery.rs` and
 //! `codex-rs/config/src/hook_config.rs`; <https://developers.openai.com/codex/hooks>) reads
-//! `hooks.json` in `$CODEX_HOME` (else `~/.codex`) and `[hooks]` in the `config.toml` next to it; if
-//! both hold hooks it runs both and warns. Hob writes `hooks.json`, which has the structure of Claude
-//! Code's file, because it holds no other settings. Facts that matter here:
+//! `hooks.json` in `$CODEX_HOME` (else `~/.codex`) and `[hooks]` in the `config.toml` next to it;
+//! if both hold hooks it runs both and warns. Hob writes `hooks.json`, which has the structure of
+//! Claude Code's file, because it holds no other settings. Facts that matter here:
 //!
-//! * Only `description` and `hooks` are allowed at the top level; any other key makes Codex drop the file.
+//! * Only `description` and `hooks` are allowed at the top level; any other key makes Codex drop
+//!   the file.
 //! * Hooks are on unless `[features] hooks = false`. Older versions needed `codex_hooks = true`,
 //!   which is still read as another name of that key.
-//! * Codex skips a hook until the user has reviewed and trusted it (`/hooks` in Codex). It stores the trust
-//!   in `config.toml` as `[hooks.state."<file>:<event>:<group>:<handler>"] trusted_hash`. Hob
-//!   does not write it, because it is the user's consent. The key counts positions, so Hob only appends
-//!   entries; the trust in other hooks stays valid.
-//! * `SessionEnd` may take at most three seconds; Codex shortens a larger timeout and warns. Versions
-//!   without that event ignore it.
+//! * Codex skips a hook until the user has reviewed and trusted it (`/hooks` in Codex). It stores
+//!   the trust in `config.toml` as `[hooks.state."<file>:<event>:<group>:<handler>"] trusted_hash`.
+//!   Hob does not write it, because it is the user's consent. The key counts positions, so Hob only
+//!   appends entries; the trust in other hooks stays valid.
+//! * `SessionEnd` may take at most three seconds; Codex shortens a larger timeout and warns.
+//!   Versions without that event ignore it.
 //! * Standard input is one JSON object with `session_id`, `transcript_path` (may be null), `cwd`
 //!   and `hook_event_name`; `SessionStart` adds `source`, `model` and `permission_mode`;
 //!   `UserPromptSubmit` adds `prompt` and `turn_id`; `Stop` adds `turn_id`, `stop_hook_active` and
@@ -73,7 +74,8 @@ impl ClientFolders {
     }
 }
 
-/// Returns sentences about settings that keep installed hooks from running and that only the user may change.
+/// Returns sentences about settings that keep installed hooks from running and that only the user
+/// may change.
 pub fn notes(
     client: AgentClient,
     folders: &ClientFolders,
@@ -196,7 +198,8 @@ enum Trust {
     Unknown,
 }
 
-/// Returns the names under which Codex may store trust: it resolves links in `$CODEX_HOME`, but not in its default folder.
+/// Returns the names under which Codex may store trust: it resolves links in `$CODEX_HOME`, but not
+/// in its default folder.
 fn codex_file_names(folders: &ClientFolders) -> Vec<String> {
     let resolved = folders.codex.canonicalize().ok();
     [Some(folders.codex.clone()), resolved]

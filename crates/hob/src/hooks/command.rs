@@ -43,10 +43,11 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Recognises a command line of Hob: the file name of its program is `hob` and its last word is a hook command. The user
-/// may have added options between the two.
+/// Recognises a command line of Hob: the file name of its program is `hob` and its last word is a
+/// hook command. The user may have added options between the two.
 ///
-/// A command line with pipes, lists, redirections or substitutions does more than run Hob, so it belongs to the user.
+/// A command line with pipes, lists, redirections or substitutions does more than run Hob, so it
+/// belongs to the user.
 pub fn recognise(command: &str) -> Option<HobCommand> {
     let words = words(command)?;
     let [(program, program_end), .., (last, _)] = words.as_slice() else { return None };
@@ -61,7 +62,8 @@ pub fn recognise(command: &str) -> Option<HobCommand> {
     })
 }
 
-/// Splits a simple command into unquoted words, each with the offset of its end. Returns `None` for other commands.
+/// Splits a simple command into unquoted words, each with the offset of its end. Returns `None` for
+/// other commands.
 fn words(command: &str) -> Option<Vec<(String, usize)>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -59,9 +59,9 @@ impl SettingsFile {
 
     /// Makes sure that a backup exists before the file changes.
     ///
-    /// `restored` is the file without Hob's entries. A backup with that content stays. Any other backup is older than
-    /// the user's latest changes, and the current file replaces it. If `restored` is `None`, the file holds no settings
-    /// of the user, and needs no backup.
+    /// `restored` is the file without Hob's entries. A backup with that content stays. Any other
+    /// backup is older than the user's latest changes, and the current file replaces it. If
+    /// `restored` is `None`, the file holds no settings of the user, and needs no backup.
     pub fn back_up(&self, restored: Option<&str>) -> Result<(), HookError> {
         let (Some(before), Some(restored)) = (&self.before, restored) else { return Ok(()) };
         let backup = backup_path(&self.named);
@@ -76,7 +76,8 @@ impl SettingsFile {
         temporary.rename_to(&backup)
     }
 
-    /// Refuses a read-only file. Replacing it would succeed, but its mode says that the user does not want changes.
+    /// Refuses a read-only file. Replacing it would succeed, but its mode says that the user does
+    /// not want changes.
     pub fn check_writable(&self) -> Result<(), HookError> {
         match &self.before {
             Some(before) if before.metadata.mode() & OWNER_MAY_WRITE == 0 => {

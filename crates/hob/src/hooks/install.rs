@@ -1,8 +1,9 @@
 //! Installs, shows and removes the hooks of one client.
 //!
-//! The settings belong to the user. An edit therefore only inserts or deletes Hob's own entries in the text, refuses a
-//! file that it does not understand, replaces the file in one step, and keeps a backup. [`super::clients`] describes what
-//! each client reads, [`super::json_edit`] how an edit stays reversible.
+//! The settings belong to the user. An edit therefore only inserts or deletes Hob's own entries in
+//! the text, refuses a file that it does not understand, replaces the file in one step, and keeps a
+//! backup. [`super::clients`] describes what each client reads, [`super::json_edit`] how an edit
+//! stays reversible.
 
 use std::path::{Path, PathBuf};
 
@@ -57,8 +58,9 @@ pub fn install(
 
 /// Removes all hooks that run a `hob`.
 ///
-/// If the file has not changed otherwise since the installation, it is byte for byte what it was, and the backup is
-/// removed. Otherwise the backup stays, with the file as it was before the installation.
+/// If the file has not changed otherwise since the installation, it is byte for byte what it was,
+/// and the backup is removed. Otherwise the backup stays, with the file as it was before the
+/// installation.
 pub fn uninstall(client: AgentClient, folders: &ClientFolders) -> Result<Report, HookError> {
     let changed = change(client, folders, &json_edit::uninstall)?;
     if changed == Change::Made {
@@ -69,7 +71,8 @@ pub fn uninstall(client: AgentClient, folders: &ClientFolders) -> Result<Report,
     changed.report(client, folders, None)
 }
 
-/// Returns the state of the hooks and changes nothing. A broken settings file is a state, not an error.
+/// Returns the state of the hooks and changes nothing. A broken settings file is a state, not an
+/// error.
 pub fn status(
     client: AgentClient,
     folders: &ClientFolders,

@@ -1,20 +1,23 @@
 //! Inserts Hob's entries into the text of a settings file, and removes them.
 //!
-//! An edit inserts or deletes one stretch of text and never serialises the document again. To undo an insertion exactly,
-//! the editor must know which of the lists and objects around an entry existed before and were empty. It stores that in
-//! the white space, which needs no file of its own:
+//! An edit inserts or deletes one stretch of text and never serialises the document again. To undo
+//! an insertion exactly, the editor must know which of the lists and objects around an entry
+//! existed before and were empty. It stores that in the white space, which needs no file of its
+//! own:
 //!
-//! * a container that Hob created (an event's list, `hooks`, the whole document) has white space before its closing
-//!   bracket;
-//! * a container that existed and was empty keeps its own white space *before* Hob's entry, and has none between the
-//!   entry and its closing bracket;
+//! * a container that Hob created (an event's list, `hooks`, the whole document) has white space
+//!   before its closing bracket;
+//! * a container that existed and was empty keeps its own white space *before* Hob's entry, and has
+//!   none between the entry and its closing bracket;
 //! * a file that existed but was blank gets a document that ends in ` }` on one line.
 //!
-//! If another program formats the file in between, the worst result is that an empty list or object goes or stays.
+//! If another program formats the file in between, the worst result is that an empty list or object
+//! goes or stays.
 //!
-//! Why this is not done with a library: `jsonc-parser` 0.34 (feature `cst`) keeps comments and white space, but its
-//! parser is recursive and refuses a document that is nested deeper than 512 levels, a limit that its options cannot
-//! change. Hob edits every settings file that is valid JSON, whatever the other settings hold, and a test says so.
+//! Why this is not done with a library: `jsonc-parser` 0.34 (feature `cst`) keeps comments and
+//! white space, but its parser is recursive and refuses a document that is nested deeper than 512
+//! levels, a limit that its options cannot change. Hob edits every settings file that is valid
+//! JSON, whatever the other settings hold, and a test says so.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -33,8 +36,8 @@ pub struct HookEntry {
     pub command: HobCommand,
     matcher: Option<String>,
     command_range: Range<usize>,
-    /// The containers around the entry, outermost first, each with the index of the entry in it: the document, `hooks`,
-    /// the event's list, and the list of handlers in the group.
+    /// The containers around the entry, outermost first, each with the index of the entry in it:
+    /// the document, `hooks`, the event's list, and the list of handlers in the group.
     path: [(Rc<Container>, usize); 4],
 }
 
@@ -53,8 +56,8 @@ pub enum EditError {
 
 /// Returns the document with all hooks in it. `None` is a file that does not exist.
 ///
-/// An entry that runs another `hob` is changed to run this one; it keeps its position, its timeout and its options. A
-/// duplicate entry is removed.
+/// An entry that runs another `hob` is changed to run this one; it keeps its position, its timeout
+/// and its options. A duplicate entry is removed.
 pub fn install(text: Option<&str>, specs: &[HookSpec], hob: &str) -> Result<String, EditError> {
     let Some(before) = text else { return checked(Layout::default().document(specs, hob)) };
     if json_scan::is_blank(before) {
@@ -164,7 +167,8 @@ fn our_command(
     }))
 }
 
-/// Returns the last entry that repeats an earlier one. Entries with different matchers are different.
+/// Returns the last entry that repeats an earlier one. Entries with different matchers are
+/// different.
 fn last_duplicate(
     entries: &[HookEntry],
     has_spec: impl Fn(&HookEntry) -> bool,
@@ -178,7 +182,8 @@ fn last_duplicate(
     })
 }
 
-/// Removes one entry, and the containers that were created for it. Returns `None` if nothing is left.
+/// Removes one entry, and the containers that were created for it. Returns `None` if nothing is
+/// left.
 fn remove(text: &str, entry: &HookEntry) -> Option<String> {
     let [(root, hooks_at), (hooks, event_at), (list, group_at), (handlers, handler_at)] =
         &entry.path;
@@ -202,7 +207,8 @@ fn remove(text: &str, entry: &HookEntry) -> Option<String> {
 /// Returns whether Hob created a container that holds only its own entry; see the module's comment.
 fn is_created_by_hob(text: &str, container: &Container) -> bool {
     let content = &text[container.open + 1..container.close];
-    // Hob writes a space after each colon. A file without any was minified since, and its white space says nothing.
+    // Hob writes a space after each colon. A file without any was minified since, and its white
+    // space says nothing.
     !json_scan::blanks_before(text, container.close).is_empty() || !content.contains("\": ")
 }
 

@@ -1,8 +1,9 @@
 //! Finds the offsets of the parts of a JSON document, so that its text can be edited.
 //!
-//! A parser that builds a tree loses white space, the spelling of numbers and duplicate keys. Here `serde_json` only
-//! checks that the text is valid JSON. A small scanner, which relies on that, then walks one container at a time. Neither
-//! is recursive, so deep nesting cannot overflow the stack.
+//! A parser that builds a tree loses white space, the spelling of numbers and duplicate keys. Here
+//! `serde_json` only checks that the text is valid JSON. A small scanner, which relies on that,
+//! then walks one container at a time. Neither is recursive, so deep nesting cannot overflow the
+//! stack.
 
 use std::ops::Range;
 
@@ -74,8 +75,8 @@ pub fn list(text: &str, at: usize) -> Option<Container> {
     (text.as_bytes().get(at) == Some(&b'[')).then(|| container(text, at))
 }
 
-/// Returns the string in a range, without quotes and escapes. Returns `None` for half a surrogate pair, which is valid JSON
-/// but not text.
+/// Returns the string in a range, without quotes and escapes. Returns `None` for half a surrogate
+/// pair, which is valid JSON but not text.
 pub fn string(text: &str, place: Range<usize>) -> Option<String> {
     serde_json::from_str(&text[place]).ok()
 }

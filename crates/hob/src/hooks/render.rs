@@ -22,7 +22,8 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// Returns the layout for an entry at offset `at`. `neighbours` is the container if it already has items.
+    /// Returns the layout for an entry at offset `at`. `neighbours` is the container if it already
+    /// has items.
     pub fn at(text: &str, at: usize, neighbours: Option<&Container>) -> Self {
         let root = json_scan::root(text).filter(|root| !root.items.is_empty());
         let is_one_line =
@@ -50,7 +51,8 @@ impl Layout {
         format!("{{{inner}{}{outer}}}{newline}", self.hooks_at(1, specs, hob))
     }
 
-    /// Returns a whole document, for a file that exists and is blank. Single spaces inside its braces mark it.
+    /// Returns a whole document, for a file that exists and is blank. Single spaces inside its
+    /// braces mark it.
     pub fn document_in_blank_file(&self, specs: &[HookSpec], hob: &str) -> String {
         format!("{{ {} }}", self.hooks(specs, hob))
     }

@@ -45,7 +45,8 @@ command = []
 /// The keys of an entry. Any other key is a warning.
 const KEYS: &[&str] = &["driver", "command", "env", "env_pass", "sandbox", "writable", "install"];
 
-/// Overrides the built-in entries with those of `config.toml`, and these with `HOB_AGENTS_NAME_KEY` variables.
+/// Overrides the built-in entries with those of `config.toml`, and these with `HOB_AGENTS_NAME_KEY`
+/// variables.
 pub fn resolve(
     written: Table,
     environment: &BTreeMap<String, String>,

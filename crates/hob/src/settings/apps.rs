@@ -14,7 +14,8 @@ use super::source::{Row, SettingsError, Source};
 /// The keys of an entry. Any other key is a warning.
 const KEYS: &[&str] = &["driver", "cwd", "permissions"];
 
-/// Reads the entries of `config.toml`. A `HOB_APPS_NAME_KEY` variable overrides a key of an existing entry.
+/// Reads the entries of `config.toml`. A `HOB_APPS_NAME_KEY` variable overrides a key of an
+/// existing entry.
 pub fn resolve(
     written: Table,
     environment: &BTreeMap<String, String>,

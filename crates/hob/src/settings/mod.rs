@@ -1,5 +1,5 @@
-//! Settings: flags, the environment, `config.toml` and defaults, resolved once into a plain struct that keeps the
-//! source of each value.
+//! Settings: flags, the environment, `config.toml` and defaults, resolved once into a plain struct
+//! that keeps the source of each value.
 
 mod agents;
 mod apps;

@@ -1,5 +1,5 @@
-//! The table of settings. It makes the registry, from which `docs/settings.md` is checked, and [`Values`], the struct
-//! that the rest of the program reads.
+//! The table of settings. It makes the registry, from which `docs/settings.md` is checked, and
+//! [`Values`], the struct that the rest of the program reads.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::setting::Setting;
 use super::source::SettingsError;
 use super::value::{AgentReference, HostNames, ValueReader};
 
-/// Makes [`SETTINGS`] and [`Values`] from one table, so that a setting cannot be in one and not in the other. The
-/// type of a field decides which values are valid; see [`super::value`].
+/// Makes [`SETTINGS`] and [`Values`] from one table, so that a setting cannot be in one and not in
+/// the other. The type of a field decides which values are valid; see [`super::value`].
 macro_rules! settings {
     ($($field:ident: $type:ty {
         key: $key:literal, default: $default:literal, $(min: $min:literal,)? $(earlier: $earlier:literal,)?

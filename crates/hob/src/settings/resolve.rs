@@ -1,5 +1,5 @@
-//! Resolves the settings once at start: a flag wins over the environment, which wins over `config.toml`, which
-//! wins over the default.
+//! Resolves the settings once at start: a flag wins over the environment, which wins over
+//! `config.toml`, which wins over the default.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,8 @@ use super::value::{AgentReference, ValueReader};
 use super::{agents, apps, paths};
 use crate::home::Home;
 
-/// Reads the environment and `config.toml`, and resolves the settings. `flags` are settings from the command line.
+/// Reads the environment and `config.toml`, and resolves the settings. `flags` are settings from
+/// the command line.
 pub fn load(flags: Vec<(&'static str, String)>) -> Result<Resolved, SettingsError> {
     let environment: BTreeMap<String, String> = unicode_environment().collect();
     let (home, _) = paths::home(&environment).ok_or(SettingsError::NoHome)?;
@@ -24,7 +25,8 @@ pub fn load(flags: Vec<(&'static str, String)>) -> Result<Resolved, SettingsErro
     let file = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        // The sandbox closes the home to agents. The environment tells their commands all they need.
+        // The sandbox closes the home to agents. The environment tells their commands all they
+        // need.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && home.is_inside_agent() => {
             String::new()
         }
@@ -35,8 +37,9 @@ pub fn load(flags: Vec<(&'static str, String)>) -> Result<Resolved, SettingsErro
     resolve(&flags, &environment, &file)
 }
 
-/// Loads the settings for a hook, which must work even if a setting is wrong. If the settings cannot be resolved, only
-/// the paths and the passphrase of the environment count, and the defaults.
+/// Loads the settings for a hook, which must work even if a setting is wrong. If the settings
+/// cannot be resolved, only the paths and the passphrase of the environment count, and the
+/// defaults.
 pub fn load_or_default() -> Result<Resolved, SettingsError> {
     const NAMES: [&str; 7] = [
         "HOB_HOME",

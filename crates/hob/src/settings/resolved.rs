@@ -27,7 +27,8 @@ pub struct Resolved {
     pub claude: ClaudeSettings,
     /// Every setting with its value and source; secrets are hidden.
     pub rows: Vec<Row>,
-    /// Keys of `config.toml` that no setting has. They are ignored, so that one file can serve two versions.
+    /// Keys of `config.toml` that no setting has. They are ignored, so that one file can serve two
+    /// versions.
     pub warnings: Vec<String>,
 }
 

@@ -54,11 +54,13 @@ impl Given<'_> {
     }
 }
 
-/// Finds the value of each setting: the first of flag, environment, file and default that gives one.
+/// Finds the value of each setting: the first of flag, environment, file and default that gives
+/// one.
 pub struct ValueReader<'a> {
     pub flags: &'a [(&'static str, String)],
     pub environment: &'a BTreeMap<String, String>,
-    /// The contents of `config.toml`. A setting is removed once it is read, so that unknown keys remain.
+    /// The contents of `config.toml`. A setting is removed once it is read, so that unknown keys
+    /// remain.
     pub file: Table,
     /// One row per setting that was read.
     pub rows: Vec<Row>,
@@ -183,7 +185,8 @@ impl SettingValue for f64 {
     }
 }
 
-/// Folders, as absolute paths; `~` is the user's home folder. A variable separates them with colons.
+/// Folders, as absolute paths; `~` is the user's home folder. A variable separates them with
+/// colons.
 impl SettingValue for Vec<PathBuf> {
     fn parse(text: &str) -> Result<Value, String> {
         let folders = text.split(':').filter(|folder| !folder.is_empty());
@@ -227,7 +230,8 @@ impl SettingValue for HostNames {
     }
 }
 
-/// The URL of a database, or an empty text for none. It may hold a password, so neither errors nor rows repeat it.
+/// The URL of a database, or an empty text for none. It may hold a password, so neither errors nor
+/// rows repeat it.
 impl SettingValue for Option<StoreUrl> {
     fn convert(given: &Given<'_>) -> Result<Option<StoreUrl>, String> {
         match given.text()? {
@@ -248,8 +252,8 @@ impl SettingValue for HistoryMode {
     }
 }
 
-/// The name of an agent. Whether that agent exists is checked once all agents are known; the error then needs the
-/// setting's key and source.
+/// The name of an agent. Whether that agent exists is checked once all agents are known; the error
+/// then needs the setting's key and source.
 #[derive(Debug, Clone)]
 pub struct AgentReference {
     pub name: String,

@@ -1,4 +1,5 @@
-//! The client side of the socket, for short-lived commands: blocking, with a deadline for each call.
+//! The client side of the socket, for short-lived commands: blocking, with a deadline for each
+//! call.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -33,7 +34,8 @@ impl Connection {
         }
     }
 
-    /// Sends a call and returns its answer, within `timeout`. After an error the connection must not be used again.
+    /// Sends a call and returns its answer, within `timeout`. After an error the connection must
+    /// not be used again.
     pub fn call(&mut self, request: &Call, timeout: Duration) -> io::Result<Answer> {
         match call(&self.stream, request, Instant::now() + timeout)? {
             Answer::Error(error) => Err(io::Error::other(error)),
@@ -64,7 +66,8 @@ fn connect_now(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Sends a call and reads the whole answer before the deadline, even if the server sends it byte by byte.
+/// Sends a call and reads the whole answer before the deadline, even if the server sends it byte by
+/// byte.
 fn call(stream: &UnixStream, call: &Call, deadline: Instant) -> io::Result<Answer> {
     let body = serde_json::to_vec(call)?;
     if body.len() > FRAME_LIMIT {

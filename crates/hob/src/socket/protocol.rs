@@ -1,7 +1,8 @@
 //! The protocol of the socket. Only processes of the same user may connect.
 //!
-//! A frame is a length of four bytes, big-endian, followed by that many bytes of JSON. Every connection begins
-//! with a hello that carries the protocol's version, so that an older and a newer Hob recognise each other.
+//! A frame is a length of four bytes, big-endian, followed by that many bytes of JSON. Every
+//! connection begins with a hello that carries the protocol's version, so that an older and a newer
+//! Hob recognise each other.
 
 use hob_domain::memory::Stored;
 use hob_memory::CaptureBatch;

@@ -57,8 +57,8 @@ impl Service {
         Service { hello, tools, children, sessions, router, disconnect, call_permits }
     }
 
-    /// Identifies a peer by its process, not by what it claims: a descendant of an app's agent acts for that app. Returns
-    /// `None` if the process is gone.
+    /// Identifies a peer by its process, not by what it claims: a descendant of an app's agent acts
+    /// for that app. Returns `None` if the process is gone.
     fn peer(&self, pid: Option<i32>) -> Option<Peer> {
         match self.children.placed(pid?) {
             Placed::Elsewhere | Placed::Under(None) => Some(Peer::Owner),
@@ -77,7 +77,8 @@ enum Peer {
 }
 
 impl Peer {
-    /// Returns whose memory the peer uses. Agents in the owner's own sessions use that of the owner.
+    /// Returns whose memory the peer uses. Agents in the owner's own sessions use that of the
+    /// owner.
     fn principal(&self) -> Principal {
         match self {
             Peer::AgentOf(app) if app != AppName::owner().as_str() => Principal::App(app.clone()),
@@ -94,8 +95,8 @@ enum NextProtocol {
     Http(UnixStream),
 }
 
-/// Binds the socket with mode 0600. Replaces a stale socket that a crash left; fails if another process answers on it.
-/// Blocks. The caller must hold the serve lock.
+/// Binds the socket with mode 0600. Replaces a stale socket that a crash left; fails if another
+/// process answers on it. Blocks. The caller must hold the serve lock.
 pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
     if path.as_os_str().len() > MAX_PATH_BYTES {
         bail!(
@@ -132,7 +133,8 @@ pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
     Ok(listener)
 }
 
-/// Accepts connections until `stopping` is cancelled. Every connection is a task of `tasks` and ends at `stopping`, too.
+/// Accepts connections until `stopping` is cancelled. Every connection is a task of `tasks` and
+/// ends at `stopping`, too.
 pub async fn serve(
     listener: UnixListener,
     service: Arc<Service>,
@@ -153,7 +155,8 @@ pub async fn serve(
             },
             () = stopping.cancelled() => return,
         };
-        // The mode of the file keeps other users out. This check also refuses root and passed descriptors.
+        // The mode of the file keeps other users out. This check also refuses root and passed
+        // descriptors.
         let Ok(peer) = stream.peer_cred() else { continue };
         if peer.uid() != owner {
             continue;
@@ -240,7 +243,8 @@ async fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     stream.write_all(&body).await
 }
 
-/// Returns the project of a folder. Runs on a blocking thread, because the folder may lie on a disk that hangs.
+/// Returns the project of a folder. Runs on a blocking thread, because the folder may lie on a disk
+/// that hangs.
 async fn locate(folder: Option<String>) -> Option<ProjectLocation> {
     let folder = folder?;
     tokio::task::spawn_blocking(move || locate_project(Path::new(&folder))).await.ok()
@@ -295,7 +299,8 @@ impl Service {
         };
         let engine = &self.tools.engine;
         match call {
-            // The session itself stores the turns of its agent; the hooks of that agent only repeat them.
+            // The session itself stores the turns of its agent; the hooks of that agent only repeat
+            // them.
             Call::Capture { batch } if self.is_session(principal, &batch.session) => {
                 let duplicates = batch.turns.len();
                 Answer::Captured(Stored { duplicates, ..Stored::default() })

@@ -58,7 +58,8 @@ pub fn program_of(agent: &AgentSpec) -> Option<PathBuf> {
     find_program(agent.command.first()?, &search_path)
 }
 
-/// Finds a program by the rules of `execvp`: a name with a slash is a path, any other is searched for.
+/// Finds a program by the rules of `execvp`: a name with a slash is a path, any other is searched
+/// for.
 fn find_program(program: &str, search_path: &OsStr) -> Option<PathBuf> {
     let is_executable = |path: &Path| {
         fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)

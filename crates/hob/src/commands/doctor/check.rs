@@ -15,8 +15,8 @@ pub fn failed(name: &str, text: impl Into<String>, fix: impl Into<String>) -> Ch
     Check { status: Verdict::Fail, fix: Some(fix.into()), ..passed(name, text) }
 }
 
-/// Returns the check as `hob doctor --json` prints it. The names differ from those of the HTTP API, and both
-/// are part of the contract.
+/// Returns the check as `hob doctor --json` prints it. The names differ from those of the HTTP API,
+/// and both are part of the contract.
 pub fn to_json(check: &Check) -> Value {
     let verdict = match check.status {
         Verdict::Ok => "ok",

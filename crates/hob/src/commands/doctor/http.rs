@@ -36,7 +36,8 @@ impl Doctor for HomeDoctor {
     }
 }
 
-/// Masks secrets. Secrets are not settings, but a user may have written one into an agent's command.
+/// Masks secrets. Secrets are not settings, but a user may have written one into an agent's
+/// command.
 fn masked(text: &str) -> String {
     redact::mask(text).text
 }

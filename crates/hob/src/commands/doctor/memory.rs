@@ -1,4 +1,5 @@
-//! Checks of the memory: its store, its sentence model, deferred captures, and the hooks of the clients.
+//! Checks of the memory: its store, its sentence model, deferred captures, and the hooks of the
+//! clients.
 
 use std::time::Duration;
 
@@ -70,8 +71,9 @@ fn store(settings: &Resolved) -> Vec<Check> {
     std::iter::once(check::passed("memory", text)).chain(events).collect()
 }
 
-/// Returns whether the memory's tables exist and are current. The doctor must not create or migrate them. If the
-/// database cannot be asked, returns `true`: the attempt to open it then gives the reason.
+/// Returns whether the memory's tables exist and are current. The doctor must not create or migrate
+/// them. If the database cannot be asked, returns `true`: the attempt to open it then gives the
+/// reason.
 fn has_tables(settings: &Resolved) -> bool {
     let Some(url) = &settings.values.store_url else { return true };
     let inspect = || anyhow::Ok(memory::runtime()?.block_on(PostgresLedger::look(url))?);

@@ -1,4 +1,5 @@
-//! `hob doctor`: checks of the home and the machine, each with its fix, and every setting with its source.
+//! `hob doctor`: checks of the home and the machine, each with its fix, and every setting with its
+//! source.
 
 mod agents;
 mod check;

@@ -13,7 +13,8 @@ use crate::socket;
 /// The listeners, bound before anything else starts.
 pub struct Listeners {
     pub unix: UnixListener,
-    /// The path of the socket, to be removed at the end; `None` for a socket that systemd passed in.
+    /// The path of the socket, to be removed at the end; `None` for a socket that systemd passed
+    /// in.
     pub bound: Option<PathBuf>,
     /// `None` if HTTP is off.
     pub tcp: Option<TcpListener>,

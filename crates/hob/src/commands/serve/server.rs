@@ -48,7 +48,8 @@ pub async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<()
 struct Server {
     settings: Arc<Resolved>,
     runtime: Runtime,
-    /// Cancelled last. Connections outlive the turns they wait for, so that clients still get the answer.
+    /// Cancelled last. Connections outlive the turns they wait for, so that clients still get the
+    /// answer.
     disconnect: CancellationToken,
     connections: Connections,
     /// The address of HTTP; `None` if HTTP is off.
@@ -204,8 +205,8 @@ impl Server {
     }
 }
 
-/// Waits until there has been no connection, no live agent and no deferred capture for `limit`. Waits forever if
-/// `limit` is zero.
+/// Waits until there has been no connection, no live agent and no deferred capture for `limit`.
+/// Waits forever if `limit` is zero.
 async fn idle_for(limit: Duration, connections: &Connections, live: &LiveLimit, deferred: &Path) {
     if limit.is_zero() {
         return std::future::pending().await;
