@@ -1,8 +1,8 @@
 //! The memory's tools for agents. Only this crate speaks MCP.
 //!
-//! [`tools`] lists the tools, [`Tools`] runs them, and [`McpServer`] speaks the protocol, over the stream of
-//! a bridge ([`serve_stream`]) or over HTTP ([`http_service`]). A bridge only forwards lines; [`offline`]
-//! has its answers for the case that no server runs.
+//! [`tools`] lists the tools, [`Tools`] runs them, and [`McpServer`] speaks the protocol, over the
+//! stream of a bridge ([`serve_stream`]) or over HTTP ([`http_service`]). A bridge only forwards
+//! lines; [`offline`] has its answers for the case that no server runs.
 
 mod definitions;
 pub mod offline;

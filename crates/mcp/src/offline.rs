@@ -11,7 +11,8 @@ pub const TOOLS: &str = include_str!("tools.json");
 const PROTOCOL_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 const LATEST_VERSION: &str = PROTOCOL_VERSIONS[PROTOCOL_VERSIONS.len() - 1];
 
-/// Returns the answer to `initialize`, in the requested version of the protocol if it is a known one.
+/// Returns the answer to `initialize`, in the requested version of the protocol if it is a known
+/// one.
 pub fn initialize(requested_version: Option<&str>) -> Value {
     let known = requested_version.filter(|version| PROTOCOL_VERSIONS.contains(version));
     json!({

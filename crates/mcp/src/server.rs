@@ -16,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::definitions::{INSTRUCTIONS, TOOL_NAMES, tools};
 
-/// The name of the app that sent a request. The gateway puts it into the request's extensions after it has
-/// checked the token.
+/// The name of the app that sent a request. The gateway puts it into the request's extensions after
+/// it has checked the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller(pub String);
 
@@ -97,8 +97,8 @@ where
 /// The HTTP service of `/mcp`.
 pub type ToolService = StreamableHttpService<McpServer, NeverSessionManager>;
 
-/// Serves MCP over HTTP, without sessions. The caller must have authenticated each request and put its
-/// [`Caller`] into the extensions, so neither hosts nor origins are checked again.
+/// Serves MCP over HTTP, without sessions. The caller must have authenticated each request and put
+/// its [`Caller`] into the extensions, so neither hosts nor origins are checked again.
 pub fn http_service(server: McpServer, max_body_bytes: usize) -> ToolService {
     let mut config = StreamableHttpServerConfig::default();
     config.legacy_session_mode = false;

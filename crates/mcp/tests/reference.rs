@@ -1,4 +1,4 @@
-//! The reference in `docs/mcp.md` names every tool, argument and result, and nothing else.
+//! `docs/mcp.md` lists every tool, argument and result, and nothing else.
 
 use serde_json::Value;
 
@@ -26,15 +26,15 @@ fn rows(schema: &Value, prefix: &str, lines: &mut Vec<String>) {
             Value::Null => "none".to_owned(),
             default => format!("`{default}`"),
         };
-        let says = field["description"].as_str().unwrap_or_default();
-        lines.push(format!("| `{prefix}{name}` | {} | {default} | {says} |", kind(field)));
+        let description = field["description"].as_str().unwrap_or_default();
+        lines.push(format!("| `{prefix}{name}` | {} | {default} | {description} |", kind(field)));
         rows(field, &format!("{prefix}{name}."), lines);
         rows(&field["items"], &format!("{prefix}{name}[]."), lines);
     }
 }
 
 #[test]
-fn the_reference_is_true() {
+fn reference_lists_all_tools_and_fields() {
     let mut expect = Vec::new();
     for tool in hob_mcp::tools() {
         let tool = serde_json::to_value(tool).unwrap();
@@ -47,5 +47,5 @@ fn the_reference_is_true() {
     let text = std::fs::read_to_string(path).expect("docs/mcp.md");
     let found: Vec<&str> =
         text.lines().filter(|line| line.starts_with("## `") || line.starts_with("| `")).collect();
-    assert_eq!(found, expect, "docs/mcp.md should hold\n{}", expect.join("\n"));
+    assert_eq!(found, expect, "docs/mcp.md must have these lines\n{}", expect.join("\n"));
 }

@@ -6,7 +6,8 @@ use crate::text::indexed_text::indexed_text;
 
 /// Makes the index entries of turns, and the terms and vectors of queries.
 ///
-/// Creating one builds the stemmers and reads the table of word vectors. Create it once and share it.
+/// Creating one builds the stemmers and reads the table of word vectors. Create it once and share
+/// it.
 #[derive(Default)]
 pub struct TextIndexer {
     pub(crate) analyser: Analyser,

@@ -1,10 +1,11 @@
 //! The long-term memory: capture, redaction, recall.
 //!
-//! Only this crate ranks. A store returns candidates; their order and what fits the budget are decided here,
-//! so that every store gives the same answers.
+//! Only this crate ranks. A store returns candidates; their order and what fits the budget are
+//! decided here, so that every store gives the same answers.
 //!
-//! From the ground up: [`redact`] and `text` know texts, `embed` makes vectors, `capture` prepares turns,
-//! `recall` ranks, and the [`Engine`] puts them over a store. [`Drain`] feeds it deferred captures.
+//! From the ground up: [`redact`] and `text` know texts, `embed` makes vectors, `capture` prepares
+//! turns, `recall` ranks, and the [`Engine`] puts them over a store. [`Drain`] feeds it deferred
+//! captures.
 
 mod capture;
 mod drain;

@@ -1,7 +1,7 @@
 //! Embedding with the configured sentence model, in addition to the built-in table.
 //!
-//! A query is embedded before it is sent to the store. Turns are embedded in the background, the newest
-//! first, while the memory has no other work.
+//! A query is embedded before it is sent to the store. Turns are embedded in the background, the
+//! newest first, while the memory has no other work.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use crate::text::indexed_text::indexed_text;
 const QUERY_CACHE_ENTRIES: usize = 64;
 /// How many queries are embedded at the same time.
 const MAX_CONCURRENT_QUERIES: usize = 2;
-/// The most turns and bytes of text in one batch. A batch takes about a tenth of a second, and shutdown
-/// may have to wait for it.
+/// The most turns and bytes of text in one batch. A batch takes about a tenth of a second, and
+/// shutdown may have to wait for it.
 const MAX_BATCH_TURNS: usize = 16;
 const MAX_BATCH_BYTES: usize = 1600;
 /// How many bytes of a turn are embedded. No supported model takes more tokens than they give.
@@ -123,8 +123,8 @@ impl ModelEmbedder {
         self.new_turns.notify_one();
     }
 
-    /// Returns the model's vector of a query; `None` without a loaded model. The closure runs only if
-    /// there is a model. Embedding runs on a blocking thread.
+    /// Returns the model's vector of a query; `None` without a loaded model. The closure runs only
+    /// if there is a model. Embedding runs on a blocking thread.
     pub(crate) async fn embed_query(&self, query: impl FnOnce() -> String) -> Option<KindVector> {
         let loaded = self.loaded()?;
         let (kind, query) = (loaded.kind, query());
@@ -185,8 +185,8 @@ impl ModelEmbedder {
         Ok(Some(ModelProgress { folder, state }))
     }
 
-    /// Loads the model, then embeds every turn that has no vector of it, until `stopping` is cancelled.
-    /// Sleeps while all turns are embedded.
+    /// Loads the model, then embeds every turn that has no vector of it, until `stopping` is
+    /// cancelled. Sleeps while all turns are embedded.
     pub(crate) async fn run(
         &self,
         store: &dyn MemoryStore,
@@ -245,8 +245,8 @@ impl ModelEmbedder {
         }
     }
 
-    /// Embeds all pending turns, those that arrive meanwhile first. Then removes the vectors of other
-    /// models.
+    /// Embeds all pending turns, those that arrive meanwhile first. Then removes the vectors of
+    /// other models.
     async fn embed_pending(
         &self,
         store: &dyn MemoryStore,

@@ -9,8 +9,8 @@ pub(crate) fn quantized(vector: &[f32]) -> Vec<i8> {
     vector.iter().map(|value| (value / largest * 127.0).round() as i8).collect()
 }
 
-/// Returns the cosines of a vector with many others. `None` stands for a vector of another width, and
-/// for one that is all zero.
+/// Returns the cosines of a vector with many others. `None` stands for a vector of another width,
+/// and for one that is all zero.
 pub(crate) fn cosines<'a>(of: &[i8], others: impl Iterator<Item = &'a [i8]>) -> Vec<Option<f64>> {
     let norm = |squares: i32| f64::from(squares).sqrt();
     let own = norm(of.iter().map(|value| i32::from(*value) * i32::from(*value)).sum());

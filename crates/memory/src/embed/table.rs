@@ -1,8 +1,8 @@
 //! The built-in table of word vectors. `scripts/train-table` makes it and records its sources.
 
 /// The table's file: the magic bytes, the number of rows, the width of a vector and the number of
-/// neighbours of a row; then, each for all rows, the ends of the words, the scales of the vectors, the
-/// neighbours (row and cosine), the words, and the vectors.
+/// neighbours of a row; then, each for all rows, the ends of the words, the scales of the vectors,
+/// the neighbours (row and cosine), the words, and the vectors.
 const BYTES: &[u8] = include_bytes!("../../data/table.bin");
 const MAGIC: &[u8] = b"hobtab02";
 const HEADER_BYTES: usize = MAGIC.len() + 12;

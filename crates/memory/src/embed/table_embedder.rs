@@ -7,7 +7,8 @@ use crate::text::analyse::{Analyser, truncated};
 /// How many bytes of a text are embedded. The beginning of a longer text says what it is about.
 const MAX_TEXT_BYTES: usize = 32 << 10;
 
-/// Makes vectors from the built-in table. Texts of similar meaning get vectors of similar direction.
+/// Makes vectors from the built-in table. Texts of similar meaning get vectors of similar
+/// direction.
 pub struct TableEmbedder {
     analyser: Analyser,
     table: Table,

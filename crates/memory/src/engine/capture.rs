@@ -10,7 +10,8 @@ use crate::capture::batch::CaptureBatch;
 pub struct PreparedTurns(Vec<NewTurn>);
 
 impl Engine {
-    /// Stores the turns of one session, each once, and marks imports as done in the same transaction.
+    /// Stores the turns of one session, each once, and marks imports as done in the same
+    /// transaction.
     pub async fn capture(
         &self,
         principal: &Principal,

@@ -22,8 +22,8 @@ impl Engine {
         }
     }
 
-    /// Masks turns again that were masked by older rules. Returns the number of turns; call it until
-    /// that is 0.
+    /// Masks turns again that were masked by older rules. Returns the number of turns; call it
+    /// until that is 0.
     pub async fn rescan(&self) -> Result<usize, StoreError> {
         let old = self.inner.store.masked_before(RULES_VERSION, PAGE_TURNS).await?;
         let count = old.len();
@@ -34,8 +34,8 @@ impl Engine {
         Ok(count)
     }
 
-    /// Seals secrets with this home's key that were sealed with an earlier one. Returns the number of
-    /// turns.
+    /// Seals secrets with this home's key that were sealed with an earlier one. Returns the number
+    /// of turns.
     pub async fn reseal(&self, earlier: &OpeningKey) -> Result<usize, StoreError> {
         let (mut after, mut count) = (0, 0);
         loop {
@@ -47,7 +47,8 @@ impl Engine {
                 let Some(clear) = record.sealed.as_deref().and_then(|s| earlier.open(s)) else {
                     continue;
                 };
-                // Secrets that do not fit their text cannot be put back into it; they stay as they are.
+                // Secrets that do not fit their text cannot be put back into it; they stay as they
+                // are.
                 if let Some(original) = restore_secrets(&record.text, &clear) {
                     changes.push(self.remasked(record, Some(original)));
                 }
@@ -59,8 +60,8 @@ impl Engine {
         }
     }
 
-    /// Builds a record's row again from its original text; from the stored text if the seal does not
-    /// open.
+    /// Builds a record's row again from its original text; from the stored text if the seal does
+    /// not open.
     fn remasked(&self, record: &Record, original: Option<String>) -> Remask {
         let preparer = &self.inner.preparer;
         let SealedText { text, sealed } = match &original {

@@ -30,8 +30,8 @@ impl Engine {
         note: Note,
         now: Timestamp,
     ) -> Result<(RecordId, bool), StoreError> {
-        // A forgotten note is not stored again under its old identity, so that a repeated call does not
-        // undo the forgetting. To make it again on purpose, it needs another identity.
+        // A forgotten note is not stored again under its old identity, so that a repeated call does
+        // not undo the forgetting. To make it again on purpose, it needs another identity.
         for attempt in 0..MAX_ATTEMPTS {
             let batch = note_batch(&note, format!("note-{attempt}"), now);
             let turn = self.inner.preparer.prepare(&batch).remove(0);
@@ -64,8 +64,8 @@ impl Engine {
             tier: Tier::Semantic,
             place: record.place,
         };
-        // A bridge may repeat a call, and the same text must then be the same correction. A correction
-        // that was forgotten can be made again on purpose.
+        // A bridge may repeat a call, and the same text must then be the same correction. A
+        // correction that was forgotten can be made again on purpose.
         for attempt in 0..MAX_ATTEMPTS {
             let batch = note_batch(&note, format!("correction-{old}-{attempt}"), now);
             let turn = self.inner.preparer.prepare(&batch).remove(0);

@@ -14,7 +14,8 @@ use crate::recall::types::{ScoredCandidate, ScoredRecord};
 use crate::recall::{recurring, session_start};
 use crate::redact;
 
-/// How many more records than twice the limit are read. Some are duplicates or do not fit the budget.
+/// How many more records than twice the limit are read. Some are duplicates or do not fit the
+/// budget.
 const SPARE_RECORDS: usize = 20;
 
 /// A question to the memory.
@@ -61,8 +62,8 @@ impl Engine {
         self.recall_at(principal, query, Timestamp::now()).await
     }
 
-    /// Finds the turns that answer a query asked at `now`. For one state of the store and one time the
-    /// answer is always the same.
+    /// Finds the turns that answer a query asked at `now`. For one state of the store and one time
+    /// the answer is always the same.
     pub async fn recall_at(
         &self,
         principal: &Principal,
@@ -106,7 +107,8 @@ impl Engine {
         })
     }
 
-    /// Returns what a colleague would want to know first about a project; empty if nothing is stored.
+    /// Returns what a colleague would want to know first about a project; empty if nothing is
+    /// stored.
     pub async fn session_start(
         &self,
         principal: &Principal,
@@ -128,8 +130,8 @@ impl Engine {
     }
 }
 
-/// Returns the scopes to search, in order. The preferred project is searched by itself as well: among
-/// many other projects its turns might not become candidates.
+/// Returns the scopes to search, in order. The preferred project is searched by itself as well:
+/// among many other projects its turns might not become candidates.
 fn searched_scopes(query: &RecallQuery) -> Vec<Scope> {
     let mut scopes = vec![query.scope.clone()];
     if let (None, Some(preferred)) = (&query.scope.project, &query.preferred_project) {

@@ -34,7 +34,8 @@ impl Engine {
     }
 
     /// Loads the sentence model of a folder and embeds all turns with it in the background, until
-    /// `stopping` is cancelled. If the model cannot be loaded, recall uses the built-in table alone.
+    /// `stopping` is cancelled. If the model cannot be loaded, recall uses the built-in table
+    /// alone.
     pub async fn run_model(&self, folder: PathBuf, stopping: CancellationToken) {
         self.inner.model.run(self.inner.store.as_ref(), folder, stopping).await;
     }

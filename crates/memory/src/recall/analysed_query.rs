@@ -1,4 +1,5 @@
-//! A query's terms, vector and periods: what the store is asked for, and what candidates are ranked by.
+//! A query's terms, vector and periods: what the store is asked for, and what candidates are ranked
+//! by.
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{CandidateQuery, CandidateSet, KindVector, QueryTerm};
@@ -19,8 +20,8 @@ pub(crate) struct AnalysedQuery {
     text: String,
     /// The query's own terms, then the added ones.
     terms: Vec<QueryTerm>,
-    /// For each added term the index of the own term that it is related to. Terms that the answer is
-    /// expected to have are related to none.
+    /// For each added term the index of the own term that it is related to. Terms that the answer
+    /// is expected to have are related to none.
     related_to: Vec<Option<usize>>,
     vector: Vec<i8>,
     model_vector: Option<KindVector>,
@@ -35,7 +36,8 @@ pub(crate) fn without_any_names(query: &str) -> String {
 }
 
 impl AnalysedQuery {
-    /// Analyses a query. `model_vector` is the vector of the query without its names, if there is a model.
+    /// Analyses a query. `model_vector` is the vector of the query without its names, if there is a
+    /// model.
     pub(crate) fn new(
         indexer: &TextIndexer,
         text: &str,
@@ -86,7 +88,8 @@ impl AnalysedQuery {
         }
     }
 
-    /// Returns the text to embed with a model: the query without names that most of these turns have.
+    /// Returns the text to embed with a model: the query without names that most of these turns
+    /// have.
     pub(crate) fn without_common_names(&self, indexer: &TextIndexer, set: &CandidateSet) -> String {
         let share = |term: &String| {
             let index = self.terms.iter().position(|known| known.term == *term)?;
@@ -99,8 +102,8 @@ impl AnalysedQuery {
         })
     }
 
-    /// Ranks candidates. `model_vector` is the query's vector by the model, if there is one. The best
-    /// `explained` candidates get evidence.
+    /// Ranks candidates. `model_vector` is the query's vector by the model, if there is one. The
+    /// best `explained` candidates get evidence.
     pub(crate) fn rank(
         &self,
         indexer: &TextIndexer,
@@ -108,8 +111,8 @@ impl AnalysedQuery {
         model_vector: Option<&KindVector>,
         explained: usize,
     ) -> Vec<ScoredCandidate> {
-        // A term that all turns have says nothing in this index, whatever it says elsewhere. The query is
-        // therefore embedded again with the idf of its terms.
+        // A term that all turns have says nothing in this index, whatever it says elsewhere. The
+        // query is therefore embedded again with the idf of its terms.
         let idfs = turn_idfs(set);
         let own = self.terms.iter().zip(&idfs).take(self.own_terms());
         let weighted: Vec<(&str, f32)> =

@@ -27,15 +27,16 @@ pub(crate) struct SessionText<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Returns for each text the share of its phrases that texts of other sessions have as well, from 0 to 1.
-/// A phrase with a word of the query is not counted: it is what was asked for.
+/// Returns for each text the share of its phrases that texts of other sessions have as well, from 0
+/// to 1. A phrase with a word of the query is not counted: it is what was asked for.
 pub(crate) fn boilerplate_shares(query: &str, texts: &[SessionText<'_>]) -> Vec<f64> {
     let query_words: Vec<u64> = query
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| word.chars().count() >= MIN_QUERY_WORD_CHARS)
         .map(word_hash)
         .collect();
-    // The low bits of each hash are replaced by the index of its text, so that one number is sorted.
+    // The low bits of each hash are replaced by the index of its text, so that one number is
+    // sorted.
     let mut all: Vec<u64> = Vec::with_capacity(texts.len() * EXPECTED_PHRASES);
     let mut counts = vec![0_usize; texts.len()];
     let mut units = Vec::new();
@@ -99,8 +100,8 @@ fn for_each_phrase(
     }
 }
 
-/// Calls `each` with the hash of every word, without the punctuation around it. Most texts are ASCII; for
-/// them it takes a tenth of the time.
+/// Calls `each` with the hash of every word, without the punctuation around it. Most texts are
+/// ASCII; for them it takes a tenth of the time.
 fn for_each_word(text: &str, each: impl FnMut(u64)) {
     if text.is_ascii() {
         let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0B;
@@ -180,8 +181,8 @@ fn add_characters(text: &str, units: &mut Vec<Unit>) {
     }
 }
 
-/// Hashes a phrase with a variant of FNV-1a. The result is the same on every machine, and a collision does
-/// no harm here.
+/// Hashes a phrase with a variant of FNV-1a. The result is the same on every machine, and a
+/// collision does no harm here.
 fn phrase_hash(units: &[Unit]) -> u64 {
     units.iter().fold(HASH_START, |hash, (unit, _)| step(hash, *unit))
 }

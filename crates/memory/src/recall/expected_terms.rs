@@ -1,4 +1,5 @@
-//! Terms that the answer is expected to have, by how a question begins: the answer to "when" names a time.
+//! Terms that the answer is expected to have, by how a question begins: the answer to "when" names
+//! a time.
 
 use crate::recall::weights::WEIGHTS;
 

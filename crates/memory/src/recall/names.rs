@@ -1,10 +1,12 @@
 //! Names of people in a query.
 //!
-//! Terms find names well. A sentence model overrates them: it takes every turn that names somebody for an
-//! answer to a question about them. The model therefore gets queries without some of their names.
+//! Terms find names well. A sentence model overrates them: it takes every turn that names somebody
+//! for an answer to a question about them. The model therefore gets queries without some of their
+//! names.
 
-/// Returns a text without the names for which `is_left_out` is true; the whole text if nothing would
-/// remain. A name is a word inside a sentence that has a capital letter followed by lower case.
+/// Returns a text without the names for which `is_left_out` is true; the whole text if nothing
+/// would remain. A name is a word inside a sentence that has a capital letter followed by lower
+/// case.
 pub(crate) fn without_names(text: &str, is_left_out: impl Fn(&str) -> bool) -> String {
     let mut starts_sentence = true;
     let mut kept = Vec::new();

@@ -22,8 +22,9 @@ pub(crate) struct Packed {
 
 /// Takes records in order while they fit the budget.
 ///
-/// A record that is too long is passed over for shorter ones after it, but the best one is always taken.
-/// Duplicates are shown once and counted. A session that fills most of the answer makes room for others.
+/// A record that is too long is passed over for shorter ones after it, but the best one is always
+/// taken. Duplicates are shown once and counted. A session that fills most of the answer makes room
+/// for others.
 pub(crate) fn pack(ranked: Vec<ScoredRecord>, budget_tokens: usize, limit: usize) -> Packed {
     let mut packed = Packed::default();
     let ranked = with_session_shares(ranked, limit);
@@ -137,7 +138,8 @@ pub(crate) mod tests {
         hits[1].record.superseded_by = Some(RecordId::new("9"));
         let packed = pack(hits, 5000, 6);
         let order: Vec<i64> = packed.records.iter().map(|hit| hit.record.seq).collect();
-        // Session `a` has used its share before `b` comes. The superseded record comes last and does not fit.
+        // Session `a` has used its share before `b` comes. The superseded record comes last and
+        // does not fit.
         assert_eq!(order, [0, 2, 3, 6, 7, 5]);
         assert_eq!(packed.records[0].evidence.duplicates, 1);
         assert_eq!(packed.omitted, 2);

@@ -1,5 +1,5 @@
-//! Periods in questions: "last week", "in May", "on 3 March 2024". They are hints, not filters: a turn of
-//! April may tell what was done in March.
+//! Periods in questions: "last week", "in May", "on 3 March 2024". They are hints, not filters: a
+//! turn of April may tell what was done in March.
 
 use jiff::civil::{Date, date};
 use jiff::tz::TimeZone;

@@ -1,8 +1,9 @@
 //! Ranking: pure, and the same for every store.
 //!
-//! A turn's value is the sum of its own lexical value (BM25), that of its neighbours and its session, and
-//! the cosine of its vector. Lexical and dense values are z-scores among the candidates of the same query
-//! before they are added, because neither has a scale of its own. docs/recall.md says what each part adds.
+//! A turn's value is the sum of its own lexical value (BM25), that of its neighbours and its
+//! session, and the cosine of its vector. Lexical and dense values are z-scores among the
+//! candidates of the same query before they are added, because neither has a scale of its own.
+//! docs/recall.md says what each part adds.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -121,8 +122,8 @@ pub(crate) fn turn_idfs(set: &CandidateSet) -> Vec<f64> {
     set.document_frequencies.iter().map(|df| idf(set.turns, df.turns)).collect()
 }
 
-/// Returns the weight of each term. A related term must not gain from a greater idf than that of the term
-/// it is related to.
+/// Returns the weight of each term. A related term must not gain from a greater idf than that of
+/// the term it is related to.
 fn term_weights(query: &RankingQuery<'_>, idfs: &[f64]) -> Vec<f64> {
     let own = query.terms.len() - query.related_to.len();
     let weight = |(index, (term, term_idf)): (usize, (&QueryTerm, &f64))| {
@@ -134,8 +135,8 @@ fn term_weights(query: &RankingQuery<'_>, idfs: &[f64]) -> Vec<f64> {
     query.terms.iter().zip(idfs).enumerate().map(weight).collect()
 }
 
-/// Returns the weight of each own term times its idf. A pair of ideographs that neither a turn nor the
-/// table has is not a word but the end of one and the beginning of the next; its weight is 0.
+/// Returns the weight of each own term times its idf. A pair of ideographs that neither a turn nor
+/// the table has is not a word but the end of one and the beginning of the next; its weight is 0.
 fn own_term_weights(set: &CandidateSet, query: &RankingQuery<'_>, idfs: &[f64]) -> Vec<f64> {
     let own = query.terms.iter().zip(idfs).zip(&set.document_frequencies).zip(query.has_vector);
     let weight =
@@ -160,8 +161,8 @@ fn coverage(candidates: &[Candidate], own_weights: &[f64]) -> f64 {
     if all > 0.0 { (most / all).min(1.0) } else { 0.0 }
 }
 
-/// Returns how much of the query must have been said in other words: the share of its terms that the table
-/// has and no turn has, beyond the threshold. From 0 to 1.
+/// Returns how much of the query must have been said in other words: the share of its terms that
+/// the table has and no turn has, beyond the threshold. From 0 to 1.
 fn paraphrase(set: &CandidateSet, query: &RankingQuery<'_>, own_weights: &[f64]) -> f64 {
     let (mut all, mut nowhere) = (0.0, 0.0);
     let terms = own_weights.iter().zip(&set.document_frequencies).zip(query.has_vector);
@@ -293,7 +294,8 @@ fn lexical_values(
     set.candidates.iter().enumerate().map(value).collect()
 }
 
-/// Returns for each candidate the value of its vectors: the model's if it has one, else the table's.
+/// Returns for each candidate the value of its vectors: the model's if it has one, else the
+/// table's.
 ///
 /// Cosines of two kinds of vectors are on two scales, so each is compared with its own kind only.
 fn dense_values(

@@ -22,8 +22,8 @@ fn candidate(seq: i64, session: i64, counts: &[(usize, u32)]) -> Candidate {
     }
 }
 
-/// A hundred turns in ten sessions. The first term is frequent, the second rare, the third related to the
-/// second.
+/// A hundred turns in ten sessions. The first term is frequent, the second rare, the third related
+/// to the second.
 fn candidate_set(candidates: Vec<Candidate>) -> CandidateSet {
     let mut sessions: Vec<i64> = candidates.iter().map(|candidate| candidate.session).collect();
     sessions.dedup();
@@ -160,7 +160,8 @@ fn model_vectors_replace_table_vectors() {
 
 #[test]
 fn turn_without_model_vector_is_ranked_by_the_table() {
-    // All are far but two: one is near by its model vector, one without a model vector by its table vector.
+    // All are far but two: one is near by its model vector, one without a model vector by its table
+    // vector.
     let make = |seq: i64| {
         let mut one = candidate(seq, seq, &[(1, 1)]);
         one.vector = if seq == 7 { [90, 1].into() } else { [seq as i8, 90].into() };
@@ -195,8 +196,8 @@ fn turn_without_model_vector_is_ranked_by_the_table() {
 }
 
 proptest! {
-    /// For any candidates: each one in scope is ranked once, scores are from 0 to 1 and sorted, and the
-    /// result is deterministic.
+    /// For any candidates: each one in scope is ranked once, scores are from 0 to 1 and sorted, and
+    /// the result is deterministic.
     #[test]
     fn every_candidate_set_has_one_order(
         drawn in proptest::collection::vec((1_i64..5, 0_usize..3, 1_u32..9, any::<bool>(), any::<i8>()), 0..30),

@@ -1,7 +1,7 @@
 //! Rules that the user repeats in several sessions: "always use pnpm".
 //!
-//! They are found in the latest prompts on request. Nothing is stored, so that forgetting a prompt also
-//! forgets its rule.
+//! They are found in the latest prompts on request. Nothing is stored, so that forgetting a prompt
+//! also forgets its rule.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,8 @@ const MIN_SESSIONS: usize = 2;
 const MIN_SIMILARITY: f64 = 0.6;
 /// A longer sentence is not a rule.
 const MAX_RULE_BYTES: usize = 240;
-/// Words of a rule that demands something. In writing systems without spaces they are parts of words.
+/// Words of a rule that demands something. In writing systems without spaces they are parts of
+/// words.
 const DEMANDING_WORDS: &[&str] = &[
     "always",
     "prefer",
@@ -78,8 +79,8 @@ struct RuleGroup<'a> {
     sessions: HashSet<&'a str>,
 }
 
-/// Returns the rules that recur in prompts, those of most sessions first. The prompts are sorted from the
-/// newest to the oldest.
+/// Returns the rules that recur in prompts, those of most sessions first. The prompts are sorted
+/// from the newest to the oldest.
 pub(crate) fn recurring_rules(prompts: &[Record], analyser: &Analyser) -> Vec<RecurringRule> {
     let mut groups: Vec<RuleGroup<'_>> = Vec::new();
     for prompt in prompts {

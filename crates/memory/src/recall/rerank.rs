@@ -1,5 +1,6 @@
-//! Reranking of the best turns by what only their texts tell: who speaks, whether they ask, whether they
-//! say that something changed, and whether they consist of boilerplate. The texts are read anyway.
+//! Reranking of the best turns by what only their texts tell: who speaks, whether they ask, whether
+//! they say that something changed, and whether they consist of boilerplate. The texts are read
+//! anyway.
 
 use std::collections::HashMap;
 
@@ -110,8 +111,8 @@ fn lower_further_turns_of_sessions(ranked: &mut [ScoredRecord]) {
     }
 }
 
-/// Returns for each record its speaker and the position of their name in the query, if the query names
-/// them.
+/// Returns for each record its speaker and the position of their name in the query, if the query
+/// names them.
 fn named_speakers(query_words: &[&str], ranked: &[ScoredRecord]) -> Vec<Option<(usize, String)>> {
     let speakers: Vec<Option<&str>> =
         ranked.iter().map(|scored| speaker(&scored.record.text)).collect();

@@ -1,5 +1,5 @@
-//! The summary of a project that a session starts with: facts and corrections, the latest sessions and
-//! their outcomes, and open threads.
+//! The summary of a project that a session starts with: facts and corrections, the latest sessions
+//! and their outcomes, and open threads.
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Record, SessionOutline};
@@ -82,8 +82,8 @@ fn outline(session: &SessionOutline) -> String {
     lines.join("\n")
 }
 
-/// Returns what a session left undone: a prompt without an answer, and lines of the last answer that say
-/// so.
+/// Returns what a session left undone: a prompt without an answer, and lines of the last answer
+/// that say so.
 fn open_threads(session: &SessionOutline) -> Vec<String> {
     let when = day(session.ended);
     let mut threads = Vec::new();

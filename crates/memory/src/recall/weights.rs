@@ -1,9 +1,10 @@
 //! The constants of the ranking.
 //!
-//! All of them were chosen on LoCoMo conversations 26, 30 and 41 (383 questions) and on the tuning half of
-//! `bench/coding-history` (151 questions), and on nothing else. Leaving one conversation out of the choice
-//! changes the result by less than a point, so that no constant is known more precisely than that.
-//! docs/recall.md shows what each idea adds on these data and on the half that was held out.
+//! All of them were chosen on LoCoMo conversations 26, 30 and 41 (383 questions) and on the tuning
+//! half of `bench/coding-history` (151 questions), and on nothing else. Leaving one conversation
+//! out of the choice changes the result by less than a point, so that no constant is known more
+//! precisely than that. docs/recall.md shows what each idea adds on these data and on the half that
+//! was held out.
 
 use hob_index::bm25::Bm25;
 
@@ -48,17 +49,18 @@ pub(crate) const WEIGHTS: Weights = Weights {
     max_same_session: 3,
 };
 
-/// The weights of everything that speaks for or against a turn, and the thresholds that go with them.
+/// The weights of everything that speaks for or against a turn, and the thresholds that go with
+/// them.
 ///
-/// Lexical and dense values are compared with the other candidates of the same query (z-scores) before
-/// they are weighted, because neither has a scale of its own.
+/// Lexical and dense values are compared with the other candidates of the same query (z-scores)
+/// before they are weighted, because neither has a scale of its own.
 pub(crate) struct Weights {
     /// BM25 of a turn. The stores choose candidates with the same parameters.
     pub(crate) turn_bm25: Bm25<f64>,
     /// BM25 of a whole session.
     pub(crate) session_bm25: Bm25<f64>,
-    /// The lexical value of the two turns before a turn, the nearest first. The answer to a question is
-    /// found by the question's words.
+    /// The lexical value of the two turns before a turn, the nearest first. The answer to a
+    /// question is found by the question's words.
     pub(crate) lexical_previous: [f64; 2],
     /// The lexical value of the two turns after a turn, the nearest first.
     pub(crate) lexical_next: [f64; 2],
@@ -76,28 +78,29 @@ pub(crate) struct Weights {
     pub(crate) model: DenseWeight,
     /// How many candidates need a vector of the model before their cosines have a meaningful mean.
     pub(crate) min_model_vectors: usize,
-    /// Added to the weight of vectors, times the share of the query's words that no turn has: the answer
-    /// must then use other words.
+    /// Added to the weight of vectors, times the share of the query's words that no turn has: the
+    /// answer must then use other words.
     pub(crate) dense_paraphrase: f64,
-    /// Taken from the weight of terms, times the same share.
+    /// Taken from the weight of terms, times the share of the query's words that no turn has.
     pub(crate) lexical_paraphrase_loss: f64,
-    /// The share of words without any turn up to which nothing changes. A few such words say little.
+    /// The share of words without any turn up to which nothing changes. A few such words say
+    /// little.
     pub(crate) paraphrase_threshold: f64,
-    /// The logarithm of a turn's length relative to the average: short turns ask and agree, longer ones
-    /// answer.
+    /// The logarithm of a turn's length relative to the average: short turns ask and agree, longer
+    /// ones answer.
     pub(crate) length: f64,
     /// The length beyond which a turn gains nothing, in terms.
     pub(crate) max_length_terms: f64,
-    /// The number of candidates from which on length counts fully. Among few candidates none is far from
-    /// the mean, and a match must not lose to a turn that is merely long.
+    /// The number of candidates from which on length counts fully. Among few candidates none is far
+    /// from the mean, and a match must not lose to a turn that is merely long.
     pub(crate) full_length_candidates: f64,
     /// A turn within a period that the query asks for; less around it.
     pub(crate) period: f64,
     /// The value of the best turn of the session, added to all its turns.
     pub(crate) best_of_session: f64,
-    /// The table's cosine from which on a turn is said to have a similar meaning.
+    /// The table's cosine from which on a reason names "similar meaning".
     pub(crate) similar_table_cosine: f64,
-    /// The model's cosine from which on a turn is said to have a similar meaning.
+    /// The model's cosine from which on a reason names "similar meaning".
     pub(crate) similar_model_cosine: f64,
     /// A related term, times its squared cosine, relative to a term of the query.
     pub(crate) related_term: f32,
@@ -119,16 +122,17 @@ pub(crate) struct Weights {
     pub(crate) first_named_speaker: f64,
     /// A turn spoken by another person whom the query names.
     pub(crate) other_named_speaker: f64,
-    /// How many turns must begin with a name and a colon before the name is a speaker. A name with fewer
-    /// turns is a heading: "Summary: …".
+    /// How many turns must begin with a name and a colon before the name is a speaker. A name with
+    /// fewer turns is a heading: "Summary: …".
     pub(crate) min_speaker_turns: usize,
-    /// Taken from a turn that asks: the answer is wanted.
+    /// Taken from a turn that asks, because the query looks for the answer.
     pub(crate) asks: f64,
     /// A turn that says that something changed: it has what holds now.
     pub(crate) says_changed: f64,
     /// Taken from a turn, times the share of its phrases that turns of other sessions have as well.
     pub(crate) boilerplate: f64,
-    /// Taken from a turn for each better turn of its session: other sessions may know the answer, too.
+    /// Taken from a turn for each better turn of its session: other sessions may know the answer,
+    /// too.
     pub(crate) same_session: f64,
     /// How many better turns of the session count at most.
     pub(crate) max_same_session: u8,
@@ -136,7 +140,8 @@ pub(crate) struct Weights {
 
 /// The weight of cosines.
 pub(crate) struct DenseWeight {
-    /// The weight if one turn has all terms of the query. Where the very words are found, they decide.
+    /// The weight if one turn has all terms of the query. Where the very words are found, they
+    /// decide.
     pub(crate) base: f64,
     /// Added, times the share of the query's terms that the best turn lacks.
     pub(crate) uncovered: f64,

@@ -1,9 +1,9 @@
 //! From a text to the terms it is found by.
 //!
-//! Words are stemmed; a list has the irregular forms. Identifiers, paths and versions become one term as
-//! a whole and further terms by their parts, so that `parse_config`, `parseConfig` and "parse config"
-//! match each other. Writing systems without spaces between words are cut into pairs of characters;
-//! Japanese is also cut where one of its scripts ends and another begins.
+//! Words are stemmed; a list has the irregular forms. Identifiers, paths and versions become one
+//! term as a whole and further terms by their parts, so that `parse_config`, `parseConfig` and
+//! "parse config" match each other. Writing systems without spaces between words are cut into pairs
+//! of characters; Japanese is also cut where one of its scripts ends and another begins.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,8 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 use crate::text::writing_systems::{add_terms, folded, is_ideograph, is_particle};
 
-/// The version of the analysis. After it is raised, stored turns are analysed again in the background.
+/// The version of the analysis. After it is raised, stored turns are analysed again in the
+/// background.
 pub(crate) const VERSION: u32 = 3;
 
 /// Stop words, and their stems.
@@ -85,7 +86,8 @@ impl Analyser {
         self.stop_words.contains(term) || is_particle(term)
     }
 
-    /// Returns the terms of a query, each once, without stop words unless there are only stop words.
+    /// Returns the terms of a query, each once, without stop words unless there are only stop
+    /// words.
     pub fn query_terms(&self, text: &str) -> Vec<String> {
         let mut seen = HashSet::new();
         let mut terms = self.content_terms(truncated(text, MAX_QUERY_BYTES));
@@ -145,8 +147,8 @@ pub(crate) fn is_compound(term: &str) -> bool {
     term.chars().any(|c| c.is_ascii_digit() || (0xE000..=0xE07F).contains(&u32::from(c)))
 }
 
-/// Returns a term in the index's spelling. The index cuts at ASCII punctuation, so punctuation inside a
-/// term is written with characters of the private use area.
+/// Returns a term in the index's spelling. The index cuts at ASCII punctuation, so punctuation
+/// inside a term is written with characters of the private use area.
 fn index_spelling(term: &str) -> String {
     let letter = |c: char| match c {
         c if c.is_ascii() && !c.is_ascii_alphanumeric() => {
@@ -217,8 +219,8 @@ fn has_several_parts(name: &str) -> bool {
     parts(name).len() > 1
 }
 
-/// Splits an identifier into words: at punctuation, between lower and upper case, before the last of
-/// several capitals, and between writing systems.
+/// Splits an identifier into words: at punctuation, between lower and upper case, before the last
+/// of several capitals, and between writing systems.
 fn parts(chunk: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = None;

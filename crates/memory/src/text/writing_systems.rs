@@ -1,6 +1,7 @@
 //! Folding of letters, and terms of writing systems without spaces between words.
 
-/// Folds a word to lower case, without accents and in one width: "Café" becomes "cafe", "Ё" becomes "е".
+/// Folds a word to lower case, without accents and in one width: "Café" becomes "cafe", "Ё" becomes
+/// "е".
 pub(crate) fn folded(word: &str) -> String {
     if word.is_ascii() {
         return word.to_ascii_lowercase();
@@ -52,8 +53,8 @@ pub(crate) fn is_ideograph(c: char) -> bool {
 /// Japanese particles of one character.
 const PARTICLES: &str = "はのをがにでともへやかな";
 
-/// Returns whether a term is made of hiragana alone, or is the edge of a word together with a particle.
-/// Hiragana write endings and particles, which say as little as "of" and "the".
+/// Returns whether a term is made of hiragana alone, or is the edge of a word together with a
+/// particle. Hiragana write endings and particles, which say as little as "of" and "the".
 pub(crate) fn is_particle(term: &str) -> bool {
     let hiragana = |c: char| matches!(u32::from(c), 0x3040..=0x309F);
     let mut characters = term.chars();
@@ -89,8 +90,8 @@ const MIN_COMPOUND_CHARS: usize = 5;
 const COMPOUND_PART_CHARS: usize = 3;
 
 /// Adds the terms of a text without spaces: pairs of neighbouring ideographs, and each ideograph by
-/// itself, because words of similar meaning share it; an ideograph with the first character of its ending;
-/// katakana words as a whole, and long ones in parts as well; pairs of hiragana.
+/// itself, because words of similar meaning share it; an ideograph with the first character of its
+/// ending; katakana words as a whole, and long ones in parts as well; pairs of hiragana.
 pub(crate) fn add_terms(run: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = run.chars().collect();
     let before = terms.len();

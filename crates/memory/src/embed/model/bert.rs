@@ -1,7 +1,7 @@
 //! BERT: from tokens to a hidden state for each token.
 //!
-//! The tokens of a batch of texts are the rows of one matrix, without padding. Only attention treats each
-//! text by itself.
+//! The tokens of a batch of texts are the rows of one matrix, without padding. Only attention
+//! treats each text by itself.
 
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut1, Axis, concatenate, s};
 use serde::Deserialize;
@@ -270,8 +270,8 @@ fn gelu(value: f32) -> f32 {
     0.5 * value * (1.0 + erf(value * std::f32::consts::FRAC_1_SQRT_2))
 }
 
-/// The error function as a rational approximation, to about 1e-6. It runs in the innermost loop, where
-/// calls to `exp` would cost as much as the matrix products.
+/// The error function as a rational approximation, to about 1e-6. It runs in the innermost loop,
+/// where calls to `exp` would cost as much as the matrix products.
 fn erf(value: f32) -> f32 {
     let x = value.clamp(-4.0, 4.0);
     let square = x * x;

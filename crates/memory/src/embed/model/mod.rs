@@ -1,8 +1,8 @@
-//! A sentence model of the BERT family, such as all-MiniLM-L6-v2 or bge-small-en-v1.5, from a folder that
-//! the user names.
+//! A sentence model of the BERT family, such as all-MiniLM-L6-v2 or bge-small-en-v1.5, from a
+//! folder that the user names.
 //!
-//! The model takes milliseconds where the built-in table takes microseconds. Turns therefore get its
-//! vectors in the background and in addition to those of the table.
+//! The model takes milliseconds where the built-in table takes microseconds. Turns therefore get
+//! its vectors in the background and in addition to those of the table.
 
 mod bert;
 mod error;

@@ -14,7 +14,8 @@ use super::tensors::TensorFile;
 use super::wordpiece::Tokenizer;
 use crate::embed::quantize::quantized;
 
-/// The most tokens of a text that are embedded, unless the model allows fewer. Time grows with them.
+/// The most tokens of a text that are embedded, unless the model allows fewer. Time grows with
+/// them.
 const MAX_TOKENS: usize = 256;
 /// The version of the embedding. Raise it when the same files give other vectors.
 const VERSION: &str = "1";
@@ -68,7 +69,8 @@ impl SentenceModel {
         TensorFile::open(&folder.join("model.safetensors")).map(|_| ())
     }
 
-    /// Returns a name that depends on the model's files and use alone, not on the name of its folder.
+    /// Returns a name that depends on the model's files and use alone, not on the name of its
+    /// folder.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -77,8 +79,8 @@ impl SentenceModel {
         self.bert.width()
     }
 
-    /// Returns the vectors of texts. A batch costs less than its texts one by one. Runs on the calling
-    /// thread alone.
+    /// Returns the vectors of texts. A batch costs less than its texts one by one. Runs on the
+    /// calling thread alone.
     pub fn embed(&self, texts: &[&str]) -> Vec<Vec<i8>> {
         let tokens: Vec<Vec<u32>> =
             texts.iter().map(|text| self.tokenizer.tokens(text, self.max_tokens)).collect();
@@ -157,8 +159,8 @@ impl ModelConfig {
     }
 }
 
-/// Returns the pooling that the folder configures. Without a configuration it is the mean, except for the
-/// bge family, whose models are trained with `[CLS]`.
+/// Returns the pooling that the folder configures. Without a configuration it is the mean, except
+/// for the bge family, whose models are trained with `[CLS]`.
 fn pooling(folder: &Path, config: &Config) -> Result<Pooling, ModelError> {
     let path = folder.join("1_Pooling/config.json");
     if path.exists() {

@@ -1,5 +1,5 @@
-//! Reading `model.safetensors`: a JSON header with the name, type, shape and offsets of each tensor, then
-//! the tensors' values.
+//! Reading `model.safetensors`: a JSON header with the name, type, shape and offsets of each
+//! tensor, then the tensors' values.
 
 use std::collections::HashMap;
 use std::fs::File;

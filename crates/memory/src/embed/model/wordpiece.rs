@@ -69,7 +69,8 @@ impl Tokenizer {
     pub(crate) fn load(path: &Path) -> Result<Tokenizer, ModelError> {
         let TokenizerFile { normalizer, model } = read_json(path)?;
         let unsupported = |reason: &str| ModelError::unsupported(path, reason);
-        // The first versions of the format do not name the type. Only WordPiece has its vocabulary as an object.
+        // The first versions of the format do not name the type. Only WordPiece has its vocabulary
+        // as an object.
         if model.kind != "WordPiece" && !(model.kind.is_empty() && model.vocab.is_object()) {
             return Err(unsupported("only tokenizers of type WordPiece are supported"));
         }
@@ -154,8 +155,8 @@ impl Tokenizer {
         words
     }
 
-    /// Adds the pieces of a word: the longest prefix in the vocabulary, then the longest of the rest, and so
-    /// on.
+    /// Adds the pieces of a word: the longest prefix in the vocabulary, then the longest of the
+    /// rest, and so on.
     fn add_pieces(&self, word: &str, tokens: &mut Vec<u32>) {
         if word.chars().count() > self.max_word_chars {
             tokens.push(self.unknown);
