@@ -8,7 +8,7 @@ use hob_index::terms;
 use tokio_postgres::{Error, Row};
 
 use super::cipher::{Cipher, Name};
-use super::names::{ExistingRow, ExistingRows, StoredNames, TurnOutcome};
+use super::names::{CaptureOutcome, ExistingRow, ExistingRows, StoredNames};
 use super::postings::counts;
 use super::rows::ask;
 use crate::memory::identity::{ExistingTurn, TurnNames};
@@ -211,19 +211,19 @@ impl<'a> TurnBatch<'a> {
     }
 
     /// Decides what becomes of one turn, and adds it to the batch if it is new.
-    pub(super) fn decide(&mut self, turn: &'a NewTurn, names: &'a StoredNames) -> TurnOutcome {
+    pub(super) fn decide(&mut self, turn: &'a NewTurn, names: &'a StoredNames) -> CaptureOutcome {
         let until = self.forgotten_sessions.get(&names.hashed.session);
         if until.is_some_and(|until| turn.ts.as_microsecond() <= *until) {
-            return TurnOutcome::Forgotten;
+            return CaptureOutcome::Forgotten;
         }
         if let Some(id) = self.turns.recognise(names, turn) {
-            return TurnOutcome::Duplicate(id.to_vec());
+            return CaptureOutcome::Duplicate(id.to_vec());
         }
         if self.forgotten.recognise(names, turn).is_some() {
-            return TurnOutcome::Forgotten;
+            return CaptureOutcome::Forgotten;
         }
         self.insert(turn, names);
-        TurnOutcome::Inserted(names.id.clone())
+        CaptureOutcome::Inserted(names.id.clone())
     }
 
     fn insert(&mut self, turn: &'a NewTurn, names: &'a StoredNames) {

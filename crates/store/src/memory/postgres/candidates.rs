@@ -27,7 +27,7 @@ use crate::values::time;
 
 /// One query in one snapshot.
 #[derive(Clone, Copy)]
-pub(super) struct Search<'a> {
+pub(super) struct CandidateSearch<'a> {
     pub(super) client: &'a Client,
     pub(super) cipher: &'a Cipher,
     pub(super) codes: &'a CodeCache,
@@ -50,12 +50,12 @@ struct CandidateVectors {
     model: HashMap<i64, Vec<i8>>,
 }
 
-impl Search<'_> {
+impl CandidateSearch<'_> {
     pub(super) async fn candidates(
         self,
         scope: &Scope,
     ) -> Result<Result<CandidateSet, StoreError>, Error> {
-        let Search { client, cipher, query, .. } = self;
+        let CandidateSearch { client, cipher, query, .. } = self;
         let Some((range, sums)) = scope::range(client, cipher, self.speaker, scope).await? else {
             return Ok(Ok(CandidateSet::default()));
         };

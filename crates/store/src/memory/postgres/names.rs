@@ -147,7 +147,7 @@ impl ExistingRows {
 
 /// The outcome of storing a captured turn, with its encrypted record id.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum TurnOutcome {
+pub(super) enum CaptureOutcome {
     Inserted(Vec<u8>),
     Duplicate(Vec<u8>),
     /// The turn was forgotten once, and is not stored again.

@@ -17,10 +17,10 @@ use tokio_postgres::Row;
 
 use super::batch::lock;
 use super::cache::CodeCache;
-use super::candidates::Search;
+use super::candidates::CandidateSearch;
 use super::cipher::{Body, Cipher, Encryption, Name};
 use super::exclusive_lock::{self, ExclusiveLock};
-use super::names::{TurnOutcome, record_id};
+use super::names::{CaptureOutcome, record_id};
 use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, records, when};
 use super::{forget, merge, remask, rows, store_turns};
 use crate::postgres::connections::{Again, Connections, Limits, Trouble, Values};
@@ -197,9 +197,9 @@ impl MemoryStore for PostgresMemory {
         let mut stored = Stored::default();
         for outcome in outcomes {
             match outcome {
-                TurnOutcome::Inserted(_) => stored.inserted += 1,
-                TurnOutcome::Duplicate(_) => stored.duplicates += 1,
-                TurnOutcome::Forgotten => stored.forgotten += 1,
+                CaptureOutcome::Inserted(_) => stored.inserted += 1,
+                CaptureOutcome::Duplicate(_) => stored.duplicates += 1,
+                CaptureOutcome::Forgotten => stored.forgotten += 1,
             }
         }
         if stored.inserted > 0 {
@@ -229,7 +229,8 @@ impl MemoryStore for PostgresMemory {
                 let (mut outcomes, _) =
                     store_turns::store(&client, cipher, speaker, turns, &[]).await?;
                 let outcome = outcomes.pop();
-                if let Some(TurnOutcome::Inserted(new) | TurnOutcome::Duplicate(new)) = &outcome
+                if let Some(CaptureOutcome::Inserted(new) | CaptureOutcome::Duplicate(new)) =
+                    &outcome
                     && new != old_name
                 {
                     let sql = "UPDATE hob.memory_turns SET superseded_by = $3
@@ -246,8 +247,8 @@ impl MemoryStore for PostgresMemory {
             .await?;
         match outcome {
             None => Ok(Superseded::Missing),
-            Some(TurnOutcome::Forgotten) => Ok(Superseded::Forgotten),
-            Some(TurnOutcome::Inserted(id) | TurnOutcome::Duplicate(id)) => {
+            Some(CaptureOutcome::Forgotten) => Ok(Superseded::Forgotten),
+            Some(CaptureOutcome::Inserted(id) | CaptureOutcome::Duplicate(id)) => {
                 Ok(Superseded::By(record_id(cipher, &id)?))
             }
         }
@@ -277,7 +278,7 @@ impl MemoryStore for PostgresMemory {
         let query = &query;
         self.connections
             .snapshot(|client| async move {
-                let search = Search { client: &client, cipher, codes, speaker, query };
+                let search = CandidateSearch { client: &client, cipher, codes, speaker, query };
                 search.candidates(scope).await
             })
             .await?

@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 
 use super::batch::{TurnBatch, lock};
 use super::cipher::Cipher;
-use super::names::{StoredNames, TurnOutcome};
+use super::names::{CaptureOutcome, StoredNames};
 use super::write_turns::save_marks;
 use crate::postgres::connections::Client;
 
@@ -18,7 +18,7 @@ pub(super) async fn store(
     speaker: &str,
     turns: &[NewTurn],
     marks: &[ImportMark],
-) -> Result<(Vec<TurnOutcome>, i64), Error> {
+) -> Result<(Vec<CaptureOutcome>, i64), Error> {
     let names: Vec<StoredNames> = turns.iter().map(|turn| StoredNames::of(cipher, turn)).collect();
     let numbers = lock(client).await?;
     let mut batch = TurnBatch::empty(cipher, speaker, numbers);

@@ -56,14 +56,15 @@ pub(super) fn candidates(
         let state = MergeState::read(&transaction)?;
         let Some(cached) = caches.index.read(&transaction, &state)? else { continue };
         let Some(range) = scope::range(&transaction, &cached, speaker, scope)? else { break };
-        let search = Search { connection: &transaction, cached: &cached, state: &state, range };
+        let search =
+            CandidateSearch { connection: &transaction, cached: &cached, state: &state, range };
         return search.candidates(caches.codes, query);
     }
     Ok(CandidateSet::default())
 }
 
 /// One query on one state of the index.
-struct Search<'a> {
+struct CandidateSearch<'a> {
     connection: &'a Connection,
     cached: &'a CachedIndex,
     state: &'a MergeState,
@@ -76,7 +77,7 @@ enum TermPostings {
     Counted(DocumentFrequency),
 }
 
-impl Search<'_> {
+impl CandidateSearch<'_> {
     fn candidates(
         &self,
         codes: &CodeCaches,

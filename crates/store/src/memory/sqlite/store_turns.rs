@@ -12,7 +12,7 @@ use crate::memory::identity::TurnNames;
 use crate::sqlite::failed;
 
 /// The outcome of storing a captured turn.
-enum TurnOutcome {
+enum CaptureOutcome {
     Inserted(RecordId),
     Duplicate(RecordId),
     /// The turn was forgotten once, and is not stored again.
@@ -32,9 +32,9 @@ pub(super) fn store(
     let mut writer = TurnWriter::new(transaction, speaker).map_err(failed)?;
     for turn in turns {
         match writer.store(turn).map_err(failed)? {
-            TurnOutcome::Inserted(_) => stored.inserted += 1,
-            TurnOutcome::Duplicate(_) => stored.duplicates += 1,
-            TurnOutcome::Forgotten => stored.forgotten += 1,
+            CaptureOutcome::Inserted(_) => stored.inserted += 1,
+            CaptureOutcome::Duplicate(_) => stored.duplicates += 1,
+            CaptureOutcome::Forgotten => stored.forgotten += 1,
         }
     }
     writer.index.write(transaction).map_err(failed)?;
@@ -71,8 +71,8 @@ pub(super) fn supersede(
     }
     let mut writer = TurnWriter::new(transaction, speaker).map_err(failed)?;
     let id = match writer.store(turn).map_err(failed)? {
-        TurnOutcome::Inserted(id) | TurnOutcome::Duplicate(id) => id,
-        TurnOutcome::Forgotten => return Ok(Superseded::Forgotten),
+        CaptureOutcome::Inserted(id) | CaptureOutcome::Duplicate(id) => id,
+        CaptureOutcome::Forgotten => return Ok(Superseded::Forgotten),
     };
     writer.index.write(transaction).map_err(failed)?;
     let link = |sql: &str, other: &RecordId, row: &RecordId| {
@@ -107,25 +107,25 @@ impl<'a> TurnWriter<'a> {
         Ok(TurnWriter { transaction, speaker, index: IndexChanges::new(transaction)? })
     }
 
-    fn store(&mut self, turn: &NewTurn) -> rusqlite::Result<TurnOutcome> {
+    fn store(&mut self, turn: &NewTurn) -> rusqlite::Result<CaptureOutcome> {
         if self.is_in_forgotten_session(turn)? {
-            return Ok(TurnOutcome::Forgotten);
+            return Ok(CaptureOutcome::Forgotten);
         }
         if let Some(id) = find_by_record(self.transaction, self.speaker, turn)? {
-            return Ok(TurnOutcome::Duplicate(id));
+            return Ok(CaptureOutcome::Duplicate(id));
         }
         let session = self.session(&turn.session)?;
         let number = session.as_ref().map(|session| session.id);
         let answer = match find_stored(self.transaction, self.speaker, turn, number)? {
-            StoredTurn::Known(id) => return Ok(TurnOutcome::Duplicate(id)),
+            StoredTurn::Known(id) => return Ok(CaptureOutcome::Duplicate(id)),
             StoredTurn::New { answer } => answer,
         };
         if is_forgotten(self.transaction, self.speaker, turn)? {
-            return Ok(TurnOutcome::Forgotten);
+            return Ok(CaptureOutcome::Forgotten);
         }
         let id = turn.record_id();
         self.insert(turn, &id, answer, session)?;
-        Ok(TurnOutcome::Inserted(id))
+        Ok(CaptureOutcome::Inserted(id))
     }
 
     /// Returns whether the turn's session was forgotten as a whole, up to a time after the turn.
