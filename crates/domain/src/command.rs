@@ -56,7 +56,8 @@ pub enum CommandOutcome {
 }
 
 impl CommandOutcome {
-    /// Reads a stored outcome. One that cannot be read sends the caller to look for the lease holder again.
+    /// Reads a stored outcome. One that cannot be read sends the caller to look for the lease
+    /// holder again.
     pub fn from_json(text: &str) -> CommandOutcome {
         serde_json::from_str(text).unwrap_or(CommandOutcome::Elsewhere)
     }

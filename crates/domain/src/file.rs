@@ -6,8 +6,9 @@ const MAX_NAME_BYTES: usize = 100;
 /// The line before the list of paths.
 const HEAD: &str = "Files for this request:\n";
 
-/// Returns a name that is safe as the last component of a path. It is the last component of the client's name, with
-/// every character outside of `A-Z a-z 0-9 . _ -` replaced. It is never empty, hidden or `..`.
+/// Returns a name that is safe as the last component of a path. It is the last component of the
+/// client's name, with every character outside of `A-Z a-z 0-9 . _ -` replaced. It is never empty,
+/// hidden or `..`.
 pub fn safe_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');

@@ -1,4 +1,5 @@
-//! Fingerprints of conversations. Clients that send the same conversation in different forms get the same one.
+//! Fingerprints of conversations. Clients that send the same conversation in different forms get
+//! the same one.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -9,8 +10,9 @@ use crate::message::{Block, Message, Role, canonical};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
-/// Returns the fingerprint of `history` under `scope`. The scope is everything else that must be equal for a live
-/// process to continue the conversation: app, system prompt, model, folder, permissions and MCP servers.
+/// Returns the fingerprint of `history` under `scope`. The scope is everything else that must be
+/// equal for a live process to continue the conversation: app, system prompt, model, folder,
+/// permissions and MCP servers.
 ///
 /// Thinking blocks are left out, because clients may drop them when they send a conversation back.
 pub fn fingerprint(scope: &Value, history: &[Message]) -> Fingerprint {
@@ -27,8 +29,8 @@ pub fn fingerprint(scope: &Value, history: &[Message]) -> Fingerprint {
     Fingerprint(hasher.finalize().into())
 }
 
-/// Returns the blocks in canonical form. Adjacent texts are joined, as some clients do. An answer is trimmed, as many
-/// clients do.
+/// Returns the blocks in canonical form. Adjacent texts are joined, as some clients do. An answer
+/// is trimmed, as many clients do.
 fn content(message: &Message) -> Value {
     let mut out: Vec<Value> = Vec::new();
     let mut text: Option<String> = None;

@@ -1,6 +1,7 @@
 //! Messages of a conversation in Anthropic's format.
 //!
-//! A string counts as one text block, and null as absent. Metadata such as `cache_control` is not part of a message.
+//! A string counts as one text block, and null as absent. Metadata such as `cache_control` is not
+//! part of a message.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -119,7 +120,8 @@ impl Message {
 }
 
 impl Block {
-    /// Parses a block. Returns `None` if the value has no type or lacks a field that its type requires.
+    /// Parses a block. Returns `None` if the value has no type or lacks a field that its type
+    /// requires.
     pub fn parse(value: &Value) -> Option<Block> {
         let object = value.as_object()?;
         let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -163,8 +165,8 @@ impl Block {
     }
 }
 
-/// Returns a value with sorted keys, without nulls and without `cache_control`, so that equivalent values become
-/// equal.
+/// Returns a value with sorted keys, without nulls and without `cache_control`, so that equivalent
+/// values become equal.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(object) => {

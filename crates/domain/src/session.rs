@@ -46,8 +46,8 @@ pub struct Session {
     pub last_turn_at: Option<Timestamp>,
     /// Whether a turn runs or is queued.
     pub busy: bool,
-    /// The agent's own name for the conversation, by which it is resumed. It is stored before the first prompt is
-    /// sent, so `None` means that the agent has received no prompt.
+    /// The agent's own name for the conversation, by which it is resumed. It is stored before the
+    /// first prompt is sent, so `None` means that the agent has received no prompt.
     pub agent_session: Option<String>,
     /// The usage of all its turns.
     pub usage: TurnUsage,
@@ -155,9 +155,10 @@ pub struct TurnEnding {
 
 /// Storage of sessions.
 ///
-/// Contract: every call is atomic, and durable once it returned `Ok`. Events of a session are numbered without gaps
-/// in the order of the calls that stored them. A call that names an app finds nothing of another app. A call that
-/// only the lease holder may make takes its [`Lease`], and fails with [`StoreError::Lost`] if a newer lease exists.
+/// Contract: every call is atomic, and durable once it returned `Ok`. Events of a session are
+/// numbered without gaps in the order of the calls that stored them. A call that names an app finds
+/// nothing of another app. A call that only the lease holder may make takes its [`Lease`], and
+/// fails with [`StoreError::Lost`] if a newer lease exists.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
     /// Stores a new session with its first event. The creating node gets the lease, with fence 1.
@@ -168,9 +169,9 @@ pub trait SessionStore: Send + Sync {
         node: &NodeId,
     ) -> Result<Lease, StoreError>;
 
-    /// Acquires the lease of a session that has none, or whose holder is the caller itself or has sent no heartbeat
-    /// within the timeout. Running turns are interrupted, each with a `turn` event under the new fence. Queued turns
-    /// stay queued.
+    /// Acquires the lease of a session that has none, or whose holder is the caller itself or has
+    /// sent no heartbeat within the timeout. Running turns are interrupted, each with a `turn`
+    /// event under the new fence. Queued turns stay queued.
     async fn acquire_lease(
         &self,
         id: &SessionId,
@@ -212,7 +213,8 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<Accepted>, StoreError>;
 
-    /// Finds the turn that was accepted under this idempotency key. `digest` is the request's digest.
+    /// Finds the turn that was accepted under this idempotency key. `digest` is the request's
+    /// digest.
     async fn find_repeat(
         &self,
         app: &AppName,
@@ -240,8 +242,8 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError>;
 
-    /// Ends a turn: stores its state, its last events, its usage and what the memory is to remember. Returns `None`
-    /// and changes nothing if the turn was over already.
+    /// Ends a turn: stores its state, its last events, its usage and what the memory is to
+    /// remember. Returns `None` and changes nothing if the turn was over already.
     async fn end_turn(
         &self,
         lease: &Lease,
@@ -266,7 +268,8 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
-    /// Returns the last `limit` events before this number, in order; `None` if the session does not exist.
+    /// Returns the last `limit` events before this number, in order; `None` if the session does not
+    /// exist.
     async fn events_before(
         &self,
         app: &AppName,
@@ -275,7 +278,8 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
-    /// Returns the last `limit` turns before this number, in order; `None` if the session does not exist.
+    /// Returns the last `limit` turns before this number, in order; `None` if the session does not
+    /// exist.
     async fn turns_before(
         &self,
         app: &AppName,
@@ -291,8 +295,8 @@ pub trait SessionStore: Send + Sync {
         index: u32,
     ) -> Result<Vec<SessionEvent>, StoreError>;
 
-    /// Closes a session with an audit event. Queued turns are cancelled, each with a `turn` event. Returns `false` if
-    /// the session was closed already.
+    /// Closes a session with an audit event. Queued turns are cancelled, each with a `turn` event.
+    /// Returns `false` if the session was closed already.
     async fn close_session(
         &self,
         id: &SessionId,
@@ -303,7 +307,8 @@ pub trait SessionStore: Send + Sync {
     /// Returns the queued turns of a session, in order.
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError>;
 
-    /// Returns the open sessions without a running or queued turn and without activity since this time.
+    /// Returns the open sessions without a running or queued turn and without activity since this
+    /// time.
     async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError>;
 
     /// Deletes the sessions that were closed before this time, and returns them.
@@ -315,15 +320,16 @@ pub trait SessionStore: Send + Sync {
     /// Returns the usage of an app's turns that ended on this day (UTC).
     async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError>;
 
-    /// Returns the usage per day from this day on, of one app or of all, oldest day first. It outlives the sessions.
+    /// Returns the usage per day from this day on, of one app or of all, oldest day first. It
+    /// outlives the sessions.
     async fn usage_since(
         &self,
         first: Timestamp,
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError>;
 
-    /// A turn outside any session has ended: what it used counts for its app's day, and what the memory
-    /// is to remember of it is drained once.
+    /// A turn outside any session has ended: what it used counts for its app's day, and what the
+    /// memory is to remember of it is drained once.
     async fn note_turn(
         &self,
         app: &AppName,

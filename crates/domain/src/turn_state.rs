@@ -68,7 +68,8 @@ impl TurnState {
         self.is_over() && !matches!(self, TurnState::Finished | TurnState::Cancelled)
     }
 
-    /// Returns whether a turn in this state may change to another. A turn that is over never changes.
+    /// Returns whether a turn in this state may change to another. A turn that is over never
+    /// changes.
     pub fn may_become(self, next: TurnState) -> bool {
         match (self, next) {
             (TurnState::Queued, TurnState::Running) => true,

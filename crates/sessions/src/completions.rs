@@ -1,4 +1,5 @@
-//! Stateless completions with Claude Code: the caller sends the whole conversation with every request.
+//! Stateless completions with Claude Code: the caller sends the whole conversation with every
+//! request.
 //!
 //! This file decides the folder, the permissions and the limits of a turn, and stores its usage.
 
@@ -110,7 +111,8 @@ impl Completions {
         self.shared.options.backend.live_sessions()
     }
 
-    /// Starts a turn and returns once the agent has received the prompt. Dropping the future cancels the turn.
+    /// Starts a turn and returns once the agent has received the prompt. Dropping the future
+    /// cancels the turn.
     pub async fn ask(
         &self,
         app: &App,

@@ -1,4 +1,5 @@
-//! Files that apps upload for their agents. Every app has a folder, and every file has one inside of it.
+//! Files that apps upload for their agents. Every app has a folder, and every file has one inside
+//! of it.
 
 use std::fs;
 use std::io;
@@ -73,7 +74,8 @@ impl UploadStore {
         }
     }
 
-    /// Returns the path of an app's file. A file that was uploaded to another node is copied here first.
+    /// Returns the path of an app's file. A file that was uploaded to another node is copied here
+    /// first.
     pub async fn fetch(&self, app: &AppName, id: &str) -> Result<Option<PathBuf>, UploadError> {
         if let Some(path) = self.find(app, id) {
             return Ok(Some(path));
@@ -84,7 +86,8 @@ impl UploadStore {
             part.map_err(|error| UploadError::Failed(io::Error::other(error)))
         };
         let Some(first) = read_part(0).await? else { return Ok(None) };
-        // The file is copied under a temporary name, so that it is complete or absent, and several tasks may fetch it.
+        // The file is copied under a temporary name, so that it is complete or absent, and several
+        // tasks may fetch it.
         let folder = self.root.join(app.as_str());
         fs::create_dir_all(&folder)?;
         let making = folder.join(format!(".{}", Uuid::new_v4().simple()));
@@ -108,8 +111,8 @@ impl UploadStore {
         Ok(self.find(app, id))
     }
 
-    /// Returns the paths that these files have on this node. A turn may have been accepted on another node, where its
-    /// files have other paths. Files of other nodes are copied here first.
+    /// Returns the paths that these files have on this node. A turn may have been accepted on
+    /// another node, where its files have other paths. Files of other nodes are copied here first.
     pub async fn local_paths(
         &self,
         app: &AppName,

@@ -1,8 +1,8 @@
-//! Conversations with agents: one-shot runs ([`Runner`]), durable sessions ([`session::Sessions`]) and
-//! completions ([`Completions`]).
+//! Conversations with agents: one-shot runs ([`Runner`]), durable sessions ([`session::Sessions`])
+//! and completions ([`Completions`]).
 //!
-//! The agents themselves run in `hob-agents`. This crate never sees a database or HTTP; its callers pass
-//! in what it needs.
+//! The agents themselves run in `hob-agents`. This crate never sees a database or HTTP; its callers
+//! pass in what it needs.
 
 mod completions;
 mod files;

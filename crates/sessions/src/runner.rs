@@ -118,7 +118,8 @@ impl ActiveRun {
             RunError::Internal(format!("cannot make the run's folder: {error}"))
         })?;
         let scope = workspace.name();
-        // In any case the process tree ends before its folder is removed and before the caller gets an answer.
+        // In any case the process tree ends before its folder is removed and before the caller gets
+        // an answer.
         let answer = match &self.method {
             RunMethod::Print(invocation) => self.print(invocation, workspace.path(), &cancel).await,
             RunMethod::OneTurn(turn) => self.one_turn(turn, workspace.path(), &cancel).await,
@@ -219,7 +220,8 @@ async fn converse(child: &mut Child, stdin: Option<String>) -> Result<RunReply, 
         }
         bytes
     };
-    // A descendant may keep the output open after the agent has ended. Its shim then ends the descendant.
+    // A descendant may keep the output open after the agent has ended. Its shim then ends the
+    // descendant.
     let ((), stdout) = tokio::join!(writing, reading);
     let exit = child.gone().await;
     let stdout = String::from_utf8_lossy(&stdout);

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 const PREFIX: &str = "run-";
 
-/// A temporary folder. Dropping it removes the folder with its contents, so drop it only when no process runs in
-/// it.
+/// A temporary folder. Dropping it removes the folder with its contents, so drop it only when no
+/// process runs in it.
 #[derive(Debug)]
 pub(crate) struct RunWorkspace {
     path: PathBuf,

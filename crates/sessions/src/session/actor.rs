@@ -73,7 +73,8 @@ impl Actor {
         }
     }
 
-    /// Starts the agent before the first turn. A failure is logged only: the first turn tries again and reports it.
+    /// Starts the agent before the first turn. A failure is logged only: the first turn tries again
+    /// and reports it.
     async fn warm_up(&mut self) {
         let (handle, context) = (self.host.handle.clone(), self.host.context.clone());
         let started = tokio::select! {

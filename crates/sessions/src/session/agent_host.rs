@@ -60,7 +60,8 @@ impl AgentHost {
         }
     }
 
-    /// Starts the agent, on its own conversation if it has one. Dropping the future leaves nothing of the agent.
+    /// Starts the agent, on its own conversation if it has one. Dropping the future leaves nothing
+    /// of the agent.
     pub async fn start_agent(&mut self) -> Result<(), StartError> {
         self.start_or_resume().await?;
         if let Some(notice) = self.agent.as_mut().and_then(|agent| agent.notice.take()) {
@@ -80,7 +81,8 @@ impl AgentHost {
         if matches!(driver, Driver::Acp | Driver::Demo)
             && self.folder().last_turn().is_some_and(|turn| turn < last)
         {
-            // The agent's records here end before those turns. It would continue as if they had never happened.
+            // The agent's records here end before those turns. It would continue as if they had
+            // never happened.
             let text = "later turns were run on another node, and its records are not shared";
             self.record(EventKind::Resume, json!({"ok": false, "error": text})).await?;
             return Err(StartError::ResumeFailed(text.to_owned()));
@@ -93,7 +95,8 @@ impl AgentHost {
                 self.cost = self.session().await?.usage.cost_usd;
                 Ok(())
             }
-            // An agent killed before its first word may not know its conversation. A new conversation loses nothing.
+            // An agent killed before its first word may not know its conversation. A new
+            // conversation loses nothing.
             Err(StartError::ResumeFailed(error)) if self.is_unspoken().await? => {
                 self.record(EventKind::Resume, json!({"ok": false, "error": error, "fresh": true}))
                     .await?;
@@ -114,7 +117,8 @@ impl AgentHost {
         Ok(())
     }
 
-    /// Returns the conversation so far and the number of its last turn, if the session has been on another node.
+    /// Returns the conversation so far and the number of its last turn, if the session has been on
+    /// another node.
     async fn history(&self) -> Result<(Vec<Message>, u32), StartError> {
         let handle = &self.handle;
         if !handle.is_shared() || handle.lease.fence <= 1 {

@@ -35,8 +35,8 @@ impl SessionContext {
         self.store().session(app, id).await?.ok_or(SessionError::NotFound)
     }
 
-    /// Runs a change in a task of its own, so that it completes even if the caller goes away. Half a change
-    /// would be a turn that never runs, or a session that is neither open nor closed.
+    /// Runs a change in a task of its own, so that it completes even if the caller goes away. Half
+    /// a change would be a turn that never runs, or a session that is neither open nor closed.
     pub async fn detach<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, SessionError>> + Send + 'static,

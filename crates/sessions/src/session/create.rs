@@ -82,7 +82,8 @@ impl SessionCreator {
         };
         let open = OpenSession { session: &session, lease, permit, queue: Vec::new() };
         self.local.open(open, AgentStart::Eager);
-        tracing::info!(app = %app, session = %session.id, agent = %session.setup.agent, "session created");
+        let agent = &session.setup.agent;
+        tracing::info!(%app, session = %session.id, %agent, "session created");
         Ok(session)
     }
 }
@@ -131,7 +132,8 @@ fn new_id() -> Result<SessionId, SessionError> {
     Ok(SessionId::from_random(bytes))
 }
 
-/// Returns the folder that the caller chose, if any. The owner may choose any folder outside of Hob's home.
+/// Returns the folder that the caller chose, if any. The owner may choose any folder outside of
+/// Hob's home.
 fn chosen_folder(
     options: &SessionsOptions,
     app: &AppName,
@@ -146,13 +148,14 @@ fn chosen_folder(
     folder.map(Some)
 }
 
-/// Checks a folder that a caller chose: it must exist, and its real path must lie inside of a root and outside of
-/// Hob's home.
+/// Checks a folder that a caller chose: it must exist, and its real path must lie inside of a root
+/// and outside of Hob's home.
 fn check_folder(cwd: &str, roots: &[PathBuf], home: &Path) -> Result<PathBuf, SessionError> {
     if !Path::new(cwd).is_absolute() {
         return Err(SessionError::Folder(format!("{cwd:?} is not an absolute path")));
     }
-    // A missing folder and one outside of the roots get the same answer: callers learn nothing about the rest.
+    // A missing folder and one outside of the roots get the same answer: callers learn nothing
+    // about the rest.
     let outside =
         || SessionError::Folder(format!("{cwd:?} is not a folder inside of sessions.roots"));
     let real = Path::new(cwd).canonicalize().map_err(|_| outside())?;

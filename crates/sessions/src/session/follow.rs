@@ -1,6 +1,7 @@
 //! Following a session's events from any point: first from the store, then as they arrive.
 //!
-//! For a session on another node, a notification says that there is something new, and the store has it.
+//! For a session on another node, a notification says that there is something new, and the store
+//! has it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -173,7 +174,8 @@ pub struct Follow {
 }
 
 impl Follow {
-    /// Returns the next event; `None` after the last event of a closed session. Dropping the future loses no event.
+    /// Returns the next event; `None` after the last event of a closed session. Dropping the future
+    /// loses no event.
     pub async fn next(&mut self) -> Result<Option<Arc<SessionEvent>>, StoreError> {
         loop {
             if let Some(event) = self.buffer.pop_front() {
@@ -211,7 +213,8 @@ impl Follow {
     async fn read_page(&mut self) -> Result<(), StoreError> {
         let store = self.feed.context().store();
         let events = store.events(&self.app, &self.id, self.last, PAGE_EVENTS).await?;
-        // A session without events was deleted. One whose last event is its close gets no more of them.
+        // A session without events was deleted. One whose last event is its close gets no more of
+        // them.
         let is_closed = events
             .as_ref()
             .is_none_or(|events| events.last().is_some_and(|last| last.event.kind.is_close()));

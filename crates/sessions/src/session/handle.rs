@@ -155,8 +155,8 @@ impl SessionHandle {
         self.link.lease_status() != LeaseStatus::Exclusive
     }
 
-    /// Appends a turn to the queue. Returns `false` if the ledger has earlier turns that are not known here:
-    /// those come first.
+    /// Appends a turn to the queue. Returns `false` if the ledger has earlier turns that are not
+    /// known here: those come first.
     pub fn enqueue(&self, turn: u32) -> bool {
         let mut state = self.state();
         if turn > state.last_turn + 1 {
@@ -175,8 +175,8 @@ impl SessionHandle {
         self.intake.clone().lock_owned().await
     }
 
-    /// Appends those of the ledger's waiting turns that are not known here, in order. Known turns are left alone:
-    /// the ledger may have been read before they began.
+    /// Appends those of the ledger's waiting turns that are not known here, in order. Known turns
+    /// are left alone: the ledger may have been read before they began.
     pub fn enqueue_missing(&self, turns: &[u32]) {
         let mut state = self.state();
         for turn in turns {
@@ -188,7 +188,8 @@ impl SessionHandle {
         }
     }
 
-    /// Marks the lease as lost, which ends the session on this node. Returns `false` if it was lost already.
+    /// Marks the lease as lost, which ends the session on this node. Returns `false` if it was lost
+    /// already.
     pub fn mark_lost(&self) -> bool {
         let first = !self.is_lost();
         self.lost.cancel();
@@ -315,8 +316,9 @@ impl SessionHandle {
         Ok(())
     }
 
-    /// Appends events after the connection to the ledger broke during an append. Only this node appends to the
-    /// session, so the ledger's last event number tells whether the events were stored.
+    /// Appends events after the connection to the ledger broke during an append. Only this node
+    /// appends to the session, so the ledger's last event number tells whether the events were
+    /// stored.
     async fn append_again(
         &self,
         store: &dyn SessionStore,
@@ -367,8 +369,8 @@ impl SessionHandle {
         Ok(value)
     }
 
-    /// Refuses writes after the lease is lost, even while no other node holds it yet: what the agent says while
-    /// Hob stops it is not how its turn ended.
+    /// Refuses writes after the lease is lost, even while no other node holds it yet: what the
+    /// agent says while Hob stops it is not how its turn ended.
     fn check_lease(&self) -> Result<(), StoreError> {
         if self.is_lost() { Err(StoreError::Lost) } else { Ok(()) }
     }

@@ -55,7 +55,8 @@ impl TurnIntake {
         let request = TurnRequest { prompt, files, idempotency, queue };
         let (location, _intake) = match self.destination(app, id).await? {
             Destination::Open(location, intake) => (location, intake),
-            // A closed session accepts no turn, but a repeat still gets the number of the first request.
+            // A closed session accepts no turn, but a repeat still gets the number of the first
+            // request.
             Destination::Closed => {
                 self.context.session(app, id).await?;
                 return self.find_repeat(app, id, &request).await?.ok_or(SessionError::Closed);
@@ -153,7 +154,8 @@ impl TurnIntake {
         self.check_usage(app, &TurnUsage::default()).await
     }
 
-    /// Checks the budgets of the session and the app, then counts the turn against the app's rate limit.
+    /// Checks the budgets of the session and the app, then counts the turn against the app's rate
+    /// limit.
     async fn check_usage(&self, app: &AppName, session: &TurnUsage) -> Result<(), SessionError> {
         let limits = &self.context.options.limits;
         let now = Timestamp::now();

@@ -44,8 +44,8 @@ impl RateLimiter {
     }
 }
 
-/// Checks whether a session, or an app today, has used up its budget. An app's budget is renewed after
-/// `until_tomorrow`; a session's never is.
+/// Checks whether a session, or an app today, has used up its budget. An app's budget is renewed
+/// after `until_tomorrow`; a session's never is.
 pub(super) fn check_budgets(
     limits: &SessionLimits,
     session: &TurnUsage,

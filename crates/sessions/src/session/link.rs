@@ -4,8 +4,8 @@ use hob_domain::session::SessionId;
 
 /// A session's link to the other nodes.
 ///
-/// A session is the same whether or not other nodes exist. It only reports what changes and asks whether
-/// its lease still counts.
+/// A session is the same whether or not other nodes exist. It only reports what changes and asks
+/// whether its lease still counts.
 pub(super) trait NodeLink: Send + Sync {
     /// Tells listeners on every node that a session has new events.
     fn notify(&self, id: &SessionId);

@@ -185,11 +185,13 @@ impl LocalSessions {
         }
     }
 
-    /// Ends a session whose lease this node has lost: its agent ends and nothing more is written. The handle stays
-    /// until the agent is gone, so that this node does not take the session again before that.
+    /// Ends a session whose lease this node has lost: its agent ends and nothing more is written.
+    /// The handle stays until the agent is gone, so that this node does not take the session again
+    /// before that.
     pub fn lose(&self, handle: &Arc<SessionHandle>) {
         if handle.mark_lost() {
-            tracing::warn!(session = %handle.id, fence = handle.lease.fence, "lost the lease of a session");
+            let (session, fence) = (&handle.id, handle.lease.fence);
+            tracing::warn!(%session, fence, "lost the lease of a session");
         }
         handle.release_permit();
         if handle.ended.is_cancelled() {
@@ -238,7 +240,7 @@ fn answer(handle: &SessionHandle, request: &str, option: &str) -> Result<(), Ses
     handle.answer(request, option).map_err(|error| match error {
         AnswerError::UnknownRequest => SessionError::NotFound,
         AnswerError::UnknownOption { options } => {
-            SessionError::Invalid(format!("option: it must be one of {}", options.join(", ")))
+            SessionError::Invalid(format!("option: must be one of {}", options.join(", ")))
         }
     })
 }

@@ -1,5 +1,5 @@
-//! Reads an agent's messages: what it said, and what it used. A message of an unknown shape is skipped here and
-//! stays an event all the same.
+//! Reads an agent's messages: what it said, and what it used. A message of an unknown shape is
+//! skipped here and stays an event all the same.
 
 use hob_domain::session::TurnUsage;
 use serde_json::Value;
@@ -82,13 +82,14 @@ impl TurnReader {
         self.segments.iter().filter(|text| !text.trim().is_empty()).cloned().collect()
     }
 
-    /// Returns what the turn used. Agents report costs since the start of their process, so `before` is what the
-    /// process had cost when the turn began. It is updated to what the process has cost now.
+    /// Returns what the turn used. Agents report costs since the start of their process, so
+    /// `before` is what the process had cost when the turn began. It is updated to what the process
+    /// has cost now.
     pub fn usage(&self, before: &mut f64) -> TurnUsage {
         let mut usage = self.usage;
         if let Some(now) = self.cost {
-            // A smaller number means that the agent has restarted its count. A number that is smaller in its last
-            // digits only was rounded.
+            // A smaller number means that the agent has restarted its count. A number that is
+            // smaller in its last digits only was rounded.
             let more = now - *before;
             usage.cost_usd = if more >= -COST_TOLERANCE_USD { more.max(0.0) } else { now };
             *before = now;

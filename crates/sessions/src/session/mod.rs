@@ -1,8 +1,8 @@
 //! Durable sessions: conversations that outlive processes, connections and restarts.
 //!
-//! [`Sessions`] is the entry point. Every open session has a [`handle`] that callers use and an [`actor`], one task
-//! that owns the agent and runs the turns one by one. Events are stored before listeners receive them, and
-//! callers [`follow`] them. A caller that goes away ends nothing.
+//! [`Sessions`] is the entry point. Every open session has a [`handle`] that callers use and an
+//! [`actor`], one task that owns the agent and runs the turns one by one. Events are stored before
+//! listeners receive them, and callers [`follow`] them. A caller that goes away ends nothing.
 //!
 //! The [`placement`] decides on which node a session runs. All parts stand on a shared [`context`].
 

@@ -25,8 +25,8 @@ pub(super) fn decide(policy: Permissions, ask: &PermissionRequest) -> Decision {
     }
 }
 
-/// Returns the option that rejects the request. Options are chosen by kind, because names and ids differ between
-/// agents and their versions.
+/// Returns the option that rejects the request. Options are chosen by kind, because names and ids
+/// differ between agents and their versions.
 pub(crate) fn rejection(ask: &PermissionRequest) -> Option<String> {
     first_of(ask, &[PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways])
 }

@@ -62,8 +62,9 @@ pub fn tool_title(update: &Value) -> String {
     }
 }
 
-/// Renders events for a terminal. The agent's words and thoughts flow on; everything else gets a line of its own.
-/// Escape sequences in the agent's text are removed, so that only Hob's own colours reach the terminal.
+/// Renders events for a terminal. The agent's words and thoughts flow on; everything else gets a
+/// line of its own. Escape sequences in the agent's text are removed, so that only Hob's own
+/// colours reach the terminal.
 #[derive(Debug, Default)]
 pub struct TerminalRenderer {
     in_line: bool,

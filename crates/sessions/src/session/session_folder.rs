@@ -1,7 +1,7 @@
 //! The folder a session works in, and the marker of the last turn that ran there.
 //!
-//! In a cluster the folder may exist on one node only. The marker lies next to the folders that Hob makes, so it is shared
-//! between nodes exactly where they are.
+//! In a cluster the folder may exist on one node only. The marker lies next to the folders that Hob
+//! makes, so it is shared between nodes exactly where they are.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ impl From<io::Error> for FolderError {
 }
 
 impl SessionFolder {
-    /// Finds the session's folder. One that another node made and does not share is replaced by one of this node.
+    /// Finds the session's folder. One that another node made and does not share is replaced by one
+    /// of this node.
     pub fn of(handle: &SessionHandle, workspaces: &Path) -> SessionFolder {
         let stored = PathBuf::from(&handle.setup.cwd);
         let local = workspaces.join(handle.id.as_str());
@@ -43,7 +44,8 @@ impl SessionFolder {
         SessionFolder { path, is_own, is_shared, session: handle.id.to_string() }
     }
 
-    /// Makes the folder if it is one of Hob's own, else checks that it is still the one that was chosen.
+    /// Makes the folder if it is one of Hob's own, else checks that it is still the one that was
+    /// chosen.
     pub fn prepare(&self, workspaces: &Path) -> Result<(), FolderError> {
         if self.path.starts_with(workspaces) {
             return Ok(std::fs::create_dir_all(&self.path)?);

@@ -44,9 +44,9 @@ pub struct CancelOutcome {
 }
 
 impl Sessions {
-    /// Restores the sessions of an earlier run: turns that ran then are interrupted, turns that waited run now, and
-    /// open sessions are open. In a cluster, a session without a lease holder is opened when it is used or has
-    /// turns waiting.
+    /// Restores the sessions of an earlier run: turns that ran then are interrupted, turns that
+    /// waited run now, and open sessions are open. In a cluster, a session without a lease holder
+    /// is opened when it is used or has turns waiting.
     pub async fn restore(mut options: SessionsOptions) -> Result<Sessions, StoreError> {
         // A killed run may have left its agents' MCP configurations.
         let _ = std::fs::remove_dir_all(options.claude.join("mcp"));
@@ -115,7 +115,8 @@ impl Sessions {
         self.parts.intake.check_app(app).await
     }
 
-    /// Executes a command on the node that holds the session. Returns `None` when the session is closed.
+    /// Executes a command on the node that holds the session. Returns `None` when the session is
+    /// closed.
     async fn execute(
         &self,
         app: &AppName,
@@ -139,7 +140,8 @@ impl Sessions {
         }
     }
 
-    /// Closes a session: its running turn is cancelled and its agent ended. Returns `false` if it was closed already.
+    /// Closes a session: its running turn is cancelled and its agent ended. Returns `false` if it
+    /// was closed already.
     pub async fn close(&self, app: &AppName, id: &SessionId) -> Result<bool, SessionError> {
         let outcome = self.execute(app, id, SessionCommand::Close).await?;
         Ok(matches!(outcome, Some(CommandOutcome::Closed { now: true })))
@@ -304,7 +306,8 @@ impl Sessions {
         self.parts.local.registry.has_conversation(app, name)
     }
 
-    /// Returns whether this node serves sessions: not while it stops, nor while its heartbeats do not arrive.
+    /// Returns whether this node serves sessions: not while it stops, nor while its heartbeats do
+    /// not arrive.
     pub fn is_ready(&self) -> bool {
         self.parts.placement.is_reachable()
             && !self.parts.context.options.runtime.stopping.is_cancelled()

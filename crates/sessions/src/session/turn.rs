@@ -73,13 +73,14 @@ impl<'a> TurnRunner<'a> {
         let (turn, outcome) = self.load_and_perform().await;
         self.host.context.counters.count_turn(outcome.state);
         let (state, ms) = (outcome.state.as_str(), started.elapsed().as_millis() as u64);
+        let (app, session) = (&handle.app, &handle.id);
         let was_prompted = outcome.was_prompted;
         self.store_end(turn.as_ref(), outcome).await;
         if was_prompted && let Err(error) = self.host.folder().write_last_turn(index) {
             tracing::warn!(%error, session = %handle.id, "failed to write the last-turn marker");
         }
         handle.finish_turn();
-        tracing::info!(app = %handle.app, session = %handle.id, turn = index, state, ms, "turn ended");
+        tracing::info!(%app, %session, turn = index, state, ms, "turn ended");
     }
 
     /// Reads the turn from the store and lets the agent work on it.
@@ -125,7 +126,8 @@ impl<'a> TurnRunner<'a> {
                     handle.mark_lost();
                     return TurnStart::Over;
                 }
-                // An attempt that seemed to fail may have been stored, and only this node runs turns here.
+                // An attempt that seemed to fail may have been stored, and only this node runs
+                // turns here.
                 Ok(false) => match store.turn(&handle.app, &handle.id, index).await {
                     Ok(Some(turn)) if turn.state == TurnState::Running => {
                         return TurnStart::Started;
@@ -180,7 +182,8 @@ impl<'a> TurnRunner<'a> {
             });
             let error = match attempt.await {
                 Ok(true) => return,
-                // The turn is over already, perhaps by an attempt that seemed to fail and told no listener.
+                // The turn is over already, perhaps by an attempt that seemed to fail and told no
+                // listener.
                 Ok(false) => return handle.announce_reload(),
                 // The new lease holder has ended the turn, or the session was deleted.
                 Err(StoreError::Lost) => return handle.announce_reload(),
@@ -209,17 +212,18 @@ impl<'a> TurnRunner<'a> {
         TurnOutcome::failed(TurnState::Died, "the agent ended before it could be asked, twice")
     }
 
-    /// Starts an agent if there is none, and stores its name for the conversation before the first prompt: from then
-    /// on the conversation can be resumed.
+    /// Starts an agent if there is none, and stores its name for the conversation before the first
+    /// prompt: from then on the conversation can be resumed.
     async fn ensure_agent(&mut self, deadline: Instant) -> Result<(), TurnOutcome> {
         let (context, handle) = (self.host.context.clone(), self.host.handle.clone());
         if self.host.agent.is_none() {
+            let ending = &context.options.runtime.ending;
             let stopped = |cause| Err(TurnOutcome::stopped(cause));
             let started = tokio::select! {
                 started = self.host.start_agent() => started,
                 () = self.running.cancel.cancelled() => return stopped(StopCause::Cancelled),
                 () = handle.closing.cancelled() => return stopped(StopCause::Cancelled),
-                () = context.options.runtime.ending.cancelled() => return stopped(StopCause::Shutdown),
+                () = ending.cancelled() => return stopped(StopCause::Shutdown),
                 () = sleep_until(deadline) => return stopped(StopCause::TimedOut),
             };
             started.map_err(TurnOutcome::start_failed)?;
@@ -229,7 +233,7 @@ impl<'a> TurnRunner<'a> {
         if handle.conversation().as_deref() != Some(name.as_str()) {
             let stored = context.store().keep_agent_session(&handle.lease, &name).await;
             if let Err(error) = stored {
-                tracing::error!(%error, session = %handle.id, "failed to store a conversation's name");
+                tracing::error!(%error, session = %handle.id, "failed to store the conversation id");
                 let text = "the ledger could not be written";
                 return Err(TurnOutcome::failed(TurnState::Failed, text));
             }
@@ -280,7 +284,8 @@ impl<'a> TurnRunner<'a> {
                     return Ok(self.abandon(progress).await);
                 }
                 TurnStep::Stop(cause) => self.request_stop(&mut progress, cause).await,
-                // Another node may run the session at any moment, so the agent gets no time to stop by itself.
+                // Another node may run the session at any moment, so the agent gets no time to stop
+                // by itself.
                 TurnStep::LeaseLost => return Ok(self.abandon(progress).await),
                 TurnStep::StopDeadline => return Ok(self.abandon(progress).await),
             }
@@ -302,7 +307,9 @@ impl<'a> TurnRunner<'a> {
             () = self.running.cancel.cancelled(), if !is_stopping => {
                 TurnStep::Stop(StopCause::Cancelled)
             }
-            () = handle.closing.cancelled(), if !is_stopping => TurnStep::Stop(StopCause::Cancelled),
+            () = handle.closing.cancelled(), if !is_stopping => {
+                TurnStep::Stop(StopCause::Cancelled)
+            }
             () = ending.cancelled() => TurnStep::Stop(StopCause::Shutdown),
             () = sleep_until(deadline), if !is_stopping => TurnStep::Stop(StopCause::TimedOut),
             () = sleep_until(progress.stop_deadline), if is_stopping => TurnStep::StopDeadline,
@@ -319,8 +326,8 @@ impl<'a> TurnRunner<'a> {
         }
     }
 
-    /// Handles an agent event, together with the messages that have arrived since. Returns the outcome if the event
-    /// ended the turn.
+    /// Handles an agent event, together with the messages that have arrived since. Returns the
+    /// outcome if the event ended the turn.
     async fn handle_event(
         &mut self,
         progress: &mut TurnProgress,

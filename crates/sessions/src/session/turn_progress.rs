@@ -88,7 +88,8 @@ impl StopCause {
         }
     }
 
-    /// Returns the turn's stop reason and error. A cancelled turn has a reason, any other one an error.
+    /// Returns the turn's stop reason and error. A cancelled turn has a reason, any other one an
+    /// error.
     pub fn stop_reason_and_error(self) -> (Option<String>, Option<String>) {
         let error = match self {
             StopCause::Cancelled => return (Some("cancelled".to_owned()), None),
@@ -151,8 +152,8 @@ impl TurnProgress {
         self.stop_deadline = Instant::now() + CANCEL_TIMEOUT;
     }
 
-    /// Returns whether the stall timer counts. An agent that waits for an answer does not stall, and a stall is
-    /// reported once.
+    /// Returns whether the stall timer counts. An agent that waits for an answer does not stall,
+    /// and a stall is reported once.
     pub fn can_stall(&self) -> bool {
         !self.has_stalled && !self.stall_after.is_zero() && self.asks.is_empty()
     }

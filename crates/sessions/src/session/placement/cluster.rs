@@ -1,9 +1,9 @@
 //! One of several nodes on one ledger.
 //!
-//! A session's turns run on the node that holds its lease. Requests that only the lease holder can serve go through
-//! the ledger: a turn is stored there, anything else is a [remote command](super::remote_command), and a
-//! notification is sent. A node that receives a notification reads the ledger, so a missed one costs time
-//! and nothing else.
+//! A session's turns run on the node that holds its lease. Requests that only the lease holder can
+//! serve go through the ledger: a turn is stored there, anything else is a [remote
+//! command](super::remote_command), and a notification is sent. A node that receives a notification
+//! reads the ledger, so a missed one costs time and nothing else.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ pub(in crate::session) struct ClusterNode {
 }
 
 impl ClusterNode {
-    /// Joins the cluster and takes over the sessions of an earlier run on this home. Called once, before any request
-    /// is served.
+    /// Joins the cluster and takes over the sessions of an earlier run on this home. Called once,
+    /// before any request is served.
     pub async fn join(
         context: Arc<SessionContext>,
         options: ClusterOptions,
@@ -147,7 +147,9 @@ impl ClusterNode {
                     }
                     continue;
                 }
-                () = async { polling.as_mut().expect("only polled while present").await }, if polling.is_some() => {
+                () = async { polling.as_mut().expect("only polled while present").await },
+                    if polling.is_some() =>
+                {
                     polling = None;
                     continue;
                 }
@@ -164,14 +166,15 @@ impl ClusterNode {
         }
     }
 
-    /// Compares the sessions of this node with the ledger, takes over sessions without a lease holder and executes
-    /// remote commands.
+    /// Compares the sessions of this node with the ledger, takes over sessions without a lease
+    /// holder and executes remote commands.
     async fn poll_ledger(self: &Arc<Self>) -> Result<(), SessionError> {
         let stopping = self.context().options.runtime.stopping.is_cancelled();
         if !self.membership.is_reachable() {
             return Ok(());
         }
-        // The open sessions are listed before the ledger is read. A session opened later is not missed by mistake.
+        // The open sessions are listed before the ledger is read. A session opened later is not
+        // missed by mistake.
         let open = self.local.registry.all();
         let mut held: HashMap<SessionId, LeasedSession> = HashMap::new();
         for session in self.store().leased_sessions(self.id()).await? {
@@ -179,8 +182,8 @@ impl ClusterNode {
         }
         for handle in open {
             if handle.is_lost() {
-                // The handle goes when its agent is gone. The ledger may still name this node as the holder; then
-                // the session is acquired again below.
+                // The handle goes when its agent is gone. The ledger may still name this node as
+                // the holder; then the session is acquired again below.
                 self.local.lose(&handle);
                 continue;
             }
@@ -191,7 +194,8 @@ impl ClusterNode {
             }
         }
         if !stopping {
-            // The ledger names this node as their holder, but they were given up while heartbeats did not arrive.
+            // The ledger names this node as their holder, but they were given up while heartbeats
+            // did not arrive.
             let busy = |held: &LeasedSession| held.running || !held.queued.is_empty();
             let held = held.into_values().filter(busy).map(|held| (held.app, held.lease.session));
             self.acquire_all(held).await;
@@ -211,7 +215,8 @@ impl ClusterNode {
         sessions.for_each_concurrent(MAX_CONCURRENT_ACQUISITIONS, acquire).await;
     }
 
-    /// Acquires a session's lease and opens it here, unless a live node holds it. Returns `None` when it is closed.
+    /// Acquires a session's lease and opens it here, unless a live node holds it. Returns `None`
+    /// when it is closed.
     async fn acquire_lease(
         &self,
         app: &AppName,
@@ -244,7 +249,8 @@ impl ClusterNode {
             LeaseOutcome::Acquired(lease, interrupted) => (lease, interrupted),
         };
         self.membership.count_takeover();
-        tracing::info!(session = %id, fence = lease.fence, interrupted = interrupted.len(), "acquired a session");
+        let (fence, interrupted) = (lease.fence, interrupted.len());
+        tracing::info!(session = %id, fence, interrupted, "acquired a session");
         // Callers that wait for a turn which this acquisition interrupted read its end.
         self.membership.notify(id);
         let session = self.context().session(app, id).await?;
@@ -276,8 +282,8 @@ impl ClusterNode {
         self.local.registry.all().iter().for_each(|handle| self.local.lose(handle));
     }
 
-    /// Executes a command on a session of this node. A lost lease is an outcome, not an error: the caller looks for
-    /// the new holder.
+    /// Executes a command on a session of this node. A lost lease is an outcome, not an error: the
+    /// caller looks for the new holder.
     async fn execute_here(
         &self,
         handle: &Arc<SessionHandle>,
@@ -292,8 +298,8 @@ impl ClusterNode {
         }
     }
 
-    /// Executes a command wherever its session's lease is, until an outcome is known. Returns `None` when the
-    /// session is closed.
+    /// Executes a command wherever its session's lease is, until an outcome is known. Returns
+    /// `None` when the session is closed.
     async fn execute_anywhere(
         &self,
         remote: &RemoteCommand,
@@ -331,8 +337,8 @@ impl ClusterNode {
         }
     }
 
-    /// Executes a command that another node sent, in a task of its own. A command that is being executed already is
-    /// left alone.
+    /// Executes a command that another node sent, in a task of its own. A command that is being
+    /// executed already is left alone.
     fn execute_received(self: &Arc<Self>, remote: RemoteCommand) {
         if !self.membership.start_command(&remote.id) {
             return;
@@ -423,8 +429,8 @@ impl Placement for ClusterNode {
         self.store().open_count(Some(app)).await
     }
 
-    /// Stores a new session. Where a limit is set the ledger counts again, because other nodes may have created
-    /// sessions since the caller counted.
+    /// Stores a new session. Where a limit is set the ledger counts again, because other nodes may
+    /// have created sessions since the caller counted.
     async fn create(
         &self,
         session: &Session,

@@ -16,8 +16,8 @@ use super::super::options::ClusterOptions;
 pub(super) struct Membership {
     pub node: NodeId,
     pub options: ClusterOptions,
-    /// One lock per session that is being acquired: of two acquisitions at once, the second would void the first
-    /// one's lease.
+    /// One lock per session that is being acquired: of two acquisitions at once, the second would
+    /// void the first one's lease.
     acquiring: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
     watchers: Mutex<HashMap<SessionId, watch::Sender<()>>>,
     /// Sessions with news that the other nodes have not been notified of.
@@ -33,7 +33,8 @@ pub(super) struct Membership {
     taken_over: AtomicU64,
 }
 
-/// When the last heartbeats were sent, by this node's clock. The ledger never records an earlier time than that.
+/// When the last heartbeats were sent, by this node's clock. The ledger never records an earlier
+/// time than that.
 struct Heartbeats {
     sent: Instant,
     /// When the last heartbeat that arrived was sent.
@@ -113,7 +114,8 @@ impl Membership {
         lock(&self.notified).drain().collect()
     }
 
-    /// Returns whether this node may rely on its leases. A quarter of the lease time is kept back for delays.
+    /// Returns whether this node may rely on its leases. A quarter of the lease time is kept back
+    /// for delays.
     pub fn is_reachable(&self) -> bool {
         self.silence() < self.options.lease * 3 / 4
     }

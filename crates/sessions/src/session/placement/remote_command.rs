@@ -1,7 +1,7 @@
 //! Commands to sessions of other nodes, carried by the ledger.
 //!
-//! A command is stored in the ledger, where the lease holder finds it, and its outcome is read from there. Every
-//! command may be executed twice without harm.
+//! A command is stored in the ledger, where the lease holder finds it, and its outcome is read from
+//! there. Every command may be executed twice without harm.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(super) fn new(app: &AppName, session: &SessionId, command: SessionCommand) -
     }
 }
 
-/// Sends a command to the lease holder and waits for its outcome. Returns `None` if none came within the lease time:
-/// another node may hold the session by now.
+/// Sends a command to the lease holder and waits for its outcome. Returns `None` if none came
+/// within the lease time: another node may hold the session by now.
 pub(super) async fn send(
     membership: &Membership,
     command: &RemoteCommand,

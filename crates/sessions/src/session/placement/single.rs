@@ -46,8 +46,8 @@ impl NodeLink for Unlinked {
 }
 
 impl SingleNode {
-    /// Opens the sessions that an earlier run left open. Turns that ran then are interrupted; those that waited
-    /// run now.
+    /// Opens the sessions that an earlier run left open. Turns that ran then are interrupted; those
+    /// that waited run now.
     pub async fn restore(context: Arc<SessionContext>) -> Result<SingleNode, StoreError> {
         let leases = acquire_all(&context.options).await?;
         let local = Arc::new(LocalSessions::new(context.clone(), Arc::new(Unlinked)));
@@ -80,8 +80,8 @@ impl SingleNode {
     }
 }
 
-/// Acquires the leases of all sessions. Only an earlier run on this ledger can hold one. Turns that ran in them are
-/// interrupted.
+/// Acquires the leases of all sessions. Only an earlier run on this ledger can hold one. Turns that
+/// ran in them are interrupted.
 async fn acquire_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Lease>, StoreError> {
     let (lease_timeout, now) = (Duration::ZERO, Timestamp::now());
     let mut attempts = JoinSet::new();
@@ -150,8 +150,8 @@ impl Placement for SingleNode {
         Ok(self.local.registry.count_of(app))
     }
 
-    /// Stores a new session. The caller has counted the app's sessions under a lock, so there is nothing more to
-    /// check.
+    /// Stores a new session. The caller has counted the app's sessions under a lock, so there is
+    /// nothing more to check.
     async fn create(
         &self,
         session: &Session,

@@ -18,18 +18,20 @@ pub(in crate::session) enum Location {
     Elsewhere,
 }
 
-/// How sessions are placed on nodes. One implementation is a node that has its ledger to itself, the other
-/// is a node of a cluster.
+/// How sessions are placed on nodes. One implementation is a node that has its ledger to itself,
+/// the other is a node of a cluster.
 #[async_trait]
 pub(in crate::session) trait Placement: Send + Sync {
-    /// Returns where a session's turns run; `None` when it is closed. Takes the lease if no live node holds it.
+    /// Returns where a session's turns run; `None` when it is closed. Takes the lease if no live
+    /// node holds it.
     async fn locate(&self, app: &AppName, id: &SessionId)
     -> Result<Option<Location>, SessionError>;
 
     /// Returns a session that runs here, after taking its lease if no live node holds it.
     async fn acquire(&self, app: &AppName, id: &SessionId) -> Option<Arc<SessionHandle>>;
 
-    /// Executes a command on whichever node holds the session. Returns `None` when the session is closed.
+    /// Executes a command on whichever node holds the session. Returns `None` when the session is
+    /// closed.
     async fn execute(
         &self,
         app: &AppName,
@@ -43,14 +45,15 @@ pub(in crate::session) trait Placement: Send + Sync {
     /// Reads a possibly changed ledger before the next regular poll.
     fn poll_soon(&self);
 
-    /// Returns a channel that signals changes of a session without a lease here; `None` if no other node could
-    /// change it.
+    /// Returns a channel that signals changes of a session without a lease here; `None` if no other
+    /// node could change it.
     fn watch(&self, id: &SessionId) -> Option<watch::Receiver<()>>;
 
     /// Returns how many sessions an app has open on all nodes.
     async fn open_count(&self, app: &AppName) -> Result<usize, StoreError>;
 
-    /// Stores a new session unless that would exceed the limits. `max_app_sessions` of zero is no limit.
+    /// Stores a new session unless that would exceed the limits. `max_app_sessions` of zero is no
+    /// limit.
     async fn create(
         &self,
         session: &Session,
@@ -61,7 +64,8 @@ pub(in crate::session) trait Placement: Send + Sync {
     /// Checks that a run fits the limit on open sessions of all nodes.
     async fn check_capacity(&self) -> Result<(), SessionError>;
 
-    /// Counts a turn of an app; `Ok(Err(_))` is how long to wait first. `max_per_minute` of zero is no limit.
+    /// Counts a turn of an app; `Ok(Err(_))` is how long to wait first. `max_per_minute` of zero is
+    /// no limit.
     async fn count_turn(
         &self,
         app: &AppName,
@@ -71,7 +75,8 @@ pub(in crate::session) trait Placement: Send + Sync {
     /// Deletes shared uploads that are older than this.
     async fn delete_old_files(&self, age: Duration) -> Result<(), StoreError>;
 
-    /// Returns whether the node can serve sessions: the other nodes have seen its heartbeat recently.
+    /// Returns whether the node can serve sessions: the other nodes have seen its heartbeat
+    /// recently.
     fn is_reachable(&self) -> bool;
 
     /// Returns the node's own figures, in a cluster only. `ready` is what the node says of itself.
