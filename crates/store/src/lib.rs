@@ -11,13 +11,14 @@ mod postgres;
 mod sqlite;
 mod values;
 
+pub use ledger::migrate::{ledger_to_postgres, ledger_to_sqlite};
 pub use ledger::postgres::{PostgresLedger, ServerState};
 pub use ledger::sqlite::Ledger;
+pub use memory::migrate::{memory_to_postgres, memory_to_sqlite};
 pub use memory::postgres::{Encryption, ExclusiveLock, PostgresMemory};
 pub use memory::sqlite::Memory;
 pub use migrate::{
-    Analyse, Analysed, Move, MoveError, MoveProgress, MovedTable, Tell, ledger_to_postgres,
-    ledger_to_sqlite, memory_to_postgres, memory_to_sqlite,
+    Analyse, Analysed, MigrateError, MigratedTable, Migration, MigrationProgress, ReportProgress,
 };
 pub use postgres::{BadUrl, ConnectError, StoreUrl};
 pub use sqlite::{OpenError, opens_with, rekey};

@@ -10,9 +10,9 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use hob_domain::{DataKey, NodeStore};
 use hob_memory::{IndexEntry, TextIndexer};
 use hob_store::{
-    Analyse, Analysed, Ledger, Memory, Move, MoveError, MoveProgress, MovedTable, PostgresLedger,
-    PostgresMemory, StoreUrl, Tell, ledger_to_postgres, ledger_to_sqlite, memory_to_postgres,
-    memory_to_sqlite,
+    Analyse, Analysed, Ledger, Memory, MigrateError, MigratedTable, Migration, MigrationProgress,
+    PostgresLedger, PostgresMemory, ReportProgress, StoreUrl, ledger_to_postgres, ledger_to_sqlite,
+    memory_to_postgres, memory_to_sqlite,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -88,7 +88,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let _store_lock = settings.home.lock_store_exclusively(BUSY_TIMEOUT)?;
     let moved = memory::runtime()?.block_on(migrate(settings, &url, *to))?;
     if *json {
-        let row = |table: &MovedTable| json!({"table": table.table, "rows": table.rows, "digest": table.digest});
+        let row = |table: &MigratedTable| json!({"table": table.table, "rows": table.rows, "digest": table.digest});
         println!("{}", json!({"moved": moved.iter().map(row).collect::<Vec<_>>()}));
         return Ok(Exit::Done);
     }
@@ -108,7 +108,7 @@ async fn migrate(
     settings: &Resolved,
     url: &StoreUrl,
     to: StoreChoice,
-) -> anyhow::Result<Vec<MovedTable>> {
+) -> anyhow::Result<Vec<MigratedTable>> {
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     let bar = MigrationBar::new();
     let tell = |progress| bar.show(progress);
@@ -124,8 +124,8 @@ async fn migrate_to_postgres(
     settings: &Resolved,
     url: &StoreUrl,
     key: &DataKey,
-    tell: Tell<'_>,
-) -> anyhow::Result<Vec<MovedTable>> {
+    tell: ReportProgress<'_>,
+) -> anyhow::Result<Vec<MigratedTable>> {
     let home = &settings.home;
     // The files come first: with a wrong key nothing may be created.
     let ledger = Ledger::open(&home.ledger(), key)?;
@@ -162,8 +162,8 @@ async fn migrate_to_sqlite(
     settings: &Resolved,
     url: &StoreUrl,
     key: &DataKey,
-    tell: Tell<'_>,
-) -> anyhow::Result<Vec<MovedTable>> {
+    tell: ReportProgress<'_>,
+) -> anyhow::Result<Vec<MigratedTable>> {
     let server = server(settings, url).await?;
     let memory =
         PostgresMemory::connect(url, key, settings.values.store_encrypt.into(), BUSY_TIMEOUT)
@@ -174,14 +174,14 @@ async fn migrate_to_sqlite(
     let (moving, moving_memory) =
         (with_suffix(&to, ".moving"), with_suffix(&remembered, ".moving"));
     let analyse = analyse();
-    let of_memory = |path: &Path| -> anyhow::Result<Move<'static>> {
+    let of_memory = |path: &Path| -> anyhow::Result<Migration<'static>> {
         let file = Memory::open(path, key, BUSY_TIMEOUT)?;
         Ok(memory_to_sqlite(&memory, &file, analyse.clone()))
     };
     // The memory is checked before the ledger is copied.
     let was_there = moving_memory.exists();
     let checked = of_memory(&moving_memory)?.check().await;
-    if let Err(error @ MoveError::Store(_)) = checked {
+    if let Err(error @ MigrateError::Store(_)) = checked {
         if !was_there {
             remove(&moving_memory)?;
         }
@@ -221,13 +221,13 @@ fn analyse() -> Analyse {
 /// Migrates into a new or partially migrated file. If the source has changed since, starts over.
 async fn into_file(
     path: &Path,
-    open: impl Fn(&Path) -> anyhow::Result<Move<'static>>,
-    tell: Tell<'_>,
-) -> anyhow::Result<Vec<MovedTable>> {
+    open: impl Fn(&Path) -> anyhow::Result<Migration<'static>>,
+    tell: ReportProgress<'_>,
+) -> anyhow::Result<Vec<MigratedTable>> {
     let was_there = path.exists();
     let moved = open(path)?.run(tell).await;
     match moved {
-        Err(MoveError::Occupied { .. } | MoveError::Differs { .. }) if was_there => {
+        Err(MigrateError::Occupied { .. } | MigrateError::Differs { .. }) if was_there => {
             remove(path)?;
             Ok(open(path)?.run(tell).await?)
         }
@@ -305,7 +305,7 @@ impl MigrationBar {
         MigrationBar { bar, shown: Mutex::default() }
     }
 
-    fn show(&self, progress: MoveProgress) {
+    fn show(&self, progress: MigrationProgress) {
         let current = Some((progress.table, progress.comparing));
         let mut shown = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if *shown != current {

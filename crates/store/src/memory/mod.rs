@@ -6,6 +6,7 @@ mod candidate_plan;
 mod identity;
 #[cfg(test)]
 mod index_tests;
+pub(crate) mod migrate;
 pub(crate) mod postgres;
 mod range;
 pub(crate) mod sqlite;

@@ -1,4 +1,4 @@
-//! Values on their way.
+//! Values of rows, independent of the database.
 
 use hob_domain::StoreError;
 use hob_domain::memory::TurnKey;
@@ -22,7 +22,7 @@ impl Cell {
         Cell::Text(text.into())
     }
 
-    /// A value that may be none.
+    /// Makes a cell of an optional value.
     pub(crate) fn maybe<T>(value: Option<T>, cell: impl Fn(T) -> Cell) -> Cell {
         value.map_or(Cell::None, cell)
     }
@@ -31,7 +31,7 @@ impl Cell {
         Cell::Bytes(key.bytes().to_vec())
     }
 
-    /// Its kind, its length where that varies, and its bytes: no two rows look the same.
+    /// Hashes the type, the length if it varies, and the bytes, so that different rows never hash the same bytes.
     pub(super) fn hash(&self, hash: &mut Sha256) {
         match self {
             Cell::None => hash.update(b"-"),
@@ -57,7 +57,7 @@ impl Cell {
     }
 }
 
-/// The cells of a row, taken one by one.
+/// The cells of a row, read one by one.
 pub(crate) struct Cells(std::vec::IntoIter<Cell>);
 
 impl Cells {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use hob_domain::session::{Accepted, SessionStore, TurnRequest};
 use hob_domain::{AppName, DataKey, LedgerStore};
 use hob_store::{
-    Ledger, MoveError, MoveProgress, MovedTable, PostgresLedger, Tell, ledger_to_postgres,
-    ledger_to_sqlite,
+    Ledger, MigrateError, MigratedTable, MigrationProgress, PostgresLedger, ReportProgress,
+    ledger_to_postgres, ledger_to_sqlite,
 };
 use hob_testkit::store_contract::{Fixture, audit, hostile, lists, random, usage};
 
@@ -28,25 +28,25 @@ impl Fixture for Sqlite {
     }
 }
 
-fn silent(_: MoveProgress) {}
+fn silent(_: MigrationProgress) {}
 
 async fn move_to_postgres(
     from: &Ledger,
     to: &PostgresLedger,
-    tell: Tell<'_>,
-) -> Result<Vec<MovedTable>, MoveError> {
+    tell: ReportProgress<'_>,
+) -> Result<Vec<MigratedTable>, MigrateError> {
     ledger_to_postgres(from, to).run(tell).await
 }
 
 async fn move_to_sqlite(
     from: &PostgresLedger,
     to: &Ledger,
-    tell: Tell<'_>,
-) -> Result<Vec<MovedTable>, MoveError> {
+    tell: ReportProgress<'_>,
+) -> Result<Vec<MigratedTable>, MigrateError> {
     ledger_to_sqlite(from, to).run(tell).await
 }
 
-fn rows(moved: &[MovedTable], table: &str) -> u64 {
+fn rows(moved: &[MigratedTable], table: &str) -> u64 {
     moved.iter().find(|moved| moved.table == table).unwrap().rows
 }
 
@@ -101,7 +101,7 @@ async fn a_move_that_was_broken_off_goes_on() {
     let url = server().database();
     let target = open(&url).await;
     let (half, told) = (AtomicBool::new(false), tokio::sync::Notify::new());
-    let tell = |progress: MoveProgress| {
+    let tell = |progress: MigrationProgress| {
         if progress.table == "events" && progress.done >= 4000 && !progress.comparing {
             half.store(true, Ordering::Relaxed);
             told.notify_one();
@@ -142,8 +142,8 @@ async fn an_occupied_house_is_left_alone() {
     let target = open(&server().database()).await;
     target.create_session(&session("b", 2), event(), &node()).await.unwrap();
     let checked = ledger_to_postgres(&source, &target).check().await;
-    assert!(matches!(checked, Err(MoveError::Occupied { .. })), "{checked:?}");
+    assert!(matches!(checked, Err(MigrateError::Occupied { .. })), "{checked:?}");
     let moved = move_to_postgres(&source, &target, &silent).await;
-    assert!(matches!(moved, Err(MoveError::Occupied { table: "sessions" })), "{moved:?}");
+    assert!(matches!(moved, Err(MigrateError::Occupied { table: "sessions" })), "{moved:?}");
     assert_eq!(target.all_sessions().await.unwrap().len(), 1);
 }

@@ -12,8 +12,8 @@ use hob_domain::memory::{
     record_key, words_key,
 };
 use hob_store::{
-    Analyse, Analysed, ConnectError, Encryption, Memory, MoveError, MoveProgress, MovedTable,
-    PostgresMemory, memory_to_postgres, memory_to_sqlite,
+    Analyse, Analysed, ConnectError, Encryption, Memory, MigrateError, MigratedTable,
+    MigrationProgress, PostgresMemory, memory_to_postgres, memory_to_sqlite,
 };
 use hob_testkit::memory_contract::{Fixture, hostile, same, turns, vectors};
 
@@ -54,21 +54,21 @@ fn analyse() -> Analyse {
     })
 }
 
-fn silent(_: MoveProgress) {}
+fn silent(_: MigrationProgress) {}
 
-async fn there(from: &Memory, to: &PostgresMemory) -> Result<Vec<MovedTable>, MoveError> {
+async fn there(from: &Memory, to: &PostgresMemory) -> Result<Vec<MigratedTable>, MigrateError> {
     let all = memory_to_postgres(from, to, analyse());
     all.check().await?;
     all.run(&silent).await
 }
 
-async fn back(from: &PostgresMemory, to: &Memory) -> Result<Vec<MovedTable>, MoveError> {
+async fn back(from: &PostgresMemory, to: &Memory) -> Result<Vec<MigratedTable>, MigrateError> {
     let all = memory_to_sqlite(from, to, analyse());
     all.check().await?;
     all.run(&silent).await
 }
 
-fn rows(moved: &[MovedTable], table: &str) -> u64 {
+fn rows(moved: &[MigratedTable], table: &str) -> u64 {
     moved.iter().find(|moved| moved.table == table).unwrap().rows
 }
 
@@ -182,7 +182,7 @@ async fn frequencies(store: &dyn MemoryStore) -> (u64, Vec<u64>) {
 async fn interrupted_migration(url: &str, source: &Memory, turns: u64) {
     let target = connect_target(url, true).await;
     let told = tokio::sync::Notify::new();
-    let tell = |progress: MoveProgress| {
+    let tell = |progress: MigrationProgress| {
         if progress.table == "memory_turns" && progress.done >= turns {
             told.notify_one();
         }
@@ -214,7 +214,7 @@ async fn interrupted_migration_continues() {
 
     let target = connect_target(&url, true).await;
     let first = std::sync::Mutex::new(None);
-    let tell = |progress: MoveProgress| {
+    let tell = |progress: MigrationProgress| {
         if progress.table == "memory_turns" {
             first.lock().unwrap().get_or_insert(progress.done);
         }
@@ -323,9 +323,9 @@ async fn memory_in_use_is_refused_as_target() {
     let target = connect(&url).await.unwrap();
     fill(&target, 60, 70).await;
     let refused = there(&source, &target).await;
-    assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(MigrateError::Occupied { .. })), "{refused:?}");
     let refused = memory_to_postgres(&source, &target, analyse()).run(&silent).await;
-    assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(MigrateError::Occupied { .. })), "{refused:?}");
     assert_eq!(connect(&url).await.unwrap().page(None, 0, 100).await.unwrap().len(), 10);
 
     // A memory that was used after its migration is in use as well.
@@ -334,7 +334,7 @@ async fn memory_in_use_is_refused_as_target() {
     there(&source, &target).await.unwrap();
     fill(&target, 50, 51).await;
     let refused = there(&source, &target).await;
-    assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(MigrateError::Occupied { .. })), "{refused:?}");
     assert_eq!(connect(&url).await.unwrap().page(None, 0, 100).await.unwrap().len(), 51);
     // A memory with nothing but forgotten turns is in use, too.
     let url = server().database();
@@ -342,7 +342,7 @@ async fn memory_in_use_is_refused_as_target() {
     let session = Forget::Session("s0".to_owned());
     target.forget(&Principal::Owner, &session, at(9)).await.unwrap();
     let refused = there(&source, &target).await;
-    assert!(matches!(refused, Err(MoveError::Occupied { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(MigrateError::Occupied { .. })), "{refused:?}");
 }
 
 /// A memory from which everything was removed is a valid target, and its numbers start over.

@@ -5,7 +5,7 @@ use hob_domain::StoreError;
 use tokio_postgres::types::ToSql;
 
 use super::PostgresLedger;
-use crate::migrate::{Cell, Kind, Row, Side, Table};
+use crate::migrate::{Cell, ColumnType, Endpoint, Row, Table};
 use crate::postgres::text::{put as put_text, take as take_text};
 use crate::values::damaged;
 
@@ -17,14 +17,17 @@ enum Column {
 }
 
 #[async_trait]
-impl Side<&'static Table> for PostgresLedger {
+impl Endpoint<&'static Table> for PostgresLedger {
     async fn page(
         &self,
         table: &'static Table,
         after: Option<Row>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        let sql = table.postgres.page(after.is_some(), limit);
+        let sql = match &after {
+            Some(_) => table.postgres.next_page(limit),
+            None => table.postgres.first_page(limit),
+        };
         let after: Vec<Box<dyn ToSql + Sync + Send>> =
             after.unwrap_or_default().into_iter().map(value).collect();
         let values: Vec<&(dyn ToSql + Sync)> =
@@ -74,7 +77,7 @@ impl Side<&'static Table> for PostgresLedger {
     }
 
     /// What is added from now on comes after what has arrived.
-    async fn settle(&self) -> Result<(), StoreError> {
+    async fn finish(&self) -> Result<(), StoreError> {
         for table in ["outbox", "audit"] {
             let sql = format!(
                 "SELECT setval(pg_get_serial_sequence('hob.{table}', 'id'),
@@ -96,11 +99,11 @@ fn value(cell: Cell) -> Box<dyn ToSql + Sync + Send> {
     }
 }
 
-fn cells(row: &tokio_postgres::Row, kinds: &[Kind]) -> Row {
-    let cell = |(index, kind): (usize, &Kind)| match kind {
-        Kind::Number => row.get::<_, Option<i64>>(index).map_or(Cell::None, Cell::Number),
-        Kind::Real => row.get::<_, Option<f64>>(index).map_or(Cell::None, Cell::Real),
-        Kind::Text | Kind::Hashed => {
+fn cells(row: &tokio_postgres::Row, kinds: &[ColumnType]) -> Row {
+    let cell = |(index, kind): (usize, &ColumnType)| match kind {
+        ColumnType::Number => row.get::<_, Option<i64>>(index).map_or(Cell::None, Cell::Number),
+        ColumnType::Real => row.get::<_, Option<f64>>(index).map_or(Cell::None, Cell::Real),
+        ColumnType::Text | ColumnType::Hashed => {
             let text: Option<String> = row.get(index);
             text.map_or(Cell::None, |text| Cell::Text(take_text(text)))
         }
@@ -108,10 +111,13 @@ fn cells(row: &tokio_postgres::Row, kinds: &[Kind]) -> Row {
     kinds.iter().enumerate().map(cell).collect()
 }
 
-fn column<'a>(cells: impl Iterator<Item = &'a Cell>, kind: Kind) -> Result<Column, StoreError> {
+fn column<'a>(
+    cells: impl Iterator<Item = &'a Cell>,
+    kind: ColumnType,
+) -> Result<Column, StoreError> {
     let wrong = || damaged("a row on its way");
     Ok(match kind {
-        Kind::Number => Column::Numbers(
+        ColumnType::Number => Column::Numbers(
             cells
                 .map(|cell| match cell {
                     Cell::None => Ok(None),
@@ -120,7 +126,7 @@ fn column<'a>(cells: impl Iterator<Item = &'a Cell>, kind: Kind) -> Result<Colum
                 })
                 .collect::<Result<_, _>>()?,
         ),
-        Kind::Real => Column::Reals(
+        ColumnType::Real => Column::Reals(
             cells
                 .map(|cell| match cell {
                     Cell::None => Ok(None),
@@ -129,7 +135,7 @@ fn column<'a>(cells: impl Iterator<Item = &'a Cell>, kind: Kind) -> Result<Colum
                 })
                 .collect::<Result<_, _>>()?,
         ),
-        Kind::Text | Kind::Hashed => Column::Texts(
+        ColumnType::Text | ColumnType::Hashed => Column::Texts(
             cells
                 .map(|cell| match cell {
                     Cell::None => Ok(None),

@@ -6,19 +6,22 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{ToSql, params_from_iter};
 
 use super::Ledger;
-use crate::migrate::{Cell, Kind, Row, Side, Table};
+use crate::migrate::{Cell, ColumnType, Endpoint, Row, Table};
 use crate::sqlite::failed;
 use crate::values::{damaged, hashed_key, key_by_hash};
 
 #[async_trait]
-impl Side<&'static Table> for Ledger {
+impl Endpoint<&'static Table> for Ledger {
     async fn page(
         &self,
         table: &'static Table,
         after: Option<Row>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        let sql = table.sqlite.page(after.is_some(), limit);
+        let sql = match &after {
+            Some(_) => table.sqlite.next_page(limit),
+            None => table.sqlite.first_page(limit),
+        };
         self.database()
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
@@ -46,7 +49,9 @@ impl Side<&'static Table> for Ledger {
                     let cells =
                         row.into_iter().zip(table.columns).map(|(cell, kind)| match (cell, kind) {
                             // The key itself is not known any more.
-                            (Cell::Text(hash), Kind::Hashed) => Cell::Text(key_by_hash(&hash)),
+                            (Cell::Text(hash), ColumnType::Hashed) => {
+                                Cell::Text(key_by_hash(&hash))
+                            }
                             (cell, _) => cell,
                         });
                     insert.execute(params_from_iter(cells)).map_err(failed)?;
@@ -84,16 +89,16 @@ impl Side<&'static Table> for Ledger {
     }
 }
 
-fn cell(value: ValueRef<'_>, kind: Kind) -> Result<Cell, StoreError> {
+fn cell(value: ValueRef<'_>, kind: ColumnType) -> Result<Cell, StoreError> {
     let text = |bytes: &[u8]| {
         String::from_utf8(bytes.to_vec()).map_err(|_| damaged("a text of the ledger"))
     };
     Ok(match (value, kind) {
         (ValueRef::Null, _) => Cell::None,
-        (ValueRef::Integer(number), Kind::Real) => Cell::Real(number as f64),
+        (ValueRef::Integer(number), ColumnType::Real) => Cell::Real(number as f64),
         (ValueRef::Integer(number), _) => Cell::Number(number),
         (ValueRef::Real(number), _) => Cell::Real(number),
-        (ValueRef::Text(bytes), Kind::Hashed) => Cell::Text(hashed_key(&text(bytes)?)),
+        (ValueRef::Text(bytes), ColumnType::Hashed) => Cell::Text(hashed_key(&text(bytes)?)),
         (ValueRef::Text(bytes), _) => Cell::Text(text(bytes)?),
         (ValueRef::Blob(_), _) => return Err(damaged("a value of the ledger")),
     })

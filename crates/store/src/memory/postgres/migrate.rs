@@ -8,7 +8,7 @@ use tokio_postgres::{Error, Row as SqlRow};
 use super::migrate_rows::{decrypt_row, put_rows};
 use super::rows::ask;
 use super::{PostgresMemory, migrate_turns, vectors};
-use crate::migrate::{Analyse, Cell, Cells, Found, MemoryPart, MovedTurn, Row, Side};
+use crate::migrate::{Analyse, Cell, Cells, Endpoint, MemoryPart, MigratedTurn, Row, TargetState};
 use crate::postgres::connections::Client;
 
 /// A memory in a database, and the function that analyses the turns that arrive.
@@ -61,7 +61,7 @@ fn reading(part: MemoryPart) -> (&'static str, &'static str, &'static str) {
 }
 
 #[async_trait]
-impl Side<MemoryPart> for MemoryOnServer {
+impl Endpoint<MemoryPart> for MemoryOnServer {
     async fn page(
         &self,
         part: MemoryPart,
@@ -125,7 +125,7 @@ impl Side<MemoryPart> for MemoryOnServer {
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
     }
 
-    async fn found(&self) -> Result<Found, StoreError> {
+    async fn target_state(&self) -> Result<TargetState, StoreError> {
         let used = [
             "turns",
             "sessions",
@@ -140,15 +140,15 @@ impl Side<MemoryPart> for MemoryOnServer {
         let rows = self.memory.read(&sql, &[]).await?;
         let state = rows.first().map(|row| (row.get::<_, bool>(0), row.get::<_, bool>(1)));
         Ok(match state {
-            Some((true, _)) => Found::Half,
-            Some((false, true)) => Found::Used,
-            _ => Found::Open,
+            Some((true, _)) => TargetState::PartiallyMigrated,
+            Some((false, true)) => TargetState::InUse,
+            _ => TargetState::Unknown,
         })
     }
 
     /// An empty memory may have been in use before, so its numbers and its merge state are reset.
     async fn begin(&self) -> Result<(), StoreError> {
-        if self.found().await? != Found::Open {
+        if self.target_state().await? != TargetState::Unknown {
             return Ok(());
         }
         self.memory
@@ -165,7 +165,7 @@ impl Side<MemoryPart> for MemoryOnServer {
     }
 
     /// Sets the sequences, so that new rows get numbers after those that have arrived.
-    async fn settle(&self) -> Result<(), StoreError> {
+    async fn finish(&self) -> Result<(), StoreError> {
         for table in ["memory_forgotten", "memory_events", "memory_kinds"] {
             let sql = format!(
                 "SELECT setval(pg_get_serial_sequence('hob.{table}', 'id'),
@@ -176,7 +176,7 @@ impl Side<MemoryPart> for MemoryOnServer {
         Ok(())
     }
 
-    async fn end(&self) -> Result<(), StoreError> {
+    async fn complete(&self) -> Result<(), StoreError> {
         self.memory
             .connections
             .long_transaction(|client| async move {
@@ -227,7 +227,7 @@ impl MemoryOnServer {
     async fn put_turns(&self, rows: Vec<Row>) -> Result<(), StoreError> {
         let mut turns = Vec::new();
         for row in rows {
-            let turn = MovedTurn::of(row)?;
+            let turn = MigratedTurn::of(row)?;
             let analysed = (self.analyse)(&turn.text, turn.cue.as_deref());
             turns.push(migrate_turns::Arrived::new(turn, analysed)?);
         }

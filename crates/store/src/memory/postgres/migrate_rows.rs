@@ -8,7 +8,7 @@ use super::PostgresMemory;
 use super::cipher::{Body, Cipher, Name};
 use super::names::record_id;
 use super::rows::Opened;
-use crate::migrate::{Cell, Cells, MemoryPart, MovedTurn, Row};
+use crate::migrate::{Cell, Cells, MemoryPart, MigratedTurn, Row};
 use crate::postgres::connections::Values;
 use crate::postgres::text::{put, take};
 use crate::values::damaged;
@@ -266,7 +266,7 @@ pub(super) fn decrypt_row(
     })
 }
 
-fn decrypt_turn(cipher: &Cipher, row: &SqlRow) -> Result<MovedTurn, StoreError> {
+fn decrypt_turn(cipher: &Cipher, row: &SqlRow) -> Result<MigratedTurn, StoreError> {
     let (seq, speaker): (i64, &str) = (row.get(0), row.get(2));
     let Opened { worktree, cue, text } = Opened::new(cipher, speaker, seq, row.get(5))?;
     let other = |column: usize| -> Result<Option<String>, StoreError> {
@@ -274,7 +274,7 @@ fn decrypt_turn(cipher: &Cipher, row: &SqlRow) -> Result<MovedTurn, StoreError> 
         stored.map(|id| cipher.decrypt_name(Name::Turn, id)).transpose()
     };
     let words = decrypt_key(cipher, row, 11)?;
-    Ok(MovedTurn {
+    Ok(MigratedTurn {
         seq,
         id: record_id(cipher, row.get(1))?,
         speaker: speaker.to_owned(),

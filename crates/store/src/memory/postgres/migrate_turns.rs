@@ -14,18 +14,18 @@ use super::names::{ExistingRow, StoredNames};
 use super::postings::counts;
 use super::rows::ask;
 use crate::memory::identity::{ExistingTurn, TurnNames};
-use crate::migrate::{Analysed, MovedTurn};
+use crate::migrate::{Analysed, MigratedTurn};
 use crate::postgres::connections::{Client, Values};
 use crate::values::{damaged, time};
 
 /// A turn as it has arrived, and as it is written.
 pub(super) struct Arrived {
-    moved: MovedTurn,
+    moved: MigratedTurn,
     turn: NewTurn,
 }
 
 impl Arrived {
-    pub(super) fn new(mut moved: MovedTurn, analysed: Analysed) -> Result<Arrived, StoreError> {
+    pub(super) fn new(mut moved: MigratedTurn, analysed: Analysed) -> Result<Arrived, StoreError> {
         let wrong = || damaged("a turn on its way");
         let turn = NewTurn {
             // The names that it had are written, not this one.
@@ -65,7 +65,7 @@ pub(super) async fn put(client: &Client, cipher: &Cipher, turns: &[Arrived]) -> 
     }
     for (speaker, turns) in speakers {
         let names = |turn: &&Arrived| {
-            let MovedTurn { id, words, key, answer, nth, .. } = &turn.moved;
+            let MigratedTurn { id, words, key, answer, nth, .. } = &turn.moved;
             let names = TurnNames {
                 session: Vec::new(),
                 words: *words,
@@ -105,7 +105,7 @@ async fn sessions(
 }
 
 fn add<'a>(batch: &mut TurnBatch<'a>, arrived: &'a Arrived, names: &'a StoredNames) {
-    let MovedTurn { seq, session, project, ts, at, .. } = arrived.moved;
+    let MigratedTurn { seq, session, project, ts, at, .. } = arrived.moved;
     let length = i64::from(terms::length(&counts(&arrived.turn)));
     if let Some(session) = batch.sessions.get_mut(&session.to_be_bytes()[..]) {
         session.turns += 1;
@@ -129,7 +129,7 @@ async fn link(client: &Client, cipher: &Cipher, turns: &[Arrived]) -> Result<(),
     let name = |id: &Option<String>| -> Option<Vec<u8>> {
         id.as_ref().map(|id| cipher.encrypt_id(&RecordId::new(id.as_str())))
     };
-    let linked: Vec<&MovedTurn> = turns
+    let linked: Vec<&MigratedTurn> = turns
         .iter()
         .map(|turn| &turn.moved)
         .filter(|turn| turn.superseded_by.is_some() || turn.supersedes.is_some())

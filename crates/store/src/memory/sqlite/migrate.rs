@@ -9,7 +9,9 @@ use rusqlite::{Connection, Transaction, params, params_from_iter};
 use super::Memory;
 use super::postings::{IndexChanges, IndexedTurn};
 use super::vectors::{self, save_table_vector};
-use crate::migrate::{Analyse, Analysed, Cell, Cells, MemoryPart, MovedTurn, Part, Row, Side};
+use crate::migrate::{
+    Analyse, Analysed, Cell, Cells, Endpoint, MemoryPart, MigratedTurn, Part, Row,
+};
 use crate::sqlite::failed;
 use crate::values::damaged;
 
@@ -52,7 +54,7 @@ fn reading(part: MemoryPart) -> (&'static str, &'static str, &'static str) {
 }
 
 #[async_trait]
-impl Side<MemoryPart> for MemoryInFile {
+impl Endpoint<MemoryPart> for MemoryInFile {
     async fn page(
         &self,
         part: MemoryPart,
@@ -117,7 +119,7 @@ impl MemoryInFile {
     async fn put_turns(&self, rows: Vec<Row>) -> Result<(), StoreError> {
         let mut turns = Vec::new();
         for row in rows {
-            let turn = MovedTurn::of(row)?;
+            let turn = MigratedTurn::of(row)?;
             let analysed = (self.analyse)(&turn.text, turn.cue.as_deref());
             turns.push((turn, analysed));
         }
@@ -223,7 +225,7 @@ fn set_last(transaction: &Transaction<'_>, name: &str, last: i64) -> rusqlite::R
 
 fn put_turn(
     transaction: &Transaction<'_>,
-    turn: &MovedTurn,
+    turn: &MigratedTurn,
     analysed: &Analysed,
     index: &mut IndexChanges,
 ) -> rusqlite::Result<()> {
@@ -265,7 +267,7 @@ fn put_turn(
     transaction
         .prepare_cached("UPDATE sessions SET turns = turns + 1 WHERE id = ?1")?
         .execute([turn.session])?;
-    let MovedTurn { seq, project, session, ts, at, .. } = *turn;
+    let MigratedTurn { seq, project, session, ts, at, .. } = *turn;
     index
         .add(transaction, &IndexedTurn { seq, project, session, ts, at, terms: &analysed.terms })?;
     save_table_vector(transaction, project, seq, &analysed.vector)

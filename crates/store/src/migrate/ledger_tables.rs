@@ -1,24 +1,25 @@
-//! What a ledger consists of, as both databases can say it.
+//! The tables of a ledger, with the statements of both databases.
 
-use super::{Part, Row};
+use super::cells::Row;
+use super::part::Part;
 
-/// Rows as they travel, and how each side reads and stores them.
+/// A table of the ledger, and how each database reads and writes its rows.
 pub(crate) struct Table {
     pub name: &'static str,
-    /// What the columns hold, in order; the first ones are the key.
-    pub columns: &'static [Kind],
+    /// The types of the columns in order. The first `key` columns are the key.
+    pub columns: &'static [ColumnType],
     pub key: usize,
-    /// Whether rows of it show whose ledger it is.
-    pub tells_whose: bool,
+    /// Whether its rows tell one ledger from another.
+    pub identifies_store: bool,
     pub sqlite: Statements,
     pub postgres: Statements,
 }
 
-/// How one side says it.
+/// The statements of one database.
 pub(crate) struct Statements {
-    /// The columns in order, and where they come from.
+    /// The columns in order, and the tables they come from.
     pub select: &'static str,
-    /// The key's columns, as they are compared and ordered.
+    /// The columns of the key.
     pub key: &'static str,
     /// The parameters to compare the key with.
     pub after: &'static str,
@@ -27,21 +28,25 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    /// The next rows in order: all, or those behind a key that is given as parameters.
-    pub(crate) fn page(&self, is_behind: bool, limit: usize) -> String {
+    /// Selects the first rows in key order.
+    pub(crate) fn first_page(&self, limit: usize) -> String {
+        let Statements { select, key, .. } = self;
+        format!("SELECT {select} ORDER BY {key} LIMIT {limit}")
+    }
+
+    /// Selects the rows after a key, which is given as parameters, in key order.
+    pub(crate) fn next_page(&self, limit: usize) -> String {
         let Statements { select, key, after, .. } = self;
-        let condition =
-            if is_behind { format!("WHERE ({key}) > ({after})") } else { String::new() };
-        format!("SELECT {select} {condition} ORDER BY {key} LIMIT {limit}")
+        format!("SELECT {select} WHERE ({key}) > ({after}) ORDER BY {key} LIMIT {limit}")
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnType {
     Text,
     Number,
     Real,
-    /// A text that PostgreSQL keeps as its SHA-256.
+    /// A text of which PostgreSQL stores the SHA-256.
     Hashed,
 }
 
@@ -54,23 +59,23 @@ impl Part for &'static Table {
         row[..self.key].to_vec()
     }
 
-    fn shows(self, row: &Row) -> Option<String> {
-        self.tells_whose.then(|| format!("{:?}", self.key_of(row)))
+    fn identity_of(self, row: &Row) -> Option<String> {
+        self.identifies_store.then(|| format!("{:?}", self.key_of(row)))
     }
 
-    fn tells_whose(self) -> bool {
-        self.tells_whose
+    fn identifies_store(self) -> bool {
+        self.identifies_store
     }
 }
 
-use Kind::{Hashed, Number, Real, Text};
+use ColumnType::{Hashed, Number, Real, Text};
 
 pub(crate) const TABLES: &[&Table] = &[
     &Table {
         name: "apps",
         columns: &[Text, Text, Text],
         key: 1,
-        tells_whose: true,
+        identifies_store: true,
         sqlite: Statements {
             select: "name, token_hash, created_at FROM apps",
             key: "name",
@@ -85,7 +90,7 @@ pub(crate) const TABLES: &[&Table] = &[
                  ON CONFLICT DO NOTHING",
         },
     },
-    // Nobody holds them: whoever is asked first takes them.
+    // Without a lease: the first node that needs a session acquires it.
     &Table {
         name: "sessions",
         columns: &[
@@ -93,7 +98,7 @@ pub(crate) const TABLES: &[&Table] = &[
             Number, Number, Number, Number, Real, Number, Number,
         ],
         key: 1,
-        tells_whose: true,
+        identifies_store: true,
         sqlite: Statements {
             select: "id, app, agent, meta, cwd, model, system, permissions, mcp_servers, created_at,
                  closed_at, turn_count, last_turn_at, agent_session, input_tokens, output_tokens,
@@ -135,7 +140,7 @@ pub(crate) const TABLES: &[&Table] = &[
             Number, Number, Number, Real, Number, Text,
         ],
         key: 2,
-        tells_whose: false,
+        identifies_store: false,
         sqlite: Statements {
             select: "session, number, state, prompt, text, stop_reason, error, queued_at, started_at,
                  ended_at, idempotency_key, request_digest, input_tokens, output_tokens,
@@ -170,7 +175,7 @@ pub(crate) const TABLES: &[&Table] = &[
         name: "events",
         columns: &[Text, Number, Number, Text, Number, Text, Number],
         key: 2,
-        tells_whose: false,
+        identifies_store: false,
         sqlite: Statements {
             select: "session, seq, at, kind, turn, body, fence FROM events",
             key: "session, seq",
@@ -192,7 +197,7 @@ pub(crate) const TABLES: &[&Table] = &[
         name: "usage",
         columns: &[Text, Number, Number, Number, Number, Number, Real, Number, Number],
         key: 2,
-        tells_whose: false,
+        identifies_store: false,
         sqlite: Statements {
             select: "app, day, input_tokens, output_tokens, cached_read_tokens, cached_write_tokens,
                  cost_usd, turns, failed FROM usage",
@@ -222,7 +227,7 @@ pub(crate) const TABLES: &[&Table] = &[
         name: "outbox",
         columns: &[Number, Text, Text],
         key: 1,
-        tells_whose: false,
+        identifies_store: false,
         sqlite: Statements {
             select: "id, app, body FROM outbox",
             key: "id",
@@ -241,7 +246,7 @@ pub(crate) const TABLES: &[&Table] = &[
         name: "audit",
         columns: &[Number, Number, Text, Text, Text],
         key: 1,
-        tells_whose: false,
+        identifies_store: false,
         sqlite: Statements {
             select: "id, at, action, target, detail FROM audit",
             key: "id",

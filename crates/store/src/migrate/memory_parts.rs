@@ -1,41 +1,27 @@
-//! What a memory consists of, in clear, as both databases can say it. Numbers stay what they are: those of turns, of
-//! sessions and of projects. What turns are found by is made anew on the target.
+//! The parts of a memory, in clear and independent of the database. Turns, sessions and projects keep their numbers. The
+//! index is built again on the target.
 
 use std::sync::Arc;
 
 use hob_domain::StoreError;
 use hob_domain::memory::{RecordId, TurnKey};
 
-use super::{Cell, Cells, Move, Part, Row};
-use crate::memory::postgres::MemoryOnServer;
-use crate::memory::sqlite::MemoryInFile;
-use crate::{Memory, PostgresMemory};
+use super::cells::{Cell, Cells, Row};
+use super::part::{MAX_PAGE_ROWS, Part};
 
-/// What a turn is found by, given its text and its cue: a pure function that the store does not know.
+/// Computes the index entries of a turn from its text and its cue: a pure function that the store does not know.
 pub type Analyse = Arc<dyn Fn(&str, Option<&str>) -> Analysed + Send + Sync>;
 
-/// What a turn is found by.
+/// The index entries of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Analysed {
-    /// In the index's own spelling, separated by spaces.
+    /// Terms in the index's spelling, separated by spaces.
     pub terms: String,
     pub vector: Vec<i8>,
 }
 
-/// Moves a memory out of its file.
-pub fn memory_to_postgres(from: &Memory, to: &PostgresMemory, analyse: Analyse) -> Move<'static> {
-    let from = MemoryInFile { memory: from.clone(), analyse: analyse.clone() };
-    Move::new(from, MemoryOnServer { memory: to.clone(), analyse }, PARTS)
-}
-
-/// Moves a memory back into a file, which holds nothing but what an earlier move has left there.
-pub fn memory_to_sqlite(from: &PostgresMemory, to: &Memory, analyse: Analyse) -> Move<'static> {
-    let from = MemoryOnServer { memory: from.clone(), analyse: analyse.clone() };
-    Move::new(from, MemoryInFile { memory: to.clone(), analyse }, PARTS)
-}
-
-/// With their columns, of which the first, or the first two, are the key. Those that have none in common on both sides
-/// travel whole, in the order of their cells.
+/// The parts of a memory with their columns. The first column, or the first two, are the key. Parts without a common key
+/// in both databases are copied whole, ordered by all columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryPart {
     /// `id, speaker, root`
@@ -44,7 +30,7 @@ pub(crate) enum MemoryPart {
     Sessions,
     /// `id, name, width`
     Kinds,
-    /// See [`MovedTurn`].
+    /// See [`MigratedTurn`].
     Turns,
     /// `seq, kind, vector`, with two for a key
     ModelVectors,
@@ -60,7 +46,7 @@ pub(crate) enum MemoryPart {
     Numbers,
 }
 
-const PARTS: &[MemoryPart] = &[
+pub(crate) const PARTS: &[MemoryPart] = &[
     MemoryPart::Projects,
     MemoryPart::Sessions,
     MemoryPart::Kinds,
@@ -101,23 +87,23 @@ impl Part for MemoryPart {
         row[..columns].to_vec()
     }
 
-    fn shows(self, row: &Row) -> Option<String> {
-        self.tells_whose().then(|| format!("{row:?}"))
+    fn identity_of(self, row: &Row) -> Option<String> {
+        self.identifies_store().then(|| format!("{row:?}"))
     }
 
-    fn tells_whose(self) -> bool {
+    fn identifies_store(self) -> bool {
         matches!(self, MemoryPart::Projects | MemoryPart::Sessions)
     }
 
     /// Turns are analysed, and each is many rows in an index.
-    fn page(self) -> usize {
-        if self == MemoryPart::Turns { 400 } else { super::PAGE }
+    fn max_page_rows(self) -> usize {
+        if self == MemoryPart::Turns { 400 } else { MAX_PAGE_ROWS }
     }
 }
 
-/// A turn on its way, with every name it is known by.
+/// A turn during a migration, with all its names.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct MovedTurn {
+pub(crate) struct MigratedTurn {
     pub(crate) seq: i64,
     pub(crate) id: RecordId,
     pub(crate) speaker: String,
@@ -142,7 +128,7 @@ pub(crate) struct MovedTurn {
     pub(crate) rules: i64,
 }
 
-impl MovedTurn {
+impl MigratedTurn {
     pub(crate) fn row(self) -> Row {
         vec![
             Cell::Number(self.seq),
@@ -170,9 +156,9 @@ impl MovedTurn {
         ]
     }
 
-    pub(crate) fn of(row: Row) -> Result<MovedTurn, StoreError> {
+    pub(crate) fn of(row: Row) -> Result<MigratedTurn, StoreError> {
         let mut cells = Cells::of(row);
-        Ok(MovedTurn {
+        Ok(MigratedTurn {
             seq: cells.number()?,
             id: RecordId::new(cells.text()?),
             speaker: cells.text()?,
