@@ -1,7 +1,7 @@
-//! Where Hob keeps its state. The only crate that names a database.
+//! Hob's stores. The only crate that names a database.
 //!
-//! Ledger and memory in SQLite files encrypted whole with SQLCipher, or in a PostgreSQL database.
-//! Callers see the storage ports of `hob-domain`; only the composition root and tests see this crate.
+//! The ledger and the memory are SQLite files, each encrypted as a whole with SQLCipher, or a PostgreSQL database. Callers
+//! use the storage ports of `hob-domain`; only the composition root and tests use this crate.
 #![allow(clippy::disallowed_types, reason = "this is the crate that names a database")]
 
 mod ledger;

@@ -1,4 +1,4 @@
-//! The connections: pooled, encrypted where that is asked for, tried again where that can do no harm.
+//! Pooled connections, encrypted if required. Statements are retried only where a retry can do no harm.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,27 +16,26 @@ use tokio_postgres::{Error, Row};
 use super::error::ConnectError;
 use super::url::{StoreUrl, Tls, Trust};
 
-/// How many statements run at once; what comes on top waits. A server does no more at once than it has cores, and
-/// every connection is a process there.
-const MOST: usize = 16;
-/// How long a call waits for a connection to be free, or for a server that is not there: a restart and most
-/// fail-overs take less.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// After so long a statement is given up, by the server and, should that not answer, by us.
+/// The maximum number of connections; further statements wait. A server runs no more at once than it has cores, and every
+/// connection is a process there.
+const MAX_CONNECTIONS: usize = 16;
+/// The time a call waits for a free connection or an unreachable server. A restart and most fail-overs take less.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time after which the server cancels a statement, and the time after which the client stops waiting for it.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// The same for deleting much at once.
-const LONG: Duration = Duration::from_secs(600);
-/// How often what lost against another transaction is done again.
-const ATTEMPTS: u32 = 6;
+/// The timeout for deleting many rows at once.
+const LONG_TIMEOUT: Duration = Duration::from_secs(600);
+/// The maximum number of attempts after conflicts with other transactions.
+const MAX_ATTEMPTS: u32 = 6;
 
-/// Between two statements of a transaction nobody takes longer, unless its machine sleeps or is cut off; and then others wait
-/// for the sessions that it has locked, which they may have to take.
+/// The maximum pause between two statements of a transaction. It is longer only if a machine sleeps or is cut off; then
+/// other nodes wait for the sessions that the transaction has locked, whose leases they may need.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What every connection begins with. Locks are waited for no longer than other things; a transaction of somebody
-/// who has gone away ends.
-pub(crate) fn beginning() -> String {
+/// Returns the settings of every connection. Waiting for a lock counts towards the statement timeout; an abandoned
+/// transaction is ended.
+pub(crate) fn connection_settings() -> String {
     let (limit, idle) = (STATEMENT_TIMEOUT.as_millis(), IDLE_TIMEOUT.as_millis());
     format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {limit}; \
@@ -48,32 +47,42 @@ pub(crate) fn beginning() -> String {
 pub(crate) type Client = Arc<Object>;
 pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Whether something may be done again after the connection was lost in the middle of it, when nobody knows how far
-/// it came.
+/// Whether a statement may be retried after the connection was lost during it, when its outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// It reads, or doing it twice is the same as once, and the answer too.
+    /// The statement reads, or has the same effect and answer when it runs twice.
     Harmless,
-    /// It would be done twice.
+    /// The statement could take effect twice.
     Never,
 }
 
-/// How many connections there are at most, and how long is waited.
+/// Whether the server may reuse the plan of a statement. A plan made while a table was small is kept for long, and may
+/// scan the whole table once it has grown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlanCache {
+    Automatic,
+    Never,
+}
+
+/// The limits of a connection pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    pub(crate) most: usize,
-    /// For a connection to be free, or for a server that is not there.
-    pub(crate) patience: Duration,
-    /// For an answer.
-    pub(crate) answer: Duration,
-    /// Whether statements are planned every time. A plan that was made while a table was small is kept for long, and may
-    /// read all of it when it has grown.
-    pub(crate) plans_anew: bool,
+    pub(crate) max_connections: usize,
+    /// The time to wait for a free connection or an unreachable server.
+    pub(crate) acquire_timeout: Duration,
+    /// The time to wait for an answer.
+    pub(crate) answer_timeout: Duration,
+    pub(crate) plan_cache: PlanCache,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { most: MOST, patience: PATIENCE, answer: ANSWER_TIMEOUT, plans_anew: false }
+        Limits {
+            max_connections: MAX_CONNECTIONS,
+            acquire_timeout: ACQUIRE_TIMEOUT,
+            answer_timeout: ANSWER_TIMEOUT,
+            plan_cache: PlanCache::Automatic,
+        }
     }
 }
 
@@ -84,31 +93,31 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Makes no connection yet.
+    /// Makes a pool without connecting yet.
     pub(crate) fn new(url: &StoreUrl, limits: Limits) -> Result<Connections, ConnectError> {
         let tls = tls(&url.tls)
             .map_err(|error| ConnectError::Certificates { error: error.to_string() })?;
         let mut config = url.config.clone();
-        let connect = config.get_connect_timeout().copied().unwrap_or(limits.patience);
-        config.connect_timeout(connect.min(limits.patience));
+        let connect = config.get_connect_timeout().copied().unwrap_or(limits.acquire_timeout);
+        config.connect_timeout(connect.min(limits.acquire_timeout));
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(config, tls, recycling);
-        let beginning = match limits.plans_anew {
-            true => format!("{}; SET plan_cache_mode = force_custom_plan", beginning()),
-            false => beginning(),
-        };
+        let mut settings = connection_settings();
+        if limits.plan_cache == PlanCache::Never {
+            settings.push_str("; SET plan_cache_mode = force_custom_plan");
+        }
         let begin = Hook::async_fn(move |client, _| {
-            let beginning = beginning.clone();
+            let settings = settings.clone();
             Box::pin(
-                async move { client.batch_execute(&beginning).await.map_err(HookError::Backend) },
+                async move { client.batch_execute(&settings).await.map_err(HookError::Backend) },
             )
         });
         let pool = Pool::builder(manager)
-            .max_size(limits.most)
+            .max_size(limits.max_connections)
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(limits.patience))
-            .create_timeout(Some(limits.patience))
-            .recycle_timeout(Some(limits.patience))
+            .wait_timeout(Some(limits.acquire_timeout))
+            .create_timeout(Some(limits.acquire_timeout))
+            .recycle_timeout(Some(limits.acquire_timeout))
             .post_create(begin)
             .build()
             .map_err(|error| ConnectError::Failed {
@@ -118,26 +127,26 @@ impl Connections {
         Ok(Connections { pool, limits })
     }
 
-    /// A connection now, or why there is none.
+    /// Returns a connection.
     pub(crate) async fn one(&self) -> Result<Object, Trouble> {
         self.pool.get().await.map_err(Trouble::of_pool)
     }
 
-    /// One statement, which is a transaction of its own: one way there and back.
+    /// Runs one statement as a transaction of its own, in one round trip.
     pub(crate) async fn query(
         &self,
         again: Again,
         sql: &str,
         values: Values<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.run(again, self.limits.answer, |client| async move {
+        self.run(again, self.limits.answer_timeout, |client| async move {
             let statement = client.prepare_cached(sql).await.map_err(Fault::undone)?;
             client.query(&statement, values).await.map_err(Fault::from)
         })
         .await
     }
 
-    /// The same for a statement that answers with one row or none.
+    /// Runs one statement that returns at most one row, as a transaction of its own.
     pub(crate) async fn query_one(
         &self,
         again: Again,
@@ -147,7 +156,7 @@ impl Connections {
         Ok(self.query(again, sql, values).await?.into_iter().next())
     }
 
-    /// Several statements as one transaction. The beginning travels with the first of them.
+    /// Runs several statements in one transaction. `BEGIN` is sent along with the first of them.
     pub(crate) async fn transaction<T, F>(
         &self,
         work: impl Fn(Client) -> F,
@@ -155,19 +164,19 @@ impl Connections {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.whole(Again::Never, "BEGIN", self.limits.answer, work).await
+        self.whole(Again::Never, "BEGIN", self.limits.answer_timeout, work).await
     }
 
-    /// Several questions that see the database as it was at one moment.
+    /// Runs several reads on one snapshot of the database.
     pub(crate) async fn snapshot<T, F>(&self, work: impl Fn(Client) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        self.whole(Again::Harmless, begin, self.limits.answer, work).await
+        self.whole(Again::Harmless, begin, self.limits.answer_timeout, work).await
     }
 
-    /// The same for what may take long.
+    /// Runs several statements that may take long in one transaction.
     pub(crate) async fn long_transaction<T, F>(
         &self,
         work: impl Fn(Client) -> F,
@@ -175,8 +184,8 @@ impl Connections {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let begin = format!("BEGIN; SET LOCAL statement_timeout = {}", LONG.as_millis());
-        self.whole(Again::Never, &begin, LONG, work).await
+        let begin = format!("BEGIN; SET LOCAL statement_timeout = {}", LONG_TIMEOUT.as_millis());
+        self.whole(Again::Never, &begin, LONG_TIMEOUT, work).await
     }
 
     async fn whole<T, F>(
@@ -192,12 +201,12 @@ impl Connections {
         self.run(again, limit, |client| {
             let work = work(client.clone());
             async move {
-                // The first is sent first, so what follows is inside of it.
+                // `BEGIN` is sent first, so the following statements are inside the transaction.
                 let (begun, done) = tokio::join!(client.batch_execute(begin), work);
                 match begun.and(done) {
                     Ok(value) => Ok(client.batch_execute("COMMIT").await.map(|()| value)?),
                     Err(error) => {
-                        // Where this does not come through, the connection is gone, and with it all that was done.
+                        // If this fails, the connection is gone, and with it the transaction.
                         let _ = client.batch_execute("ROLLBACK").await;
                         Err(Fault::undone(error))
                     }
@@ -207,9 +216,9 @@ impl Connections {
         .await
     }
 
-    /// Does something on a connection, and again where it is certain that nothing has happened: it lost against
-    /// another transaction, or the connection was lost before the statement, or the end of the transaction, was sent.
-    /// One that is lost later leaves that open, hence [`Again`].
+    /// Runs work on a connection, and retries it if it certainly had no effect: it conflicted with another transaction, or
+    /// the connection was lost before the statement or the commit was sent. If the connection is lost later, the outcome
+    /// is unknown; then [`Again`] decides.
     async fn run<T, F>(
         &self,
         again: Again,
@@ -222,35 +231,37 @@ impl Connections {
         let mut attempt = 0;
         let mut lost = false;
         loop {
-            let lease = Lease::new(self.patiently().await?);
-            let outcome = tokio::time::timeout(limit, work(lease.client())).await;
+            let loan = Loan::new(self.wait_for_connection().await?);
+            let outcome = tokio::time::timeout(limit, work(loan.client())).await;
             let Ok(outcome) = outcome else {
-                let text = "the database does not answer; it is not known whether it was done";
+                let text = "the database does not answer; the outcome is unknown";
                 return Err(StoreError::Unavailable(text.to_owned()));
             };
-            lease.settle();
+            loan.finish();
             let (trouble, undone) = match outcome {
                 Ok(value) => return Ok(value),
                 Err(fault) => (Trouble::of(&fault.error), fault.undone),
             };
             attempt += 1;
             match trouble.kind {
-                Kind::Conflict if attempt < ATTEMPTS => pause(attempt).await,
-                Kind::Refused if attempt < ATTEMPTS => pause(attempt).await,
-                Kind::Lost if (undone || again == Again::Harmless) && !lost => lost = true,
+                TroubleKind::Conflict if attempt < MAX_ATTEMPTS => pause(attempt).await,
+                TroubleKind::Refused if attempt < MAX_ATTEMPTS => pause(attempt).await,
+                TroubleKind::Lost if (undone || again == Again::Harmless) && !lost => lost = true,
                 _ => return Err(trouble.error()),
             }
         }
     }
 
-    /// A connection, as soon as there is a server.
-    async fn patiently(&self) -> Result<Object, StoreError> {
+    /// Returns a connection, waiting for the server if necessary.
+    async fn wait_for_connection(&self) -> Result<Object, StoreError> {
         let began = Instant::now();
         let mut attempt = 0;
         loop {
             match self.one().await {
                 Ok(client) => return Ok(client),
-                Err(trouble) if trouble.may_pass() && began.elapsed() < self.limits.patience => {
+                Err(trouble)
+                    if trouble.may_pass() && began.elapsed() < self.limits.acquire_timeout =>
+                {
                     attempt += 1;
                     pause(attempt).await;
                 }
@@ -260,7 +271,7 @@ impl Connections {
     }
 }
 
-/// What went wrong in the middle of work, and whether it is certain that nothing of it remains.
+/// An error during work, and whether the work certainly had no effect.
 struct Fault {
     error: Error,
     undone: bool,
@@ -278,7 +289,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// Longer every time, and never the same for two who met.
+/// Sleeps longer with every attempt, with jitter so that two conflicting callers do not meet again.
 async fn pause(attempt: u32) {
     let most = 10_u64 << attempt.min(6);
     let mut byte = [0; 2];
@@ -287,28 +298,28 @@ async fn pause(attempt: u32) {
     tokio::time::sleep(Duration::from_millis(most / 2 + part / 2)).await;
 }
 
-/// A connection that is lent. One that was left in the middle of something, because its caller went away or lost
-/// patience, is closed and not lent again: what it was doing might go on under the next one's feet.
-struct Lease {
+/// A connection on loan from the pool. A connection whose work was abandoned, because the caller went away or timed out,
+/// is closed and not reused: its statement might still be running.
+struct Loan {
     client: Option<Client>,
 }
 
-impl Lease {
-    fn new(client: Object) -> Lease {
-        Lease { client: Some(Arc::new(client)) }
+impl Loan {
+    fn new(client: Object) -> Loan {
+        Loan { client: Some(Arc::new(client)) }
     }
 
     fn client(&self) -> Client {
-        Arc::clone(self.client.as_ref().expect("it is there until it is settled"))
+        Arc::clone(self.client.as_ref().expect("the client is there until the loan is finished"))
     }
 
-    /// It may be lent again.
-    fn settle(mut self) {
+    /// Returns the connection to the pool.
+    fn finish(mut self) {
         self.client = None;
     }
 }
 
-impl Drop for Lease {
+impl Drop for Loan {
     fn drop(&mut self) {
         if let Some(client) = self.client.take().and_then(Arc::into_inner) {
             drop(Object::take(client));
@@ -316,21 +327,21 @@ impl Drop for Lease {
     }
 }
 
-/// What went wrong, as far as it matters here. It holds nothing of what was asked.
+/// A database error reduced to what callers need. It contains nothing of the statement.
 pub(crate) struct Trouble {
-    kind: Kind,
+    kind: TroubleKind,
     text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Undone in favour of another transaction.
+enum TroubleKind {
+    /// The transaction was rolled back because of a conflict with another one.
     Conflict,
-    /// The server does not take statements now, and has not taken this one.
+    /// The server accepts no statements now, and has not accepted this one.
     Refused,
-    /// The connection is gone.
+    /// The connection was lost.
     Lost,
-    /// It can't be done now: no room, too long.
+    /// The statement cannot run now: no disk space, timeout.
     Unavailable,
     Failed,
 }
@@ -343,20 +354,23 @@ impl Trouble {
                 None => error.to_string(),
             };
             let lost = error.is_closed() || is_io(error);
-            return Trouble { kind: if lost { Kind::Lost } else { Kind::Failed }, text };
+            return Trouble {
+                kind: if lost { TroubleKind::Lost } else { TroubleKind::Failed },
+                text,
+            };
         };
         let code = told.code();
         let kind = match code.code() {
-            "40001" | "40P01" => Kind::Conflict,
-            // After a fail-over the server that is left may still be one that only reads.
-            "25006" | "57P03" => Kind::Refused,
-            "57P01" | "57P02" | "57P05" | "25P03" => Kind::Lost,
+            "40001" | "40P01" => TroubleKind::Conflict,
+            // After a fail-over the remaining server may still be read-only.
+            "25006" | "57P03" => TroubleKind::Refused,
+            "57P01" | "57P02" | "57P05" | "25P03" => TroubleKind::Lost,
             _ if code == &SqlState::LOCK_NOT_AVAILABLE || code == &SqlState::QUERY_CANCELED => {
-                Kind::Unavailable
+                TroubleKind::Unavailable
             }
-            other if other.starts_with("08") => Kind::Lost,
-            other if other.starts_with("53") || other.starts_with("58") => Kind::Unavailable,
-            _ => Kind::Failed,
+            other if other.starts_with("08") => TroubleKind::Lost,
+            other if other.starts_with("53") || other.starts_with("58") => TroubleKind::Unavailable,
+            _ => TroubleKind::Failed,
         };
         Trouble { kind, text: format!("{} ({})", told.message(), code.code()) }
     }
@@ -368,15 +382,15 @@ impl Trouble {
             }
             PoolError::Timeout(_) => {
                 let text = "no connection was free in time".to_owned();
-                Trouble { kind: Kind::Unavailable, text }
+                Trouble { kind: TroubleKind::Unavailable, text }
             }
-            error => Trouble { kind: Kind::Failed, text: error.to_string() },
+            error => Trouble { kind: TroubleKind::Failed, text: error.to_string() },
         }
     }
 
-    /// Whether a server that starts, or another one in its place, may do better.
+    /// Returns whether a retry may succeed once a server has started or another has taken over.
     fn may_pass(&self) -> bool {
-        matches!(self.kind, Kind::Lost | Kind::Refused)
+        matches!(self.kind, TroubleKind::Lost | TroubleKind::Refused)
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -385,13 +399,13 @@ impl Trouble {
 
     fn error(self) -> StoreError {
         match self.kind {
-            Kind::Failed => StoreError::Failed(self.text),
+            TroubleKind::Failed => StoreError::Failed(self.text),
             _ => StoreError::Unavailable(self.text),
         }
     }
 }
 
-/// Whether the trouble is with the way to the server.
+/// Returns whether the error comes from the network.
 fn is_io(error: &Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -408,7 +422,7 @@ pub(crate) fn tls(wanted: &Tls) -> Result<MakeTlsConnector, openssl::error::Erro
     match (wanted.trust, &wanted.root) {
         (Trust::Anybody, _) => builder.set_verify(SslVerifyMode::NONE),
         (_, Some(root)) => builder.set_ca_file(root)?,
-        // OpenSSL is built along with us and does not know where this system keeps them.
+        // OpenSSL is built from source and does not know where this system stores its certificates.
         (_, None) => {
             let found = openssl_probe::probe();
             let folder = found.cert_dir.iter().find(|folder| folder.is_dir());

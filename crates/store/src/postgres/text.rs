@@ -1,11 +1,11 @@
-//! Texts that may hold U+0000, which PostgreSQL's `text` can't. It becomes U+001A and `0`, U+001A itself U+001A and `1`:
-//! hardly any text holds either, so what lies in the database can be read by people as well.
+//! Escaping of U+0000, which PostgreSQL's `text` cannot store: it becomes U+001A and `0`, and U+001A itself becomes U+001A
+//! and `1`. Hardly any text contains either, so the stored texts stay readable.
 
 use std::borrow::Cow;
 
 const ESCAPE: char = '\u{1a}';
 
-/// The text as it is stored.
+/// Escapes a text for storage.
 pub(crate) fn put(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte == 0 || byte == ESCAPE as u8) {
         return Cow::Borrowed(text);
@@ -13,7 +13,7 @@ pub(crate) fn put(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.replace(ESCAPE, "\u{1a}1").replace('\0', "\u{1a}0"))
 }
 
-/// The text as it was.
+/// Restores a stored text.
 pub(crate) fn take(stored: String) -> String {
     if !stored.contains(ESCAPE) {
         return stored;

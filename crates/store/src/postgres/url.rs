@@ -1,4 +1,4 @@
-//! The address of a PostgreSQL server, as it is written in settings.
+//! The address of a PostgreSQL server in the settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,39 +8,39 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
-/// A server that does not answer for so long is not there.
+/// The timeout for connecting to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// After so long without a sign a connection is looked at, and after so long without one it is given up.
+/// The idle time after which a connection is probed, and the time without an answer after which it is given up.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// `postgres://user:password@host/database`, with the parameters of libpq that matter. It is never printed with its
-/// password.
+/// A PostgreSQL address such as `postgres://user:password@host/database`, with the supported parameters of libpq. It is
+/// never printed with its password.
 #[derive(Clone)]
 pub struct StoreUrl {
     pub(crate) config: Config,
     pub(crate) tls: Tls,
 }
 
-/// What is asked of the connection's encryption.
+/// The required encryption of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) trust: Trust,
-    /// Whose certificates are believed; `None` for those of the system.
+    /// The file with the trusted root certificates; `None` for those of the system.
     pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// `disable`, `prefer` (the default) and `require`: encrypted or not, whoever it is.
+    /// `disable`, `prefer` (the default) and `require`: encrypted or not, without checking the certificate.
     Anybody,
-    /// `verify-ca`: a certificate of somebody who is believed.
+    /// `verify-ca`: the certificate must be signed by a trusted root.
     Certified,
-    /// `verify-full`: the same, made out to the host's name.
+    /// `verify-full`: the certificate must be signed by a trusted root and name the host.
     Named,
 }
 
-/// Why an address can't be used. Nothing of it is repeated, since a part of a badly written one may be its password.
+/// The reason why an address is invalid. It never repeats a part of the address, which could be the password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadUrl {
     #[error("it must begin with postgres://")]
@@ -61,7 +61,7 @@ impl FromStr for StoreUrl {
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             return Err(BadUrl::OtherScheme);
         }
-        // A password may hold a question mark.
+        // A password may contain a question mark.
         let name = text.find('@').unwrap_or_default();
         let (place, parameters) = match text[name..].find('?') {
             Some(mark) => (&text[..name + mark], &text[name + mark + 1..]),
@@ -70,7 +70,7 @@ impl FromStr for StoreUrl {
         let mut tls = Tls { trust: Trust::Anybody, root: None };
         let mut mode = SslMode::Prefer;
         let mut kept = Vec::new();
-        // The library knows neither the checked modes nor whose certificates to believe.
+        // The library supports neither the verifying modes nor a file of root certificates.
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("sslmode", word)) => {
@@ -107,13 +107,13 @@ impl FromStr for StoreUrl {
         }
         config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE / 5).keepalives_retries(3);
         config.tcp_user_timeout(SILENCE);
-        // Of several hosts only the one that takes writes will do.
+        // Of several hosts, connect to the one that accepts writes.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         Ok(StoreUrl { config, tls })
     }
 }
 
-/// What may be shown: who, where, which database.
+/// Shows the user, the hosts and the database.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use tokio_postgres::config::Host;
@@ -137,7 +137,7 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-/// A text with its percent signs resolved.
+/// Decodes percent escapes.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

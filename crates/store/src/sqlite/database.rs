@@ -14,25 +14,25 @@ use super::writer::Writer;
 
 /// How long a call waits for another process that is writing.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// After so many pages the log is put into the file.
-const CHECKPOINT: i64 = 4000;
-/// What a connection keeps of the file at least, in KiB: deciphering a page costs more than most reads of it.
-pub(crate) const CACHE: u64 = 8000;
+/// The number of pages after which the write-ahead log is written back into the file.
+const CHECKPOINT_PAGES: i64 = 4000;
+/// The minimum page cache of a connection, in KiB: decrypting a page costs more than most reads of it.
+pub(crate) const MIN_CACHE_KIB: u64 = 8000;
 
-/// A page of it, in KiB.
-const PAGE: u64 = 4;
+/// The size of a page, in KiB.
+const PAGE_KIB: u64 = 4;
 
-/// How a database is read.
+/// The options for reading a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
-    /// How many reads go on at once, each on a connection of its own. To open one costs as much as a
-    /// hundred small reads, so they are kept, and what comes on top waits.
+    /// The maximum number of concurrent reads, each on a connection of its own. Opening a connection costs as much as a
+    /// hundred small reads, so connections are kept open and further reads wait.
     pub(crate) readers: usize,
-    /// What a connection keeps at most of a large file, an eighth of which is more than [`CACHE`].
-    pub(crate) most: u64,
+    /// The maximum page cache of a connection, in KiB, for files of which an eighth exceeds [`MIN_CACHE_KIB`].
+    pub(crate) max_cache_kib: u64,
 }
 
-/// One encrypted file. Cloning shares it; when the last clone is dropped, nothing has it open.
+/// An encrypted file. Clones share it; when the last clone is dropped, the file is closed.
 #[derive(Clone)]
 pub(crate) struct Database {
     inner: Arc<Inner>,
@@ -42,9 +42,9 @@ struct Inner {
     path: PathBuf,
     key: DataKey,
     busy: Duration,
-    cache: u64,
+    max_cache_kib: u64,
     writer: Writer,
-    /// Those that are idle.
+    /// Idle read connections.
     readers: Mutex<Vec<Connection>>,
     reading: Arc<Semaphore>,
 }
@@ -67,7 +67,7 @@ impl Database {
                 path: path.to_owned(),
                 key: key.clone(),
                 busy,
-                cache: reading.most,
+                max_cache_kib: reading.max_cache_kib,
                 writer,
                 readers: Mutex::new(Vec::new()),
                 reading: Arc::new(Semaphore::new(reading.readers)),
@@ -75,7 +75,7 @@ impl Database {
         })
     }
 
-    /// Runs one unit of work, whole or not at all, on the thread that writes.
+    /// Runs a unit of work in a transaction on the writer thread.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -83,16 +83,16 @@ impl Database {
         self.inner.writer.run(work).await
     }
 
-    /// Runs a read on a connection of its own, off the async threads.
+    /// Runs a read on a connection of its own, on a blocking thread.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let inner = self.inner.clone();
-        let place = inner.reading.clone().acquire_owned().await;
+        let permit = inner.reading.clone().acquire_owned().await;
         blocking(move || {
-            // It is taken for as long as the read goes on, even when its caller goes away.
-            let _place = place;
+            // Held until the read ends, even if its caller goes away.
+            let _permit = permit;
             let idle = inner.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let reader = match idle {
                 Some(reader) => reader,
@@ -111,17 +111,17 @@ impl Database {
 impl Inner {
     fn reader(&self) -> rusqlite::Result<Connection> {
         let reader = connect(&self.path, &self.key, OpenFlags::empty(), self.busy)?;
-        keep_share(&reader, self.cache)?;
+        set_cache_share(&reader, self.max_cache_kib)?;
         Ok(reader)
     }
 }
 
-/// Encrypts a database with another key. Blocking; nobody else may use it meanwhile. Interrupted, it
-/// is still readable with the old key.
+/// Encrypts a file with another key. Blocks; nothing else may use the file meanwhile. If it is interrupted, the file is
+/// still readable with the old key.
 pub fn rekey(path: &Path, old: &DataKey, new: &DataKey) -> Result<(), OpenError> {
     let run = || {
         let connection = connect(path, old, OpenFlags::empty(), BUSY_TIMEOUT)?;
-        // Changing the key rewrites every page, which the write-ahead log is not made for.
+        // Changing the key rewrites every page, which does not suit the write-ahead log.
         connection.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         connection.pragma_update(None, "rekey", format!("x'{}'", hex(new.expose())))
@@ -129,13 +129,13 @@ pub fn rekey(path: &Path, old: &DataKey, new: &DataKey) -> Result<(), OpenError>
     run().map_err(|error| open_error(path, error))
 }
 
-/// Whether this key opens the database. Blocking.
+/// Returns whether this key opens the file. Blocks.
 pub fn opens_with(path: &Path, key: &DataKey) -> bool {
     connect(path, key, OpenFlags::empty(), BUSY_TIMEOUT).is_ok()
 }
 
-/// Opens a connection. The key is given raw: SQLCipher's own derivation would cost a quarter of a
-/// second every time.
+/// Opens a connection. The key is passed raw, because SQLCipher's key derivation would cost a quarter of a second
+/// every time.
 pub(crate) fn connect(
     path: &Path,
     key: &DataKey,
@@ -145,31 +145,31 @@ pub(crate) fn connect(
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "key", format!("x'{}'", hex(key.expose())))?;
-    // What goes wrong is returned; SQLCipher would say it on standard error as well.
+    // Errors are returned; SQLCipher would also print them on standard error.
     connection.pragma_update(None, "cipher_log_level", "NONE")?;
     connection.busy_timeout(busy)?;
-    // The first statement that touches the file, hence the one that notices a wrong key.
+    // The first statement that reads the file, so the one that detects a wrong key.
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "full")?;
-    // A page that changes often is put in its place less often then.
-    connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT, |_| Ok(()))?;
+    // With more pages per checkpoint, a page that changes often is written back less often.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "secure_delete", true)?;
-    keep(&connection, CACHE)?;
+    set_cache(&connection, MIN_CACHE_KIB)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
-/// Lets a connection keep an eighth of its file, and no more KiB than this.
-pub(crate) fn keep_share(connection: &Connection, most: u64) -> rusqlite::Result<()> {
+/// Sets the page cache of a connection to an eighth of its file, within the limits.
+pub(crate) fn set_cache_share(connection: &Connection, max_kib: u64) -> rusqlite::Result<()> {
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
-    let kibibytes = pages.cast_unsigned() * PAGE / 8;
-    keep(connection, kibibytes.clamp(CACHE, most.max(CACHE)))
+    let kibibytes = pages.cast_unsigned() * PAGE_KIB / 8;
+    set_cache(connection, kibibytes.clamp(MIN_CACHE_KIB, max_kib.max(MIN_CACHE_KIB)))
 }
 
-/// Sets how many KiB of the file a connection keeps.
-fn keep(connection: &Connection, kibibytes: u64) -> rusqlite::Result<()> {
+/// Sets the page cache of a connection, in KiB.
+fn set_cache(connection: &Connection, kibibytes: u64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -(kibibytes as i64))
 }
 

@@ -5,7 +5,7 @@ mod error;
 pub(crate) mod migrations;
 mod writer;
 
-pub(crate) use database::{BUSY_TIMEOUT, CACHE, Database, Reading, keep_share};
+pub(crate) use database::{BUSY_TIMEOUT, Database, MIN_CACHE_KIB, Reading, set_cache_share};
 pub use database::{opens_with, rekey};
 pub use error::OpenError;
 pub(crate) use error::failed;

@@ -1,5 +1,5 @@
-//! The one thread that writes. What waits while it is busy is committed together, because a commit
-//! that is durable costs the same for one piece of work as for a hundred.
+//! The writer thread. Jobs that arrive while it is busy are committed together, because a durable commit costs the same
+//! for one job as for a hundred.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,17 +13,16 @@ use tokio::sync::oneshot;
 
 use super::error::failed;
 
-/// How many jobs are committed together at most.
-const GROUP: usize = 256;
-/// So many calls in one group mean that many write at once.
-const CROWD: usize = 3;
-/// How far apart commits are then, at least.
-const GATHER: Duration = Duration::from_millis(3);
+/// The maximum number of jobs per commit.
+const MAX_GROUP_JOBS: usize = 256;
+/// The number of jobs in a group from which on there are many concurrent writers.
+const BUSY_GROUP_JOBS: usize = 3;
+/// The minimum interval between commits with many concurrent writers.
+const MIN_COMMIT_INTERVAL: Duration = Duration::from_millis(3);
 
-/// The way to the thread. Dropping it waits until all that was sent is done and the connection is
-/// closed.
+/// A handle to the writer thread. Dropping it waits until all jobs are done and the connection is closed.
 pub(crate) struct Writer {
-    /// `None` only while it is dropped: that is what ends the thread.
+    /// `None` only during drop, which ends the thread.
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,9 +36,8 @@ impl Writer {
         Ok(Writer { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Runs one unit of work: all of it is durable when this returns `Ok`, else nothing of it was
-    /// done. It runs to its end even when nobody waits for the answer any more. Work of one caller
-    /// is done in the order of the calls.
+    /// Runs a unit of work: all of it is durable if this returns `Ok`, otherwise none of it was done. It runs to its end
+    /// even if the caller stops waiting. Jobs of one caller run in the order of the calls.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -47,10 +45,12 @@ impl Writer {
         let (caller, answer) = oneshot::channel();
         let job = Box::new(Call { work: Some(work), value: None, caller });
         if let Some(jobs) = &self.jobs {
-            // Fails only when the thread is gone, and then there is no answer either.
+            // Fails only if the thread has ended, and then there is no answer either.
             let _ = jobs.send(job);
         }
-        answer.await.unwrap_or_else(|_| Err(StoreError::Failed("the writer has ended".to_owned())))
+        answer
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Failed("the writer thread has ended".to_owned())))
     }
 }
 
@@ -67,15 +67,15 @@ fn serve(mut connection: Connection, waiting: &mpsc::Receiver<Box<dyn Job>>) {
     let mut crowded = false;
     let mut last = Instant::now();
     while let Ok(first) = waiting.recv() {
-        // Alone, nobody waits. Where many write, a moment's wait makes one commit of many, which cost
-        // more than all else; never longer than since the last one.
-        let until = last + GATHER;
+        // A single writer never waits. With many writers a short wait turns many commits, the most expensive part, into
+        // one; it never exceeds the interval since the last commit.
+        let until = last + MIN_COMMIT_INTERVAL;
         if crowded && let Some(pause) = until.checked_duration_since(Instant::now()) {
             std::thread::sleep(pause);
         }
         let mut group = vec![first];
-        group.extend(waiting.try_iter().take(GROUP - 1));
-        crowded = group.len() >= CROWD;
+        group.extend(waiting.try_iter().take(MAX_GROUP_JOBS - 1));
+        crowded = group.len() >= BUSY_GROUP_JOBS;
         let committed = commit(&mut connection, &mut group);
         last = Instant::now();
         for job in group {
@@ -84,7 +84,7 @@ fn serve(mut connection: Connection, waiting: &mpsc::Receiver<Box<dyn Job>>) {
     }
 }
 
-/// Runs jobs in one transaction, each under a savepoint of its own.
+/// Runs jobs in one transaction, each in a savepoint of its own.
 fn commit(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
@@ -92,7 +92,7 @@ fn commit(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(),
     for job in group {
         step("SAVEPOINT job").map_err(failed)?;
         let outcome = job.run(&transaction);
-        // A full disk, say, ends the whole transaction: there is no savepoint to go back to.
+        // A full disk, for example, ends the whole transaction: there is no savepoint to return to.
         if transaction.is_autocommit() {
             let text = "another write that was to be committed with this one could not be done";
             return Err(StoreError::Unavailable(text.to_owned()));
@@ -110,16 +110,16 @@ enum Outcome {
     Undo,
 }
 
-/// A call without its type.
+/// A job of any result type.
 trait Job: Send {
     fn run(&mut self, transaction: &Transaction<'_>) -> Outcome;
 
-    /// Tells the caller, now that it is known whether its group was committed.
+    /// Answers the caller once the outcome of its group's commit is known.
     fn answer(self: Box<Self>, committed: &Result<(), StoreError>);
 }
 
 struct Call<T, W> {
-    /// `None` once it has run.
+    /// `None` after it has run.
     work: Option<W>,
     value: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
@@ -132,7 +132,7 @@ where
 {
     fn run(&mut self, transaction: &Transaction<'_>) -> Outcome {
         let Some(work) = self.work.take() else { return Outcome::Undo };
-        // What a panic leaves half done is undone with the savepoint.
+        // The savepoint undoes what a panic left half done.
         let value = catch_unwind(AssertUnwindSafe(|| work(transaction)))
             .unwrap_or_else(|_| Err(StoreError::Failed("the work panicked".to_owned())));
         let outcome = if value.is_ok() { Outcome::Keep } else { Outcome::Undo };
@@ -147,7 +147,7 @@ where
             (Some(value), Ok(())) => value,
             (None, Ok(())) => Err(StoreError::Failed("the work was left out".to_owned())),
         };
-        // A caller that went away needs no answer.
+        // A caller that stopped waiting needs no answer.
         let _ = self.caller.send(answer);
     }
 }
@@ -205,8 +205,7 @@ mod tests {
 
     type Work = Box<dyn FnOnce(&Transaction<'_>) -> Result<u32, StoreError> + Send>;
 
-    /// Lets all of this come while the writer is at something else, so that it makes one group, and
-    /// returns the answers.
+    /// Sends all jobs while the writer is busy, so that they form one group, and returns the answers.
     async fn together(writer: &Writer, group: Vec<Work>) -> Vec<Result<u32, StoreError>> {
         let (open, gate) = mpsc::channel();
         let (say, begun) = mpsc::channel();
@@ -299,7 +298,7 @@ mod tests {
         assert_eq!(notes(&place(&folder)), [("good".to_owned(), 1), ("good".to_owned(), 4)]);
     }
 
-    /// A full disk ends the transaction of all. None of them is told that it was done.
+    /// A full disk ends the whole group's transaction, and no job of it succeeds.
     #[tokio::test]
     async fn what_ends_the_transaction_ends_the_group() {
         let folder = tempfile::tempdir().unwrap();
@@ -336,8 +335,7 @@ mod tests {
         assert_eq!(writer.run(|transaction| note(transaction, "a", 1)).await.unwrap(), 1);
     }
 
-    /// Whoever opens, moves or re-encrypts the file right after the drop has it alone, and finds
-    /// also what nobody waited for.
+    /// After the drop the file is closed, and it contains also the jobs whose callers stopped waiting.
     #[tokio::test]
     async fn a_drop_ends_what_was_begun_and_releases_the_file() {
         let folder = tempfile::tempdir().unwrap();

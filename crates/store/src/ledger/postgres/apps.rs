@@ -10,7 +10,7 @@ use crate::values::damaged;
 
 #[async_trait]
 impl AppStore for PostgresLedger {
-    /// Not done again: the second time the name would be taken, by ourselves.
+    /// Not retried: the second attempt would find the name taken by the first.
     async fn create_app(&self, app: &App, token: TokenHash) -> Result<(), StoreError> {
         let added = self
             .connections
@@ -32,7 +32,7 @@ impl AppStore for PostgresLedger {
         self.connections.query(Again::Harmless, sql, &[]).await?.iter().map(app).collect()
     }
 
-    /// Not done again: the answer would be another.
+    /// Not retried: the second attempt would report that there was no such app.
     async fn remove_app(&self, name: &AppName) -> Result<bool, StoreError> {
         let sql = "DELETE FROM hob.apps WHERE name = $1 RETURNING 1";
         let removed = self.connections.query_one(Again::Never, sql, &[&name.as_str()]).await?;
@@ -43,7 +43,7 @@ impl AppStore for PostgresLedger {
         let sql = "SELECT name, created_at, token_hash FROM hob.apps WHERE token_hash = $1";
         let hash = token.to_hex();
         match self.connections.query_one(Again::Harmless, sql, &[&hash]).await? {
-            // The index finds the row; whether it is the right one is decided in constant time.
+            // The index finds the row; the hashes are then compared in constant time.
             Some(row) if TokenHash::from_hex(row.get(2)) == Some(token) => app(&row).map(Some),
             _ => Ok(None),
         }

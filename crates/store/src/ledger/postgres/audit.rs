@@ -9,12 +9,12 @@ use crate::postgres::connections::Again;
 use crate::postgres::text::{put, take};
 use crate::values::{damaged, micros, time};
 
-/// How many entries are kept, as in SQLite.
+/// The maximum number of entries, as in SQLite; the oldest are removed.
 const KEPT: i64 = 100_000;
 
 #[async_trait]
 impl AuditStore for PostgresLedger {
-    /// Not done again: it would be there twice.
+    /// Not retried: the entry could be stored twice.
     async fn append_audit(
         &self,
         at: Timestamp,

@@ -1,4 +1,4 @@
-//! What nodes want of each other, and what is counted over all of them.
+//! Remote commands, notifications and files shared by nodes, and limits over all nodes.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::postgres::connections::{Again, Values};
 use crate::postgres::text::{put, take};
 use crate::values::app_name;
 
-/// A notification holds 8,000 bytes.
-const TOGETHER: usize = 200;
-/// An command nobody asks for any more.
-const LEFT: &str = "interval '10 minutes'";
+/// The maximum number of sessions per notification, whose payload is limited to 8,000 bytes.
+const MAX_NOTIFIED_SESSIONS: usize = 200;
+/// The age at which any node removes an abandoned command.
+const ABANDONED_AFTER: &str = "interval '10 minutes'";
 
 #[async_trait]
 impl ClusterStore for PostgresLedger {
@@ -29,13 +29,13 @@ impl ClusterStore for PostgresLedger {
         every: Duration,
         tell: &(dyn Fn(ClusterEvent) + Send + Sync),
     ) {
-        self.keep_attending(node, every, tell).await;
+        self.heartbeat_loop(node, every, tell).await;
     }
 
     async fn notify(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError> {
-        // None at all is a greeting.
+        // A notification without sessions tells the others that this node has started.
         let greeting = sessions.is_empty().then_some(sessions);
-        for some in sessions.chunks(TOGETHER).chain(greeting) {
+        for some in sessions.chunks(MAX_NOTIFIED_SESSIONS).chain(greeting) {
             let mut payload = from.to_string();
             for id in some {
                 payload.push(' ');
@@ -133,13 +133,13 @@ impl ClusterStore for PostgresLedger {
     async fn command_outcome(&self, command: &str) -> Result<Option<CommandOutcome>, StoreError> {
         let sql = "SELECT outcome FROM hob.commands WHERE id = $1";
         let row = self.connections.query_one(Again::Harmless, sql, &[&command]).await?;
-        let answer = row.and_then(|row| row.get::<_, Option<String>>(0)).map(take);
-        Ok(answer.map(|answer| CommandOutcome::from_json(&answer)))
+        let outcome = row.and_then(|row| row.get::<_, Option<String>>(0)).map(take);
+        Ok(outcome.map(|outcome| CommandOutcome::from_json(&outcome)))
     }
 
     async fn remove_command(&self, command: &str) -> Result<(), StoreError> {
         let sql = format!(
-            "DELETE FROM hob.commands WHERE id = $1 OR enqueued_at < clock_timestamp() - {LEFT}"
+            "DELETE FROM hob.commands WHERE id = $1 OR enqueued_at < clock_timestamp() - {ABANDONED_AFTER}"
         );
         self.connections.query(Again::Harmless, &sql, &[&command]).await.map(drop)
     }
@@ -166,7 +166,7 @@ impl ClusterStore for PostgresLedger {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.connections
             .transaction(|client| async move {
-                // Those of one app one after the other: counting and adding are one step.
+                // Turns of one app are counted one after the other: counting and adding are one step.
                 let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1751080048))";
                 client.query(&client.prepare_cached(lock).await?, &[&app.as_str()]).await?;
                 let old = "DELETE FROM hob.pace WHERE app = $1 AND at < clock_timestamp() - interval '1 minute'";
@@ -202,7 +202,7 @@ impl ClusterStore for PostgresLedger {
         id: &str,
         part: u32,
     ) -> Result<Option<FilePart>, StoreError> {
-        // Only of a file of which all is there.
+        // Only a complete file has parts to read.
         let sql = "SELECT f.name, f.last, f.bytes FROM hob.files f
              WHERE f.app = $1 AND f.id = $2 AND f.part = $3
              AND EXISTS (SELECT 1 FROM hob.files l WHERE l.app = $1 AND l.id = $2 AND l.last)";

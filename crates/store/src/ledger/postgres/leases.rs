@@ -1,4 +1,4 @@
-//! Nodes, and which of them a session belongs to. All times are those of the database's clock.
+//! Nodes and their leases on sessions. All times are by the database's clock.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl NodeStore for PostgresLedger {
              FROM hob.nodes ORDER BY id";
         let rows = self.connections.query(Again::Harmless, sql, &[]).await?;
         let node = |row: &tokio_postgres::Row| {
-            let id = NodeId::stored(row.get(0)).ok_or_else(|| damaged("a node's name"))?;
+            let id = NodeId::stored(row.get(0)).ok_or_else(|| damaged("a node's id"))?;
             let age = Duration::try_from_secs_f64(row.get(1)).unwrap_or_default();
             Ok(Node { id, age })
         };
@@ -43,7 +43,7 @@ impl NodeStore for PostgresLedger {
 }
 
 impl PostgresLedger {
-    pub(super) async fn take_session(
+    pub(super) async fn acquire(
         &self,
         id: &SessionId,
         node: &NodeId,
@@ -51,13 +51,13 @@ impl PostgresLedger {
         now: Timestamp,
     ) -> Result<LeaseOutcome, StoreError> {
         self.connections
-            .transaction(|client| async move {
-                take_locked(&client, id, node, lease_timeout, now).await
-            })
+            .transaction(
+                |client| async move { acquire_in(&client, id, node, lease_timeout, now).await },
+            )
             .await
     }
 
-    pub(super) async fn unheld_sessions(
+    pub(super) async fn list_free(
         &self,
         lease_timeout: Duration,
     ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
@@ -71,8 +71,8 @@ impl PostgresLedger {
         rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
     }
 
-    /// Not done again: the second time it would be free already.
-    pub(super) async fn release_session(&self, lease: &Lease) -> Result<(), StoreError> {
+    /// Not retried: the second attempt would find the lease already released.
+    pub(super) async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let sql =
             "UPDATE hob.heads SET holder = NULL WHERE session = $1 AND fence = $2 RETURNING 1";
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
@@ -82,7 +82,7 @@ impl PostgresLedger {
     }
 }
 
-async fn take_locked(
+async fn acquire_in(
     client: &Client,
     id: &SessionId,
     node: &NodeId,

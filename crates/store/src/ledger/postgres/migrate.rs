@@ -1,4 +1,4 @@
-//! The side of the ledger in a move.
+//! The ledger in PostgreSQL as source or target of a migration.
 
 use async_trait::async_trait;
 use hob_domain::StoreError;
@@ -9,7 +9,7 @@ use crate::migrate::{Cell, ColumnType, Endpoint, Row, Table};
 use crate::postgres::text::{put as put_text, take as take_text};
 use crate::values::damaged;
 
-/// A column of many rows.
+/// The values of one column in many rows.
 enum Column {
     Texts(Vec<Option<String>>),
     Numbers(Vec<Option<i64>>),
@@ -76,7 +76,7 @@ impl Endpoint<&'static Table> for PostgresLedger {
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
     }
 
-    /// What is added from now on comes after what has arrived.
+    /// Lets the sequences continue after the migrated rows.
     async fn finish(&self) -> Result<(), StoreError> {
         for table in ["outbox", "audit"] {
             let sql = format!(

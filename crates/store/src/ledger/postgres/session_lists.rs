@@ -1,4 +1,4 @@
-//! Pages of a session's past, and what was used by day. All of it only reads.
+//! Pages of a session's events and turns, and usage by day. Read-only.
 
 use hob_domain::session::{SessionEvent, SessionId, SessionTurn, TurnUsage, UsageDay};
 use hob_domain::{AppName, StoreError, Timestamp};
@@ -8,8 +8,8 @@ use super::session_rows::{TURN, event, key, turn, usage};
 use crate::postgres::connections::Again;
 use crate::values::{app_name, day};
 
-/// One question says both whether there is such a session and what its events are: the first row stands for the
-/// session, and has no event where there is none.
+/// One statement tells whether the session exists and what its events are: without events, one row of nulls stands for
+/// the session.
 const EVENTS: &str =
     "SELECT e.seq, e.at, e.kind, e.turn, e.body FROM hob.sessions s LEFT JOIN LATERAL (
          SELECT seq, at, kind, turn, body FROM hob.events
@@ -168,7 +168,7 @@ impl PostgresLedger {
     }
 }
 
-/// A number that the database can take.
+/// Returns a number within the range of the database's type.
 fn bound(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::postgres::text::take;
 use crate::values::{app_name, damaged, files_from_json, session_id, time};
 
-/// What [`session`] reads.
+/// The start of a statement whose rows [`session`] reads.
 pub(super) const SESSION: &str = "SELECT s.id, s.app, s.agent, s.meta, s.cwd, s.model, s.system, s.permissions, \
     s.mcp_servers, s.created_at, h.closed_at, h.turn_count, h.last_turn_at, h.agent_session, \
     EXISTS (SELECT 1 FROM hob.turns t WHERE t.session = s.id AND t.state IN ('queued', 'running')), \
@@ -72,7 +72,7 @@ pub(super) fn turn(row: &Row) -> Result<SessionTurn, StoreError> {
     })
 }
 
-/// What was used, in five columns from `first` on.
+/// Reads usage from five columns, starting at `first`.
 pub(super) fn usage(row: &Row, first: usize) -> TurnUsage {
     let count = |column: usize| row.get::<_, i64>(first + column) as u64;
     TurnUsage {
@@ -84,7 +84,7 @@ pub(super) fn usage(row: &Row, first: usize) -> TurnUsage {
     }
 }
 
-/// From the columns `seq, at, kind, turn, body`.
+/// Reads an event from the columns `seq, at, kind, turn, body`.
 pub(super) fn event(row: &Row) -> SessionEvent {
     SessionEvent {
         seq: row.get::<_, i64>(0) as u64,
@@ -97,7 +97,7 @@ pub(super) fn event(row: &Row) -> SessionEvent {
     }
 }
 
-/// A turn's number.
+/// Reads the number of a turn.
 pub(super) fn number(row: &Row, column: usize) -> u32 {
     row.get::<_, i64>(column) as u32
 }
@@ -106,7 +106,7 @@ pub(super) fn id(stored: Uuid) -> Result<SessionId, StoreError> {
     session_id(stored.simple().encode_lower(&mut Uuid::encode_buffer()))
 }
 
-/// A session's id has the 16 bytes of a UUID.
+/// Returns a session id as a UUID; both have 16 bytes.
 pub(super) fn key(id: &SessionId) -> Uuid {
     Uuid::try_parse(id.as_str()).unwrap_or_default()
 }

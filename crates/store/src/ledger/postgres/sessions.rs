@@ -1,8 +1,8 @@
 //! Sessions in PostgreSQL.
 //!
-//! After a lost connection reads are done again, and of the writes only those that are the same when done twice:
-//! keeping the agent's name, and taking things from the outbox. All others would take effect twice or, done the
-//! second time, answer as if somebody else had been first; their callers are told that the store is unavailable.
+//! After a lost connection, reads are retried, and only those writes that have the same effect and answer when they run
+//! twice: storing the agent's session name, and taking rows of the outbox. Any other write could take effect twice, or
+//! answer the second time as if another caller had been first; its caller gets `StoreError::Unavailable`.
 
 use std::time::Duration;
 
@@ -67,8 +67,8 @@ impl PostgresLedger {
             self.connections.query(Again::Never, CREATE, values).await?;
             return Ok(Created::Made(lease));
         }
-        // One after the other where it matters: counting and adding are one step. Nobody waits in a circle, since all take
-        // the locks in this order.
+        // Serialised by locks if there are limits: counting and adding are one step. All callers take the locks in this
+        // order, which rules out deadlocks.
         let app = session.app.as_str();
         let (for_all, for_app) = (most.all > 0, most.app > 0);
         let made = self
@@ -116,18 +116,18 @@ impl SessionStore for PostgresLedger {
         lease_timeout: Duration,
         now: Timestamp,
     ) -> Result<LeaseOutcome, StoreError> {
-        self.take_session(id, node, lease_timeout, now).await
+        self.acquire(id, node, lease_timeout, now).await
     }
 
     async fn free_sessions(
         &self,
         lease_timeout: Duration,
     ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        self.unheld_sessions(lease_timeout).await
+        self.list_free(lease_timeout).await
     }
 
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.release_session(lease).await
+        self.release(lease).await
     }
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
@@ -385,7 +385,7 @@ impl SessionStore for PostgresLedger {
     }
 
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
-        // What another has taken is left to it, unless it was gone for long.
+        // Rows taken by another node are left to it, unless it took them long ago.
         let sql = "WITH taken AS (
                  UPDATE hob.outbox SET taken_by = $2, taken_at = clock_timestamp() WHERE id IN (
                      SELECT id FROM hob.outbox WHERE taken_by IS NULL OR taken_by = $2
@@ -409,15 +409,15 @@ impl SessionStore for PostgresLedger {
 }
 
 impl PostgresLedger {
-    /// Sessions that meet a condition, oldest first.
+    /// Returns the sessions that meet a condition, oldest first.
     async fn list(&self, condition: &str, values: Values<'_>) -> Result<Vec<Session>, StoreError> {
         let sql = format!("{SESSION} {condition} ORDER BY s.created_at, s.id");
         let rows = self.connections.query(Again::Harmless, &sql, values).await?;
         rows.iter().map(session).collect()
     }
 
-    /// Deletes the sessions whose heads are found, with all they had, and what else goes with them. The heads are
-    /// locked first; only then can nothing be added to what is deleted.
+    /// Deletes the sessions that `which` selects with everything they contain, and runs the statements in `also`. The
+    /// heads are locked first, so that nothing can be added to a session while it is deleted.
     async fn delete(
         &self,
         which: &str,

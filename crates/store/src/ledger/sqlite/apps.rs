@@ -67,7 +67,7 @@ impl AppStore for Ledger {
                     .optional()
                     .map_err(failed)?;
                 match found {
-                    // The index finds the row; whether it is the right one is decided in constant time.
+                    // The index finds the row; the hashes are then compared in constant time.
                     Some((app, hash)) if TokenHash::from_hex(&hash) == Some(token) => app.map(Some),
                     _ => Ok(None),
                 }

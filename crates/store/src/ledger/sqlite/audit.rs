@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::Ledger;
 use crate::sqlite::failed;
 
-/// How many entries are kept. A person makes a few dozen a day; a program that asks for ever must not
-/// fill the disk.
+/// The maximum number of entries; the oldest are removed. A person makes a few dozen a day, but a program that never
+/// stops must not fill the disk.
 const KEPT: i64 = 100_000;
 
 #[async_trait]

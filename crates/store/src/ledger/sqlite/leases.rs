@@ -1,4 +1,4 @@
-//! Nodes, and which of them a session belongs to.
+//! Nodes and their leases on sessions.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::turns::interrupt;
 use crate::sqlite::failed;
 use crate::values::{app_name, damaged, session_id};
 
-/// The database's clock is that of its machine.
+/// The current time by the database's clock, which is the machine's.
 const NOW: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
 
 #[async_trait]
@@ -43,7 +43,7 @@ impl NodeStore for Ledger {
                     })
                     .map_err(failed)?;
                 let node = |(id, age): (String, i64)| {
-                    let id = NodeId::stored(&id).ok_or_else(|| damaged("a node's name"))?;
+                    let id = NodeId::stored(&id).ok_or_else(|| damaged("a node's id"))?;
                     Ok(Node { id, age: Duration::from_micros(age.max(0) as u64) })
                 };
                 rows.into_iter().map(node).collect()
@@ -64,7 +64,8 @@ impl NodeStore for Ledger {
     }
 }
 
-pub(super) fn take(
+/// Acquires the lease on a session unless a live node holds it, and interrupts the turns that ran under the old one.
+pub(super) fn acquire(
     transaction: &Transaction<'_>,
     id: &SessionId,
     node: &NodeId,
@@ -95,7 +96,8 @@ pub(super) fn take(
     Ok(LeaseOutcome::Acquired(Lease { session: id.clone(), fence: fence as u64 + 1 }, interrupted))
 }
 
-pub(super) fn unheld(
+/// Returns the sessions without a live lease holder that are open or have unfinished turns.
+pub(super) fn list_free(
     connection: &Connection,
     lease_timeout: Duration,
 ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
@@ -115,6 +117,7 @@ pub(super) fn unheld(
     rows.into_iter().map(|(app, id)| Ok((app_name(app)?, session_id(&id)?))).collect()
 }
 
+/// Releases a lease.
 pub(super) fn release(transaction: &Transaction<'_>, lease: &Lease) -> Result<(), StoreError> {
     check(transaction, lease)?;
     transaction

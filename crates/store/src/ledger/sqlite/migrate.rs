@@ -1,4 +1,4 @@
-//! The side of `hob.db` in a move.
+//! The ledger's file as source or target of a migration.
 
 use async_trait::async_trait;
 use hob_domain::StoreError;
@@ -48,7 +48,7 @@ impl Endpoint<&'static Table> for Ledger {
                 for row in rows {
                     let cells =
                         row.into_iter().zip(table.columns).map(|(cell, kind)| match (cell, kind) {
-                            // The key itself is not known any more.
+                            // PostgreSQL stores only the digest of the key.
                             (Cell::Text(hash), ColumnType::Hashed) => {
                                 Cell::Text(key_by_hash(&hash))
                             }

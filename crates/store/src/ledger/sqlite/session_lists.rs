@@ -1,4 +1,4 @@
-//! Sessions and pages of their past, and what was used by day.
+//! Lists of sessions, pages of their events and turns, and usage by day.
 
 use hob_domain::session::{Session, SessionEvent, SessionId, SessionTurn, UsageDay};
 use hob_domain::{AppName, NodeId, StoreError, Timestamp};
@@ -55,7 +55,7 @@ pub(super) fn find(
     found.transpose()
 }
 
-/// Sessions that meet a condition, oldest first.
+/// Returns the sessions that meet a condition, oldest first.
 pub(super) fn list(
     connection: &Connection,
     condition: &str,
@@ -74,7 +74,7 @@ fn is_known(connection: &Connection, app: &AppName, id: &SessionId) -> Result<bo
         .map_err(failed)
 }
 
-/// The first events above a number, in order. `None` when there is no such session.
+/// Returns the first events after a number, in order; `None` if there is no such session.
 pub(super) fn events_after(
     connection: &Connection,
     app: &AppName,
@@ -93,7 +93,7 @@ pub(super) fn events_after(
         .map_err(failed)
 }
 
-/// The last events below a number, in order. `None` when there is no such session.
+/// Returns the last events before a number, in order; `None` if there is no such session.
 pub(super) fn events_before(
     connection: &Connection,
     app: &AppName,
@@ -113,7 +113,7 @@ pub(super) fn events_before(
     Ok(Some(events))
 }
 
-/// The last turns below a number, in order. `None` when there is no such session.
+/// Returns the last turns before a number, in order; `None` if there is no such session.
 pub(super) fn turns_before(
     connection: &Connection,
     app: &AppName,
@@ -139,7 +139,7 @@ pub(super) fn turns_before(
     Ok(Some(turns))
 }
 
-/// What was used from a day on, by day and app.
+/// Returns usage since a day, by day and app.
 pub(super) fn usage_since(
     connection: &Connection,
     first: Timestamp,

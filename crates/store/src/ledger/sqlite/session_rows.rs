@@ -9,8 +9,8 @@ use rusqlite::Row;
 use crate::sqlite::failed;
 use crate::values::{app_name, damaged, files_from_json, session_id, time};
 
-/// The columns that [`session`] reads. Left alone, SQLite would look at all turns of the session to
-/// find those few.
+/// The columns that [`session`] reads. Without `INDEXED BY`, SQLite would scan all turns of the session to find the
+/// few unfinished ones.
 pub(super) const SESSION: &str = "id, app, agent, meta, cwd, model, system, permissions, mcp_servers, created_at, \
     closed_at, turn_count, last_turn_at, agent_session, \
     EXISTS (SELECT 1 FROM turns INDEXED BY turns_under_way \
@@ -67,7 +67,7 @@ pub(super) fn turn(row: &Row<'_>) -> Result<SessionTurn, StoreError> {
     })
 }
 
-/// What was used, in five columns from `first` on.
+/// Reads usage from five columns, starting at `first`.
 pub(super) fn usage(row: &Row<'_>, first: usize) -> rusqlite::Result<TurnUsage> {
     let count = |column| row.get::<_, i64>(first + column).map(|n| n as u64);
     Ok(TurnUsage {

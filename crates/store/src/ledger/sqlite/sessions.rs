@@ -54,7 +54,7 @@ impl SessionStore for Ledger {
     ) -> Result<LeaseOutcome, StoreError> {
         let (id, node) = (id.clone(), node.clone());
         self.database
-            .write(move |transaction| leases::take(transaction, &id, &node, lease_timeout, now))
+            .write(move |transaction| leases::acquire(transaction, &id, &node, lease_timeout, now))
             .await
     }
 
@@ -62,7 +62,7 @@ impl SessionStore for Ledger {
         &self,
         lease_timeout: Duration,
     ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        self.database.read(move |connection| leases::unheld(connection, lease_timeout)).await
+        self.database.read(move |connection| leases::list_free(connection, lease_timeout)).await
     }
 
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -452,9 +452,9 @@ mod tests {
     use crate::ledger::sqlite::session_rows::SESSION;
     use crate::ledger::sqlite::turns::{LAST_EVENT, QUEUED, RUNNING};
 
-    /// What is asked thousands of times a second goes straight to its rows.
+    /// Statements that run thousands of times a second must not scan a table.
     #[tokio::test]
-    async fn quick_questions_look_at_no_more_than_they_need() {
+    async fn frequent_statements_use_an_index() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hob.db");
         let ledger = Ledger::open(&path, &DataKey::from_bytes([7; 32])).unwrap();
@@ -488,7 +488,7 @@ mod tests {
             for step in plan {
                 println!("{step}");
                 let searches = step.starts_with("SEARCH") || step.starts_with("CORRELATED");
-                // Few turns are under way, and one turn is one row.
+                // The index of unfinished turns has few rows, and a turn's number finds one row.
                 let few = step.contains("turns_under_way") || step.contains("number=?");
                 let searches = searches || step.starts_with("SCALAR SUBQUERY");
                 assert!(few || searches && !step.contains(" turns "), "{sql}: {step}");

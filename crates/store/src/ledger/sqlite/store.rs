@@ -1,10 +1,10 @@
-//! The ledger's file.
+//! The ledger in a SQLite file: opening it.
 
 use std::path::Path;
 
 use hob_domain::DataKey;
 
-use crate::sqlite::{BUSY_TIMEOUT, CACHE, Database, OpenError, Reading, migrations};
+use crate::sqlite::{BUSY_TIMEOUT, Database, MIN_CACHE_KIB, OpenError, Reading, migrations};
 
 /// `hob.db`: apps, sessions, turns and events. Cloning shares it.
 #[derive(Clone)]
@@ -13,10 +13,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the database, making it and bringing its schema up to date where needed. Blocking, a
-    /// few milliseconds.
+    /// Opens the file, creates it if it is missing, and brings its schema to the current version. Blocks for a few
+    /// milliseconds.
     pub fn open(path: &Path, key: &DataKey) -> Result<Ledger, OpenError> {
-        let reading = Reading { readers: 8, most: CACHE };
+        let reading = Reading { readers: 8, max_cache_kib: MIN_CACHE_KIB };
         let database = Database::open(path, key, &migrations::LEDGER, BUSY_TIMEOUT, reading)?;
         Ok(Ledger { database })
     }

@@ -23,7 +23,7 @@ use super::exclusive_lock::{self, ExclusiveLock};
 use super::names::{CaptureOutcome, record_id};
 use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, records, when};
 use super::{forget, merge, remask, rows, store_turns};
-use crate::postgres::connections::{Again, Connections, Limits, Trouble, Values};
+use crate::postgres::connections::{Again, Connections, Limits, PlanCache, Trouble, Values};
 use crate::postgres::text::{put, take};
 use crate::postgres::{ConnectError, StoreUrl, connect, connect_failed};
 use crate::values::time;
@@ -87,8 +87,13 @@ impl PostgresMemory {
         timeout: Duration,
     ) -> Result<(PostgresMemory, MigrationState), ConnectError> {
         let usual = Limits::default();
-        let patience = timeout.min(usual.patience);
-        let limits = Limits { most: MAX_CONNECTIONS, patience, plans_anew: true, ..usual };
+        let acquire_timeout = timeout.min(usual.acquire_timeout);
+        let limits = Limits {
+            max_connections: MAX_CONNECTIONS,
+            acquire_timeout,
+            plan_cache: PlanCache::Never,
+            ..usual
+        };
         let connections = connect(url, limits).await?;
         let cipher = Cipher::new(key, encryption);
         let client = connections.one().await.map_err(|trouble| connect_failed(url, &trouble))?;

@@ -20,7 +20,7 @@ use super::merge::Merging;
 use super::rows::{COLUMNS, TABLES, latest_sessions, rows, select, time};
 use super::sign_codes::CodeCaches;
 use super::{forget, remask, store_turns, vectors};
-use crate::sqlite::{Database, OpenError, Reading, failed, keep_share, migrations};
+use crate::sqlite::{Database, OpenError, Reading, failed, migrations, set_cache_share};
 
 /// The page cache of a connection to a large file, in KiB.
 const MAX_PAGE_CACHE_KIB: u64 = 32_000;
@@ -41,7 +41,7 @@ impl Memory {
     /// Opens the memory, creates the file if there is none, and migrates its schema. A call waits
     /// at most `busy` for another process that is writing. This blocks for a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
-        let reading = Reading { readers: 4, most: MAX_PAGE_CACHE_KIB };
+        let reading = Reading { readers: 4, max_cache_kib: MAX_PAGE_CACHE_KIB };
         let database = Database::open(path, key, &migrations::MEMORY, busy, reading)?;
         Ok(Memory {
             database,
@@ -65,7 +65,7 @@ impl MemoryStore for Memory {
             .database
             .write(move |transaction| {
                 if turns.len() >= LARGE_BATCH_TURNS {
-                    keep_share(transaction, MAX_PAGE_CACHE_KIB).map_err(failed)?;
+                    set_cache_share(transaction, MAX_PAGE_CACHE_KIB).map_err(failed)?;
                 }
                 store_turns::store(transaction, principal.as_str(), &turns, &marks, &merging)
             })
