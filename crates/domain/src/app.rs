@@ -1,4 +1,4 @@
-//! Apps: who may call Hob. An app is known by its token; only the token's hash is kept.
+//! Apps: the callers of Hob. An app is identified by its token, of which only the hash is stored.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl AppName {
         if is_name(&name) { Ok(AppName(name)) } else { Err(BadName) }
     }
 
-    /// The owner's own sessions belong to this one, which nobody can make.
+    /// Returns the name under which the owner's sessions are stored. No app can have it.
     pub fn owner() -> AppName {
         AppName(OWNER.to_owned())
     }
@@ -34,7 +34,7 @@ impl AppName {
         self.0 == OWNER
     }
 
-    /// A name that was stored, the owner's included.
+    /// Parses a stored name, which may be the owner's.
     pub fn stored(name: impl Into<String>) -> Result<AppName, BadName> {
         let name = name.into();
         if name == OWNER { Ok(AppName(name)) } else { AppName::new(name) }
@@ -45,7 +45,7 @@ impl AppName {
     }
 }
 
-/// No app can have this name.
+/// The owner's name, which is not a valid app name.
 const OWNER: &str = "@owner";
 
 impl fmt::Display for AppName {
@@ -54,7 +54,7 @@ impl fmt::Display for AppName {
     }
 }
 
-/// The shape shared by the names of apps and agents: safe in paths, URLs and log lines.
+/// Returns whether a text is a valid name of an app or agent: safe in paths, URLs and log lines.
 pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=64).contains(&name.len())
@@ -62,29 +62,29 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.chars().all(allowed)
 }
 
-/// An app as the store knows it.
+/// A registered app.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct App {
     pub name: AppName,
     pub created_at: Timestamp,
 }
 
-/// A bearer token in clear. It exists while it is shown once and while a request is checked.
+/// A bearer token in clear. It exists only while it is shown once and while a request is checked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// A new token from 32 random bytes.
+    /// Makes a token from 32 random bytes.
     pub fn from_random(bytes: [u8; 32]) -> Token {
         Token(format!("hob_{}", hex(&bytes)))
     }
 
-    /// A token as a caller presents it, or as the owner configured it.
+    /// Wraps a token that a caller sent or the owner configured.
     pub fn presented(text: impl Into<String>) -> Token {
         Token(text.into())
     }
 
-    /// The token itself: to show it once, to write the admin's file.
+    /// Returns the token in clear, to show it once or to write the admin's file.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -100,8 +100,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The SHA-256 of a token. Tokens are random, so a fast hash is enough. Comparison takes the same
-/// time wherever two hashes differ.
+/// The SHA-256 of a token. Tokens are random, so a fast hash is enough. Hashes are compared in constant time.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenHash([u8; 32]);
 
@@ -129,16 +128,16 @@ impl Eq for TokenHash {}
 /// interleave; each is atomic.
 #[async_trait]
 pub trait AppStore: Send + Sync {
-    /// Adds an app. [`StoreError::Exists`] when the name is taken.
+    /// Adds an app. Returns [`StoreError::Exists`] if the name is taken.
     async fn create_app(&self, app: &App, token: TokenHash) -> Result<(), StoreError>;
 
-    /// All apps by name.
+    /// Returns all apps, ordered by name.
     async fn list_apps(&self) -> Result<Vec<App>, StoreError>;
 
-    /// Removes an app; its token is worthless at once. `false` when there is none of that name.
+    /// Removes an app; its token is invalid at once. Returns `false` if there is no such app.
     async fn remove_app(&self, name: &AppName) -> Result<bool, StoreError>;
 
-    /// The app a token belongs to.
+    /// Returns the app with this token.
     async fn app_by_token(&self, token: TokenHash) -> Result<Option<App>, StoreError>;
 }
 

@@ -1,4 +1,4 @@
-//! What was done with an admin's rights, kept for the owner to read.
+//! The audit log: actions with admin rights, for the owner to read.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -6,27 +6,27 @@ use serde_json::Value;
 
 use crate::store_error::StoreError;
 
-/// One thing that was done. It never holds a token or the words of a prompt.
+/// An entry of the audit log. It never contains a token or the text of a prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
-    /// Grows with every entry; gaps mean nothing.
+    /// Increases with every entry; gaps have no meaning.
     pub id: u64,
     pub at: Timestamp,
-    /// What was done, such as `attach`.
+    /// The action, such as `attach`.
     pub action: String,
-    /// To what: a session, an app, a record; empty where there is nothing to name.
+    /// The session, app or record concerned; empty if there is none.
     pub target: String,
-    /// An object with what else is worth knowing.
+    /// A JSON object with further details.
     pub detail: Value,
 }
 
 /// Storage of the audit log.
 ///
-/// Contract: an entry that was appended is durable and does not change. Only the oldest ones go,
-/// when there are very many.
+/// Contract: an appended entry is durable and does not change. Only the oldest entries are removed, when there are very
+/// many.
 #[async_trait]
 pub trait AuditStore: Send + Sync {
-    /// Adds an entry and returns its number.
+    /// Appends an entry and returns its number.
     async fn append_audit(
         &self,
         at: Timestamp,
@@ -35,7 +35,7 @@ pub trait AuditStore: Send + Sync {
         detail: &Value,
     ) -> Result<u64, StoreError>;
 
-    /// The newest entries first, at most `limit`, only those before `before` where that is given.
+    /// Returns at most `limit` entries, newest first; only those before `before` if it is given.
     async fn list_audit(
         &self,
         limit: usize,

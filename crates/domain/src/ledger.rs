@@ -5,7 +5,7 @@ use crate::audit::AuditStore;
 use crate::node::NodeStore;
 use crate::session::SessionStore;
 
-/// Everything the ledger keeps, whatever it is made of.
+/// All storage ports of a ledger.
 pub trait LedgerStore: AppStore + SessionStore + AuditStore + NodeStore {}
 
 impl<T: AppStore + SessionStore + AuditStore + NodeStore> LedgerStore for T {}

@@ -1,4 +1,4 @@
-//! What holds for PostgreSQL beside the contract: its second wall, its schema, its faults, its encryption.
+//! Properties of PostgreSQL in addition to the contract: row-level security, schema, faults, encryption.
 
 mod memory;
 mod moving;
@@ -21,7 +21,7 @@ use hob_testkit::Postgres;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-/// One server for all tests but those that end it.
+/// The server that all tests share, except for those that stop it.
 fn server() -> &'static Postgres {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     SERVER.get_or_init(Postgres::start)
@@ -75,7 +75,7 @@ fn session(app: &str, byte: u8) -> Session {
     }
 }
 
-/// The guide's words for a role of one app, as they stand in `docs/postgresql.md`.
+/// Returns the statements for a role of one app from `docs/postgresql.md`.
 fn guide(role: &str, app: &str) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/postgresql.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -87,7 +87,7 @@ fn guide(role: &str, app: &str) -> String {
 
 /// A role that is limited to one app sees that app's rows, whatever it asks, sets or claims to be.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_of_one_app_is_behind_a_wall() {
+async fn role_of_one_app_sees_only_its_rows() {
     let server = server();
     let url = server.database();
     let ledger = open(&url).await;
@@ -109,7 +109,7 @@ async fn a_role_of_one_app_is_behind_a_wall() {
         ledger.note_turn(&own.name, TurnState::Finished, usage, noted, at(1)).await.unwrap();
     }
     server.sql(&url, &guide("limited", "mine"));
-    // Beyond the guide: should somebody grant too much, the wall still stands.
+    // More than the guide grants: row-level security still limits the role.
     server.sql(&url, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA hob TO limited");
     let name = url.rsplit('/').next().unwrap();
     let limited = server.url_of("limited", name);
@@ -233,7 +233,7 @@ async fn databases_of_older_schemas_are_refused() {
     assert!(refused.contains("sealed digests"), "{refused}");
 }
 
-/// What is wrong with an address is told, and never with its password.
+/// Errors of an address name the cause, and never the password.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_not_there_is_told_without_the_password() {
     let server = server();

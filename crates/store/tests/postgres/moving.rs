@@ -1,4 +1,4 @@
-//! Moving house, there and back.
+//! Migrating a ledger to PostgreSQL and back.
 
 use std::path::Path;
 use std::sync::Arc;
