@@ -210,8 +210,8 @@ async fn database_of_the_last_schema_is_imported_with_its_rows() {
     assert_eq!(ledger.nodes().await.unwrap()[0].id, node());
     assert_eq!(ledger.pending_commands(&node()).await.unwrap()[0].id, "e");
     assert!(ledger.start_turn(&lease(1), 1, at(3)).await.unwrap(), "its lease still holds");
-    let columns =
-        "SELECT string_agg(table_name || '.' || column_name || ' ' || data_type, ',' ORDER BY 1)
+    let columns = "SELECT string_agg(table_name || '.' || column_name || ' ' || data_type, ','
+             ORDER BY table_name, column_name)
          FROM information_schema.columns WHERE table_schema = 'hob'";
     let new = server.database();
     open(&new).await;
