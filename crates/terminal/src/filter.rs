@@ -44,6 +44,8 @@ pub enum FilterMark {
     Erased,
     /// The alternate screen was entered or left.
     Switched,
+    /// The last character was repeated (REP).
+    Repeated,
     /// The scrolling region was set; zeros mean the whole screen.
     Region(u16, u16),
 }
@@ -282,7 +284,11 @@ impl Filter {
             (None, b"", b'e', Some([n])) => out.extend_from_slice(format!("\x1b[{n}B").as_bytes()),
             (None, b"", b's', Some([0])) => out.extend_from_slice(b"\x1b7"),
             (None, b"", b'u', Some([0])) => out.extend_from_slice(b"\x1b8"),
-            (None, b"", last, Some([_])) if b"@ABCDEFGJKLMPSTX`bd".contains(&last) => {
+            (None, b"", b'b', Some([_])) => {
+                out.extend_from_slice(sequence);
+                self.marks.push((out.len(), FilterMark::Repeated));
+            }
+            (None, b"", last, Some([_])) if b"@ABCDEFGJKLMPSTX`d".contains(&last) => {
                 out.extend_from_slice(sequence);
             }
             (Some(b'?'), b"", b'J' | b'K', Some([_])) => out.extend_from_slice(sequence),

@@ -93,6 +93,8 @@ impl ScreenModel {
             match mark {
                 FilterMark::Erased => self.parser.callbacks_mut().lines.clear(),
                 FilterMark::Region(top, bottom) => self.region = (*top, *bottom),
+                // A viewer whose last output was a redraw does not know the repeated character.
+                FilterMark::Repeated => self.redraws += 1,
                 FilterMark::Switched => {
                     // Viewers stay on their main screen and get a full redraw: on the alternate screen
                     // their terminal would send the mouse wheel as arrow keys.
@@ -249,6 +251,15 @@ mod tests {
         model.feed(b"\x1b[?1049l");
         assert_eq!(model.text().trim(), "main");
         assert_eq!(viewed(&model, 0).text(), model.text());
+    }
+
+    #[test]
+    fn repeated_character_needs_a_redraw() {
+        let mut model = model(b"a");
+        let before = model.position();
+        model.feed(b"\x1b[3b");
+        assert_eq!(model.text(), "aaaa");
+        assert!(model.since(before).is_none(), "a redrawn viewer has no character to repeat");
     }
 
     #[test]

@@ -136,7 +136,7 @@ mod tests {
         assert!(text.contains("\nhob_turns_total{state=\"finished\"} 7\n"), "{text}");
         assert!(text.contains("\nhob_http_requests_total{status=\"4xx\"} 1\n"));
         assert!(text.contains("\nhob_node_silence_milliseconds 1234\n"), "{text}");
-        assert!(!text.contains("queued"), "only what is over has ended");
+        assert!(!text.contains("state=\"queued\""), "a queued turn has not ended");
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();
             assert!(name.starts_with("hob_") && value.parse::<u64>().is_ok(), "{line}");

@@ -395,25 +395,22 @@ fn assert_none(rule: &str, violations: &[String]) {
 }
 
 #[test]
-#[ignore = "until the clean-up is done"]
 fn files_form_no_circles() {
     assert_none("files that need each other", &circles::circles_of_files());
 }
 
 #[test]
-#[ignore = "until the clean-up is done"]
 fn folders_form_no_circles() {
     assert_none("folders that need each other", &circles::circles_of_folders());
 }
 
 #[test]
-#[ignore = "until the clean-up is done"]
 fn type_names_are_defined_at_most_three_times() {
     assert_none("type names defined more than three times", &shape::overused_type_names());
 }
 
 #[test]
-#[ignore = "until the clean-up is done"]
+#[ignore = "75 methods: the ports of the ledger are still to be cut"]
 fn storage_ports_have_fewer_than_60_methods() {
     assert_none("too many methods of storage ports", &shape::too_many_port_methods());
 }
@@ -424,13 +421,11 @@ fn public_texts_have_no_retired_words() {
 }
 
 #[test]
-#[ignore = "until the clean-up is done"]
 fn architecture_document_is_short() {
     assert_none("ARCHITECTURE.md is too long", &shape::long_architecture());
 }
 
 #[test]
-#[ignore = "until the clean-up is done"]
 fn doc_comments_stand_alone() {
     assert_none("doc comments that need the one before them", &words::leaning_comments());
 }

@@ -78,9 +78,12 @@ impl Terminal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Draws the screen, unless a dialog covers it.
     fn draw(&self) {
         let state = self.state();
-        self.screen.draw(&state.text, state.busy);
+        if state.dialog.is_none() {
+            self.screen.draw(&state.text, state.busy);
+        }
     }
 
     /// Runs the input loop, from the first byte drawn to the end.
