@@ -171,7 +171,7 @@ fn live_list_shows_sessions_and_their_screens() {
 
     let get = |path: &str| api.server.get(path, Some(ADMIN));
     assert_error(&get(&format!("{place}?format=png")), 400, "bad_request", "format");
-    assert_error(&get("/admin/live/nothing/screen"), 404, "not_found", "alive");
+    assert_error(&get("/admin/live/nothing/screen"), 404, "not_found", "no live session");
     assert_error(&get(&format!("/admin/live/{id}/attach")), 400, "not_websocket", "WebSocket");
     api.close(&id);
     wait_until("it shows nothing more", || (get(&place).status == 404).then_some(()));
@@ -252,7 +252,7 @@ fn two_viewers_see_one_screen_and_one_types() {
     second.socket.send_json(&json!({"type": "release"}));
     first.hears(json!({"type": "writer", "writer": "nobody"}));
     second.socket.send_json(&json!({"type": "nonsense"}));
-    second.is_refused("no message");
+    second.is_refused("not a valid viewer message");
 
     // A text left in the box and the small screen do not disturb the next turn.
     drop(second);

@@ -219,7 +219,7 @@ fn turn_names_a_working_folder_that_is_gone(backend: Backend) {
     // On a cluster it may be there on another node.
     let answer = api.turn(&id, "hi");
     let code = if answer.text.contains("resume_failed") { "resume_failed" } else { "agent_failed" };
-    assert_error(&answer, 502, code, "gone");
+    assert_error(&answer, 502, code, "no longer exists");
     fs::create_dir(root.join("project")).unwrap();
     assert_eq!(api.ask(&id, "[[say {history}]]"), "hi");
 }
