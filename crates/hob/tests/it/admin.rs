@@ -182,7 +182,9 @@ fn console_shows_the_doctors_checks() {
             .find(|check| check["name"] == name && check["text"].as_str().unwrap().contains(words))
             .unwrap_or_else(|| panic!("{name} {words}: {checks:?}"))
     };
-    assert_eq!(find("home", "other users can access")["status"], "fail");
+    let open = find("home", "other users can access");
+    assert_eq!(open["status"], "fail");
+    assert!(open["text"].as_str().unwrap().ends_with("/hob/config.toml"), "{open}");
     assert_eq!(find("server", "running (pid")["status"], "ok");
     assert_eq!(find("settings", "colour")["status"], "warn");
     let gone = find("agent", "no-such-program");
