@@ -61,13 +61,13 @@ pub enum SpawnError {
     #[error("the command line or the environment is not valid: {0}")]
     Invalid(&'static str),
     /// The kernel supports confinement, but not the one requested.
-    #[error("the child could not be confined: {0}")]
+    #[error("could not start the process in its sandbox: {0}")]
     NotConfined(io::Error),
     /// The owner is closing.
-    #[error("no more children are started: the owner is closing")]
+    #[error("cannot start a process: the server is shutting down")]
     Closing,
     /// Any other error of the operating system.
-    #[error("the child could not be started: {0}")]
+    #[error("could not start the process: {0}")]
     System(#[from] io::Error),
 }
 

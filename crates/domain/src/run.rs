@@ -32,10 +32,12 @@ pub enum RunError {
     #[error("the agent did not answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
     /// The limit on live sessions and runs is reached.
-    #[error("{live} sessions and runs are live, which is the limit (sessions.max_live)")]
+    #[error(
+        "{live} sessions and runs are open, which is the limit; close one or raise sessions.max_live"
+    )]
     PoolFull { live: usize },
     /// Hob is stopping.
-    #[error("hob is stopping and takes no new work")]
+    #[error("the server is shutting down and accepts no new work; try again once it is running")]
     Stopping,
     /// The caller went away, so no one waits for the answer.
     #[error("the run was cancelled")]

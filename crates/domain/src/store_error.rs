@@ -7,14 +7,14 @@ pub enum StoreError {
     #[error("{0} already exists")]
     Exists(String),
     /// The store cannot be used at the moment: it is locked for too long, unreachable, or the disk is full.
-    #[error("the store is temporarily unavailable: {0}")]
+    #[error("the database is temporarily unavailable: {0}")]
     Unavailable(String),
     /// The lease is not the latest one of its session, or the session is gone. Nothing was changed, and a retry
     /// cannot succeed.
-    #[error("another node holds the lease on the session, or the session no longer exists")]
+    #[error("the session has moved to another node or no longer exists; try again")]
     Lost,
     /// The store cannot be used: wrong key, damaged data.
-    #[error("the store failed: {0}")]
+    #[error("database error: {0}")]
     Failed(String),
 }
 

@@ -84,7 +84,7 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(inside) => {
                 tracing::error!(error = inside, "the store is unavailable");
                 let message =
-                    "the store is unavailable; the request may or may not have taken effect";
+                    "the database is unavailable; the request may or may not have taken effect";
                 ApiError::Busy { code: "store_unavailable", message: message.to_owned() }
             }
             StoreError::Failed(inside) => ApiError::Internal(inside),

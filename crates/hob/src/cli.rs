@@ -9,14 +9,17 @@ use nix::sys::stat::{Mode, umask};
 use crate::commands::{self, Context, Exit};
 use crate::{hook_runner, settings};
 
-/// Run coding agents as durable sessions, with one long memory
+/// Run coding agents in durable sessions that share one long-term memory
 #[derive(Parser)]
 #[command(name = "hob", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "\
+Hob keeps all its files in its home folder, $HOB_HOME (default: ~/.hob).
+
 Hob takes each setting from a flag, an environment variable (HOB_...), $HOB_HOME/config.toml or its default, in \
 this order. `hob doctor` prints every setting with its source.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 3 server already running or not running.")]
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 server not running (for `hob serve`: already \
+running).")]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -169,7 +169,7 @@ impl Home {
             Ok(()) => Ok(StoreLock { _file: file }),
             Err(fs::TryLockError::WouldBlock) => {
                 anyhow::bail!(
-                    "`hob store migrate` is migrating the stores of {}; try again when it is done",
+                    "`hob store migrate` is migrating the databases in {}; try again when it is done",
                     self.root.display()
                 )
             }
@@ -192,7 +192,7 @@ impl Home {
                 }
                 Err(fs::TryLockError::WouldBlock) => {
                     anyhow::bail!(
-                        "another hob command is using the stores of {}; try again when it is done",
+                        "another hob process is using the databases in {}; wait for it or stop it, then try again",
                         self.root.display()
                     )
                 }

@@ -95,8 +95,9 @@ fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey
         (KeyFile::Raw { version: 1, key }, None) => parse_key(&key, path),
         (KeyFile::Raw { version: 1, key }, Some(_)) => {
             let key = parse_key(&key, path)?;
-            write_over(path, &encode(&key, passphrase)?, 0o600)
-                .with_context(|| format!("cannot wrap {}", path.display()))?;
+            write_over(path, &encode(&key, passphrase)?, 0o600).with_context(|| {
+                format!("cannot encrypt {} with the passphrase", path.display())
+            })?;
             Ok(key)
         }
         (KeyFile::Wrapped { version: 1, .. }, None) => {
@@ -106,19 +107,26 @@ fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey
             KeyFile::Wrapped { version: 1, memory_kib, passes, salt, nonce, key },
             Some(passphrase),
         ) => {
-            let field =
-                |text: &str| unhex(text).with_context(|| format!("{} is damaged", path.display()));
-            let nonce: [u8; 24] = field(&nonce)?
-                .try_into()
-                .map_err(|_| anyhow::anyhow!("{} is damaged", path.display()))?;
+            let field = |text: &str| {
+                unhex(text).with_context(|| {
+                    format!("{} is damaged; restore it from a backup", path.display())
+                })
+            };
+            let nonce: [u8; 24] = field(&nonce)?.try_into().map_err(|_| {
+                anyhow::anyhow!("{} is damaged; restore it from a backup", path.display())
+            })?;
             let cipher = cipher(passphrase, &field(&salt)?, memory_kib, passes)?;
             let opened = cipher.decrypt(&XNonce::from(nonce), field(&key)?.as_slice());
             let opened = opened.map_err(|_| {
-                anyhow::anyhow!("HOB_PASSPHRASE does not open the key in {}", path.display())
+                anyhow::anyhow!(
+                    "HOB_PASSPHRASE is not the right passphrase for the key in {}",
+                    path.display()
+                )
             })?;
             let bytes = opened.try_into();
-            let bytes: [u8; 32] =
-                bytes.map_err(|_| anyhow::anyhow!("{} is damaged", path.display()))?;
+            let bytes: [u8; 32] = bytes.map_err(|_| {
+                anyhow::anyhow!("{} is damaged; restore it from a backup", path.display())
+            })?;
             Ok(DataKey::from_bytes(bytes))
         }
         (KeyFile::Raw { version, .. } | KeyFile::Wrapped { version, .. }, _) => {
@@ -169,7 +177,7 @@ fn encode(key: &DataKey, passphrase: Option<&str>) -> anyhow::Result<Vec<u8>> {
             let (memory_kib, passes) = (19 * 1024, 2);
             let sealed = cipher(passphrase, &salt, memory_kib, passes)?
                 .encrypt(&XNonce::from(nonce), key.expose().as_slice())
-                .map_err(|_| anyhow::anyhow!("cannot wrap the key"))?;
+                .map_err(|_| anyhow::anyhow!("cannot encrypt the key with the passphrase"))?;
             KeyFile::Wrapped {
                 version: 1,
                 memory_kib,
@@ -191,7 +199,11 @@ fn cipher(
     memory_kib: u32,
     passes: u32,
 ) -> anyhow::Result<XChaCha20Poly1305> {
-    let wrong = |error| anyhow::anyhow!("the parameters of the key file are not valid: {error}");
+    let wrong = |error| {
+        anyhow::anyhow!(
+            "the parameters of the key file are not valid ({error}); restore it from a backup"
+        )
+    };
     let params = Params::new(memory_kib, passes, 1, Some(32)).map_err(wrong)?;
     let mut wrapping = [0; 32];
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
@@ -203,9 +215,9 @@ fn cipher(
 fn parse_key(text: &str, path: &Path) -> anyhow::Result<DataKey> {
     let bytes = unhex(text).and_then(|bytes| bytes.try_into().ok());
     let bytes: Option<[u8; 32]> = bytes;
-    bytes
-        .map(DataKey::from_bytes)
-        .with_context(|| format!("{} is damaged: the key is not 32 bytes", path.display()))
+    bytes.map(DataKey::from_bytes).with_context(|| {
+        format!("{} is damaged: the key is not 32 bytes; restore it from a backup", path.display())
+    })
 }
 
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
@@ -243,7 +255,7 @@ mod tests {
         assert!(!fs::read_to_string(home.key()).unwrap().contains(&clear));
         assert_eq!(data_key(&home, Some("open sesame")).unwrap(), key);
         let error = data_key(&home, Some("wrong")).unwrap_err().to_string();
-        assert!(error.contains("does not open"), "{error}");
+        assert!(error.contains("is not the right passphrase"), "{error}");
         let error = data_key(&home, None).unwrap_err().to_string();
         assert!(error.contains("HOB_PASSPHRASE"), "{error}");
     }

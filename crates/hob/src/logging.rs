@@ -30,7 +30,10 @@ pub fn start(home: &Home, level: &str) -> anyhow::Result<WorkerGuard> {
         .max_log_files(MAX_LOG_FILES)
         .build(home.logs())?;
     let filter = EnvFilter::try_new(level).map_err(|error| {
-        anyhow::anyhow!("log: {level:?} is not a level such as info or debug: {error}")
+        anyhow::anyhow!(
+            "log: {level:?} is not valid ({error}): use error, warn, info, debug, trace, or \
+             comma-separated target=level pairs"
+        )
     })?;
     let to_file = fmt::layer().json().with_writer(file).with_filter(filter);
     let to_stderr = fmt::layer()

@@ -57,7 +57,7 @@ pub fn exists(settings: &Resolved) -> bool {
 pub async fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
     if settings.home.is_inside_agent() {
         anyhow::bail!(
-            "inside an agent, the memory is only available through a running `hob serve`"
+            "no server answers, and an agent cannot use the memory without one; start `hob serve` outside the agent"
         );
     }
     std::mem::forget(settings.home.share_store()?);
@@ -134,7 +134,7 @@ pub fn call_tool(
         return match connection.call(&call, TOOL_TIMEOUT)? {
             Answer::Result(value) => Ok(Ok(value)),
             Answer::Refused(reason) => Ok(Err(reason)),
-            other => anyhow::bail!("unexpected answer of the server: {other:?}"),
+            other => anyhow::bail!("unexpected response from the server: {other:?}"),
         };
     }
     settings.home.prepare()?;
@@ -205,7 +205,9 @@ pub fn deliver(
         }
     }
     if settings.home.is_inside_agent() {
-        anyhow::bail!("inside an agent, turns can only be captured through a running `hob serve`");
+        anyhow::bail!(
+            "no server answers, and an agent cannot store turns without one; start `hob serve` outside the agent"
+        );
     }
     settings.home.prepare_for_capture()?;
     if fallback == Fallback::Store {
@@ -256,7 +258,7 @@ fn store(
 async fn within<T>(time: Duration, work: impl Future<Output = T>) -> anyhow::Result<T> {
     tokio::time::timeout(time, work)
         .await
-        .map_err(|_| anyhow::anyhow!("the operation took too long"))
+        .map_err(|_| anyhow::anyhow!("storing the turns took too long"))
 }
 
 /// Returns the time that writing these turns into a deferral file may take.

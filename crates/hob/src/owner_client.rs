@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hob_gateway::client::{Client, Method};
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -39,7 +39,7 @@ fn open(socket: &Path) -> anyhow::Result<StdStream> {
         Answer::Http => Ok(connection.into_stream()?),
         Answer::Refused(reason) => bail!("{reason}"),
         _ => bail!(
-            "unexpected answer of the server; restart `hob serve`, it may be an older version"
+            "unexpected response from the server; restart `hob serve`, it may be an older version"
         ),
     }
 }
@@ -53,7 +53,11 @@ pub async fn request(
 ) -> anyhow::Result<Value> {
     let reply = client.ask(method, path, "application/json", body).await?;
     let status = reply.status;
-    let answer = reply.json().await.context("cannot read the answer of the server")?;
+    let answer = reply.json().await.map_err(|error| {
+        anyhow::anyhow!(
+            "cannot read the server's response ({error:#}); check that hob and the server have the same version"
+        )
+    })?;
     if status >= 400 {
         bail!("{}", answer["error"].as_str().unwrap_or("the server refused the request"));
     }

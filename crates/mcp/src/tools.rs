@@ -182,7 +182,7 @@ impl Tools {
             (Some(id), None) => Forget::Record(RecordId::new(id)),
             (None, Some(session)) => Forget::Session(session),
             _ => {
-                let reason = "give either record_id or session_id".to_owned();
+                let reason = "specify exactly one of record_id and session_id".to_owned();
                 return Err(ToolError::InvalidArguments(reason));
             }
         };

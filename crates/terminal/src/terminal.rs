@@ -58,11 +58,13 @@ pub struct TerminalStatus {
 /// Why a viewer's request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TerminalError {
-    #[error("another viewer is the current writer; take over first")]
+    #[error(
+        "another viewer has the input; take it over first (in a terminal: `hob attach --take`)"
+    )]
     OtherWriter,
-    #[error("only the current writer, or a sole viewer, may resize the terminal")]
+    #[error("only the writer, or the only viewer, can resize the terminal")]
     NotSoleViewer,
-    #[error("the agent does not read its input")]
+    #[error("the agent is not reading its input; cancel the turn or close the session")]
     NotRead,
     #[error("the agent has ended")]
     Ended,

@@ -9,16 +9,18 @@ pub enum BackendError {
     #[error("{0}")]
     Invalid(String),
     /// The backend was closed.
-    #[error("the backend is closed")]
+    #[error("the Claude backend is closed")]
     Closed,
     /// The limit on live processes is reached, and none is idle.
-    #[error("{0} live sessions are busy, which is the limit")]
+    #[error(
+        "{0} sessions, runs and requests are open, which is the limit; try again later or raise sessions.max_live"
+    )]
     PoolFull(usize),
     /// The program is not installed or cannot be run.
     #[error("{0}")]
     NotInstalled(String),
     /// The program shows a dialog that nobody answers.
-    #[error("claude shows a dialog and waits: {name}. {advice}")]
+    #[error("claude is waiting at a dialog: {name}.{}{advice}", if advice.is_empty() { "" } else { " " })]
     Dialog { name: String, advice: String },
     /// The process ended by itself.
     #[error("claude ended with {how}: {said}")]
@@ -33,10 +35,10 @@ pub enum BackendError {
     #[error("the turn was interrupted")]
     Interrupted,
     /// The turn was interrupted, but the session is not proven clean.
-    #[error("the interrupted session is not clean; its screen shows: {0}")]
+    #[error("claude did not return to an empty prompt; its screen shows: {0}")]
     NotClean(String),
     /// The turn exceeded its time limit.
-    #[error("no answer within {} s; the screen shows: {screen}", .limit.as_secs())]
+    #[error("claude did not answer within {} s; its screen shows: {screen}", .limit.as_secs())]
     TimedOut { limit: Duration, screen: String },
     /// The caller went away.
     #[error("the turn was cancelled")]

@@ -40,7 +40,7 @@ async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::new();
     let mut seen = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::bad_request("the body ended early"))?;
+        let frame = frame.map_err(|_| ApiError::bad_request("the request body is incomplete"))?;
         let Ok(data) = frame.into_data() else { continue };
         seen += data.len();
         if seen <= limit {

@@ -71,7 +71,7 @@ pub(crate) async fn upload(
     let stored = loop {
         let field = within(form.next_field()).await?;
         let Some(field) = field.map_err(|error| broken(error.body_text()))? else {
-            return Err(ApiError::bad_request("file: the form has no part with a file name"));
+            return Err(ApiError::bad_request("file: the form contains no file"));
         };
         if let Some(name) = field.file_name().map(str::to_owned) {
             break store(&gateway, &app.name, &name, field).await;

@@ -25,7 +25,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum AppAction {
-    /// Create an app and print its token; hob stores only a hash and cannot show the token again
+    /// Create an app and print its token; Hob stores only a hash and cannot show the token again
     Create {
         /// Name of the app: 1 to 64 characters of A-Z a-z 0-9 . _ -
         name: String,
@@ -39,7 +39,7 @@ enum AppAction {
         #[arg(long)]
         json: bool,
     },
-    /// Delete an app with its sessions, files and memory; its token stops working at once
+    /// Revoke an app's token and permanently delete the app and all its sessions, files and memory
     Revoke {
         /// Name of the app
         name: String,

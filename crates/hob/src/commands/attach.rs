@@ -20,12 +20,12 @@ use crate::raw_terminal::{self, RawTerminal, ScreenChoice};
 #[derive(ClapArgs)]
 #[command(after_help = "\
 IDs may be shortened to any unambiguous prefix. The first viewer to type becomes the writer until it leaves; \
---take takes over input. For an agent without a terminal, hob shows its events. Hob filters the output: an agent \
+--take takes over input. For an agent without a terminal, Hob shows its events. Hob filters the output: an agent \
 cannot change your window title or clipboard, query your terminal, or draw images.
 
-Exit code: 3 if hob is not running.")]
+Exit code: 3 if the server is not running.")]
 pub struct Args {
-    /// ID of a live session or process [default: list all]
+    /// ID of a live session or process; without one, lists all
     id: Option<String>,
     /// List live sessions and processes
     #[arg(long)]
@@ -45,8 +45,9 @@ pub struct Args {
     /// Take over input from the current writer
     #[arg(long, conflicts_with = "read_only")]
     take: bool,
-    /// Key that detaches: ctrl- followed by a letter or one of @ [ \ ] ^ _
-    #[arg(long, value_name = "KEY", default_value = "ctrl-]", value_parser = detach_key)]
+    /// Key that detaches: ctrl- followed by a letter or one of @ [ \ ] ^ _ [default: "ctrl-]"]
+    #[arg(long, value_name = "KEY", default_value = "ctrl-]", hide_default_value = true)]
+    #[arg(value_parser = detach_key)]
     detach_key: DetachKey,
 }
 
@@ -138,7 +139,7 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
     let hello = match server.next().await? {
         Some(Frame::Text(text)) => serde_json::from_str::<Value>(&text).unwrap_or_default(),
         _ => anyhow::bail!(
-            "the server sent no hello; restart `hob serve`, it may be an older version"
+            "unexpected response from the server: no hello; restart `hob serve`, it may be an older version"
         ),
     };
     let has_terminal = hello["terminal"] == true;
@@ -276,9 +277,9 @@ fn resolve(live: &[Value], id: &str) -> anyhow::Result<String> {
     match matching[..] {
         [one] => Ok(one.to_owned()),
         [] => anyhow::bail!(
-            "no live session or process has the id {id}; `hob attach --list` shows all"
+            "no live session or process has the ID {id}; `hob attach --list` shows all"
         ),
-        _ => anyhow::bail!("{} ids begin with {id}; type more of it", matching.len()),
+        _ => anyhow::bail!("{} IDs begin with {id}; type more characters", matching.len()),
     }
 }
 

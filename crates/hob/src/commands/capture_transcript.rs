@@ -16,20 +16,25 @@ use serde_json::{Value, json};
 use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
 use crate::settings::Resolved;
 
-/// Capture a transcript of Claude Code or Codex into the memory
+/// Store one transcript of Claude Code or Codex in the memory, from a hook or script
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Prints one JSON object: {\"status\":\"captured\",\"inserted\":N,\"duplicates\":M,\"errors\":E}, or \
 {\"status\":\"deferred\",\"path\":…,\"events\":N} if it wrote the turns to a file for the server to store later. \
-Starts no process. Always exits with code 0, within 2 seconds.")]
+Always exits with code 0, within 2 seconds. Never starts a process, with or without --no-spawn: the name of the \
+option is historical.
+
+To store past transcripts by hand, use `hob import`.")]
 pub struct Args {
-    /// If no server answers, write the turns to a deferral file instead of opening the store
+    /// If no server answers, save the turns to a file for the server to store later, instead of
+    /// writing to the database
     #[arg(long)]
     no_spawn: bool,
-    /// Session ID [default: that of the transcript]
+    /// Session ID [default: the one in the transcript]
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// Working folder of the agent [default: that of the transcript, else the current folder]
+    /// Working folder of the agent [default: the one in the transcript, else the current
+    /// folder]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// Transcript file

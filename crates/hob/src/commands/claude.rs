@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::Exit;
 
-/// Prepare your own Claude Code for unattended sessions
+/// Prepare your Claude Code installation for unattended sessions
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
@@ -22,10 +22,11 @@ pub struct Args {
 enum ClaudeAction {
     /// Mark a folder as trusted, so that Claude Code does not show its trust dialog
     #[command(after_help = "\
+Stop all running `claude` processes first; a running one would overwrite the change.
+
 Adds hasTrustDialogAccepted for the folder to Claude Code's .claude.json (in $CLAUDE_CONFIG_DIR or your home \
-folder), changes nothing else in it, and keeps the previous file as .claude.json.before-hob. Trust in a folder \
-includes all folders in it. Agents with an API key do not need this: hob gives them a configuration of their own. \
-Stop every running `claude` first, because it rewrites the file.")]
+folder), changes nothing else in it, and keeps the previous file as .claude.json.before-hob. Trusting a folder also \
+trusts its subfolders. Agents that sign in with an API key do not need this; Hob gives them their own configuration.")]
     Prepare {
         /// Folder to trust
         #[arg(default_value = ".")]

@@ -14,13 +14,13 @@ use crate::memory;
 /// How many records are read from the store at a time.
 const PAGE_RECORDS: usize = 500;
 
-/// Print the memory as JSON lines, one turn per line, in the order of storage
+/// Print the memory as JSON lines, one turn per line, in the order they were stored
 #[derive(ClapArgs)]
 pub struct Args {
-    /// Print only the project of this folder
+    /// Print only turns from the project that contains this folder
     #[arg(long, value_name = "DIR")]
     project: Option<std::path::PathBuf>,
-    /// Print only this session
+    /// Print only turns from this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
     /// Print secrets instead of masking them

@@ -6,13 +6,14 @@ use serde_json::json;
 use super::{Context, Exit};
 use crate::memory;
 
-/// Delete a record or a whole session from the memory for good; hob does not import it again
+/// Permanently delete one turn or a whole session from the memory; later imports skip it
 #[derive(ClapArgs)]
+#[command(after_help = "Give RECORD_ID or --session-id.")]
 pub struct Args {
-    /// ID of the record, as `hob recall` shows it
+    /// ID of the turn's record, as `hob recall` shows it
     #[arg(required_unless_present = "session_id", conflicts_with = "session_id")]
     record_id: Option<String>,
-    /// Delete all records of this session
+    /// Delete all turns of this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
     /// Print {"count":…}

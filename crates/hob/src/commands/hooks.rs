@@ -18,17 +18,18 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum HooksAction {
-    /// Add the hooks; keeps all other settings byte for byte, and makes a backup
+    /// Add the hooks; all other settings stay unchanged, and the old file is saved next to it as
+    /// *.hob-backup
     Install(Options),
     /// Show whether the hooks are installed; exit code 0 if they are, else 1
     Status(Options),
-    /// Remove the hooks; keeps all other settings byte for byte
+    /// Remove the hooks; all other settings stay unchanged
     Uninstall(Options),
 }
 
 #[derive(ClapArgs)]
 struct Options {
-    /// Client whose settings to use [default: every client found on this machine]
+    /// Client that the command applies to [default: every client found on this machine]
     #[arg(long, value_enum)]
     client: Option<ClientChoice>,
     /// Print {"clients":[…]}

@@ -4,7 +4,6 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::DataKey;
 use hob_memory::{Drain, OpeningKey, OpeningKeys, backlog};
@@ -42,7 +41,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     if let Some(url) = &settings.values.store_url {
         eprintln!(
-            "hob: cannot rotate the key of {url}, because all nodes share it; move the data to this home with \
+            "hob: cannot rotate the key of {url}, because all nodes share it; move the data to Hob's home folder with \
              `hob store migrate`, rotate the key here, then move the data into an empty database"
         );
         return Ok(Exit::WrongState);
@@ -89,7 +88,12 @@ pub fn finish_rotation(settings: &Resolved) -> anyhow::Result<usize> {
         rekey_database(&home.memory(), &old, &new)?;
     }
     rekey_database(&home.ledger(), &old, &new)?;
-    fs::rename(home.next_key(), home.key()).context("cannot rename key.next to key")?;
+    fs::rename(home.next_key(), home.key()).map_err(|error| {
+        anyhow::anyhow!(
+            "cannot finish the key rotation: cannot rename key.next to key ({error}); do not delete either file; \
+             run `hob key rotate` again"
+        )
+    })?;
     Ok(resealed)
 }
 

@@ -13,8 +13,8 @@ use crate::settings;
 #[command(after_help = "\
 Add it to Claude Code with: claude mcp add --scope user hob -- hob mcp
 
-Forwards to the running `hob serve`. Without a server it lists the tools, and every call returns an error that says \
-how to start one.")]
+`hob mcp` forwards requests to the running server. If none is running, the tools are still listed, but every call \
+returns an error that says how to start one.")]
 pub struct Args {}
 
 pub fn run() -> ExitCode {

@@ -13,11 +13,11 @@ use crate::settings::Resolved;
 use crate::socket::client::{CALL_TIMEOUT, Connection};
 use crate::socket::{Answer, Call};
 
-/// Search the memory for turns of past sessions
+/// Search the memory for turns (prompts and answers) from past sessions
 #[derive(ClapArgs)]
 pub struct Args {
     /// What to search for: a question, names, paths, an error message
-    #[arg(required = true)]
+    #[arg(required = true, value_name = "QUERY")]
     cue: Vec<String>,
     /// Folder or name of a project; "*" searches all projects [default: the project of the current
     /// folder]
@@ -101,17 +101,16 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
         return match connection.call(&call, Duration::from_secs(5))? {
             Answer::Text(text) => Ok(text),
             Answer::Refused(why) => anyhow::bail!("{why}"),
-            other => anyhow::bail!("unexpected answer of the server: {other:?}"),
+            other => anyhow::bail!("unexpected response from the server: {other:?}"),
         };
     }
     memory::runtime()?.block_on(async {
         let tools = memory::open(settings, Duration::from_secs(5)).await?;
         let found = tools.engine.record(&Principal::Owner, &RecordId::new(record_id)).await?;
         let record = found.ok_or_else(|| anyhow::anyhow!("no record has the ID {record_id}"))?;
-        tools
-            .engine
-            .unseal(&record)
-            .ok_or_else(|| anyhow::anyhow!("cannot unseal {record_id} with this key"))
+        tools.engine.unseal(&record).ok_or_else(|| {
+            anyhow::anyhow!("cannot decrypt the secrets of {record_id} with this key")
+        })
     })
 }
 

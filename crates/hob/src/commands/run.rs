@@ -18,14 +18,14 @@ use crate::owner_client::{self, NotRunning};
 Prints the answer on standard output and everything else on standard error. The agent works in the current folder \
 and can only write there. Ctrl-C cancels the turn.
 
-Exit code: 3 if hob is not running.")]
+Exit code: 3 if the server is not running.")]
 pub struct Args {
     /// Prompt; `-` or nothing reads it from standard input
     prompt: Vec<String>,
     /// Agent to use [default: the setting sessions.default_agent]
     #[arg(long)]
     agent: Option<String>,
-    /// Model, by the agent's own name for it
+    /// Model name, as the agent spells it
     #[arg(long)]
     model: Option<String>,
     /// Continue this session; its ID may be shortened

@@ -18,16 +18,17 @@ use crate::socket::{Answer, Call};
 /// How long to wait for another process that writes into the home's memory.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Print the memory of this project for an agent (hook for SessionStart)
+/// Print what the memory holds about this project, as context for an agent (hook for SessionStart)
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Reads the hook's JSON from standard input. Prints nothing if the memory has nothing about the project, or if an error \
 occurs. Always exits with code 0.")]
 pub struct Args {
-    /// Folder of the project [default: that of the hook's JSON, else the current folder]
+    /// Folder of the project [default: the one in the hook's JSON, else the current
+    /// folder]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// ID of the session that starts; its own turns are left out
+    /// ID of the session being started; its own turns are left out
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
     /// Approximate maximum size of the text, in tokens

@@ -14,7 +14,7 @@ use crate::owner_client::{self, NotRunning};
 #[command(after_help = "\
 IDs may be shortened to any unambiguous prefix.
 
-Exit code: 3 if hob is not running.")]
+Exit code: 3 if the server is not running.")]
 pub struct Args {
     #[command(subcommand)]
     action: SessionsAction,
@@ -61,7 +61,8 @@ enum SessionsAction {
         #[arg(long)]
         json: bool,
     },
-    /// Close a session and end its agent; hob keeps its log for sessions.hard_ttl_secs
+    /// Close a session and end its agent; the session's log is kept for sessions.hard_ttl_secs
+    /// seconds
     Close {
         /// ID of the session
         id: String,
@@ -188,10 +189,7 @@ pub(super) async fn resolve(client: &mut Client, id: &str) -> anyhow::Result<Str
     match matching[..] {
         [one] => Ok(one.to_owned()),
         [] => anyhow::bail!("no session has the ID {id}; `hob sessions list --all` shows all"),
-        _ => anyhow::bail!(
-            "{} sessions have an ID that begins with {id}; type more of it",
-            matching.len()
-        ),
+        _ => anyhow::bail!("{} IDs begin with {id}; type more characters", matching.len()),
     }
 }
 

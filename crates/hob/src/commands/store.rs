@@ -24,7 +24,7 @@ use crate::{keys, memory};
 /// How long to wait for other processes that use the stores, and for a database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Manage the stores of apps, sessions and the memory
+/// Manage where apps, sessions and the memory are stored
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
@@ -36,10 +36,10 @@ enum StoreAction {
     /// Copy apps, sessions and the memory from SQLite into PostgreSQL, or back; stop `hob serve`
     /// first
     #[command(after_help = "\
-The target must be empty or partially migrated: after an interruption, run the command again to continue. At the end \
-hob reads both stores again and compares their digests. Hob does not change the source. If the target is SQLite, hob \
-keeps existing files as `hob.db.before` and `memory.db.before`. During the migration, hooks write their turns to \
-`deferred-captures/`.
+The target must be empty, or hold an interrupted migration; run the command again to resume it. At the end, Hob reads \
+both stores again and compares their digests. Hob does not change the source. If the target is SQLite, Hob keeps \
+existing files as `hob.db.before` and `memory.db.before`. During the migration, hooks write their turns to \
+`deferred-captures/`; the server stores them when it next starts.
 
 After the migration, set `store.url` in config.toml (or HOB_STORE_URL), or remove it if the target was SQLite.")]
     Migrate {
@@ -60,9 +60,9 @@ After the migration, set `store.url` in config.toml (or HOB_STORE_URL), or remov
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StoreChoice {
-    /// The files of the home
+    /// The SQLite files in $HOB_HOME
     Sqlite,
-    /// The database of --url or store.url
+    /// The database given by --url or store.url
     Postgres,
 }
 
@@ -98,7 +98,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     match to {
         StoreChoice::Postgres => println!("copied everything to {url}; set `store.url` to use it"),
         StoreChoice::Sqlite => {
-            println!("copied everything to the home; remove `store.url` to use it")
+            println!("copied everything to Hob's home folder; remove `store.url` to use it")
         }
     }
     Ok(Exit::Done)
@@ -204,7 +204,7 @@ async fn server(settings: &Resolved, url: &StoreUrl) -> anyhow::Result<PostgresL
     if let Some(node) =
         server.nodes().await?.into_iter().find(|node| node.age < settings.values.cluster_lease)
     {
-        bail!("a server is running on the database (node {}): stop it first", node.id);
+        bail!("a server (node {}) is using the database: stop it first", node.id);
     }
     Ok(server)
 }
@@ -265,7 +265,12 @@ fn put_in_place(new: &Path, path: &Path) -> anyhow::Result<()> {
         let mut places = names.map(|name| with_suffix(path, &name));
         let place = places
             .find(|place| !is_there(place))
-            .context("all names for the old database are taken")?;
+            .with_context(|| {
+                let path = path.display();
+                format!(
+                    "cannot back up {path}: all backup names are in use; delete or move old {path}.before files"
+                )
+            })?;
         rename(path, &place)?;
     }
     rename(new, path)

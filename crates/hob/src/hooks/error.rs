@@ -12,8 +12,8 @@ pub enum HookError {
     ReadOnly { file: PathBuf },
     #[error("{} was not changed: another program keeps writing to it; close that program and try again", file.display())]
     Contended { file: PathBuf },
-    #[error("a hook cannot run {}: {reason}", program.display())]
+    #[error("the hooks cannot call {}: {reason}", program.display())]
     Program { program: PathBuf, reason: &'static str },
-    #[error("cannot {action} {}", file.display())]
-    Io { action: &'static str, file: PathBuf, source: io::Error },
+    #[error("cannot {action} {}: {error}", file.display())]
+    Io { action: &'static str, file: PathBuf, error: io::Error },
 }

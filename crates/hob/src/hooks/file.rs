@@ -238,5 +238,5 @@ fn sync_folder_of(path: &Path) {
 
 fn failed(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> HookError + use<> {
     let file = file.to_owned();
-    move |source| HookError::Io { action, file, source }
+    move |error| HookError::Io { action, file, error }
 }

@@ -174,12 +174,12 @@ fn program(hob: &Path) -> Result<&str, HookError> {
     let refuse = |reason| HookError::Program { program: hob.to_owned(), reason };
     let name = hob.file_name();
     if name.is_none_or(|name| name != command::PROGRAM_NAME) {
-        return Err(refuse("the file name of the program must be `hob`"));
+        return Err(refuse("its file name must be `hob`; rename it"));
     }
     if !hob.is_absolute() {
-        return Err(refuse("the path must be absolute"));
+        return Err(refuse("its path must be absolute; run hob by its full path"));
     }
-    hob.to_str().ok_or_else(|| refuse("the path must be UTF-8"))
+    hob.to_str().ok_or_else(|| refuse("its path must be UTF-8; move it to another folder"))
 }
 
 fn existing_backup(named: &Path) -> Option<PathBuf> {

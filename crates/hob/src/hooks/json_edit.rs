@@ -44,13 +44,13 @@ pub struct HookEntry {
 /// Why a document cannot be edited.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    #[error("it is not valid JSON: {0}")]
+    #[error("the file is not valid JSON: {0}")]
     NotJson(serde_json::Error),
     #[error("{what} is not {expected}")]
     Shape { what: String, expected: &'static str },
     #[error("{what} occurs more than once; remove all but one")]
     Repeated { what: String },
-    #[error("the edit would not be valid JSON, which is a bug in hob: {0}")]
+    #[error("hob's edit would break it ({0}); this is a bug in hob, please report it")]
     Internal(serde_json::Error),
 }
 

@@ -112,7 +112,7 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
     let text = |key: &str| match entry.get(key) {
         None => Ok(None),
         Some((Value::String(text), source)) => Ok(Some((text.as_str(), source))),
-        Some((_, source)) => Err(bad(name, key, source, "must be a text in quotes")),
+        Some((_, source)) => Err(bad(name, key, source, "must be a string in quotes")),
     };
     let list = |key: &str| match entry.get(key) {
         None => Ok(Vec::new()),

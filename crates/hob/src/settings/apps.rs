@@ -54,7 +54,7 @@ fn read_app(
         let full_key = format!("apps.{name}.{key}");
         let applied = match value.as_str() {
             Some(text) => apply(&mut setup, key, text, environment),
-            None => Err("must be a text in quotes"),
+            None => Err("must be a string in quotes"),
         };
         applied.map_err(|problem| bad(&full_key, &source, problem.to_owned()))?;
         rows.push(Row { key: full_key, value: value.to_string(), source });

@@ -70,67 +70,67 @@ settings! {
     }
     idle_shutdown: Duration {
         key: "idle_shutdown_secs", default: "0", min: 0, earlier: "IAI_DAEMON_IDLE_SHUTDOWN_SECS",
-        help: "Seconds without a connection and without work after which the server stops. 0 means never.",
+        help: "Stop the server after this many seconds with no connections and no work. 0 means never.",
     }
     shutdown_grace: Duration {
         key: "shutdown_grace_secs", default: "10", min: 0,
-        help: "Seconds that running turns get to finish after a stop signal. Then the server ends them.",
+        help: "After a stop signal, running turns have this many seconds to finish. Then the server ends them.",
     }
     max_body_bytes: usize {
         key: "max_body_bytes", default: "8388608", min: 1024,
-        help: "Maximum size of a request body, in bytes. A larger request gets 413.",
+        help: "Maximum size of a request body, in bytes. Larger requests are rejected with HTTP 413.",
     }
     max_file_bytes: u64 {
         key: "max_file_bytes", default: "67108864", min: 1,
-        help: "Maximum size of an uploaded file, in bytes. A larger file gets 413.",
+        help: "Maximum size of an uploaded file, in bytes. Larger files are rejected with HTTP 413.",
     }
     log: String {
         key: "log", default: "info",
-        help: "Level of the log file (`error`, `warn`, `info`, `debug` or `trace`), or a list of `target=level`.",
+        help: "Level of the log file: `error`, `warn`, `info`, `debug` or `trace`; or comma-separated `target=level` pairs, for example `warn,hob_memory=debug`.",
     }
     store_url: Option<StoreUrl> {
         key: "store.url", default: "",
-        help: "PostgreSQL database for apps, sessions, events and the memory: `postgres://USER:PASSWORD@HOST/DATABASE`. If empty, hob uses the SQLite files `hob.db` and `memory.db` in the home.",
+        help: "PostgreSQL database for apps, sessions, events and the memory: `postgres://USER:PASSWORD@HOST/DATABASE`. If empty, Hob uses the SQLite files `hob.db` and `memory.db` in `$HOB_HOME`.",
     }
     store_encrypt: bool {
         key: "store.encrypt", default: "true",
-        help: "Encrypt the memory in PostgreSQL with the home's `key`. Cannot be changed after the memory was created. The SQLite files are always encrypted.",
+        help: "Encrypt the memory in PostgreSQL with the key in `$HOB_HOME/key`. You cannot change this setting once the memory has been created. The SQLite files are always encrypted.",
     }
     cluster_lease: Duration {
         key: "cluster.lease_secs", default: "10", min: 2,
-        help: "With `store.url`: seconds without a heartbeat after which a node counts as dead and the other nodes take over its sessions.",
+        help: "Only if `store.url` is set: a node (one Hob server on the shared database) counts as dead after this many seconds without a heartbeat. The other nodes then take over its sessions.",
     }
     cluster_max_live: usize {
         key: "cluster.max_live", default: "0", min: 0,
-        help: "With `store.url`: maximum number of open sessions on all nodes together. A further session gets 503. 0 means that only `sessions.max_live` of each node applies.",
+        help: "Only if `store.url` is set: maximum number of open sessions on all nodes together. Additional sessions and runs are rejected with HTTP 503. 0 means that only `sessions.max_live` of each node applies.",
     }
     max_live: usize {
         key: "sessions.max_live", default: "16", min: 1,
-        help: "Maximum number of open sessions and runs on this server. A further one gets 503.",
+        help: "Maximum number of open sessions, runs (one-shot requests) and `/v1` processes on this server. Hob first stops idle `/v1` processes. Then additional sessions and runs are rejected with HTTP 503.",
     }
     session_ttl: Duration {
         key: "sessions.ttl_secs", default: "3600", min: 1,
-        help: "Seconds without a turn after which hob closes a session.",
+        help: "Close a session after this many seconds without a turn.",
     }
     session_hard_ttl: Duration {
         key: "sessions.hard_ttl_secs", default: "604800", min: 1,
-        help: "Seconds after which hob deletes a closed session, and an uploaded file.",
+        help: "Delete a session this many seconds after it was closed, and a file this many seconds after its upload.",
     }
     sweep_interval: Duration {
         key: "sessions.sweep_interval_secs", default: "30", min: 1,
-        help: "Seconds between two searches for sessions to close or delete.",
+        help: "How often, in seconds, Hob looks for sessions to close or delete.",
     }
     max_queued_turns: usize {
         key: "sessions.queue", default: "8", min: 1,
-        help: "Maximum number of turns that wait in one session. A further turn gets 429.",
+        help: "Maximum number of turns that wait in one session. Additional turns are rejected with HTTP 429.",
     }
     turn_timeout: Duration {
         key: "sessions.turn_timeout_secs", default: "1800", min: 1,
-        help: "Maximum duration of a turn or a run, in seconds.",
+        help: "Maximum duration of a turn or a run, in seconds. Then Hob ends it with the error `timeout` (HTTP 504).",
     }
     permission_timeout: Duration {
         key: "sessions.permission_timeout_secs", default: "300", min: 1,
-        help: "Seconds that a caller has to answer an agent's permission request. Then hob rejects the request.",
+        help: "A caller has this many seconds to answer an agent's permission request. Then Hob rejects the request.",
     }
     start_timeout: Duration {
         key: "sessions.start_timeout_secs", default: "120", min: 1,
@@ -138,11 +138,11 @@ settings! {
     }
     stall_after: Duration {
         key: "sessions.stall_secs", default: "60", min: 0,
-        help: "Seconds without agent output before a turn emits a `stalled` event. 0 disables the event.",
+        help: "Emit a `stalled` event if the agent prints nothing for this many seconds during a turn. 0 disables the event.",
     }
     roots: Vec<PathBuf> {
         key: "sessions.roots", default: "",
-        help: "Folders, as absolute paths, in which a caller's `cwd` may lie. In the environment variable, colons separate the folders.",
+        help: "Folders (absolute paths) that an app's `cwd` must be inside. If empty, apps cannot choose a `cwd`, and each session works in its own folder. In the environment variable, colons separate the folders.",
     }
     default_agent: AgentReference {
         key: "sessions.default_agent", default: "claude",
@@ -150,15 +150,15 @@ settings! {
     }
     claude_agent: AgentReference {
         key: "claude.agent", default: "claude",
-        help: "Agent that serves `/v1`. It must have a Claude driver.",
+        help: "Agent that answers requests to the `/v1` API. Its driver must be `claude-tui` or `claude-stream`.",
     }
     claude_history: HistoryMode {
         key: "claude.history", default: "native_jsonl",
-        help: "How a new process for `/v1` receives the conversation: `native_jsonl` resumes it from a transcript file, `concat_message` puts it before the first prompt.",
+        help: "How Hob gives the conversation so far to a newly started `/v1` process: `native_jsonl` resumes it from a transcript file, `concat_message` puts it before the first prompt.",
     }
     claude_idle: Duration {
         key: "claude.idle_secs", default: "900", min: 1,
-        help: "Seconds without a request after which hob ends a process of `/v1`.",
+        help: "Stop a `/v1` process after this many seconds without a request.",
     }
     memory_model: Option<PathBuf> {
         key: "memory.model", default: "",
@@ -166,27 +166,27 @@ settings! {
     }
     app_sessions: usize {
         key: "limits.app_sessions", default: "0", min: 0,
-        help: "Maximum number of open sessions per app. A further session gets 429. 0 means no limit.",
+        help: "Maximum number of open sessions per app. Additional sessions are rejected with HTTP 429. 0 means no limit.",
     }
     app_turns_per_minute: usize {
         key: "limits.app_turns_per_minute", default: "0", min: 0,
-        help: "Maximum number of turns per app and minute. A further turn gets 429. 0 means no limit.",
+        help: "Maximum number of turns per app per minute. Additional turns are rejected with HTTP 429. 0 means no limit.",
     }
     app_tokens_per_day: u64 {
         key: "limits.app_tokens_per_day", default: "0", min: 0,
-        help: "Maximum number of tokens that an app uses per day (UTC). After that its turns get 429. 0 means no limit.",
+        help: "Maximum number of tokens that an app uses per day (UTC). After that, its turns are rejected with HTTP 429. 0 means no limit.",
     }
     app_cost_per_day: f64 {
         key: "limits.app_cost_usd_per_day", default: "0",
-        help: "Maximum cost of an app per day (UTC), in US dollars as agents report them. After that its turns get 429. 0 means no limit.",
+        help: "Maximum cost of an app per day (UTC), in US dollars, as reported by the agents. After that, its turns are rejected with HTTP 429. 0 means no limit.",
     }
     session_tokens: u64 {
         key: "limits.session_tokens", default: "0", min: 0,
-        help: "Maximum number of tokens that a session uses. After that its turns get 429. 0 means no limit.",
+        help: "Maximum number of tokens that a session uses. After that, its turns are rejected with HTTP 429. 0 means no limit.",
     }
     session_cost: f64 {
         key: "limits.session_cost_usd", default: "0",
-        help: "Maximum cost of a session, in US dollars as agents report them. After that its turns get 429. 0 means no limit.",
+        help: "Maximum cost of a session, in US dollars, as reported by the agents. After that, its turns are rejected with HTTP 429. 0 means no limit.",
     }
 }
 

@@ -149,10 +149,17 @@ fn known_agent(
     agents: &BTreeMap<AgentName, AgentSpec>,
 ) -> Result<AgentName, SettingsError> {
     let name = AgentName::new(reference.name.as_str()).filter(|name| agents.contains_key(name));
-    name.ok_or_else(|| SettingsError::BadValue {
-        key: reference.key.to_owned(),
-        origin: reference.source.clone(),
-        problem: format!("there is no agent {:?}", reference.name),
+    name.ok_or_else(|| {
+        let known: Vec<&str> = agents.keys().map(AgentName::as_str).collect();
+        SettingsError::BadValue {
+            key: reference.key.to_owned(),
+            origin: reference.source.clone(),
+            problem: format!(
+                "there is no agent named {:?}; known agents: {}",
+                reference.name,
+                known.join(", ")
+            ),
+        }
     })
 }
 

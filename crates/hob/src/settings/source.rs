@@ -34,7 +34,7 @@ impl fmt::Display for Source {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    #[error("cannot determine the home: set HOB_HOME or HOME")]
+    #[error("cannot determine Hob's home folder: set HOB_HOME or HOME")]
     NoHome,
     #[error("cannot read {path}: {error}")]
     Unreadable { path: String, error: io::Error },

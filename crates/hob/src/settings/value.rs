@@ -38,7 +38,7 @@ pub struct Given<'a> {
 
 impl Given<'_> {
     fn text(&self) -> Result<&str, String> {
-        self.value.as_str().ok_or_else(|| "must be a text in quotes".to_owned())
+        self.value.as_str().ok_or_else(|| "must be a string in quotes".to_owned())
     }
 
     fn count(&self) -> Result<u64, String> {

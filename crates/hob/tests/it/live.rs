@@ -230,9 +230,9 @@ fn two_viewers_see_one_screen_and_one_types() {
     second.shows("❯\u{a0}typed");
     assert_eq!(first.model.text(), second.model.text());
     second.socket.send_bytes(b"no");
-    second.is_refused("another viewer is the current writer");
+    second.is_refused("another viewer has the input");
     second.socket.send_json(&json!({"type": "resize", "cols": 90, "rows": 30}));
-    second.is_refused("may resize the terminal");
+    second.is_refused("can resize the terminal");
     let shown = live(&api).into_iter().find(|one| one["id"] == *id).unwrap();
     assert_eq!((&shown["viewers"], &shown["writer"]), (&json!(2), &json!(true)));
 
@@ -242,7 +242,7 @@ fn two_viewers_see_one_screen_and_one_types() {
     second.socket.send_bytes(b" on");
     first.shows("❯\u{a0}typed on");
     first.socket.send_bytes(b"no");
-    first.is_refused("another viewer is the current writer");
+    first.is_refused("another viewer has the input");
     second.socket.send_json(&json!({"cols": 90, "rows": 30}));
     for watching in [&mut first, &mut second] {
         watching.hears(json!({"type": "size", "cols": 90, "rows": 30}));

@@ -166,9 +166,11 @@ pub struct DeferralFile {
 /// Why a file cannot be read as a deferral file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeferralError {
-    #[error("the file has version {0}; this hob reads version {VERSION}")]
+    #[error(
+        "the file has format version {0}, but this hob reads only version {VERSION}; update hob"
+    )]
     Version(u64),
-    #[error("not a deferral file: {0}")]
+    #[error("not a file of deferred turns: {0}")]
     Malformed(String),
 }
 

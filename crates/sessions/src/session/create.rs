@@ -91,7 +91,9 @@ impl SessionCreator {
 fn too_many_sessions(open: usize) -> SessionError {
     SessionError::Limited {
         code: "app_sessions",
-        message: format!("the app has {open} open sessions (limits.app_sessions)"),
+        message: format!(
+            "the app has {open} open sessions, which is the limit; close one or raise limits.app_sessions"
+        ),
         retry_after: Duration::from_secs(1),
     }
 }
@@ -156,8 +158,7 @@ fn check_folder(cwd: &str, roots: &[PathBuf], home: &Path) -> Result<PathBuf, Se
     }
     // A missing folder and one outside of the roots get the same answer: callers learn nothing
     // about the rest.
-    let outside =
-        || SessionError::Folder(format!("{cwd:?} is not a folder inside of sessions.roots"));
+    let outside = || SessionError::Folder(format!("{cwd:?} is not a folder inside sessions.roots"));
     let real = Path::new(cwd).canonicalize().map_err(|_| outside())?;
     let inside = |root: &PathBuf| root.canonicalize().is_ok_and(|root| real.starts_with(root));
     let in_home = home.canonicalize().is_ok_and(|home| real.starts_with(home));

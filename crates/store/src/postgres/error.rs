@@ -3,7 +3,7 @@
 /// The reason why a database cannot be used. No message contains a password.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("cannot use {url}: {error}")]
+    #[error("cannot open the database {url}: {error}")]
     Failed { url: String, error: String },
     #[error(
         "{url} was written by a newer hob (schema {found}; this one supports up to {known}): update this hob"
@@ -26,8 +26,8 @@ pub enum ConnectError {
     )]
     OldVector { url: String, found: String },
     #[error(
-        "the memory in {url} is encrypted with another key: copy the file `key` from the home of the Hob that created \
-         it into this home"
+        "the memory in {url} is encrypted with another key: copy the file `key` from the home folder of the Hob that \
+         created it into this one's"
     )]
     OtherKey { url: String },
     #[error(
@@ -39,8 +39,8 @@ pub enum ConnectError {
         "the migration into the memory in {url} is incomplete: run `hob store migrate --from sqlite --to postgres` again"
     )]
     HalfMoved { url: String },
-    #[error("`hob store migrate` is running on {url}")]
+    #[error("`hob store migrate` is running on {url}; try again when it is done")]
     BeingMoved { url: String },
-    #[error("cannot use the certificates for the database: {error}")]
+    #[error("cannot load the certificates for the database: {error}")]
     Certificates { error: String },
 }

@@ -43,12 +43,12 @@ pub(crate) enum Trust {
 /// The reason why an address is invalid. It never repeats a part of the address, which could be the password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadUrl {
-    #[error("it must begin with postgres://")]
+    #[error("the URL must begin with postgres://")]
     OtherScheme,
     #[error("sslmode must be disable, prefer, require, verify-ca or verify-full")]
     SslMode,
     #[error(
-        "it must be postgres://USER:PASSWORD@HOST/DATABASE?PARAMETERS, with special characters of the password \
+        "the URL must be postgres://USER:PASSWORD@HOST/DATABASE?PARAMETERS, with special characters of the password \
          percent-encoded and parameters that are known"
     )]
     Malformed,

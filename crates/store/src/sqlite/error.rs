@@ -8,7 +8,7 @@ use hob_domain::StoreError;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file is not a database, or it is encrypted with another key.
-    #[error("cannot read {} with this key: the file was made with another key, or it is damaged", .0.display())]
+    #[error("cannot decrypt {}: it was encrypted with another key or is damaged; restore the matching key or a backup", .0.display())]
     WrongKey(PathBuf),
     /// A newer Hob has changed the schema.
     #[error("{} was written by a newer hob (schema {found}; this one supports up to {known}): update this hob", path.display())]
@@ -21,7 +21,7 @@ pub enum OpenError {
     Older { path: PathBuf, found: u32, oldest: u32 },
     #[error("cannot open {}: {error}", path.display())]
     Failed { path: PathBuf, error: rusqlite::Error },
-    #[error("cannot start the writer thread for {}: {error}", path.display())]
+    #[error("cannot open {} for writing: {error}", path.display())]
     NoThread { path: PathBuf, error: std::io::Error },
 }
 

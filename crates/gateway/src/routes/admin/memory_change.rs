@@ -118,7 +118,7 @@ pub(crate) async fn forget(
     let (what, target, kind) = match (body.record_id, body.session_id) {
         (Some(id), None) => (Forget::Record(RecordId::new(id.as_str())), id, "record"),
         (None, Some(session)) => (Forget::Session(session.clone()), session, "session"),
-        _ => return Err(ApiError::bad_request("give either record_id or session_id")),
+        _ => return Err(ApiError::bad_request("specify exactly one of record_id and session_id")),
     };
     let engine = &gateway.engine;
     let forgotten = engine.forget(&Principal::Owner, &what, Timestamp::now()).await?;
@@ -135,7 +135,7 @@ pub(crate) async fn forget(
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
     (status = 404, description = "No such record.", body = ErrorBody),
     (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
-    (status = 409, description = "This home's key does not open the seal.", body = ErrorBody),
+    (status = 409, description = "The secret was encrypted with another key.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
@@ -149,8 +149,10 @@ pub(crate) async fn unseal(
     let record = engine.record(&Principal::Owner, &id).await?.ok_or_else(no_record)?;
     // The audit entry comes before the text leaves.
     audit_log::record(&gateway, "unseal", id.as_str(), json!({})).await;
-    let text = engine
-        .unseal(&record)
-        .ok_or_else(|| ApiError::Conflict("this home's key does not open the seal".to_owned()))?;
+    let text = engine.unseal(&record).ok_or_else(|| {
+        ApiError::Conflict(
+            "cannot decrypt the secret: it was encrypted with another key".to_owned(),
+        )
+    })?;
     Ok(Json(Unsealed { ok: true, text }))
 }

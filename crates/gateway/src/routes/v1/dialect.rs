@@ -200,7 +200,7 @@ impl From<BackendError> for Problem {
                 Problem::new(Kind::Overloaded, message).after(soon)
             }
             BackendError::TimedOut { limit, .. } => {
-                let text = format!("no answer within {} s", limit.as_secs());
+                let text = format!("claude did not answer within {} s", limit.as_secs());
                 Problem::new(Kind::TimedOut, text)
             }
             BackendError::Api { status, kind, .. } => {
@@ -209,7 +209,7 @@ impl From<BackendError> for Problem {
             BackendError::Internal(inside) => Problem::internal(&inside),
             // The screen and the last output go to the log only: they may contain the prompt.
             BackendError::Died { how, .. } => Problem::failed(format!("claude ended with {how}")),
-            BackendError::InputNotTaken(_) => Problem::failed("claude did not take the prompt"),
+            BackendError::InputNotTaken(_) => Problem::failed("claude did not accept the prompt"),
             BackendError::NotClean(_) | BackendError::Interrupted => {
                 Problem::failed("the turn was interrupted")
             }

@@ -79,7 +79,7 @@ pub(super) fn asked(name: Option<&str>) -> Result<Option<String>, Problem> {
         Some(name)
             if name.is_empty() || name.len() > NAME_LIMIT || name.contains(char::is_control) =>
         {
-            Err(ApiError::bad_request("model: must be a model name").into())
+            Err(ApiError::bad_request("model: must be a non-empty model name").into())
         }
         Some(name) => Ok(Some(name.to_owned())),
     }

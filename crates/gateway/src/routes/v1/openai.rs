@@ -193,7 +193,7 @@ fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
         Value::String(_) => return Ok(vec![text(content)]),
         Value::Array(parts) => parts,
         _ => {
-            let problem = format!("{place}.content: must be a text or a list of parts");
+            let problem = format!("{place}.content: must be a string or a list of parts");
             return Err(ApiError::bad_request(problem).into());
         }
     };

@@ -9,7 +9,7 @@ use crate::commands::{Context, Exit};
 use crate::settings::Resolved;
 use crate::settings::registry::SETTINGS;
 
-/// Check the home and this machine, and print every setting with its source
+/// Check Hob's home folder and this machine, and print every setting with its source
 #[derive(ClapArgs)]
 #[command(
     after_help = "Exit code: 1 if a check failed, else 0. Warnings do not count as failures."

@@ -12,19 +12,19 @@ use crate::logging;
 /// How long blocking threads may run on after the server has ended.
 const BLOCKING_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Run the server: the HTTP gateway, the console and the socket
+/// Run the server: the HTTP API, the web console and the local socket
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Prints `hob listening on http://ADDRESS` once it answers, or the path of the socket with --no-http. Only one \
-server can run per home: a second one exits with code 3 and prints the pid of the first.
+Prints `hob listening on http://ADDRESS` once the server accepts requests, or the path of the socket with --no-http. \
+Only one server can run per home folder ($HOB_HOME): a second one exits with code 3 and prints the pid of the first.
 
-SIGTERM and SIGINT stop the server. Running turns get shutdown_grace_secs to finish, then hob ends every \
-agent. The server accepts sockets from systemd (LISTEN_FDS).")]
+SIGTERM and SIGINT stop the server. Running turns have shutdown_grace_secs seconds to finish, then Hob ends every \
+agent. Supports systemd socket activation (LISTEN_FDS).")]
 pub struct Args {
     /// Address for HTTP; port 0 picks a free port [default: 127.0.0.1:7717]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Serve the socket only, without HTTP
+    /// Serve only the local socket, without HTTP
     #[arg(long)]
     no_http: bool,
 }

@@ -29,7 +29,7 @@ fn start_children(context: &Context) -> anyhow::Result<Children> {
         marker,
         umask: context.umask,
     };
-    Children::new(options).context("cannot start the owner of agent processes")
+    Children::new(options).context("cannot start the thread that manages agent processes")
 }
 
 fn sandbox(settings: &Resolved) -> SandboxConfig {

@@ -25,7 +25,7 @@ pub(super) async fn find(gateway: &Gateway, id: &str) -> Result<LiveTarget, ApiE
     if gateway.completions.live_processes().iter().any(|process| process.session_id == id) {
         return Err(ApiError::NotFound("this process has no terminal".to_owned()));
     }
-    let none = || ApiError::NotFound("no live session or process has this id".to_owned());
+    let none = || ApiError::NotFound("no live session or process has this ID".to_owned());
     let id = session_id(id).map_err(|_| none())?;
     let app = gateway.sessions.app_of(&id).await.map_err(|_| none())?;
     let session = gateway.sessions.get(&app, &id).await?;
