@@ -347,7 +347,7 @@ fn refused_migration_changes_nothing() {
     assert_eq!(capture(&home, &[], &third)["inserted"], 8);
     let refused = there(&home, &own);
     assert!(!refused.status.success());
-    assert!(format!("{refused:?}").contains("nothing was moved"), "{refused:?}");
+    assert!(format!("{refused:?}").contains("nothing was migrated"), "{refused:?}");
     assert_eq!(server().sql(&own, "SELECT count(*) FROM hob.apps"), "0", "nor the ledger");
     assert_eq!(export(&home).len(), 8);
     assert_eq!(export(&used).len(), 6);
