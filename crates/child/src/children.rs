@@ -58,7 +58,7 @@ pub enum SpawnError {
     #[error("the working folder {0} does not exist")]
     Folder(PathBuf),
     /// The specification holds a NUL byte or too many bytes for the operating system.
-    #[error("the command line or the environment is not valid: {0}")]
+    #[error("the command or the environment of the process is not valid: {0}")]
     Invalid(&'static str),
     /// The kernel supports confinement, but not the one requested.
     #[error("could not start the process in its sandbox: {0}")]

@@ -16,7 +16,9 @@ use crate::store_error::StoreError;
 pub struct AppName(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a name has 1 to 64 characters of A-Z a-z 0-9 . _ - and begins with a letter or a digit")]
+#[error(
+    "a name must begin with a letter or a digit and have 1 to 64 characters, each one of: A-Z a-z 0-9 . _ -"
+)]
 pub struct BadName;
 
 impl AppName {

@@ -11,7 +11,9 @@ pub enum StoreError {
     Unavailable(String),
     /// The lease is not the latest one of its session, or the session is gone. Nothing was changed, and a retry
     /// cannot succeed.
-    #[error("the session has moved to another node or no longer exists; try again")]
+    #[error(
+        "this node no longer has the session; it moved to another node or was deleted. Try again in case it moved"
+    )]
     Lost,
     /// The store cannot be used: wrong key, damaged data.
     #[error("database error: {0}")]

@@ -62,7 +62,7 @@ pub enum TerminalError {
         "another viewer has the input; take it over first (in a terminal: `hob attach --take`)"
     )]
     OtherWriter,
-    #[error("only the writer, or the only viewer, can resize the terminal")]
+    #[error("with several viewers, only the writer can resize the terminal")]
     NotSoleViewer,
     #[error("the agent is not reading its input; cancel the turn or close the session")]
     NotRead,

@@ -35,7 +35,7 @@ pub enum BackendError {
     #[error("the turn was interrupted")]
     Interrupted,
     /// The turn was interrupted, but the session is not proven clean.
-    #[error("claude did not return to an empty prompt; its screen shows: {0}")]
+    #[error("claude's input line did not become empty again; its screen shows: {0}")]
     NotClean(String),
     /// The turn exceeded its time limit.
     #[error("claude did not answer within {} s; its screen shows: {screen}", .limit.as_secs())]

@@ -16,18 +16,17 @@ use serde_json::{Value, json};
 use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
 use crate::settings::Resolved;
 
-/// Store one transcript of Claude Code or Codex in the memory, from a hook or script
+/// Store one Claude Code or Codex transcript in the memory (for hooks and scripts)
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Prints one JSON object: {\"status\":\"captured\",\"inserted\":N,\"duplicates\":M,\"errors\":E}, or \
 {\"status\":\"deferred\",\"path\":…,\"events\":N} if it wrote the turns to a file for the server to store later. \
-Always exits with code 0, within 2 seconds. Never starts a process, with or without --no-spawn: the name of the \
-option is historical.
+Always exits with code 0, within 2 seconds. Never starts a process.
 
 To store past transcripts by hand, use `hob import`.")]
 pub struct Args {
-    /// If no server answers, save the turns to a file for the server to store later, instead of
-    /// writing to the database
+    /// If no server answers, do not write to the database: save the turns to a file for the server
+    /// to store later (the name of the option is historical)
     #[arg(long)]
     no_spawn: bool,
     /// Session ID [default: the one in the transcript]

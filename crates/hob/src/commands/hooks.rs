@@ -18,8 +18,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum HooksAction {
-    /// Add the hooks; all other settings stay unchanged, and the old file is saved next to it as
-    /// *.hob-backup
+    /// Add the hooks to the client's settings file; nothing else in it changes, and the previous
+    /// version is kept next to it as *.hob-backup
     Install(Options),
     /// Show whether the hooks are installed; exit code 0 if they are, else 1
     Status(Options),

@@ -16,7 +16,7 @@ use crate::owner_client::{self, NotRunning};
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Prints the answer on standard output and everything else on standard error. The agent works in the current folder \
-and can only write there. Ctrl-C cancels the turn.
+and, apart from temporary files, can write only there. Ctrl-C cancels the turn.
 
 Exit code: 3 if the server is not running.")]
 pub struct Args {

@@ -86,7 +86,7 @@ settings! {
     }
     log: String {
         key: "log", default: "info",
-        help: "Level of the log file: `error`, `warn`, `info`, `debug` or `trace`; or comma-separated `target=level` pairs, for example `warn,hob_memory=debug`.",
+        help: "Level of the log file: `error`, `warn`, `info`, `debug` or `trace`; or a level followed by comma-separated `target=level` exceptions, for example `warn,hob_memory=debug`.",
     }
     store_url: Option<StoreUrl> {
         key: "store.url", default: "",
@@ -106,7 +106,7 @@ settings! {
     }
     max_live: usize {
         key: "sessions.max_live", default: "16", min: 1,
-        help: "Maximum number of open sessions, runs (one-shot requests) and `/v1` processes on this server. Hob first stops idle `/v1` processes. Then additional sessions and runs are rejected with HTTP 503.",
+        help: "Maximum number of open sessions, runs (one-shot requests) and `/v1` processes together on this server. At the limit, Hob stops an idle `/v1` process to make room; if there is none, it rejects new sessions and runs with HTTP 503.",
     }
     session_ttl: Duration {
         key: "sessions.ttl_secs", default: "3600", min: 1,

@@ -14,7 +14,9 @@ pub enum ConnectError {
          schema before {known} first"
     )]
     Older { url: String, found: u32, known: u32 },
-    #[error("{url} has the encoding {encoding}: create the database with ENCODING 'UTF8'")]
+    #[error(
+        "the database {url} uses the encoding {encoding}, but Hob needs UTF8: create it again with ENCODING 'UTF8'"
+    )]
     Encoding { url: String, encoding: String },
     #[error(
         "{url} has no pgvector, which the memory needs for vector search: install version 0.8 or later on the server, and \
