@@ -125,7 +125,9 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
     await page.locator('.hit').filter({ hasText: 'Secure' }).click();
     await page.locator('.timeline li.here').waitFor();
     await page.evaluate(() => document.activeElement.blur());
+    await page.setViewportSize({ width: 1160, height: 720 });
     await picture('console-memory');
+    await page.setViewportSize({ width: 1160, height: 760 });
     await go('/apps');
     await page.getByRole('img', { name: /^Turns/ }).waitFor();
     await page.locator('.app-row').first().waitFor();

@@ -158,7 +158,7 @@ impl Attached {
                 },
                 _ = pings.tick() => self.ping().await,
                 () = stopping.cancelled() => Err(Some("hob is stopping".to_owned())),
-                () = sleep_until(until) => Err(Some("the sign-in has expired".to_owned())),
+                () = sleep_until(until) => Err(Some("the sign-in has ended".to_owned())),
             };
             if let Err(over) = step {
                 return over;
