@@ -35,7 +35,7 @@ impl Runner {
     /// Creates the runner, after removing what the runs of a killed Hob left.
     pub fn new(options: RunnerOptions) -> Runner {
         workspace::remove_leftovers(&options.workspaces);
-        Runner { options, changes: TranscriptWatcher::new() }
+        Runner { options, changes: TranscriptWatcher::start() }
     }
 
     /// Runs a prompt. Dropping the returned future cancels the run: its process tree is ended and

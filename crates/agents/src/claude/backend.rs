@@ -123,7 +123,7 @@ impl ClaudeBackend {
         let mcp = McpConfigs::new(options.runtime_folder.clone());
         let inner = Arc::new(BackendState {
             options,
-            changes: TranscriptWatcher::new(),
+            changes: TranscriptWatcher::start(),
             mcp,
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),

@@ -63,7 +63,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
         cwd,
         app: "tests".to_owned(),
         session_id: ID.to_owned(),
-        watch: TranscriptWatcher::new().watch(transcript.parent().unwrap()),
+        watch: TranscriptWatcher::start().watch(transcript.parent().unwrap()),
         transcript,
         confinement: None,
         registrar: TerminalRegistrar {

@@ -72,7 +72,8 @@ pub struct FolderWatch {
 }
 
 impl TranscriptWatcher {
-    pub fn new() -> TranscriptWatcher {
+    /// Starts the file notifications. Without them, readers poll.
+    pub fn start() -> TranscriptWatcher {
         let (sender, changed) = watch::channel(0u64);
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // Opening and reading are events too; Hob's own reads must not wake its readers.

@@ -23,7 +23,11 @@ pub(super) struct SessionContext {
 
 impl SessionContext {
     pub fn new(options: SessionsOptions) -> SessionContext {
-        SessionContext { options, counters: Counters::default(), changes: TranscriptWatcher::new() }
+        SessionContext {
+            options,
+            counters: Counters::default(),
+            changes: TranscriptWatcher::start(),
+        }
     }
 
     pub fn store(&self) -> &Arc<dyn SessionStore> {

@@ -218,13 +218,13 @@ impl<'a> TurnRunner<'a> {
         let (context, handle) = (self.host.context.clone(), self.host.handle.clone());
         if self.host.agent.is_none() {
             let ending = &context.options.runtime.ending;
-            let stopped = |cause| Err(TurnOutcome::stopped(cause));
+            let stopped = TurnOutcome::stopped;
             let started = tokio::select! {
                 started = self.host.start_agent() => started,
-                () = self.running.cancel.cancelled() => return stopped(StopCause::Cancelled),
-                () = handle.closing.cancelled() => return stopped(StopCause::Cancelled),
-                () = ending.cancelled() => return stopped(StopCause::Shutdown),
-                () = sleep_until(deadline) => return stopped(StopCause::TimedOut),
+                () = self.running.cancel.cancelled() => return Err(stopped(StopCause::Cancelled)),
+                () = handle.closing.cancelled() => return Err(stopped(StopCause::Cancelled)),
+                () = ending.cancelled() => return Err(stopped(StopCause::Shutdown)),
+                () = sleep_until(deadline) => return Err(stopped(StopCause::TimedOut)),
             };
             started.map_err(TurnOutcome::start_failed)?;
         }
