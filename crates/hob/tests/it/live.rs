@@ -175,7 +175,7 @@ fn live_list_shows_sessions_and_their_screens() {
     assert_error(&get(&format!("/admin/live/{id}/attach")), 400, "not_websocket", "WebSocket");
     api.close(&id);
     wait_until("it shows nothing more", || (get(&place).status == 404).then_some(()));
-    assert_error(&get(&place), 404, "not_found", "alive");
+    assert_error(&get(&place), 404, "not_found", "no live session");
     wait_until("it is off the list", || {
         live(&api).iter().all(|one| one["id"] != *id).then_some(())
     });

@@ -229,7 +229,7 @@ fn run_gives_its_agent_the_users_umask_and_a_folder() {
 
 /// Runs that succeed, fail and time out leave no descriptor open in the server.
 #[test]
-fn a_server_leaks_no_descriptor() {
+fn runs_leak_no_descriptor_in_the_server() {
     let setup = setup("");
     let round = || {
         for prompt in ["hi", "[[exit 3]]", "[[daemon]] [[crash]]"] {
@@ -237,7 +237,7 @@ fn a_server_leaks_no_descriptor() {
         }
         setup.run(&json!({"prompt": "[[hang]]", "timeout_secs": 1}));
     };
-    // The first round opens what stays open, such as connections to the database.
+    // The first round opens what stays open.
     round();
     let count = || hob_testkit::leak::descriptors(setup.server.pid());
     let before = count();
