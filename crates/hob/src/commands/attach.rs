@@ -345,7 +345,7 @@ mod tests {
     fn id_may_be_shortened_to_a_unique_prefix() {
         let live = [json!({"id": "aab"}), json!({"id": "abc"})];
         assert_eq!(resolve(&live, "ab").unwrap(), "abc");
-        assert!(resolve(&live, "a").unwrap_err().to_string().contains("2 ids begin with"));
+        assert!(resolve(&live, "a").unwrap_err().to_string().contains("2 IDs begin with"));
         assert!(resolve(&live, "x").is_err());
     }
 }
