@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::memory::TurnRole;
+use crate::message::Role as TurnRole;
 use crate::secret::hex;
 
 /// The id of a stored turn.
