@@ -127,7 +127,7 @@ pub(crate) struct Weights {
     pub(crate) min_speaker_turns: usize,
     /// Taken from a turn that asks, because the query looks for the answer.
     pub(crate) asks: f64,
-    /// A turn that says that something changed: it has what holds now.
+    /// A turn that says that something changed: it states what applies now.
     pub(crate) says_changed: f64,
     /// Taken from a turn, times the share of its phrases that turns of other sessions have as well.
     pub(crate) boilerplate: f64,

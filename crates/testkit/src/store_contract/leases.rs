@@ -30,7 +30,7 @@ async fn unheld(store: &dyn SessionStore, lease_timeout: Duration) -> Vec<(AppNa
     unheld
 }
 
-/// Whoever makes a session has it, as long as it is heard of.
+/// The node that creates a session holds its lease while its heartbeats arrive.
 pub async fn new_session_is_leased_to_its_creator(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     make(&*store, [1]).await;
@@ -50,7 +50,7 @@ pub async fn new_session_is_leased_to_its_creator(fixture: &dyn Fixture) {
     store.remove_node(&other(1)).await.unwrap();
     let taken = take(&*store, 1, &node(), LEASE).await;
     assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 3 }, Vec::new()));
-    // What it has it may take again: whoever had it before under its name is out.
+    // A node may acquire its own lease again, which voids the earlier fencing token.
     let taken = take(&*store, 1, &node(), LEASE).await;
     assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 4 }, Vec::new()));
     // A closed session in which nothing is under way needs nobody.
