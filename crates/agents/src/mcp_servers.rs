@@ -73,7 +73,9 @@ fn parse_server(name: &str, entry: &Value) -> Result<McpServer, String> {
         return Ok(McpServer { name: name.to_owned(), transport: McpTransport::Memory });
     }
     if !entry.is_object() {
-        return Err(format!("must be a server, or {MEMORY:?} for Hob's own memory"));
+        return Err(format!(
+            "must be an object that describes a server, or the string {MEMORY:?} for Hob's own memory"
+        ));
     }
     if name.is_empty() {
         return Err("name: must not be empty".to_owned());

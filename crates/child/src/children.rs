@@ -279,7 +279,7 @@ async fn keep_one(
             let error = match other {
                 Some(ShimEvent::NotConfined { errno }) => SpawnError::NotConfined(system(errno)),
                 Some(ShimEvent::Failed { errno }) => spawn_error(&spec, system(errno)),
-                _ => spawn_error(&spec, io::Error::other("the shim did not answer")),
+                _ => spawn_error(&spec, io::Error::other("Hob's process launcher did not respond")),
             };
             let _ = reply.send(Err(error));
         }

@@ -89,7 +89,7 @@ pub async fn open_with(
         let (new, ledger) = (!home.memory().exists(), home.ledger());
         if new && ledger.exists() && !hob_store::opens_with(&ledger, key) {
             anyhow::bail!(
-                "{} was created with another key than {}; restore that key",
+                "{} was created with a different key from the one in {}; restore the key it was created with",
                 ledger.display(),
                 home.key().display()
             );

@@ -39,9 +39,9 @@ impl ConfigFolder {
         match (value("CLAUDE_CONFIG_DIR"), value("HOME")) {
             (Some(folder), _) => Ok(ConfigFolder::Users(folder.into())),
             (None, Some(home)) => Ok(ConfigFolder::Users(Path::new(home).join(".claude"))),
-            (None, None) => {
-                Err(io::Error::other("the agent has neither HOME nor CLAUDE_CONFIG_DIR"))
-            }
+            (None, None) => Err(io::Error::other(
+                "neither HOME nor CLAUDE_CONFIG_DIR is set in the agent's environment; set one in agents.NAME.env",
+            )),
         }
     }
 

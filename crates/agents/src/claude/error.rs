@@ -9,7 +9,7 @@ pub enum BackendError {
     #[error("{0}")]
     Invalid(String),
     /// The backend was closed.
-    #[error("the Claude backend is closed")]
+    #[error("the Claude backend is closed, because the server is shutting down")]
     Closed,
     /// The limit on live processes is reached, and none is idle.
     #[error(
@@ -35,7 +35,7 @@ pub enum BackendError {
     #[error("the turn was interrupted")]
     Interrupted,
     /// The turn was interrupted, but the session is not proven clean.
-    #[error("claude's input line did not become empty again; its screen shows: {0}")]
+    #[error("claude's input line did not clear after the prompt was sent; its screen shows: {0}")]
     NotClean(String),
     /// The turn exceeded its time limit.
     #[error("claude did not answer within {} s; its screen shows: {screen}", .limit.as_secs())]

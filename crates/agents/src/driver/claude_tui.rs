@@ -111,7 +111,7 @@ async fn turn(
                     if let Some(event) = translate(name, event, &raw)
                         && channels.events.send(event).await.is_err()
                     {
-                        return Err("the caller has gone".to_owned());
+                        return Err("the client disconnected".to_owned());
                     }
                 }
                 command = channels.commands.recv() => match command {

@@ -41,14 +41,16 @@ pub(crate) async fn livez(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
 /// have taken over its sessions.
 #[utoipa::path(get, path = "/readyz", tag = "service", responses(
     (status = 200, description = "The node accepts requests.", body = Health),
-    (status = 503, description = "The node is stopping or has lost the database. Send requests elsewhere.", body = ErrorBody),
+    (status = 503, description = "The node is stopping or has lost its connection to the database. Send requests elsewhere.", body = ErrorBody),
 ))]
 pub(crate) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<Json<Health>, ApiError> {
     match gateway.sessions.is_ready() {
         true => Ok(healthz(State(gateway)).await),
         false => Err(ApiError::Busy {
             code: "not_ready",
-            message: "this node is stopping, or it has lost the database".to_owned(),
+            message:
+                "this node is stopping or has lost its connection to the database; try again later"
+                    .to_owned(),
         }),
     }
 }

@@ -44,7 +44,7 @@ impl ToolBackend for AppTools {
         arguments: Value,
     ) -> Result<Value, String> {
         let Some(hob_mcp::Caller(app)) = caller else {
-            return Err("the request has no caller".to_owned());
+            return Err("the request is not authenticated; send the token of an app".to_owned());
         };
         let caller = CallerContext { principal: Principal::App(app.clone()), location: None };
         self.0.call(&caller, name, arguments).await.map_err(|error| match error {

@@ -25,7 +25,7 @@ cannot change your window title or clipboard, query your terminal, or draw image
 
 Exit code: 3 if the server is not running.")]
 pub struct Args {
-    /// ID of a live session or process; without one, lists all
+    /// ID of a live session or `/v1` process, as `--list` shows it (not a PID); without one, lists all
     id: Option<String>,
     /// List live sessions and processes
     #[arg(long)]

@@ -150,7 +150,7 @@ async fn follow(
         };
         let Some(StreamEvent { event, data, .. }) = event else {
             anyhow::bail!(
-                "lost the connection to the server; the turn may still run: see `hob sessions tail {session}`"
+                "lost the connection to the server; the turn may still be running: check with `hob sessions tail {session}`"
             );
         };
         let data: Value = serde_json::from_str(&data).unwrap_or_default();

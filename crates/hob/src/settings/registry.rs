@@ -106,7 +106,7 @@ settings! {
     }
     max_live: usize {
         key: "sessions.max_live", default: "16", min: 1,
-        help: "Maximum number of open sessions, runs (one-shot requests) and `/v1` processes together on this server. At the limit, Hob stops an idle `/v1` process to make room; if there is none, it rejects new sessions and runs with HTTP 503.",
+        help: "Maximum combined number of open sessions, runs (one-shot requests) and `/v1` processes (agents kept running for the `/v1` API) on this server. At the limit, Hob stops an idle `/v1` process to make room; if there is none, it rejects new sessions and runs with HTTP 503.",
     }
     session_ttl: Duration {
         key: "sessions.ttl_secs", default: "3600", min: 1,

@@ -42,7 +42,10 @@ impl Engine {
                 return Ok((id, stored.duplicates > 0));
             }
         }
-        Err(StoreError::Failed("this note was forgotten too often".to_owned()))
+        Err(StoreError::Failed(
+            "this note was forgotten too many times and cannot be stored again; change its text"
+                .to_owned(),
+        ))
     }
 
     /// Stores a correction of a record. The old record stays and ranks last. Returns the id of the
@@ -78,7 +81,7 @@ impl Engine {
                 Superseded::Forgotten => {}
             }
         }
-        Err(StoreError::Failed("this correction was forgotten too often".to_owned()))
+        Err(StoreError::Failed("this correction was forgotten too many times and cannot be stored again; change its text".to_owned()))
     }
 
     /// Removes a record or a session. Returns the number of removed records.

@@ -173,7 +173,7 @@ impl TurnIntake {
         counted.map_err(|retry_after| SessionError::Limited {
             code: "app_pace",
             message: format!(
-                "the app has started {max} turns within a minute (limits.app_turns_per_minute)"
+                "the app has started {max} turns within a minute, which is the limit; try again later or raise limits.app_turns_per_minute"
             ),
             retry_after,
         })

@@ -93,7 +93,12 @@ impl<'a> TurnRunner<'a> {
             Ok(None) => return (None, failed("the turn was deleted")),
             Err(error) => {
                 tracing::error!(%error, session = %handle.id, "failed to read a turn");
-                return (None, failed("the ledger could not be read"));
+                return (
+                    None,
+                    failed(
+                        "the turn could not be read from the database; see the log of the server",
+                    ),
+                );
             }
         };
         let files = &context.options.files;

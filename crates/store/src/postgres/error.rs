@@ -10,8 +10,8 @@ pub enum ConnectError {
     )]
     Newer { url: String, found: u32, known: u32 },
     #[error(
-        "{url} was written by an earlier hob (schema {found}), which this one cannot read: open it with a build of the \
-         schema before {known} first"
+        "{url} was written by an earlier hob (schema {found}), which this version cannot upgrade: first open it with a \
+         hob version that uses the schema just before {known}, then with this one"
     )]
     Older { url: String, found: u32, known: u32 },
     #[error(
@@ -28,8 +28,8 @@ pub enum ConnectError {
     )]
     OldVector { url: String, found: String },
     #[error(
-        "the memory in {url} is encrypted with another key: copy the file `key` from the home folder of the Hob that \
-         created it into this one's"
+        "the memory in {url} is encrypted with a different key: copy the file `key` from the home folder of the server \
+         that created the memory into the home folder of this server"
     )]
     OtherKey { url: String },
     #[error(

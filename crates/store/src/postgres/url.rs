@@ -48,8 +48,8 @@ pub enum BadUrl {
     #[error("sslmode must be disable, prefer, require, verify-ca or verify-full")]
     SslMode,
     #[error(
-        "the URL must be postgres://USER:PASSWORD@HOST/DATABASE?PARAMETERS, with special characters of the password \
-         percent-encoded and parameters that are known"
+        "the URL must have the form postgres://USER:PASSWORD@HOST/DATABASE?PARAMETERS; percent-encode special characters \
+         in the password, and use only supported parameters"
     )]
     Malformed,
 }

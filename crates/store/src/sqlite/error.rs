@@ -15,8 +15,8 @@ pub enum OpenError {
     Newer { path: PathBuf, found: u32, known: u32 },
     /// The schema is older than the one that can be imported.
     #[error(
-        "{} was written by an earlier hob (schema {found}), which this one cannot read (it reads schema {oldest} or \
-         later): open it with a build of that schema first", path.display()
+        "{} was written by an earlier hob (schema {found}), which this version cannot upgrade: first open it \
+         with a hob version that uses schema {oldest}, then with this one", path.display()
     )]
     Older { path: PathBuf, found: u32, oldest: u32 },
     #[error("cannot open {}: {error}", path.display())]

@@ -133,8 +133,11 @@ where
     fn run(&mut self, transaction: &Transaction<'_>) -> Outcome {
         let Some(work) = self.work.take() else { return Outcome::Undo };
         // The savepoint undoes what a panic left half done.
-        let value = catch_unwind(AssertUnwindSafe(|| work(transaction)))
-            .unwrap_or_else(|_| Err(StoreError::Failed("the work panicked".to_owned())));
+        let value = catch_unwind(AssertUnwindSafe(|| work(transaction))).unwrap_or_else(|_| {
+            Err(StoreError::Failed(
+                "the database operation crashed; see the log of the server".to_owned(),
+            ))
+        });
         let outcome = if value.is_ok() { Outcome::Keep } else { Outcome::Undo };
         self.value = Some(value);
         outcome
@@ -145,7 +148,9 @@ where
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => Err(error.clone()),
             (Some(value), Ok(())) => value,
-            (None, Ok(())) => Err(StoreError::Failed("the work was left out".to_owned())),
+            (None, Ok(())) => {
+                Err(StoreError::Failed("the database operation was skipped; try again".to_owned()))
+            }
         };
         // A caller that stopped waiting needs no answer.
         let _ = self.caller.send(answer);

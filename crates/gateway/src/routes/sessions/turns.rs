@@ -152,7 +152,7 @@ fn idempotency(headers: &HeaderMap, body: &TurnBody) -> Result<Option<(String, S
     let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_LIMIT);
     let key = key.ok_or_else(|| {
         ApiError::bad_request(format!(
-            "Idempotency-Key: it must be 1 to {KEY_LIMIT} plain characters"
+            "Idempotency-Key: must be 1 to {KEY_LIMIT} printable ASCII characters"
         ))
     })?;
     let text = serde_json::to_vec(body).map_err(|error| ApiError::Internal(error.to_string()))?;

@@ -67,7 +67,7 @@ pub(super) async fn prompt(
             },
             Some("tool_result") => {
                 return Err(Problem::invalid(format!(
-                    "{place}: results of a client's own tools can't be taken; Claude Code uses its own tools"
+                    "{place}: tool results are not accepted, because the client's own tools are not supported; Claude Code uses its own tools"
                 )));
             }
             Some(other) => {
@@ -115,7 +115,7 @@ fn file(source: &Value, kind: &str, place: &str) -> Result<Attached, Problem> {
         }
         (Some("text"), Some(data)) => Ok(Attached::Text(data.to_owned())),
         _ => Err(Problem::invalid(format!(
-            "{place}.source: only base64 data can be passed on; Hob fetches nothing for its callers"
+            "{place}.source: must be base64 data; Hob does not fetch URLs"
         ))),
     }
 }

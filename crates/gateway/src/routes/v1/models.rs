@@ -54,7 +54,9 @@ pub(crate) async fn get(
     let dialect = Dialect::of(&headers);
     let found = caller.and(name).and_then(|ApiPath(name)| match ALIASES.contains(&name.as_str()) {
         true => Ok(model(dialect, &name)),
-        false => Err(ApiError::NotFound("the list has no model of this name".to_owned())),
+        false => Err(ApiError::NotFound(
+            "no such model; GET /v1/models lists the available ones".to_owned(),
+        )),
     });
     match found {
         Ok(model) => Json(model).into_response(),

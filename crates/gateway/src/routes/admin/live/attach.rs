@@ -61,7 +61,10 @@ pub(crate) async fn attach(
     let found = find(&gateway, &id).await?;
     let upgrade = upgrade.map_err(|rejection| ApiError::BadRequest {
         code: "not_websocket",
-        message: format!("this is a WebSocket: {}", rejection.body_text()),
+        message: format!(
+            "this endpoint accepts only WebSocket connections: {}",
+            rejection.body_text()
+        ),
     })?;
     let scrollback = wanted.scrollback.unwrap_or(MAX_SCROLLBACK_LINES).min(MAX_SCROLLBACK_LINES);
     let shown = match found {
