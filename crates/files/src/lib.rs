@@ -1,7 +1,10 @@
-//! Private files, written whole or not at all.
+//! Private files, written whole or not at all; and files of agents, reached without following links.
 //!
 //! `std::fs::write` and `File::create` use the default mode and leave half a file after a crash. Production
 //! code uses this crate instead, which `crates/testkit/tests/tidy.rs` checks.
+
+mod trash;
+mod untrusted;
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -10,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use uuid::Uuid;
+
+pub use trash::{Trash, remove_contents};
+pub use untrusted::{Folder, open_parent, open_regular, read_regular};
 
 /// Creates a file with mode 0600. Fails if it exists.
 pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
