@@ -18,18 +18,21 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-fn rows(schema: &Value, prefix: &str, lines: &mut Vec<String>) {
+fn rows(schema: &Value, arrow: &str, prefix: &str, lines: &mut Vec<String>) {
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let default = match &field["default"] {
-            Value::Null if required.iter().any(|required| required == name) => String::new(),
-            Value::Null => "none".to_owned(),
-            default => format!("`{default}`"),
+        let kind = match &field["default"] {
+            Value::Null if required.iter().any(|required| required == name) => kind(field),
+            Value::Null => format!("{}, optional", kind(field)),
+            default => format!("{}, default `{default}`", kind(field)),
         };
-        let description = field["description"].as_str().unwrap_or_default();
-        lines.push(format!("| `{prefix}{name}` | {} | {default} | {description} |", kind(field)));
-        rows(field, &format!("{prefix}{name}."), lines);
-        rows(&field["items"], &format!("{prefix}{name}[]."), lines);
+        let description = match field["description"].as_str() {
+            Some(description) => format!(": {description}"),
+            None => String::new(),
+        };
+        lines.push(format!("- {arrow}`{prefix}{name}` ({kind}){description}"));
+        rows(field, arrow, &format!("{prefix}{name}."), lines);
+        rows(&field["items"], arrow, &format!("{prefix}{name}[]."), lines);
     }
 }
 
@@ -40,12 +43,13 @@ fn reference_lists_all_tools_and_fields() {
         let tool = serde_json::to_value(tool).unwrap();
         let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
         expect.push(format!("## `{}`: {}", text("name"), text("description")));
-        rows(&tool["inputSchema"], "", &mut expect);
-        rows(&tool["outputSchema"], "→ ", &mut expect);
+        rows(&tool["inputSchema"], "", "", &mut expect);
+        rows(&tool["outputSchema"], "→ ", "", &mut expect);
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mcp.md");
     let text = std::fs::read_to_string(path).expect("docs/mcp.md");
-    let found: Vec<&str> =
-        text.lines().filter(|line| line.starts_with("## `") || line.starts_with("| `")).collect();
+    let is_listed =
+        |line: &&str| ["## `", "- `", "- → `"].iter().any(|start| line.starts_with(start));
+    let found: Vec<&str> = text.lines().filter(is_listed).collect();
     assert_eq!(found, expect, "docs/mcp.md must have these lines\n{}", expect.join("\n"));
 }
