@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, IoSlice, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -21,12 +21,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::child::{Child, ChildState, Exit, Output};
+use crate::peer::Peer;
 use crate::record::RunRecord;
 use crate::shim;
 use crate::spec::{ChildSpec, Streams};
 use crate::streams::open_streams;
 use crate::sweep::{self, RUN_MARKER};
-use crate::tree;
 use crate::wire::{Launch, ShimCommand, ShimEvent, has_nul};
 
 /// How long a shim may take to answer.
@@ -148,23 +148,20 @@ impl Children {
         Ok(child)
     }
 
-    /// Returns which child a process descends from. A shim keeps its whole tree, so no process that a child
-    /// starts can leave it.
-    pub fn placed(&self, pid: i32) -> Placed {
-        let mut pid = pid;
-        loop {
+    /// Returns which child the process at the other end of a socket descends from. A shim keeps its whole
+    /// tree, so no process that a child starts can leave it.
+    pub fn placed(&self, socket: BorrowedFd<'_>) -> Placed {
+        let owner_of = |pid: i32| {
             let owners = self.inner.owners.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(owner) = owners.get(&pid) {
-                return Placed::Under(owner.clone());
-            }
-            drop(owners);
-            if pid <= 1 || pid == std::process::id() as i32 {
-                return Placed::Elsewhere;
-            }
-            match tree::process(pid) {
-                Some(process) => pid = process.parent,
-                None => return Placed::Gone,
-            }
+            owners.get(&pid).cloned()
+        };
+        let own = std::process::id() as i32;
+        let peer = Peer::of(socket).ok().flatten();
+        let chain =
+            peer.and_then(|peer| peer.ancestry(|pid| pid == own || owner_of(pid).is_some()));
+        match chain.as_deref() {
+            Some([.., last]) => owner_of(*last).map_or(Placed::Elsewhere, Placed::Under),
+            _ => Placed::Gone,
         }
     }
 

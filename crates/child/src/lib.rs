@@ -19,6 +19,7 @@ mod child;
 mod children;
 mod confine;
 mod environment;
+mod peer;
 mod pty;
 mod record;
 mod ring;

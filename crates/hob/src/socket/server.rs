@@ -1,10 +1,12 @@
 //! The server side of the socket.
 
+use std::collections::HashMap;
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -19,13 +21,16 @@ use hob_sessions::session::Sessions;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
 
-/// The maximum number of calls that run at once; further calls wait.
-const MAX_CONCURRENT_CALLS: usize = 64;
+/// The maximum number of calls that the owner's processes run at once; further calls wait.
+const MAX_OWNER_CALLS: usize = 64;
+/// The maximum number of calls that the agents of one app run at once; further calls wait.
+const MAX_APP_CALLS: usize = 8;
 /// The maximum length of a socket's path on Linux, in bytes.
 const MAX_PATH_BYTES: usize = 107;
 /// How long the socket of a killed server may still accept connections.
@@ -41,7 +46,30 @@ pub struct Service {
     router: Router,
     /// Cancelled at the end of a shutdown: all connections must close.
     disconnect: CancellationToken,
-    call_permits: tokio::sync::Semaphore,
+    call_permits: CallPermits,
+}
+
+/// The limits on concurrent calls. Every principal has its own, so that the agents of one app cannot keep the owner
+/// or another app waiting.
+#[derive(Default)]
+struct CallPermits(Mutex<HashMap<Principal, Arc<Semaphore>>>);
+
+impl CallPermits {
+    /// Waits for a permit. Returns `None` when the server is stopping.
+    async fn acquire(&self, principal: &Principal) -> Option<OwnedSemaphorePermit> {
+        let permits = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // An entry whose permits nobody uses or waits for is not needed.
+            all.retain(|known, permits| known == principal || Arc::strong_count(permits) > 1);
+            let max = match principal {
+                Principal::Owner => MAX_OWNER_CALLS,
+                Principal::App(_) => MAX_APP_CALLS,
+            };
+            let permits = all.entry(principal.clone());
+            permits.or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
+        };
+        permits.acquire_owned().await.ok()
+    }
 }
 
 impl Service {
@@ -53,14 +81,14 @@ impl Service {
         router: Router,
         disconnect: CancellationToken,
     ) -> Service {
-        let call_permits = tokio::sync::Semaphore::new(MAX_CONCURRENT_CALLS);
+        let call_permits = CallPermits::default();
         Service { hello, tools, children, sessions, router, disconnect, call_permits }
     }
 
     /// Identifies a peer by its process, not by what it claims: a descendant of an app's agent acts
     /// for that app. Returns `None` if the process is gone.
-    fn peer(&self, pid: Option<i32>) -> Option<Peer> {
-        match self.children.placed(pid?) {
+    fn peer(&self, stream: &UnixStream) -> Option<Peer> {
+        match self.children.placed(stream.as_fd()) {
             Placed::Elsewhere | Placed::Under(None) => Some(Peer::Owner),
             Placed::Under(Some(app)) => Some(Peer::AgentOf(app)),
             Placed::Gone => None,
@@ -157,11 +185,11 @@ pub async fn serve(
         };
         // The mode of the file keeps other users out. This check also refuses root and passed
         // descriptors.
-        let Ok(peer) = stream.peer_cred() else { continue };
-        if peer.uid() != owner {
+        let Ok(user) = stream.peer_cred() else { continue };
+        if user.uid() != owner {
             continue;
         }
-        let Some(peer) = service.peer(peer.pid()) else { continue };
+        let Some(peer) = service.peer(&stream) else { continue };
         let open = connections.open();
         let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(async move {
@@ -294,7 +322,7 @@ impl Service {
     }
 
     async fn answer(&self, principal: &Principal, call: Call) -> Answer {
-        let Ok(_permit) = self.call_permits.acquire().await else {
+        let Some(_permit) = self.call_permits.acquire(principal).await else {
             return Answer::Error("the server is stopping".to_owned());
         };
         let engine = &self.tools.engine;

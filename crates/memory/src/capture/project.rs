@@ -7,8 +7,13 @@ use hob_domain::memory::ProjectLocation;
 
 use super::masked_name::masked_name;
 
+/// The files of Git that point to a folder are one line long.
+const MAX_POINTER_BYTES: u64 = 4096;
+
 /// Returns the repository's common root and the working tree of a folder, or the folder itself outside
 /// a repository. The folder need not exist. All working trees of one repository have one project.
+///
+/// Everything in the folder may be forged: it may be an unpacked archive, or an agent's workspace.
 pub fn locate_project(folder: &Path) -> ProjectLocation {
     let folder = real_path(folder);
     for ancestor in folder.ancestors() {
@@ -29,18 +34,31 @@ pub fn locate_project(folder: &Path) -> ProjectLocation {
 
 /// Returns the repository's root for a working tree whose `.git` is a file. That file points to the
 /// tree's own part of the repository, and `commondir` in there to the part that all trees share. A
-/// submodule has no `commondir` and is a repository of its own.
+/// submodule has no `commondir` and is a repository of its own. So is a tree that the repository does
+/// not know: otherwise any folder could claim to belong to another project.
 fn root_of_worktree(tree: &Path, git: &Path) -> Option<PathBuf> {
-    let text = fs::read_to_string(git).ok()?;
-    let own = tree.join(text.trim().strip_prefix("gitdir:")?.trim());
-    let Ok(common) = fs::read_to_string(own.join("commondir")) else {
+    let own = real_path(&tree.join(read_pointer(git)?.strip_prefix("gitdir:")?.trim()));
+    let common = read_pointer(&own.join("commondir")).map(|path| real_path(&own.join(path)));
+    let Some(common) = common.filter(|common| is_registered(common, &own, git)) else {
         return Some(tree.to_owned());
     };
-    let common = real_path(&own.join(common.trim()));
     match (common.file_name(), common.parent()) {
         (Some(name), Some(parent)) if name == ".git" => Some(parent.to_owned()),
         _ => Some(common),
     }
+}
+
+/// Returns whether a repository lists a working tree: the tree's part lies in the repository's folder
+/// `worktrees`, and its file `gitdir` points back to the tree's `.git`.
+fn is_registered(common: &Path, own: &Path, git: &Path) -> bool {
+    let back = || read_pointer(&own.join("gitdir")).map(|path| real_path(&own.join(path)));
+    own.parent() == Some(&common.join("worktrees")) && back().as_deref() == Some(git)
+}
+
+/// Reads the one line of a file that points to a folder.
+fn read_pointer(path: &Path) -> Option<String> {
+    let bytes = hob_files::read_regular(path, MAX_POINTER_BYTES).ok()?;
+    Some(String::from_utf8(bytes).ok()?.trim().to_owned())
 }
 
 /// Returns an absolute path without `.` and `..`, with links resolved as far as the path exists.
@@ -89,6 +107,8 @@ mod tests {
         fs::create_dir_all(main.join("deep/er")).unwrap();
         write(&main.join(".git/worktrees/other/commondir"), "../..\n");
         let other = base.join("other");
+        let back = format!("{}\n", other.join(".git").display());
+        write(&main.join(".git/worktrees/other/gitdir"), &back);
         write(
             &other.join(".git"),
             &format!("gitdir: {}\n", main.join(".git/worktrees/other").display()),
@@ -107,8 +127,46 @@ mod tests {
         assert_eq!(locate_project(&main.join("sub")), place(&main.join("sub"), &main.join("sub")));
         fs::create_dir_all(base.join("bare.git/worktrees/w")).unwrap();
         write(&base.join("bare.git/worktrees/w/commondir"), "../..");
+        write(&base.join("bare.git/worktrees/w/gitdir"), "../../../w/.git");
         write(&base.join("w/.git"), "gitdir: ../bare.git/worktrees/w");
         assert_eq!(locate_project(&base.join("w")), place(&base.join("bare.git"), &base.join("w")));
+    }
+
+    #[test]
+    fn a_folder_cannot_claim_another_project() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let bank = base.join("bank");
+        fs::create_dir_all(bank.join(".git/worktrees/real")).unwrap();
+        write(&bank.join(".git/worktrees/real/commondir"), "../..");
+        write(&bank.join(".git/worktrees/real/gitdir"), &format!("{}/real/.git", base.display()));
+        let archive = base.join("archive");
+        let own = archive.display().to_string();
+        // A forged part, with a forged link back.
+        write(&archive.join(".git"), "gitdir: fake");
+        write(&archive.join("fake/commondir"), &bank.join(".git").display().to_string());
+        write(&archive.join("fake/gitdir"), &format!("{own}/.git"));
+        assert_eq!(locate_project(&archive).project, own);
+        // The part of another tree.
+        let part = format!("gitdir: {}", bank.join(".git/worktrees/real").display());
+        write(&archive.join(".git"), &part);
+        assert_eq!(locate_project(&archive).project, own);
+    }
+
+    #[test]
+    fn a_hostile_git_entry_neither_blocks_nor_fills_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let expect = base.display().to_string();
+        let git = base.join(".git");
+        std::os::unix::fs::symlink("/dev/zero", &git).unwrap();
+        assert_eq!(locate_project(&base).project, expect);
+        fs::remove_file(&git).unwrap();
+        nix::unistd::mkfifo(&git, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(locate_project(&base).project, expect);
+        fs::remove_file(&git).unwrap();
+        fs::File::create(&git).unwrap().set_len(9 << 30).unwrap();
+        assert_eq!(locate_project(&base).project, expect);
     }
 
     #[test]

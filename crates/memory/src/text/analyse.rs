@@ -15,6 +15,8 @@ use crate::text::writing_systems::{add_terms, folded, is_ideograph, is_particle}
 /// background.
 pub(crate) const VERSION: u32 = 3;
 
+/// Longer words are cut. No natural word is longer, and a cut word still matches itself.
+const MAX_WORD_BYTES: usize = 256;
 /// Stop words, and their stems.
 const STOP_WORDS: &str = " a about after all also am an and any are as at be been before being but by can \
 could d did do does doing done down each else ever few for from further had has have having he her here hers \
@@ -115,7 +117,8 @@ impl Analyser {
             if part.chars().any(is_ideograph) {
                 add_terms(part, terms);
             } else {
-                let word = self.stem(&folded(part));
+                // Stemming takes time that grows with the square of some words' length.
+                let word = self.stem(&folded(truncated(part, MAX_WORD_BYTES)));
                 // A combining mark without its letter leaves nothing.
                 terms.extend(Some(word).filter(|word| !word.is_empty()));
             }
@@ -262,6 +265,16 @@ mod tests {
         let terms: Vec<String> =
             Analyser::default().terms(text).iter().map(|term| readable(term)).collect();
         assert_eq!(terms, expect, "{text}");
+    }
+
+    #[test]
+    fn an_endless_word_is_cut() {
+        let analyser = Analyser::default();
+        let endless = "y".repeat(3 << 20);
+        let terms = analyser.terms(&endless);
+        assert_eq!(terms.len(), 1);
+        assert!(terms[0].len() <= MAX_WORD_BYTES);
+        assert_eq!(analyser.query_terms(&endless[..4096]), terms);
     }
 
     #[test]
