@@ -16,6 +16,7 @@ use hob_agents::claude::{
 use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::Marker;
 use hob_child::{Child, ChildSpec, Children, ChildrenOptions, Size, Streams};
+use hob_files::Trash;
 use hob_testkit::{ModelApi, program};
 use serde_json::{Value, json};
 
@@ -43,7 +44,8 @@ impl Fixture {
             temporary: folder.join("temporary"),
             environment: Vec::new(),
         };
-        let runtime = Runtime::new(self.children.clone(), live, sandbox);
+        let trash = Trash::open(&folder.join("trash")).expect("a folder");
+        let runtime = Runtime::new(self.children.clone(), live, sandbox, trash);
         BackendOptions::new(runtime, launch_spec, folder.join("runtime"))
     }
 }

@@ -12,6 +12,7 @@ use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
+use hob_files::Trash;
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,7 +41,8 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
         temporary: temporary.join("tmp"),
         environment: Vec::new(),
     };
-    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox);
+    let trash = Trash::open(&temporary.join("trash"))?;
+    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox, trash);
     let options = BackendOptions::new(runtime, launch_spec, temporary.join("files"));
     let backend = ClaudeBackend::new(options);
     let profile = Profile::new(std::env::current_dir()?);

@@ -1,6 +1,9 @@
 //! What every part of Hob that runs agents shares.
 
+use std::path::Path;
+
 use hob_child::Children;
+use hob_files::Trash;
 use hob_terminal::Terminals;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,11 +27,18 @@ pub struct Runtime {
     pub live: LiveLimit,
     /// The environment and confinement of every agent.
     pub sandbox: SandboxConfig,
+    /// Removes folders that agents have filled.
+    pub trash: Trash,
 }
 
 impl Runtime {
     /// Creates a runtime without tasks and without agents.
-    pub fn new(children: Children, live: LiveLimit, sandbox: SandboxConfig) -> Runtime {
+    pub fn new(
+        children: Children,
+        live: LiveLimit,
+        sandbox: SandboxConfig,
+        trash: Trash,
+    ) -> Runtime {
         let tasks = TaskTracker::new();
         Runtime {
             terminals: Terminals::new(tasks.clone()),
@@ -38,6 +48,14 @@ impl Runtime {
             children,
             live,
             sandbox,
+            trash,
+        }
+    }
+
+    /// Removes a file or a folder that agents may have filled.
+    pub fn discard(&self, path: &Path) {
+        if let Err(error) = self.trash.remove(path) {
+            tracing::warn!(%error, path = %path.display(), "failed to remove what agents left");
         }
     }
 }

@@ -61,21 +61,9 @@ impl SandboxConfig {
         )
     }
 
-    /// Removes the temporary folder of a session's or a run's agents.
-    pub fn clean(&self, scope: &str) {
-        match fs::remove_dir_all(self.temporary.join(scope)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, scope, "failed to remove a temporary folder");
-            }
-            _ => {}
-        }
-    }
-
-    /// Removes all temporary folders that an earlier run of Hob left.
-    pub fn clean_all(&self) {
-        for entry in fs::read_dir(&self.temporary).into_iter().flatten().flatten() {
-            let _ = fs::remove_dir_all(entry.path());
-        }
+    /// Returns the temporary folder of a session's or a run's agents.
+    pub fn temporary_of(&self, scope: &str) -> PathBuf {
+        self.temporary.join(scope)
     }
 
     /// Returns the folder of an app's uploaded files.
@@ -103,7 +91,7 @@ impl SandboxConfig {
         let shared = value(env, "TMPDIR").unwrap_or_else(|| "/tmp".into());
         let temporary = if opens(&shared, &self.home) {
             // The system's temporary folder would expose the home, so the agent gets its own.
-            let own = self.temporary.join(scope);
+            let own = self.temporary_of(scope);
             fs::create_dir_all(&own)?;
             env.retain(|(name, _)| name != "TMPDIR");
             env.push(("TMPDIR".into(), own.clone().into()));
@@ -113,7 +101,7 @@ impl SandboxConfig {
         };
         let files = self.files_of(app);
         fs::create_dir_all(&files)?;
-        let mut writable = vec![cwd.to_owned(), files, temporary, "/dev/shm".into()];
+        let mut writable = vec![cwd.to_owned(), temporary, "/dev/shm".into()];
         for path in agent.writable.iter().map(expand) {
             // The kernel cannot allow a path that does not exist, and the agent could not create it. A name
             // with an extension is a file, whose content Hob cannot know.
@@ -122,6 +110,6 @@ impl SandboxConfig {
             }
             writable.push(path);
         }
-        Ok(Confinement { hidden: self.home.clone(), writable })
+        Ok(Confinement { hidden: self.home.clone(), writable, readable: vec![files] })
     }
 }

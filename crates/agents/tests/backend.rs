@@ -14,6 +14,7 @@ use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
+use hob_files::Trash;
 use hob_terminal::{TerminalKind, Terminals};
 use hob_testkit::leak::processes_with;
 use hob_testkit::{program, wait, wait_until};
@@ -59,7 +60,8 @@ fn setup_of(
         temporary: folder.path().join("temporary"),
         environment: Vec::new(),
     };
-    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox);
+    let trash = Trash::open(&folder.path().join("trash")).unwrap();
+    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox, trash);
     let mut options = BackendOptions::new(runtime, launch_spec, path("runtime"));
     options.turn_timeout = Duration::from_secs(20);
     adjust(&mut options);

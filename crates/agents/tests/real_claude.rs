@@ -17,6 +17,7 @@ use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_domain::Block;
+use hob_files::Trash;
 use hob_testkit::leak::processes_with;
 use hob_testkit::model_api::without_reminders;
 use hob_testkit::{ModelApi, Random, Stopwatch, program};
@@ -81,7 +82,8 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
         temporary: folder.path().join("temporary"),
         environment: Vec::new(),
     };
-    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox);
+    let trash = Trash::open(&folder.path().join("trash")).unwrap();
+    let runtime = Runtime::new(children, LiveLimit::new(16), sandbox, trash);
     let mut options = BackendOptions::new(runtime, launch_spec, path("runtime"));
     options.turn_timeout = Duration::from_secs(60);
     options.runtime.live = LiveLimit::new(8);

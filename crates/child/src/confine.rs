@@ -30,11 +30,13 @@ const DROPPED_CAPABILITIES: [CapabilitySet; 2] = [CapabilitySet::PERFMON, Capabi
 /// can change only `writable` and existing devices, and signal no process outside its own tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement {
-    /// Hob's home. It can be neither read nor written, except for the paths of `writable` inside it.
+    /// Hob's home. It can be neither read nor written, except for the paths of `writable` and `readable` inside it.
     pub hidden: PathBuf,
     /// Files and folders that the child may change, each with everything below it. Paths that do not exist
     /// are skipped, and so are those that would expose `hidden`; see [`opens`].
     pub writable: Vec<PathBuf>,
+    /// Files and folders inside `hidden` that the child may read but not change.
+    pub readable: Vec<PathBuf>,
 }
 
 /// Returns the kernel's Landlock version, or `None` if it has none.
@@ -77,7 +79,10 @@ impl Rules {
             rules.allow_siblings(&way, folder)?;
         }
         for given in &confinement.writable {
-            rules.allow_changes(&way, &hidden, given)?;
+            rules.allow_given(&way, &hidden, given, AccessFs::from_all(RESTRICTED_ABI))?;
+        }
+        for given in &confinement.readable {
+            rules.allow_given(&way, &hidden, given, READ_ACCESS)?;
         }
         Ok(Some(rules))
     }
@@ -114,7 +119,13 @@ impl Rules {
         Ok(())
     }
 
-    fn allow_changes(&mut self, way: &PathToHidden, hidden: &Path, given: &Path) -> io::Result<()> {
+    fn allow_given(
+        &mut self,
+        way: &PathToHidden,
+        hidden: &Path,
+        given: &Path,
+        rights: BitFlags<AccessFs>,
+    ) -> io::Result<()> {
         let found = given.canonicalize().and_then(|real| Ok((look_at(&real)?, real)));
         let ((file, metadata), real) = match found {
             Ok(found) => found,
@@ -124,7 +135,7 @@ impl Rules {
         if way.leads_through(&real, &metadata) || slips_into(hidden, given, &real) {
             return Ok(());
         }
-        self.allow(file, &metadata, AccessFs::from_all(RESTRICTED_ABI))
+        self.allow(file, &metadata, rights)
     }
 
     fn allow(

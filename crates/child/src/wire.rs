@@ -47,6 +47,11 @@ impl Launch {
         for path in paths {
             put(path.as_os_str().as_bytes());
         }
+        let readable: Vec<&PathBuf> = self.confinement.iter().flat_map(|c| &c.readable).collect();
+        put(readable.len().to_string().as_bytes());
+        for path in readable {
+            put(path.as_os_str().as_bytes());
+        }
         for (name, value) in &self.env {
             put(name.as_bytes());
             put(value.as_bytes());
@@ -84,9 +89,13 @@ impl Launch {
         };
         let args: Vec<OsString> = list()?;
         let paths: Vec<OsString> = list()?;
+        let readable: Vec<OsString> = list()?;
         let mut paths = paths.into_iter().map(PathBuf::from);
-        let confinement =
-            paths.next().map(|hidden| Confinement { hidden, writable: paths.collect() });
+        let confinement = paths.next().map(|hidden| Confinement {
+            hidden,
+            writable: paths.collect(),
+            readable: readable.into_iter().map(PathBuf::from).collect(),
+        });
         let mut env = Vec::new();
         while let Some(name) = fields.next() {
             env.push((os(name), os(fields.next()?)));
@@ -182,9 +191,9 @@ mod tests {
 
     fn confinement() -> impl Strategy<Value = Option<Confinement>> {
         let path = || os().prop_map(PathBuf::from);
-        let writable = prop::collection::vec(path(), 0..6);
-        let some =
-            (path(), writable).prop_map(|(hidden, writable)| Confinement { hidden, writable });
+        let paths = || prop::collection::vec(path(), 0..6);
+        let some = (path(), paths(), paths())
+            .prop_map(|(hidden, writable, readable)| Confinement { hidden, writable, readable });
         prop::option::of(some)
     }
 

@@ -57,6 +57,9 @@ impl Trash {
     pub fn remove_from(&self, parent: &Folder, name: &OsStr) -> io::Result<()> {
         match move_into(parent, name, &self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                remove_in_place(parent, name)
+            }
             moved => moved.map(|()| self.empty_soon()),
         }
     }
@@ -85,6 +88,15 @@ pub fn remove_contents(folder: &Folder) -> io::Result<()> {
         }
         failed = None;
     }
+}
+
+/// Removes an entry of a folder on another file system than the trash.
+fn remove_in_place(parent: &Folder, name: &OsStr) -> io::Result<()> {
+    let unique = format!(".{}", Uuid::new_v4().simple());
+    let trash = parent.create_folder(&unique, 0o700)?;
+    let removed = move_into(parent, name, &trash).and_then(|()| remove_contents(&trash));
+    let _ = parent.remove_empty_folder(unique.as_ref());
+    removed
 }
 
 fn run(trash: &Folder, requests: &Receiver<()>) {
@@ -147,7 +159,7 @@ mod tests {
         let closed = tree.join("closed");
         fs::create_dir_all(closed.join("inner/more")).unwrap();
         fs::write(closed.join("inner/file"), "x").unwrap();
-        fs::set_permissions(closed.join("inner"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(closed.join("inner"), fs::Permissions::from_mode(0o000)).unwrap();
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
         // Deeper than any path may be long.
         let mut folder = Folder::open(&tree).unwrap();

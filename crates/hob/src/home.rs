@@ -75,6 +75,11 @@ impl Home {
         self.root.join("files")
     }
 
+    /// Returns the folder whose content a thread of the server removes.
+    pub fn trash(&self) -> PathBuf {
+        self.root.join("trash")
+    }
+
     /// Returns the folder for temporary files of sandboxed agents, which cannot use that of the
     /// system.
     pub fn temporary(&self) -> PathBuf {

@@ -197,8 +197,9 @@ impl Completions {
         }
         let options = &self.shared.options;
         options.backend.forget_app(app.as_str()).await;
-        options.runtime.sandbox.clean(&temporary_scope(app));
-        let _ = std::fs::remove_dir_all(self.own_folder(app));
+        let temporary = options.runtime.sandbox.temporary_of(&temporary_scope(app));
+        options.runtime.discard(&temporary);
+        options.runtime.discard(&self.own_folder(app));
     }
 
     /// Ends every process.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hob_domain::file::safe_name;
 use hob_domain::{AppName, ClusterStore, FilePart};
+use hob_files::{Folder, Trash};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
 
@@ -21,6 +22,7 @@ pub struct UploadStore {
     limit: u64,
     /// The store through which other nodes get the files.
     shared: Option<Arc<dyn ClusterStore>>,
+    trash: Trash,
 }
 
 /// A file of an app.
@@ -43,8 +45,8 @@ pub enum UploadError {
 
 impl UploadStore {
     /// Creates a store in this folder. `limit` is the size limit of a file in bytes.
-    pub fn new(root: PathBuf, limit: u64) -> UploadStore {
-        UploadStore { root, limit, shared: None }
+    pub fn new(root: PathBuf, limit: u64, trash: Trash) -> UploadStore {
+        UploadStore { root, limit, shared: None, trash }
     }
 
     /// Shares the files with other nodes, if there is a store to share them through.
@@ -56,8 +58,10 @@ impl UploadStore {
     pub async fn share(&self, app: &AppName, stored: &StoredFile) -> Result<(), UploadError> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let name = stored.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let size = tokio::fs::metadata(&stored.path).await?.len();
-        let mut file = tokio::fs::File::open(&stored.path).await?;
+        let below = stored.path.strip_prefix(&self.root).map_err(io::Error::other)?;
+        let file = Folder::open(&self.root)?.file(below)?;
+        let size = file.metadata()?.len();
+        let mut file = tokio::fs::File::from_std(file);
         let (mut part, mut read) = (0, 0);
         loop {
             let mut bytes = Vec::with_capacity(PART_BYTES);
@@ -88,12 +92,12 @@ impl UploadStore {
         let Some(first) = read_part(0).await? else { return Ok(None) };
         // The file is copied under a temporary name, so that it is complete or absent, and several
         // tasks may fetch it.
-        let folder = self.root.join(app.as_str());
-        fs::create_dir_all(&folder)?;
-        let making = folder.join(format!(".{}", Uuid::new_v4().simple()));
-        fs::create_dir(&making)?;
-        let unfinished = Unfinished { folder: Some(making.clone()) };
-        let mut file = tokio::fs::File::create_new(making.join(safe_name(&first.name))).await?;
+        let folder = self.folder(app)?;
+        let making = format!(".{}", Uuid::new_v4().simple());
+        let unfinished = self.unfinished(app, &making);
+        let made = folder.create_folder(&making, 0o700)?;
+        let file = made.create_file(Path::new(&safe_name(&first.name)), 0o600)?;
+        let mut file = tokio::fs::File::from_std(file);
         let mut part = first;
         loop {
             file.write_all(&part.bytes).await?;
@@ -106,7 +110,7 @@ impl UploadStore {
         file.flush().await?;
         file.sync_all().await?;
         // Another task may have been first. Then the file is there all the same.
-        let _ = fs::rename(&making, folder.join(id));
+        let _ = folder.rename(making.as_ref(), &folder, id.as_ref());
         drop(unfinished);
         Ok(self.find(app, id))
     }
@@ -136,13 +140,23 @@ impl UploadStore {
     /// Begins an upload. It is removed if it is dropped before [`Upload::finish`].
     pub async fn begin(&self, app: &AppName, name: &str) -> Result<Upload, UploadError> {
         let id = Uuid::new_v4().simple().to_string();
-        let folder = self.root.join(app.as_str()).join(&id);
-        fs::create_dir_all(&folder)?;
-        let path = folder.join(safe_name(name));
-        let unfinished = Unfinished { folder: Some(folder) };
-        let file = tokio::fs::OpenOptions::new().write(true).create_new(true).open(&path).await?;
-        let stored = StoredFile { id, path };
+        let name = safe_name(name);
+        let unfinished = self.unfinished(app, &id);
+        let folder = self.folder(app)?.create_folder(&id, 0o700)?;
+        let file = tokio::fs::File::from_std(folder.create_file(Path::new(&name), 0o600)?);
+        let stored = StoredFile { path: self.root.join(app.as_str()).join(&id).join(name), id };
         Ok(Upload { file, stored, unfinished, written: 0, limit: self.limit })
+    }
+
+    /// Opens the folder of an app, which is created if there is none.
+    fn folder(&self, app: &AppName) -> io::Result<Folder> {
+        fs::create_dir_all(&self.root)?;
+        Folder::open(&self.root)?.create_folders(Path::new(app.as_str()), 0o700)
+    }
+
+    fn unfinished(&self, app: &AppName, name: &str) -> Unfinished {
+        let folder = self.root.join(app.as_str()).join(name);
+        Unfinished { folder: Some(folder), trash: self.trash.clone() }
     }
 
     /// Returns the path of an app's file on this node; `None` if the app has no such file here.
@@ -150,27 +164,21 @@ impl UploadStore {
         if !is_id(id) {
             return None;
         }
-        let folder = self.root.join(app.as_str()).join(id);
-        let entry = fs::read_dir(folder).ok()?.next()?.ok()?;
-        entry.file_type().ok()?.is_file().then(|| entry.path())
+        let below = Path::new(app.as_str()).join(id);
+        let folder = Folder::open(&self.root).ok()?.folder(&below).ok()?;
+        let name = folder.names(1).ok()?.pop()?;
+        folder.file(Path::new(&name)).ok()?;
+        Some(self.root.join(below).join(name))
     }
 
     /// Removes all files of an app, so that a later app of the same name does not find them.
-    pub fn remove_app(root: &Path, app: &AppName) -> io::Result<()> {
-        match fs::remove_dir_all(root.join(app.as_str())) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+    pub fn remove_app(&self, app: &AppName) -> io::Result<()> {
+        self.trash.remove(&self.root.join(app.as_str()))
     }
 
     /// Returns the size limit of a file in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
-    }
-
-    /// Returns the folder of all files.
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 }
 
@@ -190,12 +198,13 @@ pub struct Upload {
 /// A folder that is removed when this is dropped.
 struct Unfinished {
     folder: Option<PathBuf>,
+    trash: Trash,
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(folder) = self.folder.take() {
-            let _ = fs::remove_dir_all(folder);
+            let _ = self.trash.remove(&folder);
         }
     }
 }
@@ -224,7 +233,9 @@ mod tests {
     #[tokio::test]
     async fn upload_is_complete_or_absent_and_private_to_its_app() {
         let folder = tempfile::tempdir().unwrap();
-        let store = UploadStore::new(folder.path().join("files"), 10);
+        let root = folder.path().join("files");
+        let trash = Trash::open(&folder.path().join("trash")).unwrap();
+        let store = UploadStore::new(root.clone(), 10, trash);
         let (a, b) = (AppName::new("a").unwrap(), AppName::new("b").unwrap());
         let mut upload = store.begin(&a, "../x.txt").await.unwrap();
         upload.write(b"12345").await.unwrap();
@@ -239,9 +250,9 @@ mod tests {
         upload.write(b"1234567890").await.unwrap();
         assert!(matches!(upload.write(b"1").await, Err(UploadError::TooLarge(10))));
         drop(upload);
-        assert_eq!(fs::read_dir(store.root().join("a")).unwrap().count(), 1);
-        UploadStore::remove_app(store.root(), &a).unwrap();
-        UploadStore::remove_app(store.root(), &a).unwrap();
+        assert_eq!(fs::read_dir(root.join("a")).unwrap().count(), 1);
+        store.remove_app(&a).unwrap();
+        store.remove_app(&a).unwrap();
         assert_eq!(store.find(&a, &stored.id), None);
     }
 }

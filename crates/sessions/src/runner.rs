@@ -34,7 +34,7 @@ pub struct Runner {
 impl Runner {
     /// Creates the runner, after removing what the runs of a killed Hob left.
     pub fn new(options: RunnerOptions) -> Runner {
-        workspace::remove_leftovers(&options.workspaces);
+        workspace::remove_leftovers(&options.workspaces, &options.runtime);
         Runner { options, changes: TranscriptWatcher::start() }
     }
 
@@ -114,7 +114,7 @@ struct ActiveRun {
 
 impl ActiveRun {
     async fn perform(self, cancel: CancellationToken) -> Result<RunReply, RunError> {
-        let workspace = RunWorkspace::create(&self.workspaces).map_err(|error| {
+        let workspace = RunWorkspace::create(&self.workspaces, &self.runtime).map_err(|error| {
             RunError::Internal(format!("cannot make the run's folder: {error}"))
         })?;
         let scope = workspace.name();
@@ -124,7 +124,7 @@ impl ActiveRun {
             RunMethod::Print(invocation) => self.print(invocation, workspace.path(), &cancel).await,
             RunMethod::OneTurn(turn) => self.one_turn(turn, workspace.path(), &cancel).await,
         };
-        self.runtime.sandbox.clean(&scope);
+        self.runtime.discard(&self.runtime.sandbox.temporary_of(&scope));
         drop(workspace);
         drop(self.permit);
         answer

@@ -4,23 +4,24 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hob_agents::Runtime;
 use uuid::Uuid;
 
 const PREFIX: &str = "run-";
 
 /// A temporary folder. Dropping it removes the folder with its contents, so drop it only when no
 /// process runs in it.
-#[derive(Debug)]
 pub(crate) struct RunWorkspace {
     path: PathBuf,
+    runtime: Runtime,
 }
 
 impl RunWorkspace {
-    pub fn create(parent: &Path) -> io::Result<RunWorkspace> {
+    pub fn create(parent: &Path, runtime: &Runtime) -> io::Result<RunWorkspace> {
         let path = parent.join(format!("{PREFIX}{}", Uuid::now_v7()));
         fs::create_dir_all(&path)?;
         // Agents name their transcripts after the real path.
-        Ok(RunWorkspace { path: fs::canonicalize(path)? })
+        Ok(RunWorkspace { path: fs::canonicalize(path)?, runtime: runtime.clone() })
     }
 
     /// Returns the folder's last path component.
@@ -35,19 +36,15 @@ impl RunWorkspace {
 
 impl Drop for RunWorkspace {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, path = %self.path.display(), "failed to remove a run's folder");
-        }
+        self.runtime.discard(&self.path);
     }
 }
 
 /// Removes the folders that the runs of a killed Hob left.
-pub(crate) fn remove_leftovers(parent: &Path) {
+pub(crate) fn remove_leftovers(parent: &Path, runtime: &Runtime) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            let _ = fs::remove_dir_all(entry.path());
+            runtime.discard(&entry.path());
         }
     }
 }

@@ -2,8 +2,14 @@
 
 use std::path::PathBuf;
 
-/// Returns the path of a program of this workspace. Tests run from `target/<profile>/deps`.
+/// Returns the path of a program of this workspace. Tests run from `target/<profile>/deps`. `HOB_BIN` names another
+/// build of `hob` to test.
 pub fn program(name: &str) -> PathBuf {
+    if name == "hob"
+        && let Some(path) = std::env::var_os("HOB_BIN")
+    {
+        return path.into();
+    }
     let mut folder = std::env::current_exe().expect("own path");
     folder.pop();
     if folder.ends_with("deps") {

@@ -64,6 +64,7 @@ impl Fixture {
         Confinement {
             hidden: self.path("hidden"),
             writable: writable.iter().map(|path| self.path(path)).collect(),
+            readable: Vec::new(),
         }
     }
 
@@ -182,6 +183,24 @@ fn other_files_are_read_but_not_written() {
 }
 
 #[test]
+fn readable_folders_inside_the_hidden_one_are_read_but_not_written() {
+    let Some(place) = place() else { return };
+    let confinement =
+        Confinement { readable: vec![place.path("hidden/other")], ..place.confinement() };
+    place.allows_under(confinement.clone(), "cat $H/other/secret && ls $H/other");
+    for script in [
+        "cat $H/key",
+        "echo x >> $H/other/secret",
+        "echo x > $H/other/new",
+        "rm $H/other/secret",
+        "mkdir $H/other/new",
+        "mv $H/other/secret $H/ws/",
+    ] {
+        place.refuses_under(confinement.clone(), script);
+    }
+}
+
+#[test]
 fn writable_folders_are_written() {
     let Some(place) = place() else { return };
     for script in [
@@ -295,6 +314,7 @@ fn links_do_not_lead_into_the_hidden_folder() {
     let confinement = Confinement {
         hidden: place.path("door"),
         writable: vec![place.path("hidden/ws"), place.path("door/other")],
+        readable: Vec::new(),
     };
     place.refuses_under(confinement.clone(), "cat $H/key");
     place.allows_under(confinement, "echo x > a && echo x > $H/other/secret");
@@ -381,7 +401,7 @@ fn child_that_cannot_be_confined_does_not_start() {
     assert!(matches!(error, SpawnError::NotRunnable { .. }), "{error:?}");
     assert_eq!(place.run(free).0, Exit::Code(0));
 
-    let nowhere = Confinement { hidden: place.path("nowhere"), writable: vec![] };
+    let nowhere = Confinement { hidden: place.path("nowhere"), writable: vec![], readable: vec![] };
     let spec = place.shell("touch ran", Some(nowhere));
     let error = place.runtime.block_on(place.children.spawn(spec)).unwrap_err();
     assert!(matches!(error, SpawnError::NotConfined(_)), "{error:?}");

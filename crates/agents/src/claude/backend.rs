@@ -1,6 +1,5 @@
 //! The backend: it takes conversations, returns turns, and keeps processes warm in between.
 
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -10,9 +9,7 @@ use async_trait::async_trait;
 use futures_util::Stream;
 use hob_domain::session::Permissions;
 use hob_domain::{Fingerprint, Timestamp, fingerprint};
-use hob_transcript::claude::{
-    Event, SeedContext, TurnResult, preamble, seed_transcript, transcript_path,
-};
+use hob_transcript::claude::{Event, SeedContext, TurnResult, preamble, seed_transcript};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -31,6 +28,7 @@ use super::profile::{ClaudeTransport, Profile};
 use super::request::CompletionRequest;
 use super::stream_session::StreamSession;
 use super::terminal_session::{Launch, TerminalSession, TurnTimeouts};
+use super::transcript_file::TranscriptFile;
 use super::transcript_tail::TranscriptWatcher;
 use crate::live_limit::IdleAgents;
 use hob_terminal::{TerminalKind, TerminalRegistrar};
@@ -86,11 +84,11 @@ struct PooledProcess {
 }
 
 /// A transcript that is removed with its process.
-struct OwnTranscript(PathBuf);
+struct OwnTranscript(TranscriptFile);
 
 impl Drop for OwnTranscript {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = self.0.remove();
     }
 }
 
@@ -327,9 +325,8 @@ impl BackendState {
         let profile = &request.profile;
         let mut launch_spec = self.options.launch_specs.launch_spec(profile).map_err(internal)?;
         launch_spec.unattended();
-        let transcript = transcript_path(launch_spec.config.path(), &profile.cwd, &session_id);
-        let folder = transcript.parent().map(PathBuf::from).unwrap_or_default();
-        std::fs::create_dir_all(&folder).map_err(internal)?;
+        let transcript = TranscriptFile::new(&launch_spec.config, &profile.cwd, &session_id);
+        let folder = transcript.create_folder().map_err(internal)?;
         // Created before anything is written, so that a later failure removes the file too.
         let is_own = matches!(launch_spec.config, ConfigFolder::Own(_));
         let own = is_own.then(|| OwnTranscript(transcript.clone()));
@@ -383,7 +380,7 @@ impl BackendState {
         &self,
         request: &CompletionRequest,
         session_id: &str,
-        transcript: &Path,
+        transcript: &TranscriptFile,
     ) -> Result<Vec<String>, BackendError> {
         let profile = &request.profile;
         let is_seeded =
@@ -399,7 +396,7 @@ impl BackendState {
             model: profile.model.as_deref().unwrap_or("claude"),
         };
         let text = seed_transcript(request.history(), &context, || Uuid::new_v4().to_string());
-        hob_files::create(transcript, text.as_bytes()).map_err(internal)?;
+        transcript.create(&text).map_err(internal)?;
         Ok(vec!["--resume".to_owned(), session_id.to_owned()])
     }
 

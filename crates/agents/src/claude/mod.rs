@@ -28,11 +28,13 @@ mod screen;
 mod stream_session;
 mod terminal_session;
 mod tidy_input;
+mod transcript_file;
 mod transcript_tail;
 
 pub(crate) use mcp_config::McpConfigs;
 pub use request::CompletionRequest;
 pub(crate) use terminal_session::{Launch, TerminalSession, TurnEnd, TurnTimeouts};
+pub(crate) use transcript_file::TranscriptFile;
 pub use transcript_tail::TranscriptWatcher;
 
 pub use backend::{ClaudeBackend, Completion};

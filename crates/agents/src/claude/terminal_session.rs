@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::BackendError;
 use super::input;
 use super::screen::{self, Screen, View};
+use super::transcript_file::TranscriptFile;
 use super::transcript_tail::{FolderWatch, TranscriptTail};
 use hob_terminal::{InputLock, TerminalRegistrar, TerminalRegistration};
 
@@ -47,7 +48,7 @@ pub struct Launch {
     /// The app that owns the conversation.
     pub app: String,
     pub session_id: String,
-    pub transcript: PathBuf,
+    pub transcript: TranscriptFile,
     pub watch: FolderWatch,
     pub confinement: Option<Confinement>,
     /// Registers the terminal.
@@ -76,7 +77,7 @@ pub struct TerminalSession {
     pub(super) terminal: TerminalRegistration,
     pub(super) screen: Screen,
     watch: FolderWatch,
-    transcript: PathBuf,
+    transcript: TranscriptFile,
     session_id: String,
     turns: u32,
     /// The time of the last human input after which the input box was cleared.
@@ -100,16 +101,18 @@ struct TurnTranscript {
 
 impl TurnTranscript {
     /// Starts at the current end of the transcript.
-    fn begin(transcript: PathBuf) -> TurnTranscript {
+    fn begin(transcript: TranscriptFile) -> TurnTranscript {
         TurnTranscript { tail: TranscriptTail::at_end(transcript), turn: TurnReader::default() }
     }
 
     /// Reads new records and emits their events. Returns whether there were any.
     fn advance(&mut self, emit: &mut impl FnMut(Event, &str)) -> Result<bool, BackendError> {
-        let records = self.tail.read();
-        let records = records.map_err(|error| BackendError::Internal(error.to_string()))?;
-        let any = !records.is_empty();
-        self.turn.push(records).into_iter().for_each(|(event, raw)| emit(event, &raw));
+        let failed = |error: std::io::Error| BackendError::Internal(error.to_string());
+        let mut any = false;
+        while let Some(records) = self.tail.read().map_err(failed)? {
+            any |= !records.is_empty();
+            self.turn.push(records).into_iter().for_each(|(event, raw)| emit(event, &raw));
+        }
         Ok(any)
     }
 }

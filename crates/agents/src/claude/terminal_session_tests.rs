@@ -8,11 +8,12 @@ use hob_child::sweep::Marker;
 use hob_child::{Children, ChildrenOptions};
 use hob_testkit::{ModelApi, program};
 
+use super::super::config::ConfigFolder;
 use super::super::config::prepare_own_folder;
+use super::super::transcript_file::TranscriptFile;
 use super::super::transcript_tail::TranscriptWatcher;
 use super::*;
 use hob_terminal::{Terminal, TerminalKind, Terminals};
-use hob_transcript::claude::transcript_path;
 
 const ID: &str = "5b9d3b1e-0000-4000-8000-00000000aaaa";
 const LIMITS: TurnTimeouts = TurnTimeouts {
@@ -35,8 +36,8 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
     let cwd = path("work").canonicalize().unwrap();
     let config =
         prepare_own_folder(&path("config"), "sk-ant-scripted-0123456789-0123456789").unwrap();
-    let transcript = transcript_path(&config, &cwd, ID);
-    std::fs::create_dir_all(transcript.parent().unwrap()).unwrap();
+    let transcript = TranscriptFile::new(&ConfigFolder::Own(config.clone()), &cwd, ID);
+    let watched = transcript.create_folder().unwrap();
     let children = Children::new(ChildrenOptions {
         shim: program("hob-scripted-agent"),
         records: path("run"),
@@ -63,7 +64,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
         cwd,
         app: "tests".to_owned(),
         session_id: ID.to_owned(),
-        watch: TranscriptWatcher::start().watch(transcript.parent().unwrap()),
+        watch: TranscriptWatcher::start().watch(&watched),
         transcript,
         confinement: None,
         registrar: TerminalRegistrar {

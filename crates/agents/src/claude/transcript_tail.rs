@@ -1,7 +1,6 @@
 //! Reads a growing transcript: on file notifications, with polling as the fallback.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,41 +9,50 @@ use hob_transcript::claude::LiveRecord;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
 
+use super::transcript_file::TranscriptFile;
+
+/// How much is read at a time. No record may be longer.
+const MAX_READ_BYTES: usize = 32 << 20;
+
 /// A reader of the records that are appended to a file.
 #[derive(Debug)]
 pub struct TranscriptTail {
-    path: PathBuf,
+    file: TranscriptFile,
     offset: u64,
     partial: Vec<u8>,
 }
 
 impl TranscriptTail {
     /// Starts at the current end of the file, or at 0 if it does not exist yet.
-    pub fn at_end(path: PathBuf) -> TranscriptTail {
-        let offset = std::fs::metadata(&path).map(|metadata| metadata.len()).unwrap_or_default();
-        TranscriptTail { path, offset, partial: Vec::new() }
+    pub fn at_end(file: TranscriptFile) -> TranscriptTail {
+        let length = file.open().and_then(|file| file.metadata()).map(|metadata| metadata.len());
+        TranscriptTail { file, offset: length.unwrap_or_default(), partial: Vec::new() }
     }
 
-    /// Returns the records of the complete lines since the last call. A partial line waits for its rest;
-    /// lines that are not records are skipped.
-    pub fn read(&mut self) -> io::Result<Vec<LiveRecord>> {
-        let mut file = match File::open(&self.path) {
+    /// Returns records of complete lines since the last call, or `None` if nothing was appended. Call it
+    /// until it does. A partial line waits for its rest; lines that are not records are skipped.
+    pub fn read(&mut self) -> io::Result<Option<Vec<LiveRecord>>> {
+        let mut file = match self.file.open() {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         if file.metadata()?.len() <= self.offset {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = std::mem::take(&mut self.partial);
         let kept = bytes.len();
-        file.read_to_end(&mut bytes)?;
+        file.take((MAX_READ_BYTES - kept) as u64).read_to_end(&mut bytes)?;
         self.offset += (bytes.len() - kept) as u64;
         let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.partial = bytes.split_off(complete);
+        if self.partial.len() == MAX_READ_BYTES {
+            let text = format!("the transcript has a record of more than {MAX_READ_BYTES} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
         let lines = bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
-        Ok(lines.filter_map(|line| LiveRecord::parse(&line)).collect())
+        Ok(Some(lines.filter_map(|line| LiveRecord::parse(&line)).collect()))
     }
 }
 
@@ -130,23 +138,42 @@ impl Drop for FolderWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claude::config::ConfigFolder;
+    use std::fs::File;
     use std::io::Write;
 
     #[test]
     fn partial_lines_wait_for_their_rest() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.jsonl");
-        let mut tail = TranscriptTail::at_end(path.clone());
-        assert!(tail.read().unwrap().is_empty());
-        let mut file = File::create(&path).unwrap();
+        let (transcript, mut file) = new_transcript(folder.path());
+        let mut tail = TranscriptTail::at_end(transcript.clone());
+        assert!(tail.read().unwrap().is_none());
         let line = "{\"type\":\"user\",\"uuid\":\"ü\",\"message\":{\"content\":\"x\"}}\n";
         for byte in line.as_bytes() {
-            assert!(tail.read().unwrap().is_empty());
+            assert!(tail.read().unwrap().unwrap_or_default().is_empty());
             file.write_all(&[*byte]).unwrap();
         }
-        assert_eq!(tail.read().unwrap()[0].uuid.as_deref(), Some("ü"));
+        assert_eq!(tail.read().unwrap().unwrap()[0].uuid.as_deref(), Some("ü"));
         file.write_all(b"garbage\n{\"type\":\"mode\"}\n").unwrap();
-        assert_eq!(tail.read().unwrap().len(), 1);
-        assert!(TranscriptTail::at_end(path).read().unwrap().is_empty(), "starts at the end");
+        assert_eq!(tail.read().unwrap().unwrap().len(), 1);
+        assert!(TranscriptTail::at_end(transcript).read().unwrap().is_none(), "starts at the end");
+    }
+
+    #[test]
+    fn an_endless_record_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (transcript, file) = new_transcript(folder.path());
+        let mut tail = TranscriptTail::at_end(transcript);
+        // It has a size, but takes no place on the disk.
+        file.set_len(9 << 30).unwrap();
+        assert_eq!(tail.read().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    fn new_transcript(folder: &Path) -> (TranscriptFile, File) {
+        let config = ConfigFolder::Own(folder.to_owned());
+        let transcript = TranscriptFile::new(&config, Path::new("/w"), "t");
+        transcript.create("").unwrap();
+        let file = File::options().append(true).open(transcript.path()).unwrap();
+        (transcript, file)
     }
 }

@@ -1,23 +1,23 @@
 //! What both drivers of Claude Code share: its arguments, its configuration folder, and its records as
 //! messages of the Agent Client Protocol.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use hob_domain::{Block, Message, Role, Timestamp};
-use hob_transcript::claude::{SeedContext, seed_transcript, transcript_path};
+use hob_transcript::claude::{SeedContext, seed_transcript};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::start::{StartError, StartOptions};
 use crate::claude::input;
-use crate::claude::{ConfigFolder, LaunchSpec, McpConfigs, Profile};
+use crate::claude::{ConfigFolder, LaunchSpec, McpConfigs, Profile, TranscriptFile};
 use crate::mcp_servers;
 
 /// A conversation that is ready to be started or resumed.
 pub(super) struct PreparedSession {
     /// Claude Code's own session id.
     pub session: String,
-    pub transcript: PathBuf,
+    pub transcript: TranscriptFile,
     /// The arguments, except those that choose the transport.
     pub arguments: Vec<String>,
     /// Whether Hob wrote its transcript.
@@ -51,7 +51,7 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
     launch_spec.unattended();
     let (mode, more) = launch_spec.permit(start.permissions);
     let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
-    let transcript = transcript_path(config.path(), &start.child.cwd, &session);
+    let transcript = TranscriptFile::new(&config, &start.child.cwd, &session);
     // A transcript on this node may predate turns that ran on another node.
     let is_stale = !start.history.is_empty() && !knows(&transcript, &start.history);
     let is_gone = start.resume.is_some() && (is_stale || !transcript.exists());
@@ -89,8 +89,8 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
 }
 
 /// Returns whether a transcript holds the last prompt and, after it, the end of its answer.
-fn knows(transcript: &Path, history: &[Message]) -> bool {
-    let Ok(text) = std::fs::read_to_string(transcript) else { return false };
+fn knows(transcript: &TranscriptFile, history: &[Message]) -> bool {
+    let Ok(text) = transcript.read() else { return false };
     let words = |message: &Message| -> String {
         let texts = message.content.iter().filter_map(|block| match block {
             Block::Text(text) => Some(text.as_str()),
@@ -115,13 +115,13 @@ fn knows(transcript: &Path, history: &[Message]) -> bool {
 }
 
 /// Writes a transcript from the history, in place of one that lacks it.
-fn rebuild(start: &StartOptions, transcript: &Path, session: &str) -> std::io::Result<()> {
-    if transcript.exists() {
-        std::fs::rename(transcript, transcript.with_extension("jsonl.before"))?;
-    }
-    if let Some(folder) = transcript.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
+fn rebuild(
+    start: &StartOptions,
+    transcript: &TranscriptFile,
+    session: &str,
+) -> std::io::Result<()> {
+    transcript.create_folder()?;
+    transcript.set_aside()?;
     let now = Timestamp::now().to_string();
     let context = SeedContext {
         session,
@@ -130,7 +130,7 @@ fn rebuild(start: &StartOptions, transcript: &Path, session: &str) -> std::io::R
         model: start.model.as_deref().unwrap_or("claude"),
     };
     let text = seed_transcript(&start.history, &context, || Uuid::new_v4().to_string());
-    hob_files::create(transcript, text.as_bytes())
+    transcript.create(&text)
 }
 
 impl PreparedSession {

@@ -21,8 +21,8 @@ const STALL_AFTER: Duration = Duration::from_secs(20);
 /// Starts the program and waits for its prompt.
 pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartError> {
     let prepared = claude::prepare(&mut start)?;
-    let folder = prepared.transcript.parent().map(ToOwned::to_owned).unwrap_or_default();
-    std::fs::create_dir_all(&folder).map_err(|error| StartError::Internal(error.to_string()))?;
+    let folder = prepared.transcript.create_folder();
+    let folder = folder.map_err(|error| StartError::Internal(error.to_string()))?;
     let mut environment = start.child.env.clone();
     environment.retain(|(name, _)| name != "TERM");
     environment.push(("TERM".into(), "xterm-256color".into()));

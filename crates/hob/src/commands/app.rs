@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::memory::Principal;
 use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
-use hob_sessions::UploadStore;
+use hob_files::Trash;
 use serde_json::json;
 
 use super::{Context, Exit};
@@ -139,15 +139,18 @@ async fn delete_data(
     name: &AppName,
 ) -> anyhow::Result<()> {
     let home = &settings.home;
+    let trash = Trash::open(&home.trash())?;
     for id in store.delete_sessions_of(name).await? {
-        let _ = std::fs::remove_dir_all(home.workspaces().join(id.as_str()));
+        trash.remove(&home.workspaces().join(id.as_str()))?;
     }
-    UploadStore::remove_app(&home.files(), name)?;
     let folders = [
+        home.files().join(name.as_str()),
         home.claude().join("apps").join(name.as_str()),
         hob_sessions::conversation_folder(&home.workspaces(), name),
     ];
-    folders.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
+    for folder in folders {
+        trash.remove(&folder)?;
+    }
     // The next app of this name is another app, and must not find the memory of this one.
     let memory = memory::open(settings, STORE_BUSY_TIMEOUT).await?;
     memory.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;

@@ -7,6 +7,7 @@
 mod admin;
 mod admin_memory;
 mod api;
+mod attacks;
 mod backend;
 mod cli;
 mod cluster;

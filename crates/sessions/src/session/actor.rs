@@ -67,7 +67,7 @@ impl Actor {
             }
             agent.stop().await;
         }
-        options.runtime.sandbox.clean(handle.id.as_str());
+        options.runtime.discard(&options.runtime.sandbox.temporary_of(handle.id.as_str()));
         if handle.is_shared() && !handle.closing.is_cancelled() {
             self.release_lease().await;
         }

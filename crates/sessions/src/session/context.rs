@@ -53,11 +53,6 @@ impl SessionContext {
     pub fn remove_workspace(&self, id: &SessionId) {
         let workspaces = &self.options.workspaces;
         let _ = std::fs::remove_file(workspaces.join(TURN_MARKERS).join(id.as_str()));
-        match std::fs::remove_dir_all(workspaces.join(id.as_str())) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, session = %id, "failed to remove a session's folder");
-            }
-            _ => {}
-        }
+        self.options.runtime.discard(&workspaces.join(id.as_str()));
     }
 }

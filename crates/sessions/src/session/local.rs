@@ -219,7 +219,7 @@ impl LocalSessions {
             self.clean_up_deleted(&id);
         }
         let folder = self.context.options.claude.join("apps").join(app.as_str());
-        let _ = std::fs::remove_dir_all(folder);
+        self.context.options.runtime.discard(&folder);
         Ok(())
     }
 

@@ -37,9 +37,11 @@ impl Sweeper {
         let limits = &self.local.context.options.limits;
         self.close_idle(before(now, limits.ttl)).await;
         self.delete_closed(before(now, limits.hard_ttl)).await;
-        let files = self.local.context.options.runtime.sandbox.files.clone();
+        let runtime = self.local.context.options.runtime.clone();
         let age = limits.hard_ttl;
-        let _ = tokio::task::spawn_blocking(move || remove_old_files(&files, age)).await;
+        let removal =
+            move || remove_old_files(&runtime.sandbox.files, age, &|path| runtime.discard(path));
+        let _ = tokio::task::spawn_blocking(removal).await;
         self.local.drop_deleted().await;
         if let Err(error) = self.placement.delete_old_files(age).await {
             tracing::error!(%error, "failed to delete old files");
@@ -73,14 +75,13 @@ fn before(now: Timestamp, age: Duration) -> Timestamp {
 }
 
 /// Removes uploads that are older than `age`.
-fn remove_old_files(files: &Path, age: Duration) {
+fn remove_old_files(files: &Path, age: Duration, remove: &dyn Fn(&Path)) {
     let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
     for app in folders(files) {
         for upload in folders(&app.path()) {
             let modified = upload.metadata().and_then(|metadata| metadata.modified()).ok();
             if modified.and_then(|at| at.elapsed().ok()).is_some_and(|old| old > age) {
-                let path = upload.path();
-                let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
+                remove(&upload.path());
             }
         }
     }
@@ -96,11 +97,12 @@ mod tests {
         let upload = files.path().join("app/1234");
         std::fs::create_dir_all(&upload).unwrap();
         std::fs::write(upload.join("x.txt"), "x").unwrap();
-        remove_old_files(files.path(), Duration::from_secs(60));
+        let remove = |path: &Path| std::fs::remove_dir_all(path).unwrap();
+        remove_old_files(files.path(), Duration::from_secs(60), &remove);
         assert!(upload.exists());
         let past = std::time::SystemTime::now() - Duration::from_secs(3600);
         std::fs::File::open(&upload).unwrap().set_modified(past).unwrap();
-        remove_old_files(files.path(), Duration::from_secs(60));
+        remove_old_files(files.path(), Duration::from_secs(60), &remove);
         assert!(!upload.exists() && files.path().join("app").exists());
     }
 }

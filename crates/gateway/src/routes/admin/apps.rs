@@ -6,7 +6,6 @@ use axum::extract::State;
 use axum::response::Json;
 use hob_domain::memory::Principal;
 use hob_domain::{App, AppName, Timestamp, Token};
-use hob_sessions::UploadStore;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -149,8 +148,8 @@ pub(crate) async fn remove(
 async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
     gateway.completions.forget_app(name).await;
     gateway.sessions.forget_app(name).await?;
-    UploadStore::remove_app(gateway.files.root(), name)
-        .map_err(|error| ApiError::Internal(error.to_string()))?;
+    let removed = gateway.files.remove_app(name);
+    removed.map_err(|error| ApiError::Internal(error.to_string()))?;
     gateway.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
     Ok(())
 }

@@ -25,11 +25,13 @@ pub async fn sessions(
 ) -> anyhow::Result<Sessions> {
     let home = &settings.home;
     let shared_files = opened.cluster.clone().map(|cluster| cluster.store);
+    let max_file_bytes = settings.values.max_file_bytes;
+    let uploads = UploadStore::new(home.files(), max_file_bytes, runtime.trash.clone());
     let options = SessionsOptions {
         node: opened.begin_node(settings)?,
         store: opened.ledger,
         cluster: opened.cluster,
-        files: UploadStore::new(home.files(), settings.values.max_file_bytes).sharing(shared_files),
+        files: uploads.sharing(shared_files),
         runtime: runtime.clone(),
         agents: agents(settings)?,
         workspaces: home.workspaces().canonicalize()?,

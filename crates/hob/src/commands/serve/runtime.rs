@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use hob_agents::{LiveLimit, Runtime, SandboxConfig};
 use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
+use hob_files::Trash;
 
 use crate::commands::Context;
 use crate::settings::Resolved;
@@ -11,7 +12,9 @@ use crate::settings::Resolved;
 /// Starts the runtime that all parts share.
 pub fn start(context: &Context) -> anyhow::Result<Runtime> {
     let live = LiveLimit::new(context.settings.values.max_live);
-    Ok(Runtime::new(start_children(context)?, live, sandbox(&context.settings)))
+    let path = context.settings.home.trash();
+    let trash = Trash::open(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok(Runtime::new(start_children(context)?, live, sandbox(&context.settings), trash))
 }
 
 /// Starts the owner of all agent processes, after ending those that an earlier server left running.

@@ -71,7 +71,8 @@ impl Server {
         let ledger = opened.ledger.clone();
         let tools = memory::open_with(&settings, &key, STORE_BUSY_TIMEOUT).await?;
         keys::publish(&settings.home, &key)?;
-        runtime.sandbox.clean_all();
+        // An earlier server may have been killed.
+        runtime.discard(&runtime.sandbox.temporary);
 
         let sessions = parts::sessions(&settings, &runtime, opened).await?;
         let completions = parts::completions(&settings, &runtime, &ledger, &sessions)?;

@@ -1,0 +1,151 @@
+//! The transcript file of a session.
+//!
+//! The agent can change the folders that it lies in, and Hob reads and writes it with the owner's rights. So every
+//! access starts at a folder that the agent cannot replace, and follows no link from there.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use hob_files::Folder;
+use hob_transcript::claude::transcript_path;
+
+use super::config::ConfigFolder;
+
+/// A larger transcript is not read whole.
+const MAX_READ_BYTES: u64 = 256 << 20;
+
+/// Where a session's transcript lies. It need not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TranscriptFile {
+    /// A folder that the agent cannot replace.
+    root: PathBuf,
+    /// The path of the file below it.
+    below: PathBuf,
+}
+
+impl TranscriptFile {
+    /// Returns the transcript of a session that works in `cwd`, a real path.
+    pub fn new(config: &ConfigFolder, cwd: &Path, session: &str) -> TranscriptFile {
+        let path = transcript_path(config.path(), cwd, session);
+        let root = match config {
+            ConfigFolder::Own(folder) => folder.clone(),
+            // The owner may have made his folder of transcripts a link. Agents cannot replace it.
+            ConfigFolder::Users(folder) => folder.join("projects"),
+        };
+        let below = path.strip_prefix(&root).unwrap_or(&path).to_owned();
+        let root = match config {
+            ConfigFolder::Own(_) => root,
+            ConfigFolder::Users(_) => root.canonicalize().unwrap_or(root),
+        };
+        TranscriptFile { root, below }
+    }
+
+    #[cfg(test)]
+    pub fn path(&self) -> PathBuf {
+        self.root.join(&self.below)
+    }
+
+    /// Opens the file for reading.
+    pub fn open(&self) -> io::Result<File> {
+        Folder::open(&self.root)?.file(&self.below)
+    }
+
+    /// Reads the whole file, if it is not too large.
+    pub fn read(&self) -> io::Result<String> {
+        let bytes = Folder::open(&self.root)?.read(&self.below, MAX_READ_BYTES)?;
+        String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    pub fn exists(&self) -> bool {
+        self.open().is_ok()
+    }
+
+    /// Creates the folder of the file unless it exists, and returns its path.
+    pub fn create_folder(&self) -> io::Result<PathBuf> {
+        std::fs::create_dir_all(&self.root)?;
+        let below = self.below.parent().unwrap_or(Path::new(""));
+        Folder::open(&self.root)?.create_folders(below, 0o700)?;
+        Ok(self.root.join(below))
+    }
+
+    /// Creates the file. Fails if it exists.
+    pub fn create(&self, text: &str) -> io::Result<()> {
+        self.create_folder()?;
+        let mut file = Folder::open(&self.root)?.create_file(&self.below, 0o600)?;
+        file.write_all(text.as_bytes())
+    }
+
+    /// Renames the file, if there is one, so that another can be created in its place.
+    pub fn set_aside(&self) -> io::Result<()> {
+        let (folder, name) = self.parent()?;
+        let aside = Path::new(&name).with_extension("jsonl.before");
+        let _ = folder.remove_file(aside.as_os_str());
+        match folder.rename(name.as_os_str(), &folder, aside.as_os_str()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn remove(&self) -> io::Result<()> {
+        let (folder, name) = self.parent()?;
+        folder.remove_file(name.as_os_str())
+    }
+
+    fn parent(&self) -> io::Result<(Folder, PathBuf)> {
+        let parts = self.below.parent().zip(self.below.file_name());
+        let (parent, name) = parts.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok((Folder::open(&self.root)?.folder(parent)?, name.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn an_agent_cannot_point_the_transcript_elsewhere() {
+        let root = tempfile::tempdir().unwrap();
+        let (config, other) = (root.path().join("config"), root.path().join("other"));
+        fs::create_dir(&config).unwrap();
+        let file = |config: &Path| {
+            let config = ConfigFolder::Own(config.to_owned());
+            TranscriptFile::new(&config, Path::new("/w"), "id")
+        };
+        let (own, foreign) = (file(&config), file(&other));
+        fs::create_dir(&other).unwrap();
+        foreign.create("{\"secret\":1}\n").unwrap();
+        symlink(other.join("projects"), config.join("projects")).unwrap();
+        assert!(own.open().is_err() && own.read().is_err() && !own.exists());
+        assert!(own.create_folder().is_err() && own.create("x").is_err());
+        assert!(own.set_aside().is_err() && own.remove().is_err());
+        fs::remove_file(config.join("projects")).unwrap();
+        own.create("first").unwrap();
+        assert_eq!(own.read().unwrap(), "first");
+        assert!(own.create("second").is_err());
+        own.set_aside().unwrap();
+        own.create("second").unwrap();
+        own.set_aside().unwrap();
+        own.set_aside().unwrap();
+        assert!(!own.exists());
+        fs::remove_file(own.path()).unwrap_err();
+        nix::unistd::mkfifo(&own.path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(own.open().is_err(), "a pipe does not block");
+        own.remove().unwrap();
+        assert_eq!(foreign.read().unwrap(), "{\"secret\":1}\n");
+    }
+
+    #[test]
+    fn the_owners_folder_of_transcripts_may_be_a_link() {
+        let root = tempfile::tempdir().unwrap();
+        let real = root.path().join("real");
+        fs::create_dir_all(&real).unwrap();
+        symlink(&real, root.path().join("projects")).unwrap();
+        let config = ConfigFolder::Users(root.path().to_owned());
+        let file = TranscriptFile::new(&config, Path::new("/w"), "id");
+        file.create("x").unwrap();
+        assert_eq!(fs::read_to_string(real.join("-w/id.jsonl")).unwrap(), "x");
+    }
+}

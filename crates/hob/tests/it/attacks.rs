@@ -1,0 +1,273 @@
+//! Attacks by the agents of apps. Each of them succeeded against an earlier build.
+//!
+//! An agent does here what an injected text might tell it to do. What it may reach is its own workspace; the owner, the
+//! server and the other apps must not notice it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use hob_testkit::{HobServer, TestHome, program, wait_until};
+use serde_json::json;
+
+use crate::api::*;
+use crate::memory_setup::{capture, said, transcript};
+
+/// A server must stay far below this, whatever an agent leaves for it to read.
+const MAX_SERVER_MB: u64 = 300;
+/// How long the server may leave another client without an answer on a busy machine. An attack that works stops it for
+/// good, or for as long as the attacker likes.
+const MAX_SILENCE: Duration = Duration::from_secs(5);
+
+/// Returns the resident memory of a process in MB.
+fn resident_mb(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a live process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") / 1024
+}
+
+#[track_caller]
+fn assert_small(server: &HobServer) {
+    let resident = resident_mb(server.pid());
+    assert!(resident < MAX_SERVER_MB, "the server has taken {resident} MB");
+}
+
+/// Polls the server until `condition` holds. It must answer all the time.
+#[track_caller]
+fn answers_until(api: &Api, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    loop {
+        let asked = Instant::now();
+        assert_eq!(api.server.get("/healthz", None).status, 200);
+        assert!(asked.elapsed() < MAX_SILENCE, "no answer for {:?}", asked.elapsed());
+        assert_small(&api.server);
+        if condition() {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "the condition never held");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until an app's next turn is in its memory.
+#[track_caller]
+fn assert_still_remembers(api: &Api, token: &str, word: &str) {
+    let id = api.create_as(token, &json!({"agent": "acp"}));
+    let body = json!({"prompt": format!("[[say the {word} is here]]")});
+    let answer = api.call_as(token, "POST", &format!("/sessions/{id}/turn"), &[], &body);
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answers_until(api, || !api.recalled(token, word).is_empty());
+}
+
+/// `.git` as a link to an endless device: the memory read it whole, again after every restart.
+#[test]
+fn git_link_to_an_endless_device_is_not_read() {
+    let api = api("");
+    let other = api.home.app("other");
+    let id = api.session();
+    api.shell(&id, "ln -s /dev/zero .git");
+    assert_still_remembers(&api, &other, "lantern");
+    assert_small(&api.server);
+    let api = api.restart_after(|server| server.kill());
+    assert_still_remembers(&api, &other, "anchor");
+    answers_until(&api, || !api.recalled(&api.token, "zero").is_empty());
+}
+
+/// `.git` as a pipe: every call from such a folder held one of the places that the owner needs, for ever.
+#[test]
+fn calls_from_a_folder_with_a_pipe_as_git_do_not_block_the_owner() {
+    let api = api("");
+    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", "the owners lantern")]);
+    assert_eq!(capture(&api.home, &["--cwd", "/"], &path)["inserted"], 1);
+    let id = api.session();
+    let hob = format!(
+        "HOB_SOCKET={} {}",
+        api.home.hob_home().join("hob.sock").display(),
+        program("hob").display()
+    );
+    let calls = format!(
+        "mkfifo .git; for i in $(seq 80); do {hob} recall x > /dev/null 2>&1 & done; sleep 2; echo made"
+    );
+    assert_eq!(api.shell(&id, &calls), "made");
+    let asked = Instant::now();
+    let owner = api.home.run(&["recall", "--json", "--project", "*", "lantern"]);
+    let said = String::from_utf8_lossy(&owner.stdout);
+    assert!(said.contains("the owners lantern"), "{said}");
+    assert!(asked.elapsed() < MAX_SILENCE, "{:?}", asked.elapsed());
+    assert_eq!(api.server.get("/healthz", None).status, 200);
+}
+
+/// A folder that says it is a working tree of the owner's repository got that project's memory.
+#[test]
+fn unpacked_archive_cannot_claim_a_projects_memory() {
+    let api = api("");
+    let user = api.home.user_home().canonicalize().unwrap();
+    let (bank, archive) = (user.join("bank"), user.join("archive"));
+    fs::create_dir_all(bank.join(".git")).unwrap();
+    fs::create_dir_all(archive.join("fake")).unwrap();
+    fs::write(archive.join(".git"), "gitdir: fake").unwrap();
+    fs::write(archive.join("fake/commondir"), bank.join(".git").display().to_string()).unwrap();
+    fs::write(archive.join("fake/gitdir"), archive.join(".git").display().to_string()).unwrap();
+    let words = "the vault code is in drawer seven";
+    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", words)]);
+    let project = |path: &Path| path.display().to_string();
+    assert_eq!(capture(&api.home, &["--cwd", &project(&bank)], &path)["inserted"], 1);
+    let start = |folder: &Path| {
+        let output = api.home.run(&["session-start", "--cwd", &project(folder)]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(start(&bank).contains("drawer seven"));
+    assert!(!start(&archive).contains("drawer seven"));
+}
+
+/// An agent could replace the folder of an upload by a link, and Hob wrote the file wherever the link led.
+#[test]
+fn agent_cannot_change_the_folder_of_uploads() {
+    let api = api("");
+    let id = api.session();
+    let upload = api.server.upload(Some(&api.token), "x.txt", b"the words").json();
+    let path = upload["path"].as_str().unwrap();
+    assert_eq!(api.shell(&id, &format!("cat {path}")), "the words");
+    let folder = Path::new(path).parent().unwrap().display().to_string();
+    let app = Path::new(path).ancestors().nth(2).unwrap().display().to_string();
+    for command in [
+        format!("mkdir {app}/new"),
+        format!("mv {folder} {app}/else"),
+        format!("rm {path}"),
+        format!("echo more >> {path}"),
+        format!("ln -s /tmp {app}/link"),
+    ] {
+        let said = api.shell(&id, &format!("{command} 2> /dev/null && echo yes || echo no"));
+        assert_eq!(said, "no", "{command}");
+    }
+}
+
+/// The transcript of a conversation as a pipe stopped the whole server; as a file of many gigabytes it filled memory.
+#[test]
+fn replaced_transcript_does_not_stop_the_server() {
+    for replace in ["rm $f; mkfifo $f", "truncate -s 9G $f", "rm $f; ln -s /dev/zero $f"] {
+        let api = api("");
+        let id = api.create(&json!({"agent": "claude", "permissions": "allow"}));
+        let find = "f=$(ls ${CLAUDE_CONFIG_DIR:-$HOME/.claude}/projects/*/*.jsonl | head -1)";
+        let command = json!({"command": format!("{find}; touch begun; {replace}")});
+        let turn = api.start_turn(&id, &format!("[[tool Bash {command}]] [[say done]]"));
+        let begun = api.workspace(&id).join("begun");
+        answers_until(&api, || begun.exists());
+        // Longer than the server takes to look at the file again.
+        let looked = Instant::now();
+        answers_until(&api, || looked.elapsed() > Duration::from_secs(2));
+        assert!(matches!(api.get_turn(&id, turn)["state"].as_str(), Some(_)), "{replace}");
+        assert_eq!(api.close(&id).status, 200, "{replace}");
+        assert_eq!(api.server.get("/healthz", None).status, 200);
+        let (_home, _) = api.end_with(|server| assert_eq!(server.stop().code(), Some(0)));
+    }
+}
+
+/// Removing a tree of many nested folders blocked the threads that answer everybody.
+#[test]
+fn deep_folders_of_a_run_do_not_stop_the_server() {
+    let api = api("");
+    let dig = "python3 -c 'import os\nfor i in range(8000): os.mkdir(\"d\"); os.chdir(\"d\")'";
+    for _ in 0..3 {
+        let id = api.session();
+        assert_eq!(api.shell(&id, &format!("{dig}; echo dug")), "dug");
+        assert_eq!(api.close(&id).status, 200);
+        let prompt = format!("[[tool Bash {}]] [[say done]]", json!({"command": dig}));
+        let run = api.post("/run", &json!({"agent": "acp", "prompt": prompt}));
+        assert_eq!(run.status, 200, "{}", run.text);
+        let asked = Instant::now();
+        assert_eq!(api.server.get("/healthz", None).status, 200);
+        assert!(asked.elapsed() < MAX_SILENCE, "{:?}", asked.elapsed());
+    }
+    let trash = api.home.hob_home().join("trash");
+    answers_until(&api, || fs::read_dir(&trash).unwrap().next().is_none());
+}
+
+/// A prompt that is one word of megabytes: stemming it took hours, and no app's turns were remembered meanwhile.
+#[test]
+fn endless_word_does_not_stop_the_memory() {
+    let api = api("");
+    let other = api.home.app("other");
+    let id = api.session();
+    let answer = api.turn(&id, &"y".repeat(3 << 20));
+    assert_eq!(answer.status, 200);
+    assert_still_remembers(&api, &other, "lantern");
+}
+
+/// A connection was attributed to whatever process had the number of the one that opened it. An agent's process could
+/// connect, end, and become the owner once its number was given to a process outside of the sandbox.
+#[test]
+fn connection_of_an_ended_process_is_not_the_owners() {
+    let next_pid = Path::new("/proc/sys/kernel/ns_last_pid");
+    if fs::OpenOptions::new().write(true).open(next_pid).is_err() {
+        println!("skipped: only root can choose the number of the next process");
+        return;
+    }
+    let home = TestHome::new();
+    configure(&home, "");
+    let token = home.app("tests");
+    let api = crate::backend::Backend::File.start(home, &token);
+    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", "the owners lantern")]);
+    assert_eq!(capture(&api.home, &["--cwd", "/"], &path)["inserted"], 1);
+    let id = api.session();
+    let script = r#"
+import json, os, socket, struct, sys, time
+open('begun', 'w').close()
+while not os.path.exists('stopped'):
+    time.sleep(0.01)
+connection = socket.socket(socket.AF_UNIX)
+child = os.fork()
+if child == 0:
+    connection.connect(sys.argv[1])
+    os._exit(0)
+os.waitpid(child, 0)
+open('child.part', 'w').write(str(child))
+os.rename('child.part', 'child')
+while not os.path.exists('go'):
+    time.sleep(0.01)
+body = json.dumps({'call': 'tool', 'name': 'memory_recall', 'cwd': '/', 'arguments': {'cue': 'lantern', 'project': '*'}}).encode()
+try:
+    connection.sendall(struct.pack('>I', len(body)) + body)
+    connection.settimeout(10)
+    answer = connection.recv(65536)
+except OSError as error:
+    answer = str(error).encode()
+open('answer.part', 'wb').write(answer)
+os.rename('answer.part', 'answer')
+"#;
+    let folder = api.workspace(&id);
+    let socket = api.home.hob_home().join("hob.sock").display().to_string();
+    fs::write(folder.join("attack.py"), script).unwrap();
+    let attack = json!({"command": format!("(setsid python3 attack.py {socket} > /dev/null 2>&1 &) ; while [ ! -e ready ]; do sleep 0.01; done")});
+    let turn = api.start_turn(&id, &format!("[[tool Bash {attack}]] [[say done]]"));
+    // The server is stopped while the connection waits to be accepted, so that it looks at the peer too late.
+    wait_until("the attack has begun", || folder.join("begun").exists().then_some(()));
+    api.server.signal(nix::sys::signal::Signal::SIGSTOP);
+    fs::write(folder.join("stopped"), "").unwrap();
+    let child: i32 = wait_until("the child has connected and ended", || {
+        fs::read_to_string(folder.join("child")).ok()?.parse().ok()
+    });
+    let mut reused = None;
+    for _ in 0..200 {
+        fs::write(next_pid, (child - 1).to_string()).unwrap();
+        let mut sleeper = std::process::Command::new("sleep");
+        let mut sleeper = sleeper.arg("60").stdout(Stdio::null()).spawn().unwrap();
+        if sleeper.id() as i32 == child {
+            reused = Some(sleeper);
+            break;
+        }
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
+    api.server.signal(nix::sys::signal::Signal::SIGCONT);
+    let mut reused = reused.expect("a process with the number of the child");
+    fs::write(folder.join("go"), "").unwrap();
+    let answer = wait_until("an answer", || fs::read(folder.join("answer")).ok());
+    fs::write(folder.join("ready"), "").unwrap();
+    reused.kill().unwrap();
+    reused.wait().unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(!answer.contains("owners"), "{answer}");
+    api.wait_for_turn(&id, turn, "finished");
+}
