@@ -91,7 +91,7 @@ fn trust(file: &Path, folder: &Path) -> anyhow::Result<bool> {
     let entry = projects.entry(folder.to_string_lossy()).or_insert_with(|| json!({}));
     let Some(entry) = entry.as_object_mut() else {
         bail!(
-            "{}: the entry of the folder is not an object; hob did not change the file",
+            "{}: the entry for this folder under \"projects\" is not an object; hob did not change the file",
             file.display()
         );
     };

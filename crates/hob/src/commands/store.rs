@@ -36,9 +36,9 @@ enum StoreAction {
     /// Copy apps, sessions and the memory from SQLite into PostgreSQL, or back; stop `hob serve`
     /// first
     #[command(after_help = "\
-The target must be empty, or hold an interrupted migration; run the command again to resume it. At the end, Hob reads \
-both stores again and compares their digests. Hob does not change the source. If the target is SQLite, Hob keeps \
-existing files as `hob.db.before` and `memory.db.before`. During the migration, hooks write their turns to \
+A PostgreSQL target must be empty or hold an interrupted migration; run the command again to resume it. A SQLite \
+target need not be empty: Hob renames existing files to `hob.db.before` and `memory.db.before`. At the end, Hob reads \
+both stores again and compares their digests. Hob does not change the source. During the migration, hooks write their turns to \
 `deferred-captures/`; the server stores them when it next starts.
 
 After the migration, set `store.url` in config.toml (or HOB_STORE_URL), or remove it if the target was SQLite.")]

@@ -71,7 +71,7 @@ fn connect_now(path: &Path) -> io::Result<UnixStream> {
 fn call(stream: &UnixStream, call: &Call, deadline: Instant) -> io::Result<Answer> {
     let body = serde_json::to_vec(call)?;
     if body.len() > FRAME_LIMIT {
-        return Err(io::Error::other("the call is larger than the maximum frame"));
+        return Err(io::Error::other("the request exceeds the maximum frame size"));
     }
     let mut stream = DeadlineStream { stream, deadline };
     stream.write_all(&(body.len() as u32).to_be_bytes())?;

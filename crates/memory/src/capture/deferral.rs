@@ -87,7 +87,7 @@ pub fn write(
             return Ok(path);
         }
     }
-    Err(io::Error::other("cannot find a free name for a deferral file"))
+    Err(io::Error::other("cannot choose an unused file name for the deferred turns"))
 }
 
 fn encode(

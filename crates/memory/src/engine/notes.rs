@@ -43,7 +43,7 @@ impl Engine {
             }
         }
         Err(StoreError::Failed(
-            "this note was forgotten too many times and cannot be stored again; change its text"
+            "this note was deleted by `forget` too many times and cannot be stored again; change its text"
                 .to_owned(),
         ))
     }
@@ -81,7 +81,7 @@ impl Engine {
                 Superseded::Forgotten => {}
             }
         }
-        Err(StoreError::Failed("this correction was forgotten too many times and cannot be stored again; change its text".to_owned()))
+        Err(StoreError::Failed("this correction was deleted by `forget` too many times and cannot be stored again; change its text".to_owned()))
     }
 
     /// Removes a record or a session. Returns the number of removed records.

@@ -22,7 +22,7 @@ pub(crate) async fn connect(url: &StoreUrl, limits: Limits) -> Result<Connection
             Err(ConnectError::Newer { url: text, found, known: VERSION })
         }
         Err(MigrationError::Older(found)) => {
-            Err(ConnectError::Older { url: text, found, known: VERSION })
+            Err(ConnectError::Older { url: text, found, oldest: VERSION - 1 })
         }
         Err(MigrationError::NoVector(error)) => {
             Err(ConnectError::NoVector { url: text, error: Trouble::of(&error).text().to_owned() })

@@ -11,9 +11,9 @@ pub enum ConnectError {
     Newer { url: String, found: u32, known: u32 },
     #[error(
         "{url} was written by an earlier hob (schema {found}), which this version cannot upgrade: first open it with a \
-         hob version that uses the schema just before {known}, then with this one"
+         hob version that uses schema {oldest}, then with this one"
     )]
-    Older { url: String, found: u32, known: u32 },
+    Older { url: String, found: u32, oldest: u32 },
     #[error(
         "the database {url} uses the encoding {encoding}, but Hob needs UTF8: create it again with ENCODING 'UTF8'"
     )]
