@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use nix::sys::stat::{Mode, umask};
 
 use crate::commands::{self, Context, Exit};
+use crate::printer::errln;
 use crate::{hook_runner, settings};
 
 /// Run coding agents in durable sessions that share one long-term memory
@@ -87,7 +88,7 @@ pub fn run() -> ExitCode {
     match exit {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("hob: {error:#}");
+            errln!("hob: {error:#}");
             Exit::Failed.into()
         }
     }

@@ -1,7 +1,6 @@
 //! Runs the commands that agents call as hooks. They exit with code 0 within two seconds, even
 //! after a wrong argument, a panic, or on a disk that hangs.
 
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::commands::{capture_transcript, capture_turn, session_start};
+use crate::printer::{self, errln};
 use crate::settings::{self, Resolved};
 
 /// When the work should be done.
@@ -81,12 +81,11 @@ fn run_in_time(
 }
 
 fn print(text: &str) -> ExitCode {
-    let mut stdout = std::io::stdout();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    printer::out(text);
     ExitCode::SUCCESS
 }
 
 fn print_error(error: &str) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "hob: {error}");
+    errln!("hob: {error}");
     ExitCode::SUCCESS
 }

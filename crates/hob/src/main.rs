@@ -14,6 +14,7 @@ mod mcp_bridge;
 mod memory;
 mod outbox;
 mod owner_client;
+mod printer;
 mod raw_terminal;
 mod settings;
 mod socket;

@@ -10,6 +10,7 @@ use hob_files::Trash;
 use serde_json::json;
 
 use super::{Context, Exit};
+use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
 use crate::{keys, ledger, memory};
 
@@ -79,17 +80,15 @@ async fn create(store: &dyn LedgerStore, name: &str, json: bool) -> anyhow::Resu
         Ok(()) => {}
         Err(error @ StoreError::Exists(_)) => {
             let name = &app.name;
-            eprintln!(
-                "hob: {error}; choose another name, or delete it with `hob app revoke {name}`"
-            );
+            errln!("hob: {error}; choose another name, or delete it with `hob app revoke {name}`");
             return Ok(Exit::Failed);
         }
         Err(error) => return Err(error.into()),
     }
     if json {
-        println!("{}", json!({"app": app.name, "token": token.expose()}));
+        printer::out_json(&json!({"app": app.name, "token": token.expose()}));
     } else {
-        println!("{}", token.expose());
+        outln!("{}", token.expose());
     }
     Ok(Exit::Done)
 }
@@ -101,10 +100,10 @@ async fn list(store: &dyn LedgerStore, json: bool) -> anyhow::Result<Exit> {
             .iter()
             .map(|app| json!({"app": app.name, "created_at": app.created_at.to_string()}))
             .collect();
-        println!("{}", json!({"apps": apps}));
+        printer::out_json(&json!({"apps": apps}));
     } else {
         for app in apps {
-            println!("{}\t{}", app.name, app.created_at);
+            outln!("{}\t{}", app.name, app.created_at);
         }
     }
     Ok(Exit::Done)
@@ -118,14 +117,14 @@ async fn revoke(
 ) -> anyhow::Result<Exit> {
     let name = AppName::new(name)?;
     if !store.list_apps().await?.iter().any(|app| app.name == name) {
-        eprintln!("hob: no app has the name {name}; `hob app list` shows all");
+        errln!("hob: no app has the name {name}; `hob app list` shows all");
         return Ok(Exit::Failed);
     }
     delete_data(store, settings, &name).await?;
     if json {
-        println!("{}", json!({"app": name, "revoked": true}));
+        printer::out_json(&json!({"app": name, "revoked": true}));
     } else {
-        println!("revoked {name}");
+        outln!("revoked {name}");
     }
     Ok(Exit::Done)
 }

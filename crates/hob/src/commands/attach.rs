@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
+use crate::printer::{self, errln, outln};
 use crate::raw_terminal::{self, RawTerminal, ScreenChoice};
 
 /// Watch the terminal of a live agent, and type into it
@@ -92,7 +93,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     runtime.shutdown_background();
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
-            eprintln!("hob: {error}");
+            errln!("hob: {error}");
             Ok(Exit::WrongState)
         }
         outcome => outcome,
@@ -111,7 +112,8 @@ async fn act(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let id = resolve(&live, id)?;
     if args.screen {
         let format = if args.json { "json" } else { args.format.as_str() };
-        print!("{}", screen(&mut client, &id, format).await?);
+        let screen = screen(&mut client, &id, format).await?;
+        printer::out_drawing(&screen);
         return Ok(Exit::Done);
     }
     if !RawTerminal::is_available() {
@@ -124,8 +126,8 @@ async fn act(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let end = watch(&mut server, args).await?;
     server.close().await;
     match end {
-        VisitEnd::Detached => eprintln!("hob: detached from {id}; it keeps running"),
-        VisitEnd::Ended(reason) => eprintln!("hob: {reason}"),
+        VisitEnd::Detached => errln!("hob: detached from {id}; it keeps running"),
+        VisitEnd::Ended(reason) => errln!("hob: {reason}"),
         VisitEnd::Disconnected(error) => {
             anyhow::bail!("lost the connection to the server: {error}")
         }
@@ -285,20 +287,27 @@ fn resolve(live: &[Value], id: &str) -> anyhow::Result<String> {
 
 fn print_list(live: &[Value], json: bool) {
     if json {
-        println!("{}", json!({"live": live}));
+        printer::out_json(&json!({"live": live}));
         return;
     }
     if live.is_empty() {
-        eprintln!("no session or process is live");
+        errln!("no session or process is live");
         return;
     }
-    println!(
+    outln!(
         "{:12} {:8} {:12} {:10} {:8} {:6} {:>5} {:>7}  FOLDER",
-        "ID", "KIND", "APP", "AGENT", "SHOWS", "STATE", "TURNS", "VIEWERS"
+        "ID",
+        "KIND",
+        "APP",
+        "AGENT",
+        "SHOWS",
+        "STATE",
+        "TURNS",
+        "VIEWERS"
     );
     for one in live {
         let text = |key: &str| one[key].as_str().unwrap_or("-");
-        println!(
+        outln!(
             "{:12} {:8} {:12} {:10} {:8} {:6} {:>5} {:>7}  {}",
             text("id").get(..12).unwrap_or(text("id")),
             text("kind"),

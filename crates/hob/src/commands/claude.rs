@@ -10,6 +10,7 @@ use hob_files::write_over;
 use serde_json::{Map, Value, json};
 
 use super::Exit;
+use crate::printer::{self, outln};
 
 /// Prepare your Claude Code installation for unattended sessions
 #[derive(ClapArgs)]
@@ -46,11 +47,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let changed = trust(&file, &folder)?;
     if *json {
         let (folder, file) = (folder.to_string_lossy(), file.to_string_lossy());
-        println!("{}", json!({"folder": folder, "file": file, "changed": changed}));
+        printer::out_json(&json!({"folder": folder, "file": file, "changed": changed}));
     } else if changed {
-        println!("Claude Code now trusts {} ({})", folder.display(), file.display());
+        outln!("Claude Code now trusts {} ({})", folder.display(), file.display());
     } else {
-        println!("Claude Code already trusts {}", folder.display());
+        outln!("Claude Code already trusts {}", folder.display());
     }
     Ok(Exit::Done)
 }

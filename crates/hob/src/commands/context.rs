@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::home::ServeLock;
+use crate::printer::errln;
 use crate::settings::Resolved;
 
 /// How a command ended; becomes the exit code of the process.
@@ -39,7 +40,7 @@ impl Context {
             Ok(lock) => Some(lock),
             Err(holder) => {
                 let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
-                eprintln!("hob: hob is running (pid {pid}); stop `hob serve` first");
+                errln!("hob: hob is running (pid {pid}); stop `hob serve` first");
                 None
             }
         })

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{Context, Exit};
 use crate::memory;
+use crate::printer::{self, errln, outln};
 
 /// Permanently delete one turn or a whole session from the memory; later imports skip it
 #[derive(ClapArgs)]
@@ -29,17 +30,17 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let value = match memory::call_tool(&context.settings, "memory_forget", arguments)? {
         Ok(value) => value,
         Err(why) => {
-            eprintln!("hob: {why}");
+            errln!("hob: {why}");
             return Ok(Exit::Failed);
         }
     };
     if args.json {
-        println!("{value}");
+        printer::out_json(&value);
     } else {
         match value["count"].as_u64().unwrap_or_default() {
-            0 => println!("no record has this ID"),
-            1 => println!("deleted 1 record"),
-            count => println!("deleted {count} records"),
+            0 => outln!("no record has this ID"),
+            1 => outln!("deleted 1 record"),
+            count => outln!("deleted {count} records"),
         }
     }
     Ok(Exit::Done)

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::Exit;
 use crate::hooks::{self, ClientFolders, HookState, Report};
+use crate::printer::{self, errln, outln};
 
 /// Install, show and remove the hooks that capture the sessions of Claude Code and Codex
 #[derive(ClapArgs)]
@@ -73,14 +74,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
                 reports.push(report);
             }
             Err(error) => {
-                eprintln!("hob: {}: {:#}", client.name(), anyhow::Error::from(error));
+                errln!("hob: {}: {:#}", client.name(), anyhow::Error::from(error));
                 outcome = Exit::Failed;
             }
         }
     }
     if options.json {
         let clients: Vec<_> = reports.iter().map(as_json).collect();
-        println!("{}", json!({"clients": clients}));
+        printer::out_json(&json!({"clients": clients}));
     } else {
         reports.iter().for_each(print);
     }
@@ -129,11 +130,11 @@ fn print(report: &Report) {
     let (state, detail) = state(report);
     let detail = if detail.is_empty() { detail } else { format!(" ({detail})") };
     let changed = if report.changed { ", changed" } else { "" };
-    println!("{:<7} {state}{detail}{changed}  {}", report.client.name(), report.file.display());
+    outln!("{:<7} {state}{detail}{changed}  {}", report.client.name(), report.file.display());
     if let Some(backup) = report.backup.as_ref().filter(|_| report.changed) {
-        println!("        backup: {}", backup.display());
+        outln!("        backup: {}", backup.display());
     }
     for note in &report.notes {
-        println!("        note: {note}");
+        outln!("        note: {note}");
     }
 }

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use super::{Context, Exit};
 use crate::memory;
+use crate::printer::{self, errln, outln};
 
 /// About how many turns one transaction stores. A live capture may have to wait for one
 /// transaction.
@@ -56,7 +57,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let mut totals = Totals::default();
     let missing = places.iter().any(|path| !path.exists());
     for path in places.iter().filter(|path| !path.exists()) {
-        eprintln!("hob: {} does not exist", path.display());
+        errln!("hob: {} does not exist", path.display());
         totals.errors += 1;
     }
     let files: Vec<PathBuf> = places.iter().flat_map(|path| find_transcripts(path)).collect();
@@ -76,23 +77,22 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let Totals { files, skipped, stored, errors } = totals;
     if args.json {
         let known = stored.duplicates + stored.forgotten;
-        println!(
-            "{}",
-            json!({"files": files, "skipped": skipped, "inserted": stored.inserted, "duplicates": known,
-                "errors": errors, "finished": finished})
+        printer::out_json(
+            &json!({"files": files, "skipped": skipped, "inserted": stored.inserted, "duplicates": known,
+                "errors": errors, "finished": finished}),
         );
     } else {
-        println!(
+        outln!(
             "imported {} turns from {files} transcripts; {} turns were already stored, {skipped} transcripts had no new turns",
             stored.inserted,
             stored.duplicates + stored.forgotten
         );
         if errors > 0 {
-            println!("skipped {errors} lines or files that could not be read");
+            outln!("skipped {errors} lines or files that could not be read");
         }
     }
     if !finished {
-        eprintln!("hob: interrupted; run the command again to continue");
+        errln!("hob: interrupted; run the command again to continue");
         return Ok(Exit::Failed);
     }
     Ok(if missing { Exit::Failed } else { Exit::Done })

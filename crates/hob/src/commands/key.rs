@@ -11,6 +11,7 @@ use hob_store::Memory;
 use serde_json::json;
 
 use super::{Context, Exit};
+use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
 use crate::{keys, memory};
 
@@ -40,7 +41,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let KeyAction::Rotate { json } = &args.action;
     let settings = &context.settings;
     if let Some(url) = &settings.values.store_url {
-        eprintln!(
+        errln!(
             "hob: cannot rotate the key of {url}, because all nodes share it; move the data to Hob's home folder with \
              `hob store migrate`, rotate the key here, then move the data into an empty database"
         );
@@ -52,9 +53,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     keys::next_key(&settings.home, settings.passphrase.as_deref())?;
     let resealed = finish_rotation(settings)?;
     if *json {
-        println!("{}", json!({"rotated": true, "resealed": resealed}));
+        printer::out_json(&json!({"rotated": true, "resealed": resealed}));
     } else {
-        println!("encrypted everything with a new key, including the secrets of {resealed} turns");
+        outln!("encrypted everything with a new key, including the secrets of {resealed} turns");
     }
     Ok(Exit::Done)
 }

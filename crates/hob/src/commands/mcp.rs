@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 
 use super::Exit;
 use crate::mcp_bridge::Bridge;
+use crate::printer::errln;
 use crate::settings;
 
 /// Serve the memory over MCP on standard input and output, for use by an agent
@@ -25,7 +26,7 @@ pub fn run() -> ExitCode {
             Exit::Done
         }
         Err(error) => {
-            eprintln!("hob: {error}");
+            errln!("hob: {error}");
             Exit::Failed
         }
     };

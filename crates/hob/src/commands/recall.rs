@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Context, Exit};
 use crate::memory;
+use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
 use crate::socket::client::{CALL_TIMEOUT, Connection};
 use crate::socket::{Answer, Call};
@@ -73,7 +74,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let value = match memory::call_tool(settings, "memory_recall", Value::Object(arguments))? {
         Ok(value) => value,
         Err(why) => {
-            eprintln!("hob: {why}");
+            errln!("hob: {why}");
             return Ok(Exit::Failed);
         }
     };
@@ -82,12 +83,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         for hit in &mut result.hits {
             match unseal(settings, &hit.record_id) {
                 Ok(text) => hit.text = text,
-                Err(error) => eprintln!("hob: {}: {error:#}", hit.record_id),
+                Err(error) => errln!("hob: {}: {error:#}", hit.record_id),
             }
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string(&result)?);
+        printer::out_json(&serde_json::to_value(&result)?);
     } else {
         print(&result);
     }
@@ -118,19 +119,19 @@ fn print(result: &RecallResult) {
     for Hit { record_id, text, role, session_id, project, ts, reason, worktree, .. } in &result.hits
     {
         let tree = worktree.as_ref().map_or(String::new(), |tree| format!(" (in {tree})"));
-        println!("{ts}  {role}  {project}{tree}  session {session_id}");
-        println!("  [{record_id}] {reason}");
+        outln!("{ts}  {role}  {project}{tree}  session {session_id}");
+        outln!("  [{record_id}] {reason}");
         for line in text.trim_end().lines() {
-            println!("  | {line}");
+            outln!("  | {line}");
         }
-        println!();
+        outln!();
     }
     let omitted = match result.omitted {
         0 => String::new(),
         omitted => format!(", {omitted} more not shown (--limit, --budget-tokens)"),
     };
-    println!("{} hits{omitted}", result.hits.len());
+    outln!("{} hits{omitted}", result.hits.len());
     if result.partial {
-        println!("some captured turns are not searchable yet; `hob serve` makes them searchable");
+        outln!("some captured turns are not searchable yet; `hob serve` makes them searchable");
     }
 }

@@ -1,6 +1,6 @@
 //! `hob run`: sends one prompt from the terminal and shows the answer as it comes.
 
-use std::io::{BufRead, IsTerminal, Read, Write};
+use std::io::{BufRead, IsTerminal, Read};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use hob_gateway::client::{Client, Method, Reply, StreamEvent};
@@ -11,6 +11,7 @@ use super::sessions::resolve;
 use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
+use crate::printer::{self, errln};
 
 /// Send a prompt to an agent and show its answer live
 #[derive(ClapArgs)]
@@ -57,7 +58,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let outcome = memory::runtime()?.block_on(ask(context, args, &prompt));
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
-            eprintln!("hob: {error}");
+            errln!("hob: {error}");
             Ok(Exit::WrongState)
         }
         outcome => outcome,
@@ -91,17 +92,17 @@ async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Exi
     let answer = follow(reply, &mut control, &session, &mut printer).await?;
     let ok = answer["ok"] == true;
     if args.json {
-        println!("{answer}");
+        printer::out_json(&answer);
     } else {
         printer.end();
         if !ok {
-            eprintln!("hob: {}", answer["error"].as_str().unwrap_or("the turn failed"));
+            errln!("hob: {}", answer["error"].as_str().unwrap_or("the turn failed"));
         } else if answer["stop_reason"] != "end_turn" {
-            eprintln!("hob: stopped: {}", answer["stop_reason"].as_str().unwrap_or("-"));
+            errln!("hob: stopped: {}", answer["stop_reason"].as_str().unwrap_or("-"));
         }
     }
     if args.keep {
-        eprintln!("session {session}");
+        errln!("session {session}");
     } else if args.session.is_none() {
         owner_client::request(&mut control, Method::DELETE, &format!("/sessions/{session}"), None)
             .await?;
@@ -203,9 +204,7 @@ impl AnswerPrinter {
 
     fn write(&mut self, text: &str) {
         if self.shows && !text.is_empty() {
-            let mut stdout = std::io::stdout().lock();
-            // A reader that closed the pipe is not a failure.
-            let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+            printer::out(text);
             self.in_line = !text.ends_with('\n');
         }
     }
@@ -213,7 +212,7 @@ impl AnswerPrinter {
     fn note(&mut self, text: &str) {
         if self.shows {
             self.end();
-            eprintln!("{text}");
+            errln!("{text}");
         }
     }
 
@@ -226,10 +225,8 @@ impl AnswerPrinter {
     /// Asks the user; any answer but `y` is a no.
     fn choose(&mut self, ask: &Value) -> &'static str {
         self.end();
-        eprint!(
-            "The agent asks for permission: {}. Allow? [y/N] ",
-            ask["title"].as_str().unwrap_or("?")
-        );
+        let title = printer::one_line(ask["title"].as_str().unwrap_or("?"));
+        printer::err(&format!("The agent asks for permission: {title}. Allow? [y/N] "));
         let mut line = String::new();
         let _ = std::io::stdin().lock().read_line(&mut line);
         if line.trim().eq_ignore_ascii_case("y") { "allow_once" } else { "reject_once" }

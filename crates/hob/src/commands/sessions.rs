@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
+use crate::printer::{self, errln, outln};
 
 /// List, follow, cancel and close the sessions of all apps
 #[derive(ClapArgs)]
@@ -79,7 +80,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     });
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
-            eprintln!("hob: {error}");
+            errln!("hob: {error}");
             Ok(Exit::WrongState)
         }
         outcome => outcome,
@@ -95,7 +96,7 @@ async fn act(client: &mut Client, action: &SessionsAction) -> anyhow::Result<Exi
         SessionsAction::Show { id, json } => {
             let session = request(client, Method::GET, id, "").await?;
             if *json {
-                println!("{session}");
+                printer::out_json(&session);
             } else {
                 print_session(&session);
             }
@@ -106,17 +107,17 @@ async fn act(client: &mut Client, action: &SessionsAction) -> anyhow::Result<Exi
         SessionsAction::Cancel { id, json } => {
             let answer = request(client, Method::POST, id, "/cancel").await?;
             match (json, answer["turn_index"].as_u64()) {
-                (true, _) => println!("{answer}"),
-                (false, Some(turn)) => println!("cancelled turn {turn}"),
-                (false, None) => println!("no turn was running"),
+                (true, _) => printer::out_json(&answer),
+                (false, Some(turn)) => outln!("cancelled turn {turn}"),
+                (false, None) => outln!("no turn was running"),
             }
         }
         SessionsAction::Close { id, json } => {
             let answer = request(client, Method::DELETE, id, "").await?;
             match (json, answer["already_closed"] == true) {
-                (true, _) => println!("{answer}"),
-                (false, true) => println!("the session was already closed"),
-                (false, false) => println!("closed"),
+                (true, _) => printer::out_json(&answer),
+                (false, true) => outln!("the session was already closed"),
+                (false, false) => outln!("closed"),
             }
         }
     }
@@ -155,14 +156,14 @@ async fn tail(
 
 fn print_sessions(sessions: &[Value], json: bool) {
     if json {
-        println!("{}", json!({"count": sessions.len(), "sessions": sessions}));
+        printer::out_json(&json!({"count": sessions.len(), "sessions": sessions}));
     } else if sessions.is_empty() {
-        eprintln!("no sessions");
+        errln!("no sessions");
     } else {
         let (id, app, agent, state, turns) = ("ID", "APP", "AGENT", "STATE", "TURNS");
-        println!("{id:12} {app:12} {agent:10} {state:8} {turns:>5}  LAST TURN");
+        outln!("{id:12} {app:12} {agent:10} {state:8} {turns:>5}  LAST TURN");
         for session in sessions {
-            println!("{}", row(session));
+            outln!("{}", row(session));
         }
     }
 }
@@ -222,9 +223,9 @@ async fn follow(client: &mut Client, id: &str, after: u64, json: bool) -> anyhow
 
 fn print_event(event: &Value, json: bool) {
     if json {
-        println!("{event}");
+        printer::out_json(event);
     } else if let Some(line) = render::event_line(event) {
-        println!("{line}");
+        outln!("{line}");
     }
 }
 
@@ -263,10 +264,10 @@ fn print_session(session: &Value) {
             Value::Null => continue,
             other => other.to_string(),
         };
-        println!("{key:14} {value}");
+        outln!("{key:14} {}", printer::one_line(&value));
     }
     let usage = &session["usage"];
-    println!(
+    outln!(
         "{:14} {} in, {} out, {} cached, ${:.4}",
         "usage",
         usage["input_tokens"],

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{Context, Exit};
 use crate::memory;
+use crate::printer::{self, errln, outln};
 use crate::socket::client;
 
 /// Show whether the server is running; exit code 0 if it is, else 3
@@ -22,22 +23,22 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             if args.json {
                 let mut value = serde_json::to_value(&hello)?;
                 value["running"] = json!(true);
-                println!("{value}");
+                printer::out_json(&value);
             } else {
-                println!("hob {} is running (pid {})", hello.version, hello.pid);
-                println!("socket  {}", socket.display());
-                println!("http    {}", hello.http.as_deref().unwrap_or("off"));
+                outln!("hob {} is running (pid {})", hello.version, hello.pid);
+                outln!("socket  {}", socket.display());
+                outln!("http    {}", hello.http.as_deref().unwrap_or("off"));
                 if let Some(progress) = memory::model_progress(&context.settings) {
-                    println!("model   {progress}");
+                    outln!("model   {progress}");
                 }
             }
             Ok(Exit::Done)
         }
         Err(error) => {
             if args.json {
-                println!("{}", json!({"running": false}));
+                printer::out_json(&json!({"running": false}));
             }
-            eprintln!(
+            errln!(
                 "hob: not running: no server answers on {} ({error}); start it with `hob serve`",
                 socket.display()
             );

@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::{Context, Exit};
+use crate::printer::{self, outln};
 use crate::settings::Resolved;
 use crate::{keys, memory};
 
@@ -89,16 +90,16 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let moved = memory::runtime()?.block_on(migrate(settings, &url, *to))?;
     if *json {
         let row = |table: &MigratedTable| json!({"table": table.table, "rows": table.rows, "digest": table.digest});
-        println!("{}", json!({"moved": moved.iter().map(row).collect::<Vec<_>>()}));
+        printer::out_json(&json!({"moved": moved.iter().map(row).collect::<Vec<_>>()}));
         return Ok(Exit::Done);
     }
     for table in &moved {
-        println!("{:>12}  {}  {}", table.rows, &table.digest[..16], table.table);
+        outln!("{:>12}  {}  {}", table.rows, &table.digest[..16], table.table);
     }
     match to {
-        StoreChoice::Postgres => println!("copied everything to {url}; set `store.url` to use it"),
+        StoreChoice::Postgres => outln!("copied everything to {url}; set `store.url` to use it"),
         StoreChoice::Sqlite => {
-            println!("copied everything to Hob's home folder; remove `store.url` to use it")
+            outln!("copied everything to Hob's home folder; remove `store.url` to use it")
         }
     }
     Ok(Exit::Done)

@@ -157,7 +157,7 @@ fn replaced_transcript_does_not_stop_the_server() {
         // Longer than the server takes to look at the file again.
         let looked = Instant::now();
         answers_until(&api, || looked.elapsed() > Duration::from_secs(2));
-        assert!(matches!(api.get_turn(&id, turn)["state"].as_str(), Some(_)), "{replace}");
+        assert!(api.get_turn(&id, turn)["state"].is_string(), "{replace}");
         assert_eq!(api.close(&id).status, 200, "{replace}");
         assert_eq!(api.server.get("/healthz", None).status, 200);
         let (_home, _) = api.end_with(|server| assert_eq!(server.stop().code(), Some(0)));
@@ -270,4 +270,39 @@ os.rename('answer.part', 'answer')
     let answer = String::from_utf8_lossy(&answer).into_owned();
     assert!(!answer.contains("owners"), "{answer}");
     api.wait_for_turn(&id, turn, "finished");
+}
+
+/// Escape sequences in what others wrote reached the owner's terminal: they move the cursor, set the clipboard, or forge
+/// what a command says.
+#[test]
+fn commands_print_no_control_characters_of_others() {
+    let api = api("");
+    let hostile = "the lantern\u{1b}]52;c;eA==\u{7}\u{9b}2K\rforged\u{202e}";
+    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", hostile)]);
+    assert_eq!(capture(&api.home, &["--cwd", "/"], &path)["inserted"], 1);
+    let body = json!({"agent": "acp", "model": hostile, "meta": {"name": hostile}});
+    let id = api.create(&body);
+    assert_eq!(api.turn(&id, &format!("[[say {hostile}]]")).status, 200);
+    let prompt = format!("[[say {hostile}]]");
+    for arguments in [
+        vec!["recall", "--project", "*", "lantern"],
+        vec!["recall", "--json", "--project", "*", "lantern"],
+        vec!["session-start", "--cwd", "/"],
+        vec!["sessions", "show", &id],
+        vec!["sessions", "show", "--json", &id],
+        vec!["sessions", "tail", "--no-follow", &id],
+        vec!["sessions", "list"],
+        vec!["run", "--agent", "acp", &prompt],
+        vec!["recall", hostile],
+    ] {
+        let output = api.home.run(&arguments);
+        for stream in [&output.stdout, &output.stderr] {
+            let text = String::from_utf8_lossy(stream);
+            let acts = |c: char| c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}';
+            assert!(!text.contains(acts), "{arguments:?}: {text:?}");
+        }
+    }
+    let found = api.home.run(&["recall", "--json", "--project", "*", "lantern"]);
+    let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!(found["hits"][0]["text"], hostile, "JSON keeps the text");
 }

@@ -186,6 +186,23 @@ fn only_one_crate_writes_files() {
 }
 
 /// State is passed as an argument. (The scripted agent is a program of its own.)
+/// Most of what commands print was written by others, and must pass the printer.
+#[test]
+fn only_the_printer_prints() {
+    let mut violations = Vec::new();
+    for file in source::production() {
+        if file.path.ends_with("hob/src/printer.rs") {
+            continue;
+        }
+        for (number, line) in file.code.lines().enumerate() {
+            if ["println!(", "print!(", "eprint!("].iter().any(|call| line.contains(call)) {
+                violations.push(format!("{}:{}", file.path, number + 1));
+            }
+        }
+    }
+    assert_none("print through crates/hob/src/printer.rs", &violations);
+}
+
 #[test]
 fn libraries_have_no_globals() {
     for (file, text) in sources("rs") {

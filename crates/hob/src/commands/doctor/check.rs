@@ -1,5 +1,6 @@
 //! Makes checks, and prints them as `hob doctor` does.
 
+use crate::printer::outln;
 use hob_gateway::{Check, Verdict};
 use serde_json::{Value, json};
 
@@ -37,8 +38,8 @@ pub fn print(check: &Check) {
         Verdict::Warn => "warning",
         Verdict::Fail => "FAILED ",
     };
-    println!("{mark}  {:<9} {}", check.name, check.text);
+    outln!("{mark}  {:<9} {}", check.name, check.text);
     if let Some(fix) = &check.fix {
-        println!("         {:<9} -> {fix}", "");
+        outln!("         {:<9} -> {fix}", "");
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{check, checks};
 use crate::commands::{Context, Exit};
+use crate::printer::{self, outln};
 use crate::settings::Resolved;
 use crate::settings::registry::SETTINGS;
 
@@ -25,7 +26,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let checks = checks::all(settings);
     if args.json {
         let checks: Vec<Value> = checks.iter().map(check::to_json).collect();
-        println!("{}", json!({"checks": checks, "settings": settings_as_json(settings)}));
+        printer::out_json(&json!({"checks": checks, "settings": settings_as_json(settings)}));
     } else {
         checks.iter().for_each(check::print);
         print_settings(settings);
@@ -43,9 +44,9 @@ fn settings_as_json(settings: &Resolved) -> Vec<Value> {
 }
 
 fn print_settings(settings: &Resolved) {
-    println!("\nsettings");
+    outln!("\nsettings");
     let width = settings.rows.iter().map(|row| row.key.len()).max().unwrap_or_default();
     for row in &settings.rows {
-        println!("  {:<width$}  {}  ({})", row.key, row.value, row.source);
+        outln!("  {:<width$}  {}  ({})", row.key, row.value, row.source);
     }
 }

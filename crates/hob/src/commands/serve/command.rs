@@ -8,6 +8,7 @@ use super::listeners::Listeners;
 use super::server;
 use crate::commands::{Context, Exit, key};
 use crate::logging;
+use crate::printer::errln;
 
 /// How long blocking threads may run on after the server has ended.
 const BLOCKING_DEADLINE: Duration = Duration::from_secs(1);
@@ -45,7 +46,7 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
         Ok(lock) => lock,
         Err(holder) => {
             let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
-            eprintln!("hob: already running on {} (pid {pid})", settings.home.root().display());
+            errln!("hob: already running on {} (pid {pid})", settings.home.root().display());
             return Ok(Exit::WrongState);
         }
     };
