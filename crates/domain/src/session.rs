@@ -153,6 +153,17 @@ pub struct TurnEnding {
     pub outbox: Option<RememberedTurn>,
 }
 
+/// A part of a session's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventRange {
+    /// At most `limit` events after this number.
+    After { after: u64, limit: usize },
+    /// The last `limit` events before this number.
+    Before { before: u64, limit: usize },
+    /// The events of this turn.
+    Turn(u32),
+}
+
 /// Storage of sessions.
 ///
 /// Contract: every call is atomic, and durable once it returned `Ok`. Events of a session are
@@ -259,23 +270,12 @@ pub trait SessionStore: Send + Sync {
         index: u32,
     ) -> Result<Option<SessionTurn>, StoreError>;
 
-    /// Returns at most `limit` events after this number; `None` if the session does not exist.
+    /// Returns events of a session, in order; `None` if the session does not exist.
     async fn events(
         &self,
         app: &AppName,
         id: &SessionId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
-
-    /// Returns the last `limit` events before this number, in order; `None` if the session does not
-    /// exist.
-    async fn events_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u64,
-        limit: usize,
+        range: EventRange,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
     /// Returns the last `limit` turns before this number, in order; `None` if the session does not
@@ -287,13 +287,6 @@ pub trait SessionStore: Send + Sync {
         before: u32,
         limit: usize,
     ) -> Result<Option<Vec<SessionTurn>>, StoreError>;
-
-    /// Returns the events of one turn, in order.
-    async fn turn_events(
-        &self,
-        id: &SessionId,
-        index: u32,
-    ) -> Result<Vec<SessionEvent>, StoreError>;
 
     /// Closes a session with an audit event. Queued turns are cancelled, each with a `turn` event.
     /// Returns `false` if the session was closed already.

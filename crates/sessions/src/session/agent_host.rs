@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
-use hob_domain::session::{EventKind, NewEvent, Session};
+use hob_domain::session::{EventKind, EventRange, NewEvent, Session};
 use hob_domain::{Driver, Message};
 use serde_json::{Value, json};
 
@@ -151,11 +151,14 @@ impl AgentHost {
     /// Returns whether the agent has neither said nor done anything in any turn.
     async fn is_unspoken(&self) -> Result<bool, StartError> {
         for turn in 1..=self.session().await?.turn_count {
-            let events = self.context.store().turn_events(&self.handle.id, turn).await;
+            let range = EventRange::Turn(turn);
+            let events =
+                self.context.store().events(&self.handle.app, &self.handle.id, range).await;
             let spoken = |event: &NewEvent| {
                 event.kind == EventKind::Message && is_agent_activity(&event.body)
             };
-            if events.map_err(internal)?.iter().any(|event| spoken(&event.event)) {
+            let events = events.map_err(internal)?.unwrap_or_default();
+            if events.iter().any(|event| spoken(&event.event)) {
                 return Ok(false);
             }
         }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::session::{EventKind, SessionEvent, SessionId, SessionTurn};
+use hob_domain::session::{EventKind, EventRange, SessionEvent, SessionId, SessionTurn};
 use hob_domain::{AppName, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
@@ -91,8 +91,9 @@ impl EventFeed {
     ) -> Result<Follow, SessionError> {
         let source = self.subscribe(app, id);
         let session = self.context().session(app, id).await?;
-        let events = self.context().store().turn_events(id, turn).await?;
-        let mut buffer: VecDeque<_> = events.into_iter().map(Arc::new).collect();
+        let events = self.context().store().events(app, id, EventRange::Turn(turn)).await?;
+        let events = events.unwrap_or_default().into_iter();
+        let mut buffer: VecDeque<_> = events.map(Arc::new).collect();
         // A caller that has seen the turn's end has seen all of it.
         let seen =
             |event: &Arc<SessionEvent>| event.event.kind == EventKind::Turn && event.seq <= after;
@@ -212,7 +213,8 @@ impl Follow {
 
     async fn read_page(&mut self) -> Result<(), StoreError> {
         let store = self.feed.context().store();
-        let events = store.events(&self.app, &self.id, self.last, PAGE_EVENTS).await?;
+        let page = EventRange::After { after: self.last, limit: PAGE_EVENTS };
+        let events = store.events(&self.app, &self.id, page).await?;
         // A session without events was deleted. One whose last event is its close gets no more of
         // them.
         let is_closed = events

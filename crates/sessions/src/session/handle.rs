@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hob_domain::session::{NewEvent, Session, SessionEvent, SessionId, SessionSetup, SessionStore};
+use hob_domain::session::{
+    EventRange, NewEvent, Session, SessionEvent, SessionId, SessionSetup, SessionStore,
+};
 use hob_domain::{AppName, Lease, StoreError, Timestamp};
 use tokio::sync::{Notify, OwnedMutexGuard, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -343,7 +345,8 @@ impl SessionHandle {
                     stored => return stored,
                 }
             } else if found == last + events.len() as u64 {
-                let stored = store.events(&self.app, &self.id, last, events.len()).await?;
+                let range = EventRange::After { after: last, limit: events.len() };
+                let stored = store.events(&self.app, &self.id, range).await?;
                 return stored.ok_or(StoreError::Lost);
             } else {
                 // Another node has appended events.

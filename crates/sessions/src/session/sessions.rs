@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hob_domain::session::{
-    EventKind, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState, UsageDay,
+    EventKind, EventRange, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState,
+    UsageDay,
 };
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
 
@@ -218,11 +219,13 @@ impl Sessions {
     /// Returns the messages of a turn as the agent sent them.
     pub async fn turn_messages(
         &self,
+        app: &AppName,
         id: &SessionId,
         turn: u32,
     ) -> Result<Vec<String>, SessionError> {
-        let events = self.store().turn_events(id, turn).await?;
-        let messages = events.into_iter().filter(|event| event.event.kind == EventKind::Message);
+        let events = self.store().events(app, id, EventRange::Turn(turn)).await?;
+        let events = events.unwrap_or_default().into_iter();
+        let messages = events.filter(|event| event.event.kind == EventKind::Message);
         Ok(messages.map(|event| event.event.body).collect())
     }
 
@@ -247,27 +250,14 @@ impl Sessions {
         self.parts.feed.follow_turn(app, id, turn, after).await
     }
 
-    /// Returns at most `limit` events after this number.
+    /// Returns events of a session, in order.
     pub async fn events(
         &self,
         app: &AppName,
         id: &SessionId,
-        after: u64,
-        limit: usize,
+        range: EventRange,
     ) -> Result<Vec<SessionEvent>, SessionError> {
-        self.store().events(app, id, after, limit).await?.ok_or(SessionError::NotFound)
-    }
-
-    /// Returns the last `limit` events before this number, in order.
-    pub async fn events_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u64,
-        limit: usize,
-    ) -> Result<Vec<SessionEvent>, SessionError> {
-        let events = self.store().events_before(app, id, before, limit).await?;
-        events.ok_or(SessionError::NotFound)
+        self.store().events(app, id, range).await?.ok_or(SessionError::NotFound)
     }
 
     /// Returns the last `limit` turns before this number, in order.

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hob_domain::session::{
-    NewEvent, Permissions, RememberedTurn, Session, SessionId, SessionSetup, SessionStore,
-    TurnState, TurnUsage,
+    EventRange, NewEvent, Permissions, RememberedTurn, Session, SessionId, SessionSetup,
+    SessionStore, TurnState, TurnUsage,
 };
 use hob_domain::{
     AgentName, App, AppName, AppStore, ClusterStore, Lease, NodeId, NodeStore, StoreError,
@@ -299,7 +299,8 @@ async fn a_crash_loses_nothing_that_was_told() {
     let app = AppName::new("a").unwrap();
     for (byte, told) in writers.join_all().await {
         assert!(told.len() > 10, "only {} were told", told.len());
-        let found = ledger.events(&app, &id(byte), 0, usize::MAX).await.unwrap().unwrap();
+        let all = EventRange::After { after: 0, limit: usize::MAX };
+        let found = ledger.events(&app, &id(byte), all).await.unwrap().unwrap();
         assert!(found.iter().map(|event| event.seq).eq(1..=found.len() as u64), "without a gap");
         for event in &told {
             assert_eq!(found[event.seq as usize - 1], *event);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionId,
-    SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
+    SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -232,25 +232,22 @@ impl SessionStore for MemoryLedger {
         &self,
         app: &AppName,
         id: &SessionId,
-        after: u64,
-        limit: usize,
+        range: EventRange,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let mut state = self.state();
         let Some(kept) = state.of(app, id) else { return Ok(None) };
-        let found = kept.events.iter().filter(|event| event.seq > after);
-        Ok(Some(found.take(limit).cloned().collect()))
-    }
-
-    async fn events_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u64,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        let mut state = self.state();
-        let Some(kept) = state.of(app, id) else { return Ok(None) };
-        Ok(Some(last(kept.events.iter().filter(|e| e.seq < before).cloned(), limit)))
+        let events = kept.events.iter().cloned();
+        Ok(Some(match range {
+            EventRange::After { after, limit } => {
+                events.filter(|event| event.seq > after).take(limit).collect()
+            }
+            EventRange::Before { before, limit } => {
+                last(events.filter(|event| event.seq < before), limit)
+            }
+            EventRange::Turn(index) => {
+                events.filter(|event| event.event.turn == Some(index)).collect()
+            }
+        }))
     }
 
     async fn turns_before(
@@ -263,17 +260,6 @@ impl SessionStore for MemoryLedger {
         let mut state = self.state();
         let Some(kept) = state.of(app, id) else { return Ok(None) };
         Ok(Some(last(kept.turns.iter().filter(|t| t.index < before).cloned(), limit)))
-    }
-
-    async fn turn_events(
-        &self,
-        id: &SessionId,
-        index: u32,
-    ) -> Result<Vec<SessionEvent>, StoreError> {
-        let mut state = self.state();
-        let Some(kept) = state.find(id) else { return Ok(Vec::new()) };
-        let found = kept.events.iter().filter(|event| event.event.turn == Some(index));
-        Ok(found.cloned().collect())
     }
 
     async fn close_session(

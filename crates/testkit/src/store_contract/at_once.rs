@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use hob_domain::session::{Accepted, TurnRequest, TurnState};
+use hob_domain::session::{Accepted, EventRange, TurnRequest, TurnState};
 use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
 
 use super::{
-    Fixture, accept, app, at, ending, event, id, keyed, lease, make, node, remembered, request,
-    seqs, session, story, used,
+    Fixture, accept, after, app, at, ending, event, id, keyed, lease, make, node, remembered,
+    request, seqs, session, story, used,
 };
 
 /// The same ledger twice, as two nodes have it.
@@ -52,7 +52,7 @@ pub async fn concurrent_appends_leave_no_gap(fixture: &dyn Fixture) {
     })
     .await;
     for byte in 1..=4 {
-        let events = stores[1].events(&app("a"), &id(byte), 0, 100).await.unwrap().unwrap();
+        let events = stores[1].events(&app("a"), &id(byte), after(0, 100)).await.unwrap().unwrap();
         assert_eq!(seqs(&events), (1..=51).collect::<Vec<_>>());
         let own = told.iter().flatten().filter(|(of, _)| *of == byte);
         let mut own: Vec<u64> = own
@@ -162,7 +162,7 @@ pub async fn deleted_session_accepts_nothing(fixture: &dyn Fixture) {
         }
     })
     .await;
-    assert_eq!(stores[0].turn_events(&id(1), 1).await.unwrap(), []);
+    assert_eq!(stores[0].events(&app("a"), &id(1), EventRange::Turn(1)).await.unwrap(), None);
     make(&*stores[0], [1]).await;
     assert_eq!(story(&*stores[1], 1).await, ["create"]);
 }

@@ -2,12 +2,12 @@
 
 use hob_domain::AppName;
 use hob_domain::session::{
-    Accepted, NewEvent, Repeat, Session, SessionSetup, TurnEnding, TurnState,
+    Accepted, EventRange, NewEvent, Repeat, Session, SessionSetup, TurnEnding, TurnState,
 };
 use serde_json::json;
 
 use super::{
-    Fixture, app, at, ending, event, id, lease, node, prompts, remembered, request, session,
+    Fixture, after, app, at, ending, event, id, lease, node, prompts, remembered, request, session,
 };
 use hob_domain::session::TurnRequest;
 
@@ -83,10 +83,11 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         assert_eq!((turn.prompt.as_str(), turn.text.as_str()), (text, text));
         assert_eq!(turn.files, [text, "/x"]);
         assert_eq!((turn.stop_reason.as_deref(), turn.error.as_deref()), (Some(text), Some(text)));
-        let events = store.events(&a, &id(byte), 0, 9).await.unwrap().unwrap();
+        let events = store.events(&a, &id(byte), after(0, 9)).await.unwrap().unwrap();
         assert_eq!(events.len(), 4);
         assert!(events.iter().all(|event| event.event == told), "{events:?}");
-        assert_eq!(store.turn_events(&id(byte), u32::MAX).await.unwrap(), events);
+        let of_turn = store.events(&a, &id(byte), EventRange::Turn(u32::MAX)).await.unwrap();
+        assert_eq!(of_turn, Some(events));
     }
     assert_eq!(prompts(&store.outbox(99).await.unwrap()), TEXTS);
 }
@@ -124,7 +125,7 @@ pub async fn large_bodies_are_stored_unchanged(fixture: &dyn Fixture) {
     let many: Vec<NewEvent> = (0..1000).map(|_| event("message", Some(1))).collect();
     let stored = store.append_events(&lease(1), many, at(9)).await.unwrap();
     assert_eq!(stored.last().unwrap().seq, 1005);
-    let found = store.events(&app("a"), &id(1), 1, 4).await.unwrap().unwrap();
+    let found = store.events(&app("a"), &id(1), after(1, 4)).await.unwrap().unwrap();
     for (found, event) in found.iter().zip(&events) {
         assert!(found.event == *event, "a large body is another");
     }

@@ -6,7 +6,9 @@ use hob_domain::session::{EventKind, SessionId, SessionStore, TurnState};
 use hob_domain::{AppName, Lease, LeaseOutcome, LedgerStore, NodeId, StoreError};
 use tokio::task::JoinSet;
 
-use super::{Fixture, accept, app, at, ending, event, id, lease, make, node, request, seqs, story};
+use super::{
+    Fixture, accept, after, app, at, ending, event, id, lease, make, node, request, seqs, story,
+};
 
 /// So long that a node with a recent heartbeat counts as alive on any machine.
 const LEASE: Duration = Duration::from_secs(600);
@@ -168,7 +170,7 @@ pub async fn takeover_interrupts_the_running_turn_once(fixture: &dyn Fixture) {
     };
     assert_eq!(interrupted, [1]);
     let told: Vec<u64> = writers.join_all().await.into_iter().flatten().collect();
-    let events = stores[1].events(&app("a"), &id(1), 0, usize::MAX).await.unwrap().unwrap();
+    let events = stores[1].events(&app("a"), &id(1), after(0, usize::MAX)).await.unwrap().unwrap();
     let end = events.iter().position(|event| event.event.kind == EventKind::Turn).expect("its end");
     assert_eq!(end + 1, events.len(), "nothing comes after the end");
     assert_eq!(told.len() + 2, events.len(), "the log has exactly the acknowledged events");

@@ -1,10 +1,10 @@
 //! Lists: which app sees what, and in which order.
 
 use super::{
-    Fixture, accept, app, at, ending, event, id, lease, make, names, node, request, seqs, session,
-    whole_turn,
+    Fixture, accept, after, app, at, before, ending, event, id, lease, make, names, node, request,
+    seqs, session, whole_turn,
 };
-use hob_domain::session::{TurnState, TurnUsage};
+use hob_domain::session::{EventRange, TurnState, TurnUsage};
 
 pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     let store = fixture.open().await;
@@ -14,8 +14,8 @@ pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     let other = app("b");
     assert_eq!(store.session(&other, &id(1)).await.unwrap(), None);
     assert_eq!(store.turn(&other, &id(1), 1).await.unwrap(), None);
-    assert_eq!(store.events(&other, &id(1), 0, 10).await.unwrap(), None);
-    assert_eq!(store.events_before(&other, &id(1), 9, 10).await.unwrap(), None);
+    assert_eq!(store.events(&other, &id(1), after(0, 10)).await.unwrap(), None);
+    assert_eq!(store.events(&other, &id(1), before(9, 10)).await.unwrap(), None);
     assert_eq!(store.turns_before(&other, &id(1), 9, 10).await.unwrap(), None);
     let taken = store.accept_turn(&other, &id(1), &request("x"), at(9)).await.unwrap();
     assert_eq!(taken, None);
@@ -55,17 +55,18 @@ pub async fn past_events_are_paged_backwards(fixture: &dyn Fixture) {
         whole_turn(&*store, 1, 20).await;
     }
     let (a, one) = (app("a"), id(1));
-    let all = store.events(&a, &one, 0, usize::MAX).await.unwrap().unwrap();
+    let all = store.events(&a, &one, after(0, usize::MAX)).await.unwrap().unwrap();
     let last = all.len() as u64;
     let page =
-        async |before| seqs(&store.events_before(&a, &one, before, 2).await.unwrap().unwrap());
+        async |number| seqs(&store.events(&a, &one, before(number, 2)).await.unwrap().unwrap());
     assert_eq!(page(u64::MAX).await, [last - 1, last]);
     assert_eq!(page(last - 1).await, [last - 3, last - 2]);
     assert_eq!(page(2).await, [1]);
     assert_eq!(page(1).await, [0; 0]);
     assert_eq!(page(0).await, [0; 0]);
-    let next =
-        async |after, limit| seqs(&store.events(&a, &one, after, limit).await.unwrap().unwrap());
+    let next = async |number, limit| {
+        seqs(&store.events(&a, &one, after(number, limit)).await.unwrap().unwrap())
+    };
     assert_eq!(next(0, 2).await, [1, 2]);
     assert_eq!(next(2, 2).await, [3, 4]);
     assert_eq!(next(last, 2).await, [0; 0]);
@@ -80,7 +81,7 @@ pub async fn past_events_are_paged_backwards(fixture: &dyn Fixture) {
     assert_eq!(turns(1, 9).await, [0; 0]);
     assert_eq!(store.turns_before(&a, &id(2), 9, 9).await.unwrap(), Some(Vec::new()));
     assert_eq!(store.turns_before(&a, &id(3), 9, 9).await.unwrap(), None);
-    assert_eq!(store.events(&a, &id(3), 0, 9).await.unwrap(), None);
+    assert_eq!(store.events(&a, &id(3), after(0, 9)).await.unwrap(), None);
 }
 
 /// The events of a turn are all events that name it, also with other events between them.
@@ -104,9 +105,12 @@ pub async fn turn_events_are_those_that_name_the_turn(fixture: &dyn Fixture) {
         own[index as usize - 1].extend(seqs(&ended));
     }
     own[0].push(say(Some(1)).await);
+    let of_turn = async |byte, index| {
+        store.events(&app("a"), &id(byte), EventRange::Turn(index)).await.unwrap()
+    };
     for (index, own) in (1..).zip(own) {
-        assert_eq!(seqs(&store.turn_events(&id(1), index).await.unwrap()), own);
+        assert_eq!(seqs(&of_turn(1, index).await.unwrap()), own);
     }
-    assert_eq!(store.turn_events(&id(1), 3).await.unwrap(), []);
-    assert_eq!(store.turn_events(&id(2), 1).await.unwrap(), []);
+    assert_eq!(of_turn(1, 3).await, Some(Vec::new()));
+    assert_eq!(of_turn(2, 1).await, None);
 }

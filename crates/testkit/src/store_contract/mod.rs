@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, Permissions, RememberedTurn, Session, SessionEvent, SessionId,
-    SessionSetup, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
+    Accepted, EventRange, NewEvent, OutboxItem, Permissions, RememberedTurn, Session, SessionEvent,
+    SessionId, SessionSetup, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage,
+    turn_event,
 };
 use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
@@ -184,7 +185,7 @@ async fn whole_turn(store: &dyn SessionStore, byte: u8, second: i64) {
 
 /// Returns the events of a session of the app `a`: kind, turn and, for the end of a turn, its state.
 async fn story(store: &dyn SessionStore, byte: u8) -> Vec<String> {
-    let events = store.events(&app("a"), &id(byte), 0, 1000).await.unwrap().unwrap();
+    let events = store.events(&app("a"), &id(byte), after(0, 1000)).await.unwrap().unwrap();
     assert!(events.iter().map(|event| event.seq).eq(1..=events.len() as u64), "without a gap");
     let word = |event: &NewEvent| {
         let body: serde_json::Value = serde_json::from_str(&event.body).unwrap();
@@ -195,6 +196,16 @@ async fn story(store: &dyn SessionStore, byte: u8) -> Vec<String> {
         }
     };
     events.iter().map(|event| word(&event.event)).collect()
+}
+
+/// The first events after a number.
+fn after(after: u64, limit: usize) -> EventRange {
+    EventRange::After { after, limit }
+}
+
+/// The last events before a number.
+fn before(before: u64, limit: usize) -> EventRange {
+    EventRange::Before { before, limit }
 }
 
 fn seqs(events: &[SessionEvent]) -> Vec<u64> {

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use hob_domain::session::{
-    NewEvent, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
+    EventRange, NewEvent, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use super::{Fixture, app, at, id, node, remembered, session};
+use super::{Fixture, after, app, at, before, id, node, remembered, session};
 use crate::memory_ledger::MemoryLedger;
 
 const APPS: [&str; 2] = ["a", "b"];
@@ -289,16 +289,16 @@ async fn of_session(store: &dyn LedgerStore, name: &AppName, byte: u8) -> Vec<St
     let mut all = vec![
         told(store.app_of(&id).await),
         told(store.session(name, &id).await),
-        told(store.events(name, &id, 0, 1000).await),
-        told(store.events(name, &id, 2, 3).await),
-        told(store.events_before(name, &id, 9, 4).await),
+        told(store.events(name, &id, after(0, 1000)).await),
+        told(store.events(name, &id, after(2, 3)).await),
+        told(store.events(name, &id, before(9, 4)).await),
         told(store.turns_before(name, &id, 9, 100).await),
         told(store.turns_before(name, &id, 4, 2).await),
         told(store.queued_turns(&id).await),
     ];
     for turn in 1..5 {
         all.push(told(store.turn(name, &id, turn).await));
-        all.push(told(store.turn_events(&id, turn).await));
+        all.push(told(store.events(name, &id, EventRange::Turn(turn)).await));
     }
     all
 }

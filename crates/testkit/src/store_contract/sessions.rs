@@ -1,11 +1,11 @@
 //! The life of sessions.
 
-use hob_domain::session::{Accepted, Session, SessionState, TurnState, TurnUsage};
+use hob_domain::session::{Accepted, EventRange, Session, SessionState, TurnState, TurnUsage};
 use hob_domain::{AppName, Timestamp};
 
 use super::{
-    Fixture, accept, app, at, ending, event, id, lease, make, names, node, request, seqs, session,
-    story, used, whole_turn,
+    Fixture, accept, after, app, at, ending, event, id, lease, make, names, node, request, seqs,
+    session, story, used, whole_turn,
 };
 
 pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
@@ -36,13 +36,17 @@ pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
     assert_eq!((turn.prompt.as_str(), turn.usage), ("hello", used()));
     let times = (turn.queued_at, turn.started_at, turn.ended_at);
     assert_eq!(times, (at(10), Some(at(11)), Some(at(13))));
-    let after = store.session(&a, &one).await.unwrap().unwrap();
-    assert_eq!((after.state(), after.usage), (SessionState::Idle, used()));
-    assert_eq!((after.last_turn_at, after.agent_session.as_deref()), (Some(at(13)), Some("own")));
-    assert_eq!(after.last_event, 4);
+    let idle = store.session(&a, &one).await.unwrap().unwrap();
+    assert_eq!((idle.state(), idle.usage), (SessionState::Idle, used()));
+    assert_eq!((idle.last_turn_at, idle.agent_session.as_deref()), (Some(at(13)), Some("own")));
+    assert_eq!(idle.last_event, 4);
     let told: Vec<_> = stored.into_iter().chain(ended).collect();
-    assert_eq!(store.events(&a, &one, 1, 100).await.unwrap().unwrap(), told, "as it was returned");
-    assert_eq!(store.turn_events(&one, 1).await.unwrap(), told);
+    assert_eq!(
+        store.events(&a, &one, after(1, 100)).await.unwrap().unwrap(),
+        told,
+        "as it was returned"
+    );
+    assert_eq!(store.events(&a, &one, EventRange::Turn(1)).await.unwrap(), Some(told));
 
     assert!(store.close_session(&one, event("close", None), at(20)).await.unwrap());
     assert!(!store.close_session(&one, event("close", None), at(21)).await.unwrap());
@@ -58,12 +62,14 @@ pub async fn acknowledged_writes_survive_a_reopen(fixture: &dyn Fixture) {
     make(&*store, [1]).await;
     whole_turn(&*store, 1, 20).await;
     let a = app("a");
-    let (before, events) =
-        (store.session(&a, &id(1)).await.unwrap(), store.events(&a, &id(1), 0, 99).await.unwrap());
+    let (before, events) = (
+        store.session(&a, &id(1)).await.unwrap(),
+        store.events(&a, &id(1), after(0, 99)).await.unwrap(),
+    );
     drop(store);
     let store = fixture.open().await;
     assert_eq!(store.session(&a, &id(1)).await.unwrap(), before);
-    assert_eq!(store.events(&a, &id(1), 0, 99).await.unwrap(), events);
+    assert_eq!(store.events(&a, &id(1), after(0, 99)).await.unwrap(), events);
     let more = store.append_events(&lease(1), vec![event("message", None)], at(30)).await.unwrap();
     assert_eq!(seqs(&more), [before.unwrap().last_event + 1]);
 }
@@ -121,12 +127,13 @@ pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
     deleted.sort();
     assert_eq!(deleted, [id(1), id(2)]);
     assert_eq!(store.delete_sessions_of(&app("a")).await.unwrap(), []);
-    assert_eq!(store.turn_events(&id(1), 1).await.unwrap(), []);
+    assert_eq!(store.events(&app("a"), &id(1), EventRange::Turn(1)).await.unwrap(), None);
     assert_eq!(store.turn(&app("a"), &id(1), 1).await.unwrap(), None);
     assert_eq!(store.usage_on(&app("a"), at(9)).await.unwrap(), TurnUsage::default());
 
     assert_eq!(names(&store.all_sessions().await.unwrap()), [id(3)]);
-    assert_eq!(store.turn_events(&id(3), 1).await.unwrap().len(), 1);
+    let left = store.events(&app("b"), &id(3), EventRange::Turn(1)).await.unwrap();
+    assert_eq!(left.unwrap().len(), 1);
     assert_eq!(store.usage_on(&app("b"), at(9)).await.unwrap(), used());
     let outbox = store.outbox(10).await.unwrap();
     assert_eq!(outbox.iter().map(|item| item.app.as_str()).collect::<Vec<_>>(), ["b"]);
@@ -165,7 +172,7 @@ pub async fn old_sessions_are_closed_and_deleted(fixture: &dyn Fixture) {
     assert_eq!(idle(at(6)).await, [id(3)]);
     assert_eq!(store.delete_closed(at(60)).await.unwrap(), []);
     assert_eq!(store.delete_closed(at(61)).await.unwrap(), [id(2)]);
-    assert_eq!(store.events(&app("a"), &id(2), 0, 10).await.unwrap(), None);
+    assert_eq!(store.events(&app("a"), &id(2), after(0, 10)).await.unwrap(), None);
     assert_eq!(store.all_sessions().await.unwrap().len(), 3);
 }
 
@@ -183,6 +190,6 @@ pub async fn times_are_returned_as_stored(fixture: &dyn Fixture) {
     store.create_session(&made, event("create", None), &node()).await.unwrap();
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap().unwrap().created_at, kept);
     let told = store.append_events(&lease(1), vec![event("message", None)], fine).await.unwrap();
-    let read = store.events(&app("a"), &id(1), 1, 9).await.unwrap().unwrap();
+    let read = store.events(&app("a"), &id(1), after(1, 9)).await.unwrap().unwrap();
     assert_eq!((told[0].at, &read), (kept, &told));
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::AppName;
-use hob_domain::session::SessionId;
+use hob_domain::session::{EventRange, SessionId};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -80,7 +80,8 @@ pub(crate) async fn respond(
     if stream::is_wanted(headers) {
         return Ok(stream::session(gateway, app, id, after, until).await?.into_response());
     }
-    let mut events = gateway.sessions.events(&app, &id, after, limit + 1).await?;
+    let range = EventRange::After { after, limit: limit + 1 };
+    let mut events = gateway.sessions.events(&app, &id, range).await?;
     let more = events.len() > limit;
     events.truncate(limit);
     let last_event = gateway.sessions.get(&app, &id).await?.last_event;
@@ -108,7 +109,8 @@ pub(crate) async fn respond_before(
     limit: usize,
 ) -> Result<Response, ApiError> {
     let last_event = gateway.sessions.get(app, id).await?.last_event;
-    let events = gateway.sessions.events_before(app, id, before, limit).await?;
+    let range = EventRange::Before { before, limit };
+    let events = gateway.sessions.events(app, id, range).await?;
     let more = events.last().is_some_and(|event| event.seq < last_event);
     let events = events.iter().map(EventView::from).collect();
     Ok(Json(EventList { ok: true, events, more, last_event }).into_response())

@@ -143,7 +143,7 @@ impl Following {
 
     async fn answer(&self, turn: u32) -> Result<String, SessionError> {
         let found = self.gateway.sessions.turn(&self.app, &self.id, turn).await?;
-        let messages = self.gateway.sessions.turn_messages(&self.id, turn).await?;
+        let messages = self.gateway.sessions.turn_messages(&self.app, &self.id, turn).await?;
         let answer = TurnAnswer::new(self.id.to_string(), found, messages);
         Ok(serde_json::to_string(&answer).unwrap_or_default())
     }

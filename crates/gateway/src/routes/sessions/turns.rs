@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use hob_domain::AppName;
 use hob_domain::secret;
 use hob_domain::session::{SessionId, SessionTurn};
 use hob_sessions::session::TurnSubmission;
@@ -96,7 +97,7 @@ pub(crate) async fn turn(
         };
         match failure(&ended) {
             Some(error) => error.into_response(),
-            None => Json(answer(&gateway, &id, ended).await?).into_response(),
+            None => Json(answer(&gateway, &app.name, &id, ended).await?).into_response(),
         }
     };
     set(&mut response, header::CONTENT_LOCATION, &place);
@@ -121,16 +122,17 @@ pub(crate) async fn get(
     let none = || ApiError::NotFound("no such turn".to_owned());
     let index = index.parse().map_err(|_| none())?;
     let turn = gateway.sessions.turn(&app.name, &id, index).await?;
-    Ok(Json(answer(&gateway, &id, turn).await?))
+    Ok(Json(answer(&gateway, &app.name, &id, turn).await?))
 }
 
 /// Loads a turn with its messages.
 pub(super) async fn answer(
     gateway: &Gateway,
+    app: &AppName,
     id: &SessionId,
     turn: SessionTurn,
 ) -> Result<TurnAnswer, ApiError> {
-    let messages = gateway.sessions.turn_messages(id, turn.index).await?;
+    let messages = gateway.sessions.turn_messages(app, id, turn.index).await?;
     Ok(TurnAnswer::new(id.to_string(), turn, messages))
 }
 

@@ -1,81 +1,66 @@
 //! Pages of a session's events and turns, and usage by day. Read-only.
 
-use hob_domain::session::{SessionEvent, SessionId, SessionTurn, TurnUsage, UsageDay};
+use hob_domain::session::{EventRange, SessionEvent, SessionId, SessionTurn, TurnUsage, UsageDay};
 use hob_domain::{AppName, StoreError, Timestamp};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::PostgresLedger;
 use super::session_rows::{TURN, event, key, turn, usage};
-use crate::postgres::connections::Again;
+use crate::postgres::connections::{Again, Connections};
 use crate::values::{app_name, day};
 
-/// One statement tells whether the session exists and what its events are: without events, one row of nulls stands for
-/// the session.
-const EVENTS: &str =
-    "SELECT e.seq, e.at, e.kind, e.turn, e.body FROM hob.sessions s LEFT JOIN LATERAL (
-         SELECT seq, at, kind, turn, body FROM hob.events
-         WHERE session = s.id AND seq > $3 ORDER BY seq LIMIT $4
-     ) e ON true WHERE s.id = $1 AND s.app = $2 ORDER BY e.seq";
-const EVENTS_BEFORE: &str =
-    "SELECT e.seq, e.at, e.kind, e.turn, e.body FROM hob.sessions s LEFT JOIN LATERAL (
-         SELECT seq, at, kind, turn, body FROM hob.events
-         WHERE session = s.id AND seq < $3 ORDER BY seq DESC LIMIT $4
-     ) e ON true WHERE s.id = $1 AND s.app = $2 ORDER BY e.seq";
-const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM hob.events
-     WHERE session = $1 AND turn = $2 AND seq >= coalesce(
-         (SELECT first_event FROM hob.turns WHERE session = $1 AND number = $2), 0)
-     ORDER BY seq";
+/// Returns events of a session, in order; `None` if there is no such session.
+pub(super) async fn events(
+    connections: &Connections,
+    app: &AppName,
+    id: &SessionId,
+    range: EventRange,
+) -> Result<Option<Vec<SessionEvent>>, StoreError> {
+    let (condition, values) = match range {
+        EventRange::After { after, limit } => {
+            ("seq > $3 ORDER BY seq LIMIT $4", vec![bound(after), bound(limit as u64)])
+        }
+        EventRange::Before { before, limit } => {
+            ("seq < $3 ORDER BY seq DESC LIMIT $4", vec![bound(before), bound(limit as u64)])
+        }
+        EventRange::Turn(index) => {
+            // The subquery names no column of `s`, so that it runs once and bounds the index scan.
+            let condition = "turn = $3 AND seq >= coalesce(
+                 (SELECT first_event FROM hob.turns WHERE session = $1 AND number = $3), 0)";
+            (condition, vec![i64::from(index)])
+        }
+    };
+    let sql = format!(
+        "SELECT e.* FROM hob.sessions s LEFT JOIN LATERAL (
+             SELECT seq, at, kind, turn, body FROM hob.events WHERE session = s.id AND {condition}
+         ) e ON true WHERE s.id = $1 AND s.app = $2 ORDER BY e.seq"
+    );
+    let rows = rows_of_session(connections, &sql, app, id, &values).await?;
+    Ok(rows.map(|rows| rows.iter().map(event).collect()))
+}
+
+/// Runs a statement that tells whether a session exists and what it contains: without contents, one
+/// row of nulls stands for the session. Returns the contents; `None` if there is no such session.
+async fn rows_of_session(
+    connections: &Connections,
+    sql: &str,
+    app: &AppName,
+    id: &SessionId,
+    values: &[i64],
+) -> Result<Option<Vec<Row>>, StoreError> {
+    let (id, app) = (key(id), app.as_str());
+    let mut all: Vec<&(dyn ToSql + Sync)> = vec![&id, &app];
+    all.extend(values.iter().map(|value| value as &(dyn ToSql + Sync)));
+    let mut rows = connections.query(Again::Harmless, sql, &all).await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    rows.retain(|row| row.get::<_, Option<i64>>(0).is_some());
+    Ok(Some(rows))
+}
 
 impl PostgresLedger {
-    pub(super) async fn page_after(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        self.page(EVENTS, app, id, after, limit).await
-    }
-
-    pub(super) async fn page_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u64,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        self.page(EVENTS_BEFORE, app, id, before, limit).await
-    }
-
-    async fn page(
-        &self,
-        sql: &str,
-        app: &AppName,
-        id: &SessionId,
-        place: u64,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        let (place, limit) = (bound(place), bound(limit as u64));
-        let rows = self
-            .connections
-            .query(Again::Harmless, sql, &[&key(id), &app.as_str(), &place, &limit])
-            .await?;
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let there = rows.iter().filter(|row| row.get::<_, Option<i64>>(0).is_some());
-        Ok(Some(there.map(event).collect()))
-    }
-
-    pub(super) async fn events_of_turn(
-        &self,
-        id: &SessionId,
-        index: u32,
-    ) -> Result<Vec<SessionEvent>, StoreError> {
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&key(id), &i64::from(index)];
-        let rows = self.connections.query(Again::Harmless, TURN_EVENTS, &values).await?;
-        Ok(rows.iter().map(event).collect())
-    }
-
     pub(super) async fn one_turn(
         &self,
         app: &AppName,

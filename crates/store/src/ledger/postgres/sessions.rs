@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionId,
-    SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
+    SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{
     AppName, Created, Lease, LeaseOutcome, NodeId, OpenLimits, StoreError, Timestamp,
@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::PostgresLedger;
 use super::fences::fence;
+use super::session_lists;
 use super::session_rows::{SESSION, id as session_id, key, number, session};
 use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
 use crate::postgres::connections::{Again, Values};
@@ -270,20 +271,9 @@ impl SessionStore for PostgresLedger {
         &self,
         app: &AppName,
         id: &SessionId,
-        after: u64,
-        limit: usize,
+        range: EventRange,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        self.page_after(app, id, after, limit).await
-    }
-
-    async fn events_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u64,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        self.page_before(app, id, before, limit).await
+        session_lists::events(&self.connections, app, id, range).await
     }
 
     async fn turns_before(
@@ -294,14 +284,6 @@ impl SessionStore for PostgresLedger {
         limit: usize,
     ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
         self.page_of_turns(app, id, before, limit).await
-    }
-
-    async fn turn_events(
-        &self,
-        id: &SessionId,
-        index: u32,
-    ) -> Result<Vec<SessionEvent>, StoreError> {
-        self.events_of_turn(id, index).await
     }
 
     async fn close_session(

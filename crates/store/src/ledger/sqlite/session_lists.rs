@@ -1,6 +1,6 @@
 //! Lists of sessions, pages of their events and turns, and usage by day.
 
-use hob_domain::session::{Session, SessionEvent, SessionId, SessionTurn, UsageDay};
+use hob_domain::session::{EventRange, Session, SessionEvent, SessionId, SessionTurn, UsageDay};
 use hob_domain::{AppName, NodeId, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
@@ -8,10 +8,15 @@ use super::session_rows::{SESSION, event, session, turn, usage};
 use crate::sqlite::failed;
 use crate::values::{app_name, day, micros};
 
-pub(super) const EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
+pub(super) const EVENTS_AFTER: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 pub(super) const EVENTS_BEFORE: &str = "SELECT seq, at, kind, turn, body FROM events
      WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+pub(super) const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
+     WHERE session = ?1 AND turn = ?2
+     AND seq >= coalesce(
+         (SELECT first_event FROM turns WHERE session = ?1 AND number = ?2), 0)
+     ORDER BY seq";
 
 pub(super) fn insert(
     transaction: &Transaction<'_>,
@@ -74,43 +79,31 @@ fn is_known(connection: &Connection, app: &AppName, id: &SessionId) -> Result<bo
         .map_err(failed)
 }
 
-/// Returns the first events after a number, in order; `None` if there is no such session.
-pub(super) fn events_after(
+/// Returns events of a session, in order; `None` if there is no such session.
+pub(super) fn events(
     connection: &Connection,
     app: &AppName,
     id: &SessionId,
-    after: u64,
-    limit: usize,
+    range: EventRange,
 ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
     if !is_known(connection, app, id)? {
         return Ok(None);
     }
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    connection
-        .prepare_cached(EVENTS)
-        .and_then(|mut s| s.query_map(params![id.as_str(), after, limit as i64], event)?.collect())
-        .map(Some)
-        .map_err(failed)
-}
-
-/// Returns the last events before a number, in order; `None` if there is no such session.
-pub(super) fn events_before(
-    connection: &Connection,
-    app: &AppName,
-    id: &SessionId,
-    before: u64,
-    limit: usize,
-) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-    if !is_known(connection, app, id)? {
-        return Ok(None);
-    }
-    let before = i64::try_from(before).unwrap_or(i64::MAX);
-    let mut events: Vec<SessionEvent> = connection
-        .prepare_cached(EVENTS_BEFORE)
-        .and_then(|mut s| s.query_map(params![id.as_str(), before, limit as i64], event)?.collect())
-        .map_err(failed)?;
-    events.reverse();
-    Ok(Some(events))
+    let id = id.as_str();
+    let read = |sql, values: &[&dyn ToSql]| -> rusqlite::Result<Vec<SessionEvent>> {
+        connection.prepare_cached(sql)?.query_map(values, event)?.collect()
+    };
+    let events = match range {
+        EventRange::After { after, limit } => {
+            read(EVENTS_AFTER, &[&id, &bound(after), &bound(limit as u64)])
+        }
+        EventRange::Before { before, limit } => {
+            let events = read(EVENTS_BEFORE, &[&id, &bound(before), &bound(limit as u64)]);
+            events.map(|events| events.into_iter().rev().collect())
+        }
+        EventRange::Turn(index) => read(TURN_EVENTS, &[&id, &index]),
+    };
+    events.map(Some).map_err(failed)
 }
 
 /// Returns the last turns before a number, in order; `None` if there is no such session.
@@ -165,4 +158,9 @@ pub(super) fn usage_since(
         Ok(UsageDay { app: app_name(app)?, day, turns, failed: failures, usage })
     })
     .collect()
+}
+
+/// Returns a number within the range of the database's type.
+fn bound(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

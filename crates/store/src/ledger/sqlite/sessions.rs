@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionId,
-    SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
+    SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
@@ -13,19 +13,11 @@ use rusqlite::{OptionalExtension, Row, params};
 use super::Ledger;
 use super::fences::check;
 use super::leases;
-use super::session_lists::{
-    events_after, events_before, find, insert, list, turns_before, usage_since,
-};
-use super::session_rows::{event, turn, usage};
+use super::session_lists::{events, find, insert, list, turns_before, usage_since};
+use super::session_rows::{turn, usage};
 use super::turns::{accept, add_to_day, append, cancel_queued, end, queued, repeat, start};
 use crate::sqlite::failed;
 use crate::values::{UsageColumns, app_name, day, micros, session_id};
-
-const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM events
-     WHERE session = ?1 AND turn = ?2
-     AND seq >= coalesce(
-         (SELECT first_event FROM turns WHERE session = ?1 AND number = ?2), 0)
-     ORDER BY seq";
 
 #[async_trait]
 impl SessionStore for Ledger {
@@ -228,26 +220,10 @@ impl SessionStore for Ledger {
         &self,
         app: &AppName,
         id: &SessionId,
-        after: u64,
-        limit: usize,
+        range: EventRange,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let (app, id) = (app.clone(), id.clone());
-        self.database
-            .read(move |connection| events_after(connection, &app, &id, after, limit))
-            .await
-    }
-
-    async fn events_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u64,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        let (app, id) = (app.clone(), id.clone());
-        self.database
-            .read(move |connection| events_before(connection, &app, &id, before, limit))
-            .await
+        self.database.read(move |connection| events(connection, &app, &id, range)).await
     }
 
     async fn turns_before(
@@ -260,22 +236,6 @@ impl SessionStore for Ledger {
         let (app, id) = (app.clone(), id.clone());
         self.database
             .read(move |connection| turns_before(connection, &app, &id, before, limit))
-            .await
-    }
-
-    async fn turn_events(
-        &self,
-        id: &SessionId,
-        index: u32,
-    ) -> Result<Vec<SessionEvent>, StoreError> {
-        let id = id.clone();
-        self.database
-            .read(move |connection| {
-                connection
-                    .prepare_cached(TURN_EVENTS)
-                    .and_then(|mut s| s.query_map(params![id.as_str(), index], event)?.collect())
-                    .map_err(failed)
-            })
             .await
     }
 
@@ -448,7 +408,7 @@ mod tests {
     use hob_domain::DataKey;
 
     use super::*;
-    use crate::ledger::sqlite::session_lists::{EVENTS, EVENTS_BEFORE};
+    use crate::ledger::sqlite::session_lists::{EVENTS_AFTER, EVENTS_BEFORE, TURN_EVENTS};
     use crate::ledger::sqlite::session_rows::SESSION;
     use crate::ledger::sqlite::turns::{LAST_EVENT, QUEUED, RUNNING};
 
@@ -465,7 +425,7 @@ mod tests {
             LAST_EVENT,
             QUEUED,
             RUNNING,
-            EVENTS,
+            EVENTS_AFTER,
             EVENTS_BEFORE,
             TURN_EVENTS,
         ];

@@ -1,7 +1,7 @@
 //! The events of sessions without a terminal, rendered as text.
 
 use hob_domain::AppName;
-use hob_domain::session::{SessionEvent, SessionId};
+use hob_domain::session::{EventRange, SessionEvent, SessionId};
 use hob_sessions::session::{Follow, render};
 use serde_json::Value;
 
@@ -20,7 +20,8 @@ pub(super) async fn page(
 ) -> Result<(String, Following), ApiError> {
     let last = gateway.sessions.get(app, id).await?.last_event;
     let after = last.saturating_sub(LAST);
-    let events = gateway.sessions.events(app, id, after, LAST as usize).await?;
+    let range = EventRange::After { after, limit: LAST as usize };
+    let events = gateway.sessions.events(app, id, range).await?;
     let mut page = render::TerminalRenderer::default();
     let text = events.iter().map(|event| page.next(&view(event))).collect();
     let after = events.last().map_or(after, |event| event.seq);
