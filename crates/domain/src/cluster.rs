@@ -114,12 +114,6 @@ pub trait ClusterStore: NodeStore {
     /// Returns the sessions leased by a node that are open or have a running turn.
     async fn leased_sessions(&self, node: &NodeId) -> Result<Vec<LeasedSession>, StoreError>;
 
-    /// Returns the sessions that have a running or queued turn but no live lease holder.
-    async fn orphans(
-        &self,
-        lease_timeout: Duration,
-    ) -> Result<Vec<(AppName, SessionId)>, StoreError>;
-
     /// Enqueues a command for the lease holder of its session.
     async fn enqueue_command(&self, command: &RemoteCommand) -> Result<(), StoreError>;
 

@@ -153,6 +153,27 @@ pub struct TurnEnding {
     pub outbox: Option<RememberedTurn>,
 }
 
+/// A choice of sessions. All choices but the first are for the owner and for Hob itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionFilter {
+    /// The sessions of this app.
+    App(AppName),
+    /// The sessions of all apps.
+    All,
+    /// The session with this id, of any app.
+    Id(SessionId),
+    /// The open sessions.
+    Open,
+    /// The open sessions without a running or queued turn and without activity since this time.
+    IdleSince(Timestamp),
+    /// The sessions that are open or have a running or queued turn, and have no lease holder that
+    /// has sent a heartbeat within this timeout.
+    Unleased(Duration),
+    /// The sessions that have a running or queued turn, and no lease holder that has sent a heartbeat
+    /// within this timeout.
+    Orphaned(Duration),
+}
+
 /// A part of a session's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventRange {
@@ -191,29 +212,13 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<LeaseOutcome, StoreError>;
 
-    /// Returns the sessions that are open or have a running or queued turn, and whose lease
-    /// [`SessionStore::acquire_lease`] would grant.
-    async fn free_sessions(
-        &self,
-        lease_timeout: Duration,
-    ) -> Result<Vec<(AppName, SessionId)>, StoreError>;
-
     /// Releases a lease, so that any node may acquire it.
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError>;
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError>;
 
-    /// Returns all sessions of an app, oldest first.
-    async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError>;
-
-    /// Returns all sessions of all apps, oldest first. For the owner only.
-    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError>;
-
-    /// Returns the app that a session belongs to. For the owner only.
-    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError>;
-
-    /// Returns the open sessions of all apps, oldest first.
-    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError>;
+    /// Returns the sessions that pass a filter, oldest first.
+    async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, StoreError>;
 
     /// Stores and queues a turn. Returns `None` if the session does not exist.
     async fn accept_turn(
@@ -299,10 +304,6 @@ pub trait SessionStore: Send + Sync {
 
     /// Returns the queued turns of a session, in order.
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError>;
-
-    /// Returns the open sessions without a running or queued turn and without activity since this
-    /// time.
-    async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError>;
 
     /// Deletes the sessions that were closed before this time, and returns them.
     async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError>;

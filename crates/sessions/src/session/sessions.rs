@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hob_domain::session::{
-    EventKind, EventRange, Session, SessionEvent, SessionId, SessionStore, SessionTurn, TurnState,
-    UsageDay,
+    EventKind, EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
+    SessionTurn, TurnState, UsageDay,
 };
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
 
@@ -178,22 +178,23 @@ impl Sessions {
     }
 
     pub async fn list(&self, app: &AppName) -> Result<Vec<Session>, SessionError> {
-        Ok(self.store().sessions(app).await?)
+        Ok(self.store().sessions(&SessionFilter::App(app.clone())).await?)
     }
 
     /// Returns the sessions of all apps. For the owner only.
     pub async fn list_all(&self) -> Result<Vec<Session>, SessionError> {
-        Ok(self.store().all_sessions().await?)
+        Ok(self.store().sessions(&SessionFilter::All).await?)
     }
 
     /// Returns the open sessions of all apps. For the owner only.
     pub async fn list_open(&self) -> Result<Vec<Session>, SessionError> {
-        Ok(self.store().open_sessions().await?)
+        Ok(self.store().sessions(&SessionFilter::Open).await?)
     }
 
     /// Returns the app that a session belongs to. For the owner only.
     pub async fn app_of(&self, id: &SessionId) -> Result<AppName, SessionError> {
-        self.store().app_of(id).await?.ok_or(SessionError::NotFound)
+        let found = self.store().sessions(&SessionFilter::Id(id.clone())).await?.pop();
+        found.map(|session| session.app).ok_or(SessionError::NotFound)
     }
 
     /// Returns a turn in its current state.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::Timestamp;
+use hob_domain::session::{Session, SessionFilter};
 
 use super::local::LocalSessions;
 use super::placement::Placement;
@@ -49,11 +50,12 @@ impl Sweeper {
     }
 
     async fn close_idle(&self, since: Timestamp) {
-        let idle = match self.local.context.store().idle_since(since).await {
+        let filter = SessionFilter::IdleSince(since);
+        let idle = match self.local.context.store().sessions(&filter).await {
             Ok(idle) => idle,
             Err(error) => return tracing::error!(%error, "failed to find idle sessions"),
         };
-        for (app, id) in idle {
+        for Session { app, id, .. } in idle {
             let Some(handle) = self.placement.acquire(&app, &id).await else { continue };
             if let Err(error) = self.local.close_idle(&handle, since).await {
                 tracing::error!(%error, session = %id, "failed to close an idle session");

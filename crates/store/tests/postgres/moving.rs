@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use hob_domain::session::{Accepted, SessionStore, TurnRequest};
+use hob_domain::session::{Accepted, SessionFilter, SessionStore, TurnRequest};
 use hob_domain::{AppName, DataKey, LedgerStore};
 use hob_store::{
     Ledger, MigrateError, MigratedTable, MigrationProgress, PostgresLedger, ReportProgress,
@@ -63,8 +63,8 @@ async fn everything_moves_there_and_back() {
             let there = move_to_postgres(&source, &target, &silent).await.unwrap();
             let back = file(&second);
             assert_eq!(move_to_sqlite(&target, &back, &silent).await.unwrap(), there);
-            assert_eq!(back.all_sessions().await.unwrap(), source.all_sessions().await.unwrap());
-            assert_eq!(target.all_sessions().await.unwrap(), source.all_sessions().await.unwrap());
+            assert_eq!(back.sessions(&SessionFilter::All).await.unwrap(), source.sessions(&SessionFilter::All).await.unwrap());
+            assert_eq!(target.sessions(&SessionFilter::All).await.unwrap(), source.sessions(&SessionFilter::All).await.unwrap());
             // Once more it finds everything there.
             assert_eq!(move_to_postgres(&source, &target, &silent).await.unwrap(), there);
             there
@@ -145,5 +145,5 @@ async fn an_occupied_house_is_left_alone() {
     assert!(matches!(checked, Err(MigrateError::Occupied { .. })), "{checked:?}");
     let moved = move_to_postgres(&source, &target, &silent).await;
     assert!(matches!(moved, Err(MigrateError::Occupied { table: "sessions" })), "{moved:?}");
-    assert_eq!(target.all_sessions().await.unwrap().len(), 1);
+    assert_eq!(target.sessions(&SessionFilter::All).await.unwrap().len(), 1);
 }

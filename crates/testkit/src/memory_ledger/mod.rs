@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionId, SessionTurn, TurnState,
-    TurnUsage,
+    NewEvent, OutboxItem, RememberedTurn, Session, SessionEvent, SessionFilter, SessionId,
+    SessionTurn, TurnState, TurnUsage,
 };
 use hob_domain::turn_rules::UnansweredEnd;
 use hob_domain::{
@@ -50,13 +50,6 @@ impl MemoryLedger {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn list(&self, wanted: impl Fn(&Session) -> bool) -> Vec<Session> {
-        let state = self.state();
-        let mut found: Vec<Session> = state.sessions.iter().map(Kept::now).filter(wanted).collect();
-        found.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
-        found
-    }
 }
 
 impl State {
@@ -77,6 +70,27 @@ impl State {
     fn lives(&self, node: Option<&NodeId>, lease_timeout: Duration) -> bool {
         let beat = node.and_then(|node| self.nodes.get(node));
         beat.is_some_and(|beat| beat.elapsed() < lease_timeout)
+    }
+
+    fn passes(&self, kept: &Kept, filter: &SessionFilter) -> bool {
+        let session = kept.now();
+        let is_open = session.closed_at.is_none();
+        match filter {
+            SessionFilter::App(app) => session.app == *app,
+            SessionFilter::All => true,
+            SessionFilter::Id(id) => session.id == *id,
+            SessionFilter::Open => is_open,
+            SessionFilter::IdleSince(then) => {
+                let used = session.last_turn_at.unwrap_or(session.created_at);
+                is_open && !session.busy && used < whole(*then)
+            }
+            SessionFilter::Unleased(timeout) => {
+                (is_open || session.busy) && !self.lives(kept.holder.as_ref(), *timeout)
+            }
+            SessionFilter::Orphaned(timeout) => {
+                session.busy && !self.lives(kept.holder.as_ref(), *timeout)
+            }
+        }
     }
 
     fn count(&mut self, app: &AppName, state: TurnState, usage: &TurnUsage, now: Timestamp) {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
-    SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState,
+    TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -65,19 +66,6 @@ impl SessionStore for MemoryLedger {
         Ok(LeaseOutcome::Acquired(lease, running))
     }
 
-    async fn free_sessions(
-        &self,
-        lease_timeout: Duration,
-    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        let state = self.state();
-        let wanted = state.sessions.iter().filter(|kept| {
-            let under_way = kept.turns.iter().any(|turn| !turn.state.is_over());
-            (kept.session.closed_at.is_none() || under_way)
-                && !state.lives(kept.holder.as_ref(), lease_timeout)
-        });
-        Ok(wanted.map(|kept| (kept.session.app.clone(), kept.session.id.clone())).collect())
-    }
-
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
         self.state().held(lease)?.holder = None;
         Ok(())
@@ -87,20 +75,12 @@ impl SessionStore for MemoryLedger {
         Ok(self.state().of(app, id).map(|kept| kept.now()))
     }
 
-    async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError> {
-        Ok(self.list(|session| session.app == *app))
-    }
-
-    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError> {
-        Ok(self.list(|_| true))
-    }
-
-    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError> {
-        Ok(self.state().find(id).map(|kept| kept.session.app.clone()))
-    }
-
-    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError> {
-        Ok(self.list(|session| session.closed_at.is_none()))
+    async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, StoreError> {
+        let state = self.state();
+        let wanted = state.sessions.iter().filter(|kept| state.passes(kept, filter));
+        let mut found: Vec<Session> = wanted.map(Kept::now).collect();
+        found.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        Ok(found)
     }
 
     async fn accept_turn(
@@ -288,14 +268,6 @@ impl SessionStore for MemoryLedger {
 
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
         Ok(self.state().find(id).map(|kept| kept.waiting()).unwrap_or_default())
-    }
-
-    async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        let idle = self.list(|session| {
-            let used = session.last_turn_at.unwrap_or(session.created_at);
-            session.closed_at.is_none() && !session.busy && used < whole(then)
-        });
-        Ok(idle.into_iter().map(|session| (session.app, session.id)).collect())
     }
 
     async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {

@@ -2,12 +2,14 @@
 
 use hob_domain::AppName;
 use hob_domain::session::{
-    Accepted, EventRange, NewEvent, Repeat, Session, SessionSetup, TurnEnding, TurnState,
+    Accepted, EventRange, NewEvent, Repeat, Session, SessionFilter, SessionSetup, TurnEnding,
+    TurnState,
 };
 use serde_json::json;
 
 use super::{
-    Fixture, after, app, at, ending, event, id, lease, node, prompts, remembered, request, session,
+    Fixture, after, app, at, ending, event, id, lease, list, node, prompts, remembered, request,
+    session,
 };
 use hob_domain::session::TurnRequest;
 
@@ -103,13 +105,13 @@ pub async fn hostile_app_names_are_only_names(fixture: &dyn Fixture) {
         store.note_turn(&app(name), TurnState::Finished, super::used(), None, at(1)).await.unwrap();
     }
     for (byte, name) in (1..).zip(hostile) {
-        let own = store.sessions(&app(name)).await.unwrap();
+        let own = list(&*store, SessionFilter::App(app(name))).await;
         assert_eq!(super::names(&own), [id(byte)], "{name}");
         assert_eq!(store.usage_on(&app(name), at(1)).await.unwrap(), super::used());
     }
-    assert_eq!(store.sessions(&AppName::owner()).await.unwrap(), []);
+    assert_eq!(list(&*store, SessionFilter::App(AppName::owner())).await, []);
     assert_eq!(store.delete_sessions_of(&app("a_b")).await.unwrap(), [id(6)]);
-    assert_eq!(store.all_sessions().await.unwrap().len(), hostile.len() - 1);
+    assert_eq!(list(&*store, SessionFilter::All).await.len(), hostile.len() - 1);
 }
 
 /// Large bodies: a megabyte, many at once, and text with the largest encoding.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use hob_domain::session::{EventKind, SessionId, SessionStore, TurnState};
+use hob_domain::session::{EventKind, SessionFilter, SessionId, SessionStore, TurnState};
 use hob_domain::{AppName, Lease, LeaseOutcome, LedgerStore, NodeId, StoreError};
 use tokio::task::JoinSet;
 
 use super::{
-    Fixture, accept, after, app, at, ending, event, id, lease, make, node, request, seqs, story,
+    Fixture, accept, after, app, at, ending, event, id, lease, list, make, names, node, request,
+    seqs, story,
 };
 
 /// So long that a node with a recent heartbeat counts as alive on any machine.
@@ -27,7 +28,8 @@ async fn take(
 }
 
 async fn unheld(store: &dyn SessionStore, lease_timeout: Duration) -> Vec<(AppName, SessionId)> {
-    let mut unheld = store.free_sessions(lease_timeout).await.unwrap();
+    let unheld = list(store, SessionFilter::Unleased(lease_timeout)).await;
+    let mut unheld: Vec<_> = unheld.into_iter().map(|session| (session.app, session.id)).collect();
     unheld.sort();
     unheld
 }
@@ -198,6 +200,26 @@ pub async fn nodes_are_listed_with_their_last_heartbeat(fixture: &dyn Fixture) {
     store.remove_node(&other(1)).await.unwrap();
     store.remove_node(&other(1)).await.unwrap();
     assert_eq!(store.nodes().await.unwrap().len(), 1);
+}
+
+/// A session is orphaned while one of its turns is queued or running and no live node holds its lease.
+pub async fn orphans_have_turns_but_no_live_holder(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
+    make(&*store, 1..=3).await;
+    store.heartbeat(&node()).await.unwrap();
+    let orphans = async |timeout| names(&list(&*store, SessionFilter::Orphaned(timeout)).await);
+    accept(&*store, 1, &request("queued")).await;
+    accept(&*store, 2, &request("running")).await;
+    store.start_turn(&lease(2), 1, at(11)).await.unwrap();
+    assert_eq!(orphans(LEASE).await, []);
+    assert_eq!(orphans(Duration::ZERO).await, [id(1), id(2)], "an idle session is none");
+    // The turn that runs when its session is closed keeps the session under way.
+    store.close_session(&id(2), event("close", None), at(12)).await.unwrap();
+    assert_eq!(orphans(Duration::ZERO).await, [id(1), id(2)]);
+    store.end_turn(&lease(2), 1, ending(1, TurnState::Cancelled), at(13)).await.unwrap();
+    assert_eq!(orphans(Duration::ZERO).await, [id(1)]);
+    store.release_lease(&lease(1)).await.unwrap();
+    assert_eq!(orphans(LEASE).await, [id(1)]);
 }
 
 pub async fn released_lease_can_be_acquired(fixture: &dyn Fixture) {

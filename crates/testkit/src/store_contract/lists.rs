@@ -1,10 +1,10 @@
 //! Lists: which app sees what, and in which order.
 
 use super::{
-    Fixture, accept, after, app, at, before, ending, event, id, lease, make, names, node, request,
-    seqs, session, whole_turn,
+    Fixture, accept, after, app, at, before, ending, event, id, lease, list, make, names, node,
+    request, seqs, session, whole_turn,
 };
-use hob_domain::session::{EventRange, TurnState, TurnUsage};
+use hob_domain::session::{EventRange, SessionFilter, TurnState, TurnUsage};
 
 pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     let store = fixture.open().await;
@@ -19,14 +19,14 @@ pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     assert_eq!(store.turns_before(&other, &id(1), 9, 10).await.unwrap(), None);
     let taken = store.accept_turn(&other, &id(1), &request("x"), at(9)).await.unwrap();
     assert_eq!(taken, None);
-    assert_eq!(names(&store.sessions(&other).await.unwrap()), [id(2)]);
+    assert_eq!(names(&list(&*store, SessionFilter::App(other.clone())).await), [id(2)]);
     assert!(store.queued_turns(&id(2)).await.unwrap().is_empty());
     store.start_turn(&lease(1), 1, at(9)).await.unwrap();
     store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
     assert_eq!(store.usage_on(&other, at(9)).await.unwrap(), TurnUsage::default());
     assert_eq!(store.usage_since(at(0), Some(&other)).await.unwrap(), []);
     assert_eq!(store.delete_sessions_of(&other).await.unwrap(), [id(2)]);
-    assert_eq!(names(&store.all_sessions().await.unwrap()), [id(1)]);
+    assert_eq!(names(&list(&*store, SessionFilter::All).await), [id(1)]);
 }
 
 pub async fn admin_list_shows_all_apps(fixture: &dyn Fixture) {
@@ -38,13 +38,14 @@ pub async fn admin_list_shows_all_apps(fixture: &dyn Fixture) {
             .unwrap();
     }
     let all = [id(3), id(2), id(9), id(1)];
-    assert_eq!(names(&store.all_sessions().await.unwrap()), all, "oldest first, then by name");
-    assert_eq!(names(&store.sessions(&app("a")).await.unwrap()), [id(3), id(9), id(1)]);
+    assert_eq!(names(&list(&*store, SessionFilter::All).await), all, "oldest first, then by name");
+    assert_eq!(names(&list(&*store, SessionFilter::App(app("a"))).await), [id(3), id(9), id(1)]);
     store.close_session(&id(2), event("close", None), at(8)).await.unwrap();
-    assert_eq!(names(&store.all_sessions().await.unwrap()), all);
-    assert_eq!(names(&store.open_sessions().await.unwrap()), [id(3), id(9), id(1)]);
-    assert_eq!(store.app_of(&id(2)).await.unwrap(), Some(app("b")));
-    assert_eq!(store.app_of(&id(8)).await.unwrap(), None);
+    assert_eq!(names(&list(&*store, SessionFilter::All).await), all);
+    assert_eq!(names(&list(&*store, SessionFilter::Open).await), [id(3), id(9), id(1)]);
+    let found = list(&*store, SessionFilter::Id(id(2))).await;
+    assert_eq!((found.len(), &found[0].app, &found[0].id), (1, &app("b"), &id(2)));
+    assert_eq!(list(&*store, SessionFilter::Id(id(8))).await, []);
 }
 
 /// Past events are read backwards page by page, and each page is in order.

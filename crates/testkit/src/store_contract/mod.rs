@@ -17,8 +17,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, EventRange, NewEvent, OutboxItem, Permissions, RememberedTurn, Session, SessionEvent,
-    SessionId, SessionSetup, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage,
-    turn_event,
+    SessionFilter, SessionId, SessionSetup, SessionStore, TurnEnding, TurnRequest, TurnState,
+    TurnUsage, turn_event,
 };
 use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
@@ -42,7 +42,7 @@ macro_rules! every_contract {
                 concurrent_creates_of_a_name_succeed_once;
             audit: audit_entries_stay_and_are_read_newest_first;
             leases: new_session_is_leased_to_its_creator concurrent_acquires_give_one_lease lost_lease_cannot_write
-                takeover_interrupts_the_running_turn_once nodes_are_listed_with_their_last_heartbeat released_lease_can_be_acquired;
+                takeover_interrupts_the_running_turn_once nodes_are_listed_with_their_last_heartbeat orphans_have_turns_but_no_live_holder released_lease_can_be_acquired;
             hostile: hostile_texts_are_stored_unchanged hostile_app_names_are_only_names large_bodies_are_stored_unchanged;
             lists: admin_list_shows_all_apps lists_of_apps_are_isolated past_events_are_paged_backwards
                 turn_events_are_those_that_name_the_turn;
@@ -196,6 +196,11 @@ async fn story(store: &dyn SessionStore, byte: u8) -> Vec<String> {
         }
     };
     events.iter().map(|event| word(&event.event)).collect()
+}
+
+/// Returns the sessions that pass a filter.
+async fn list(store: &dyn SessionStore, filter: SessionFilter) -> Vec<Session> {
+    store.sessions(&filter).await.unwrap()
 }
 
 /// The first events after a number.

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use hob_domain::session::{
-    EventRange, NewEvent, SessionStore, TurnEnding, TurnRequest, TurnState, TurnUsage, turn_event,
+    EventRange, NewEvent, SessionFilter, SessionStore, TurnEnding, TurnRequest, TurnState,
+    TurnUsage, turn_event,
 };
 use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
@@ -141,9 +142,11 @@ async fn as_callers_do(simple: &MemoryLedger, call: &Call) -> Call {
     if let Call::Append(lease, said) = &mut call {
         for (turn, _) in said {
             let Some(number) = *turn else { continue };
-            let app = simple.app_of(&lease.session).await.ok().flatten();
-            let known = match app {
-                Some(app) => simple.turn(&app, &lease.session, number).await.ok().flatten(),
+            let found = simple.sessions(&SessionFilter::Id(lease.session.clone())).await;
+            let known = match found.ok().and_then(|mut found| found.pop()) {
+                Some(session) => {
+                    simple.turn(&session.app, &lease.session, number).await.ok().flatten()
+                }
                 None => None,
             };
             if known.is_none_or(|turn| turn.started_at.is_none()) {
@@ -260,22 +263,28 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
     let mut all =
         vec![
             told(store.list_apps().await),
-            told(store.all_sessions().await),
-            told(store.open_sessions().await),
-            told(store.idle_since(at(second - 10)).await.map(sorted)),
-            told(store.free_sessions(Duration::from_secs(600)).await.map(sorted)),
-            told(store.free_sessions(Duration::ZERO).await.map(sorted)),
             told(store.usage_since(at(0), None).await),
             told(store.usage_since(at(second), Some(&app("a"))).await),
             told(store.outbox(100).await.map(|items| {
                 items.into_iter().map(|item| (item.app, item.turn)).collect::<Vec<_>>()
             })),
         ];
+    for filter in [
+        SessionFilter::All,
+        SessionFilter::Open,
+        SessionFilter::IdleSince(at(second - 10)),
+        SessionFilter::Unleased(Duration::from_secs(600)),
+        SessionFilter::Unleased(Duration::ZERO),
+        SessionFilter::Orphaned(Duration::from_secs(600)),
+        SessionFilter::Orphaned(Duration::ZERO),
+    ] {
+        all.push(told(store.sessions(&filter).await));
+    }
     for byte in 0..3 {
         all.push(told(store.app_by_token(Token::from_random([byte; 32]).hash()).await));
     }
     for name in APPS.map(app) {
-        all.push(told(store.sessions(&name).await));
+        all.push(told(store.sessions(&SessionFilter::App(name.clone())).await));
         all.push(told(store.usage_on(&name, at(second)).await));
         for byte in SESSIONS {
             all.extend(of_session(store, &name, byte).await);
@@ -287,7 +296,7 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
 async fn of_session(store: &dyn LedgerStore, name: &AppName, byte: u8) -> Vec<String> {
     let id = id(byte);
     let mut all = vec![
-        told(store.app_of(&id).await),
+        told(store.sessions(&SessionFilter::Id(id.clone())).await),
         told(store.session(name, &id).await),
         told(store.events(name, &id, after(0, 1000)).await),
         told(store.events(name, &id, after(2, 3)).await),

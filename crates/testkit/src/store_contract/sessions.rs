@@ -1,11 +1,13 @@
 //! The life of sessions.
 
-use hob_domain::session::{Accepted, EventRange, Session, SessionState, TurnState, TurnUsage};
+use hob_domain::session::{
+    Accepted, EventRange, Session, SessionFilter, SessionState, TurnState, TurnUsage,
+};
 use hob_domain::{AppName, Timestamp};
 
 use super::{
-    Fixture, accept, after, app, at, ending, event, id, lease, make, names, node, request, seqs,
-    session, story, used, whole_turn,
+    Fixture, accept, after, app, at, ending, event, id, lease, list, make, names, node, request,
+    seqs, session, story, used, whole_turn,
 };
 
 pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
@@ -84,7 +86,7 @@ pub async fn duplicate_session_is_refused(fixture: &dyn Fixture) {
         assert!(store.create_session(&second, event("create", None), &node()).await.is_err());
     }
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
-    assert_eq!(store.all_sessions().await.unwrap().len(), 1);
+    assert_eq!(list(&*store, SessionFilter::All).await.len(), 1);
     assert_eq!(story(&*store, 1).await, ["create"]);
 }
 
@@ -131,7 +133,7 @@ pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
     assert_eq!(store.turn(&app("a"), &id(1), 1).await.unwrap(), None);
     assert_eq!(store.usage_on(&app("a"), at(9)).await.unwrap(), TurnUsage::default());
 
-    assert_eq!(names(&store.all_sessions().await.unwrap()), [id(3)]);
+    assert_eq!(names(&list(&*store, SessionFilter::All).await), [id(3)]);
     let left = store.events(&app("b"), &id(3), EventRange::Turn(1)).await.unwrap();
     assert_eq!(left.unwrap().len(), 1);
     assert_eq!(store.usage_on(&app("b"), at(9)).await.unwrap(), used());
@@ -157,23 +159,24 @@ pub async fn old_sessions_are_closed_and_deleted(fixture: &dyn Fixture) {
         .unwrap();
     accept(&*store, 1, &request("busy")).await;
     let idle = async |then| {
-        let mut idle = store.idle_since(then).await.unwrap();
+        let mut idle = names(&list(&*store, SessionFilter::IdleSince(then)).await);
         idle.sort();
-        idle.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
+        idle
     };
     assert_eq!(idle(at(5)).await, []);
     assert_eq!(idle(at(6)).await, [id(2), id(3)]);
     let mut all = idle(at(100)).await;
     all.sort();
     assert_eq!(all, [id(2), id(3), id(4)], "a busy session is not idle, however old");
-    let owned = store.idle_since(at(100)).await.unwrap();
-    assert!(owned.contains(&(AppName::owner(), id(4))), "the owner's as well");
+    let idle_sessions = list(&*store, SessionFilter::IdleSince(at(100))).await;
+    let is_owned = |session: &Session| session.app == AppName::owner() && session.id == id(4);
+    assert!(idle_sessions.iter().any(is_owned), "the owner's as well");
     store.close_session(&id(2), event("sweep_close", None), at(60)).await.unwrap();
     assert_eq!(idle(at(6)).await, [id(3)]);
     assert_eq!(store.delete_closed(at(60)).await.unwrap(), []);
     assert_eq!(store.delete_closed(at(61)).await.unwrap(), [id(2)]);
     assert_eq!(store.events(&app("a"), &id(2), after(0, 10)).await.unwrap(), None);
-    assert_eq!(store.all_sessions().await.unwrap().len(), 3);
+    assert_eq!(list(&*store, SessionFilter::All).await.len(), 3);
 }
 
 /// Times are stored to the microsecond, and a write returns the time that is read later. Times before 1970 are valid.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use hob_domain::session::{NewEvent, Session, SessionId};
+use hob_domain::session::{NewEvent, Session, SessionFilter, SessionId};
 use hob_domain::{
     AppName, ClusterStore, CommandOutcome, Created, LeaseOutcome, LeasedSession, NodeId,
     OpenLimits, RemoteCommand, SessionCommand, StoreError, Timestamp,
@@ -199,8 +199,9 @@ impl ClusterNode {
             let busy = |held: &LeasedSession| held.running || !held.queued.is_empty();
             let held = held.into_values().filter(busy).map(|held| (held.app, held.lease.session));
             self.acquire_all(held).await;
-            let orphans = self.store().orphans(self.membership.options.lease).await?;
-            self.acquire_all(orphans.into_iter()).await;
+            let orphaned = SessionFilter::Orphaned(self.membership.options.lease);
+            let orphans = self.context().store().sessions(&orphaned).await?.into_iter();
+            self.acquire_all(orphans.map(|session| (session.app, session.id))).await;
         }
         for command in self.store().pending_commands(self.id()).await? {
             self.execute_received(command);
@@ -272,7 +273,11 @@ impl ClusterNode {
     async fn remove_deleted_workspaces(&self) {
         for id in self.membership.take_notified() {
             let exists = self.context().options.workspaces.join(id.as_str()).is_dir();
-            if exists && let Ok(None) = self.context().store().app_of(&id).await {
+            let filter = SessionFilter::Id(id.clone());
+            if exists
+                && let Ok(found) = self.context().store().sessions(&filter).await
+                && found.is_empty()
+            {
                 self.context().remove_workspace(&id);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use hob_domain::session::{NewEvent, Session, SessionId};
+use hob_domain::session::{NewEvent, Session, SessionFilter, SessionId};
 use hob_domain::{
     AppName, CommandOutcome, Created, Lease, LeaseOutcome, SessionCommand, StoreError, Timestamp,
 };
@@ -51,7 +51,7 @@ impl SingleNode {
     pub async fn restore(context: Arc<SessionContext>) -> Result<SingleNode, StoreError> {
         let leases = acquire_all(&context.options).await?;
         let local = Arc::new(LocalSessions::new(context.clone(), Arc::new(Unlinked)));
-        for session in context.store().open_sessions().await? {
+        for session in context.store().sessions(&SessionFilter::Open).await? {
             let Some(lease) = leases.get(&session.id).cloned() else { continue };
             let queue = context.store().queued_turns(&session.id).await?;
             let permit = context.options.runtime.live.acquire_above_limit();
@@ -86,9 +86,12 @@ async fn acquire_all(options: &SessionsOptions) -> Result<HashMap<SessionId, Lea
     let (lease_timeout, now) = (Duration::ZERO, Timestamp::now());
     let mut attempts = JoinSet::new();
     let (mut leases, mut interrupted) = (HashMap::new(), 0);
-    let mut free = options.store.free_sessions(lease_timeout).await?.into_iter();
+    let unleased = SessionFilter::Unleased(lease_timeout);
+    let mut unleased = options.store.sessions(&unleased).await?.into_iter();
     loop {
-        for (_, id) in free.by_ref().take(MAX_CONCURRENT_ACQUISITIONS - attempts.len()) {
+        for Session { id, .. } in
+            unleased.by_ref().take(MAX_CONCURRENT_ACQUISITIONS - attempts.len())
+        {
             let (store, node) = (options.store.clone(), options.node.clone());
             attempts
                 .spawn(async move { store.acquire_lease(&id, &node, lease_timeout, now).await });

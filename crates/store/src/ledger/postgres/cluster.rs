@@ -82,18 +82,6 @@ impl ClusterStore for PostgresLedger {
         rows.iter().map(held).collect()
     }
 
-    async fn orphans(
-        &self,
-        lease_timeout: Duration,
-    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        let sql = "SELECT DISTINCT h.app, h.session FROM hob.turns t JOIN hob.heads h ON h.session = t.session
-             WHERE t.state IN ('queued', 'running') AND NOT EXISTS (SELECT 1 FROM hob.nodes n
-                 WHERE n.id = h.holder AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $1))";
-        let rows =
-            self.connections.query(Again::Harmless, sql, &[&lease_timeout.as_secs_f64()]).await?;
-        rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
-    }
-
     async fn enqueue_command(&self, command: &RemoteCommand) -> Result<(), StoreError> {
         let sql = "INSERT INTO hob.commands (id, app, session, body) VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO NOTHING";

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreError, Timestamp};
+use hob_domain::{Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreError, Timestamp};
 use tokio_postgres::Error;
 
 use super::PostgresLedger;
 use super::fences::fence;
-use super::session_rows::{id as session_id, key};
+use super::session_rows::key;
 use super::turns::interrupt;
 use crate::postgres::connections::{Again, Client};
-use crate::values::{app_name, damaged};
+use crate::values::damaged;
 
 #[async_trait]
 impl NodeStore for PostgresLedger {
@@ -55,20 +55,6 @@ impl PostgresLedger {
                 |client| async move { acquire_in(&client, id, node, lease_timeout, now).await },
             )
             .await
-    }
-
-    pub(super) async fn list_free(
-        &self,
-        lease_timeout: Duration,
-    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        let sql = "SELECT h.app, h.session FROM hob.heads h
-             WHERE (h.closed_at IS NULL OR EXISTS (SELECT 1 FROM hob.turns t
-                 WHERE t.session = h.session AND t.state IN ('queued', 'running')))
-             AND NOT EXISTS (SELECT 1 FROM hob.nodes n WHERE n.id = h.holder
-                 AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $1))";
-        let rows =
-            self.connections.query(Again::Harmless, sql, &[&lease_timeout.as_secs_f64()]).await?;
-        rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
     }
 
     /// Not retried: the second attempt would find the lease already released.

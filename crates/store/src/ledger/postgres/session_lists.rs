@@ -1,14 +1,56 @@
-//! Pages of a session's events and turns, and usage by day. Read-only.
+//! Lists of sessions, pages of their's events and turns, and usage by day. Read-only.
 
-use hob_domain::session::{EventRange, SessionEvent, SessionId, SessionTurn, TurnUsage, UsageDay};
+use hob_domain::session::{
+    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, TurnUsage, UsageDay,
+};
 use hob_domain::{AppName, StoreError, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::PostgresLedger;
-use super::session_rows::{TURN, event, key, turn, usage};
-use crate::postgres::connections::{Again, Connections};
-use crate::values::{app_name, day};
+use super::session_rows::{SESSION, TURN, event, key, session, turn, usage};
+use crate::postgres::connections::{Again, Connections, Values};
+use crate::values::{app_name, day, micros};
+
+/// Tells whether a turn of the session in the row is running or queued.
+const BUSY: &str = "EXISTS (SELECT 1 FROM hob.turns t
+     WHERE t.session = s.id AND t.state IN ('queued', 'running'))";
+/// Tells whether the session in the row has no live lease holder. `$1` is the timeout of leases in seconds.
+const UNLEASED: &str = "NOT EXISTS (SELECT 1 FROM hob.nodes n WHERE n.id = h.holder
+     AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $1))";
+
+/// Returns the sessions that pass a filter, oldest first.
+pub(super) async fn list(
+    connections: &Connections,
+    filter: &SessionFilter,
+) -> Result<Vec<Session>, StoreError> {
+    let read = async |condition: &str, values: Values<'_>| {
+        let sql = format!("{SESSION} WHERE {condition} ORDER BY s.created_at, s.id");
+        let rows = connections.query(Again::Harmless, &sql, values).await?;
+        rows.iter().map(session).collect()
+    };
+    match filter {
+        SessionFilter::App(app) => read("s.app = $1", &[&app.as_str()]).await,
+        SessionFilter::All => read("true", &[]).await,
+        SessionFilter::Id(id) => read("s.id = $1", &[&key(id)]).await,
+        SessionFilter::Open => read("h.closed_at IS NULL", &[]).await,
+        SessionFilter::IdleSince(then) => {
+            let condition = format!(
+                "h.closed_at IS NULL AND coalesce(h.last_turn_at, s.created_at) < $1
+                 AND NOT {BUSY}"
+            );
+            read(&condition, &[&micros(*then)]).await
+        }
+        SessionFilter::Unleased(lease_timeout) => {
+            let condition = format!("(h.closed_at IS NULL OR {BUSY}) AND {UNLEASED}");
+            read(&condition, &[&lease_timeout.as_secs_f64()]).await
+        }
+        SessionFilter::Orphaned(lease_timeout) => {
+            let condition = format!("{BUSY} AND {UNLEASED}");
+            read(&condition, &[&lease_timeout.as_secs_f64()]).await
+        }
+    }
+}
 
 /// Returns events of a session, in order; `None` if there is no such session.
 pub(super) async fn events(

@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
-    SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState,
+    TurnUsage, UsageDay,
 };
 use hob_domain::{
     AppName, Created, Lease, LeaseOutcome, NodeId, OpenLimits, StoreError, Timestamp,
@@ -23,7 +24,7 @@ use super::session_rows::{SESSION, id as session_id, key, number, session};
 use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
 use crate::postgres::connections::{Again, Values};
 use crate::postgres::text::{put, take};
-use crate::values::{app_name, day, hashed_key, micros};
+use crate::values::{day, hashed_key, micros};
 
 const NO_LIMITS: OpenLimits = OpenLimits { app: 0, all: 0 };
 
@@ -120,13 +121,6 @@ impl SessionStore for PostgresLedger {
         self.acquire(id, node, lease_timeout, now).await
     }
 
-    async fn free_sessions(
-        &self,
-        lease_timeout: Duration,
-    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        self.list_free(lease_timeout).await
-    }
-
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
         self.release(lease).await
     }
@@ -138,22 +132,8 @@ impl SessionStore for PostgresLedger {
         row.as_ref().map(session).transpose()
     }
 
-    async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError> {
-        self.list("WHERE s.app = $1", &[&app.as_str()]).await
-    }
-
-    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError> {
-        self.list("", &[]).await
-    }
-
-    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError> {
-        let sql = "SELECT app FROM hob.sessions WHERE id = $1";
-        let row = self.connections.query_one(Again::Harmless, sql, &[&key(id)]).await?;
-        row.map(|row| app_name(row.get(0))).transpose()
-    }
-
-    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError> {
-        self.list("WHERE h.closed_at IS NULL", &[]).await
+    async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, StoreError> {
+        session_lists::list(&self.connections, filter).await
     }
 
     async fn accept_turn(
@@ -305,15 +285,6 @@ impl SessionStore for PostgresLedger {
         Ok(rows.iter().map(|row| number(row, 0)).collect())
     }
 
-    async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        let sql = "SELECT s.app, s.id FROM hob.heads h JOIN hob.sessions s ON s.id = h.session
-             WHERE h.closed_at IS NULL AND coalesce(h.last_turn_at, s.created_at) < $1
-             AND NOT EXISTS (SELECT 1 FROM hob.turns t
-                 WHERE t.session = h.session AND t.state IN ('queued', 'running'))";
-        let rows = self.connections.query(Again::Harmless, sql, &[&micros(then)]).await?;
-        rows.iter().map(|row| Ok((app_name(row.get(0))?, session_id(row.get(1))?))).collect()
-    }
-
     async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
         let then = micros(then);
         let which =
@@ -391,13 +362,6 @@ impl SessionStore for PostgresLedger {
 }
 
 impl PostgresLedger {
-    /// Returns the sessions that meet a condition, oldest first.
-    async fn list(&self, condition: &str, values: Values<'_>) -> Result<Vec<Session>, StoreError> {
-        let sql = format!("{SESSION} {condition} ORDER BY s.created_at, s.id");
-        let rows = self.connections.query(Again::Harmless, &sql, values).await?;
-        rows.iter().map(session).collect()
-    }
-
     /// Deletes the sessions that `which` selects with everything they contain, and runs the statements in `also`. The
     /// heads are locked first, so that nothing can be added to a session while it is deleted.
     async fn delete(

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreError, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use hob_domain::{Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreError, Timestamp};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::Ledger;
 use super::fences::check;
 use super::turns::interrupt;
 use crate::sqlite::failed;
-use crate::values::{app_name, damaged, session_id};
+use crate::values::damaged;
 
 /// The current time by the database's clock, which is the machine's.
 const NOW: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
@@ -79,7 +79,7 @@ pub(super) fn acquire(
     let found: Option<(i64, Option<String>, bool)> = transaction
         .prepare_cached(&sql)
         .and_then(|mut s| {
-            let values = params![id.as_str(), micros(lease_timeout)];
+            let values = params![id.as_str(), timeout_micros(lease_timeout)];
             s.query_row(values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
         })
         .map_err(failed)?;
@@ -96,25 +96,12 @@ pub(super) fn acquire(
     Ok(LeaseOutcome::Acquired(Lease { session: id.clone(), fence: fence as u64 + 1 }, interrupted))
 }
 
-/// Returns the sessions without a live lease holder that are open or have unfinished turns.
-pub(super) fn list_free(
-    connection: &Connection,
-    lease_timeout: Duration,
-) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-    let sql = format!(
-        "SELECT app, id FROM sessions
-         WHERE (closed_at IS NULL OR EXISTS (SELECT 1 FROM turns INDEXED BY turns_under_way
-             WHERE session = sessions.id AND state IN ('queued', 'running')))
-         AND NOT EXISTS (SELECT 1 FROM nodes
-             WHERE nodes.id = sessions.holder AND heartbeat_at > {NOW} - ?1)"
-    );
-    let rows: Vec<(String, String)> = connection
-        .prepare_cached(&sql)
-        .and_then(|mut s| {
-            s.query_map([micros(lease_timeout)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-        })
-        .map_err(failed)?;
-    rows.into_iter().map(|(app, id)| Ok((app_name(app)?, session_id(&id)?))).collect()
+/// Returns the condition that a session has no live lease holder. `timeout` is the parameter with the timeout of leases.
+pub(super) fn unleased(timeout: &str) -> String {
+    format!(
+        "NOT EXISTS (SELECT 1 FROM nodes
+             WHERE nodes.id = sessions.holder AND heartbeat_at > {NOW} - {timeout})"
+    )
 }
 
 /// Releases a lease.
@@ -127,6 +114,7 @@ pub(super) fn release(transaction: &Transaction<'_>, lease: &Lease) -> Result<()
     Ok(())
 }
 
-fn micros(lease_timeout: Duration) -> i64 {
+/// Returns the timeout of leases in the unit of heartbeats.
+pub(super) fn timeout_micros(lease_timeout: Duration) -> i64 {
     i64::try_from(lease_timeout.as_micros()).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,12 @@
 //! Lists of sessions, pages of their events and turns, and usage by day.
 
-use hob_domain::session::{EventRange, Session, SessionEvent, SessionId, SessionTurn, UsageDay};
+use hob_domain::session::{
+    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, UsageDay,
+};
 use hob_domain::{AppName, NodeId, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
+use super::leases::{timeout_micros, unleased};
 use super::session_rows::{SESSION, event, session, turn, usage};
 use crate::sqlite::failed;
 use crate::values::{app_name, day, micros};
@@ -17,6 +20,10 @@ pub(super) const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM even
      AND seq >= coalesce(
          (SELECT first_event FROM turns WHERE session = ?1 AND number = ?2), 0)
      ORDER BY seq";
+
+/// The ids of the sessions with a running or queued turn.
+const BUSY: &str = "(SELECT session FROM turns INDEXED BY turns_under_way
+     WHERE state IN ('queued', 'running'))";
 
 pub(super) fn insert(
     transaction: &Transaction<'_>,
@@ -60,16 +67,40 @@ pub(super) fn find(
     found.transpose()
 }
 
-/// Returns the sessions that meet a condition, oldest first.
+/// Returns the sessions that pass a filter, oldest first.
 pub(super) fn list(
     connection: &Connection,
-    condition: &str,
-    values: &[&dyn ToSql],
+    filter: &SessionFilter,
 ) -> Result<Vec<Session>, StoreError> {
-    let sql = format!("SELECT {SESSION} FROM sessions {condition} ORDER BY created_at, id");
-    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
-    let rows = statement.query_map(values, |row| Ok(session(row))).map_err(failed)?;
-    rows.map(|row| row.map_err(failed)?).collect()
+    let read = |condition: &str, values: &[&dyn ToSql]| {
+        let sql =
+            format!("SELECT {SESSION} FROM sessions WHERE {condition} ORDER BY created_at, id");
+        let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+        let rows = statement.query_map(values, |row| Ok(session(row))).map_err(failed)?;
+        rows.map(|row| row.map_err(failed)?).collect()
+    };
+    match filter {
+        SessionFilter::App(app) => read("app = ?1", &[&app.as_str()]),
+        SessionFilter::All => read("true", &[]),
+        SessionFilter::Id(id) => read("id = ?1", &[&id.as_str()]),
+        SessionFilter::Open => read("closed_at IS NULL", &[]),
+        SessionFilter::IdleSince(then) => {
+            let condition = format!(
+                "closed_at IS NULL AND coalesce(last_turn_at, created_at) < ?1
+                 AND id NOT IN {BUSY}"
+            );
+            read(&condition, &[&micros(*then)])
+        }
+        SessionFilter::Unleased(lease_timeout) => {
+            let unleased = unleased("?1");
+            let condition = format!("(closed_at IS NULL OR id IN {BUSY}) AND {unleased}");
+            read(&condition, &[&timeout_micros(*lease_timeout)])
+        }
+        SessionFilter::Orphaned(lease_timeout) => {
+            let condition = format!("id IN {BUSY} AND {}", unleased("?1"));
+            read(&condition, &[&timeout_micros(*lease_timeout)])
+        }
+    }
 }
 
 fn is_known(connection: &Connection, app: &AppName, id: &SessionId) -> Result<bool, StoreError> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
-    SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState, TurnUsage, UsageDay,
+    SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState,
+    TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
@@ -17,7 +18,7 @@ use super::session_lists::{events, find, insert, list, turns_before, usage_since
 use super::session_rows::{turn, usage};
 use super::turns::{accept, add_to_day, append, cancel_queued, end, queued, repeat, start};
 use crate::sqlite::failed;
-use crate::values::{UsageColumns, app_name, day, micros, session_id};
+use crate::values::{UsageColumns, day, micros, session_id};
 
 #[async_trait]
 impl SessionStore for Ledger {
@@ -50,13 +51,6 @@ impl SessionStore for Ledger {
             .await
     }
 
-    async fn free_sessions(
-        &self,
-        lease_timeout: Duration,
-    ) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        self.database.read(move |connection| leases::list_free(connection, lease_timeout)).await
-    }
-
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.database.write(move |transaction| leases::release(transaction, &lease)).await
@@ -67,32 +61,9 @@ impl SessionStore for Ledger {
         self.database.read(move |connection| find(connection, &app, &id)).await
     }
 
-    async fn sessions(&self, app: &AppName) -> Result<Vec<Session>, StoreError> {
-        let app = app.clone();
-        self.database
-            .read(move |connection| list(connection, "WHERE app = ?1", &[&app.as_str()]))
-            .await
-    }
-
-    async fn all_sessions(&self) -> Result<Vec<Session>, StoreError> {
-        self.database.read(|connection| list(connection, "", &[])).await
-    }
-
-    async fn app_of(&self, id: &SessionId) -> Result<Option<AppName>, StoreError> {
-        let id = id.clone();
-        self.database
-            .read(move |connection| {
-                let app: Option<String> = connection
-                    .prepare_cached("SELECT app FROM sessions WHERE id = ?1")
-                    .and_then(|mut s| s.query_row([id.as_str()], |row| row.get(0)).optional())
-                    .map_err(failed)?;
-                app.map(app_name).transpose()
-            })
-            .await
-    }
-
-    async fn open_sessions(&self) -> Result<Vec<Session>, StoreError> {
-        self.database.read(|connection| list(connection, "WHERE closed_at IS NULL", &[])).await
+    async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, StoreError> {
+        let filter = filter.clone();
+        self.database.read(move |connection| list(connection, &filter)).await
     }
 
     async fn accept_turn(
@@ -268,25 +239,6 @@ impl SessionStore for Ledger {
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
         let id = id.clone();
         self.database.read(move |connection| queued(connection, &id)).await
-    }
-
-    async fn idle_since(&self, then: Timestamp) -> Result<Vec<(AppName, SessionId)>, StoreError> {
-        self.database
-            .read(move |connection| {
-                let rows: Vec<(String, String)> = connection
-                    .prepare_cached(
-                        "SELECT app, id FROM sessions
-                         WHERE closed_at IS NULL AND coalesce(last_turn_at, created_at) < ?1
-                         AND NOT EXISTS (SELECT 1 FROM turns INDEXED BY turns_under_way
-                             WHERE session = sessions.id AND state IN ('queued', 'running'))",
-                    )
-                    .and_then(|mut s| {
-                        s.query_map([micros(then)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-                    })
-                    .map_err(failed)?;
-                rows.into_iter().map(|(app, id)| Ok((app_name(app)?, session_id(&id)?))).collect()
-            })
-            .await
     }
 
     async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
