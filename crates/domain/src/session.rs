@@ -174,6 +174,15 @@ pub enum SessionFilter {
     Orphaned(Duration),
 }
 
+/// A choice of sessions to delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeleteFilter {
+    /// The sessions that were closed before this time.
+    ClosedBefore(Timestamp),
+    /// All sessions of a removed app, together with its outbox and its usage.
+    App(AppName),
+}
+
 /// A part of a session's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventRange {
@@ -305,11 +314,8 @@ pub trait SessionStore: Send + Sync {
     /// Returns the queued turns of a session, in order.
     async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError>;
 
-    /// Deletes the sessions that were closed before this time, and returns them.
-    async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError>;
-
-    /// Deletes all sessions of an app together with its outbox, and returns the sessions.
-    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError>;
+    /// Deletes the sessions that pass a filter, and returns them.
+    async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError>;
 
     /// Returns the usage of an app's turns that ended on this day (UTC).
     async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError>;

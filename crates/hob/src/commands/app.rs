@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::memory::Principal;
+use hob_domain::session::DeleteFilter;
 use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
 use hob_files::Trash;
 use serde_json::json;
@@ -139,7 +140,8 @@ async fn delete_data(
 ) -> anyhow::Result<()> {
     let home = &settings.home;
     let trash = Trash::open(&home.trash())?;
-    for id in store.delete_sessions_of(name).await? {
+    let sessions = DeleteFilter::App(name.clone());
+    for id in store.delete_sessions(&sessions).await? {
         trash.remove(&home.workspaces().join(id.as_str()))?;
     }
     let folders = [
@@ -155,6 +157,6 @@ async fn delete_data(
     memory.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;
     store.remove_app(name).await?;
     // A session that was created since the first deletion.
-    store.delete_sessions_of(name).await?;
+    store.delete_sessions(&sessions).await?;
     Ok(())
 }

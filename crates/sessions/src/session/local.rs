@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::session::{EventKind, SessionId, TurnEnding, TurnState, TurnUsage, turn_event};
+use hob_domain::session::{
+    DeleteFilter, EventKind, SessionId, TurnEnding, TurnState, TurnUsage, turn_event,
+};
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
 use serde_json::json;
 
@@ -215,7 +217,8 @@ impl LocalSessions {
         for handle in &handles {
             handle.ended.cancelled().await;
         }
-        for id in self.context.store().delete_sessions_of(app).await? {
+        let removed = DeleteFilter::App(app.clone());
+        for id in self.context.store().delete_sessions(&removed).await? {
             self.clean_up_deleted(&id);
         }
         let folder = self.context.options.claude.join("apps").join(app.as_str());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::Timestamp;
-use hob_domain::session::{Session, SessionFilter};
+use hob_domain::session::{DeleteFilter, Session, SessionFilter};
 
 use super::local::LocalSessions;
 use super::placement::Placement;
@@ -64,7 +64,8 @@ impl Sweeper {
     }
 
     async fn delete_closed(&self, closed_before: Timestamp) {
-        match self.local.context.store().delete_closed(closed_before).await {
+        let filter = DeleteFilter::ClosedBefore(closed_before);
+        match self.local.context.store().delete_sessions(&filter).await {
             Ok(deleted) => deleted.iter().for_each(|id| self.local.clean_up_deleted(id)),
             Err(error) => tracing::error!(%error, "failed to delete closed sessions"),
         }

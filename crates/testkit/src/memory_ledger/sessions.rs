@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
-    SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState,
-    TurnUsage, UsageDay,
+    Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
+    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
+    TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -270,16 +270,18 @@ impl SessionStore for MemoryLedger {
         Ok(self.state().find(id).map(|kept| kept.waiting()).unwrap_or_default())
     }
 
-    async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
-        let old = |session: &Session| session.closed_at.is_some_and(|at| at < whole(then));
-        Ok(self.state().delete(old))
-    }
-
-    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError> {
+    async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError> {
         let mut state = self.state();
-        state.outbox.retain(|item| item.app != app.as_str());
-        state.usage.retain(|(_, of), _| of != app);
-        Ok(state.delete(|session| session.app == *app))
+        Ok(match filter {
+            DeleteFilter::ClosedBefore(then) => {
+                state.delete(|session| session.closed_at.is_some_and(|at| at < whole(*then)))
+            }
+            DeleteFilter::App(app) => {
+                state.outbox.retain(|item| item.app != app.as_str());
+                state.usage.retain(|(_, of), _| of != app);
+                state.delete(|session| session.app == *app)
+            }
+        })
     }
 
     async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError> {

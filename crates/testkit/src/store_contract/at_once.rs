@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hob_domain::session::{Accepted, EventRange, TurnRequest, TurnState};
+use hob_domain::session::{Accepted, DeleteFilter, EventRange, TurnRequest, TurnState};
 use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
 
@@ -151,7 +151,10 @@ pub async fn deleted_session_accepts_nothing(fixture: &dyn Fixture) {
     stores[0].close_session(&id(1), event("close", None), at(6)).await.unwrap();
     at_once(&stores, 6, |store, time| async move {
         if time == 5 {
-            assert_eq!(store.delete_closed(at(7)).await.unwrap(), [id(1)]);
+            assert_eq!(
+                store.delete_sessions(&DeleteFilter::ClosedBefore(at(7))).await.unwrap(),
+                [id(1)]
+            );
             return;
         }
         for _ in 0..10 {

@@ -2,8 +2,8 @@
 
 use hob_domain::AppName;
 use hob_domain::session::{
-    Accepted, EventRange, NewEvent, Repeat, Session, SessionFilter, SessionSetup, TurnEnding,
-    TurnState,
+    Accepted, DeleteFilter, EventRange, NewEvent, Repeat, Session, SessionFilter, SessionSetup,
+    TurnEnding, TurnState,
 };
 use serde_json::json;
 
@@ -110,7 +110,7 @@ pub async fn hostile_app_names_are_only_names(fixture: &dyn Fixture) {
         assert_eq!(store.usage_on(&app(name), at(1)).await.unwrap(), super::used());
     }
     assert_eq!(list(&*store, SessionFilter::App(AppName::owner())).await, []);
-    assert_eq!(store.delete_sessions_of(&app("a_b")).await.unwrap(), [id(6)]);
+    assert_eq!(store.delete_sessions(&DeleteFilter::App(app("a_b"))).await.unwrap(), [id(6)]);
     assert_eq!(list(&*store, SessionFilter::All).await.len(), hostile.len() - 1);
 }
 

@@ -4,7 +4,7 @@ use super::{
     Fixture, accept, after, app, at, before, ending, event, id, lease, list, make, names, node,
     request, seqs, session, whole_turn,
 };
-use hob_domain::session::{EventRange, SessionFilter, TurnState, TurnUsage};
+use hob_domain::session::{DeleteFilter, EventRange, SessionFilter, TurnState, TurnUsage};
 
 pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     let store = fixture.open().await;
@@ -25,7 +25,7 @@ pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
     assert_eq!(store.usage_on(&other, at(9)).await.unwrap(), TurnUsage::default());
     assert_eq!(store.usage_since(at(0), Some(&other)).await.unwrap(), []);
-    assert_eq!(store.delete_sessions_of(&other).await.unwrap(), [id(2)]);
+    assert_eq!(store.delete_sessions(&DeleteFilter::App(other)).await.unwrap(), [id(2)]);
     assert_eq!(names(&list(&*store, SessionFilter::All).await), [id(1)]);
 }
 

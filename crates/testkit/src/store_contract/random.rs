@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use hob_domain::session::{
-    EventRange, NewEvent, SessionFilter, SessionStore, TurnEnding, TurnRequest, TurnState,
-    TurnUsage, turn_event,
+    DeleteFilter, EventRange, NewEvent, SessionFilter, SessionStore, TurnEnding, TurnRequest,
+    TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
@@ -168,7 +168,7 @@ fn same<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Result<(),
 async fn empty(store: &dyn LedgerStore) -> Result<(), StoreError> {
     for name in APPS {
         store.remove_app(&app(name)).await?;
-        store.delete_sessions_of(&app(name)).await?;
+        store.delete_sessions(&DeleteFilter::App(app(name))).await?;
     }
     for by in NODES {
         store.remove_node(&nobody(by)).await?;
@@ -234,8 +234,12 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             let outbox = out.then(|| remembered("noted"));
             told(store.note_turn(&name(&index), state, usage(used), outbox, now).await)
         }
-        Call::DeleteClosed => told(store.delete_closed(at(second - 5)).await.map(sorted)),
-        Call::DeleteOf(index) => told(store.delete_sessions_of(&name(&index)).await.map(sorted)),
+        Call::DeleteClosed => told(
+            store.delete_sessions(&DeleteFilter::ClosedBefore(at(second - 5))).await.map(sorted),
+        ),
+        Call::DeleteOf(index) => {
+            told(store.delete_sessions(&DeleteFilter::App(name(&index))).await.map(sorted))
+        }
         Call::Drain(count) => match store.outbox(count).await {
             Ok(items) => {
                 let ids = items.iter().map(|item| item.id).collect();

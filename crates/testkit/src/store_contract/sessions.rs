@@ -1,7 +1,7 @@
 //! The life of sessions.
 
 use hob_domain::session::{
-    Accepted, EventRange, Session, SessionFilter, SessionState, TurnState, TurnUsage,
+    Accepted, DeleteFilter, EventRange, Session, SessionFilter, SessionState, TurnState, TurnUsage,
 };
 use hob_domain::{AppName, Timestamp};
 
@@ -125,10 +125,10 @@ pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
         store.start_turn(&lease(byte), 1, at(9)).await.unwrap();
         store.end_turn(&lease(byte), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
     }
-    let mut deleted = store.delete_sessions_of(&app("a")).await.unwrap();
+    let mut deleted = store.delete_sessions(&DeleteFilter::App(app("a"))).await.unwrap();
     deleted.sort();
     assert_eq!(deleted, [id(1), id(2)]);
-    assert_eq!(store.delete_sessions_of(&app("a")).await.unwrap(), []);
+    assert_eq!(store.delete_sessions(&DeleteFilter::App(app("a"))).await.unwrap(), []);
     assert_eq!(store.events(&app("a"), &id(1), EventRange::Turn(1)).await.unwrap(), None);
     assert_eq!(store.turn(&app("a"), &id(1), 1).await.unwrap(), None);
     assert_eq!(store.usage_on(&app("a"), at(9)).await.unwrap(), TurnUsage::default());
@@ -173,8 +173,8 @@ pub async fn old_sessions_are_closed_and_deleted(fixture: &dyn Fixture) {
     assert!(idle_sessions.iter().any(is_owned), "the owner's as well");
     store.close_session(&id(2), event("sweep_close", None), at(60)).await.unwrap();
     assert_eq!(idle(at(6)).await, [id(3)]);
-    assert_eq!(store.delete_closed(at(60)).await.unwrap(), []);
-    assert_eq!(store.delete_closed(at(61)).await.unwrap(), [id(2)]);
+    assert_eq!(store.delete_sessions(&DeleteFilter::ClosedBefore(at(60))).await.unwrap(), []);
+    assert_eq!(store.delete_sessions(&DeleteFilter::ClosedBefore(at(61))).await.unwrap(), [id(2)]);
     assert_eq!(store.events(&app("a"), &id(2), after(0, 10)).await.unwrap(), None);
     assert_eq!(list(&*store, SessionFilter::All).await.len(), 3);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hob_domain::AppName;
-use hob_domain::session::{TurnEnding, TurnState, TurnUsage};
+use hob_domain::session::{DeleteFilter, TurnEnding, TurnState, TurnUsage};
 
 use super::{
     Fixture, accept, app, at, ending, event, id, lease, make, node, prompts, remembered, request,
@@ -42,7 +42,7 @@ pub async fn usage_is_summed_by_session_and_day(fixture: &dyn Fixture) {
     }
     // The usage of an app stays when its sessions are deleted.
     store.close_session(&id(1), event("close", None), at(6)).await.unwrap();
-    store.delete_closed(at(7)).await.unwrap();
+    store.delete_sessions(&DeleteFilter::ClosedBefore(at(7))).await.unwrap();
     assert_eq!(store.usage_on(&app("a"), at(0)).await.unwrap(), used());
     let days = store.usage_since(at(DAY + 100), None).await.unwrap();
     let days: Vec<_> = days.iter().map(|d| (d.day, d.turns, d.failed, d.usage)).collect();
@@ -136,8 +136,8 @@ pub async fn outbox_is_drained_once(fixture: &dyn Fixture) {
     assert_eq!(prompts(&left), ["the \0 1.", "the \0 3.", "the \0 4."]);
     // An item stays when its session is deleted, but not when its app is.
     store.close_session(&id(1), event("close", None), at(13)).await.unwrap();
-    store.delete_closed(at(14)).await.unwrap();
+    store.delete_sessions(&DeleteFilter::ClosedBefore(at(14))).await.unwrap();
     assert_eq!(store.outbox(99).await.unwrap().len(), 3);
-    store.delete_sessions_of(&app("a")).await.unwrap();
+    store.delete_sessions(&DeleteFilter::App(app("a"))).await.unwrap();
     assert_eq!(store.outbox(99).await.unwrap(), []);
 }

@@ -1,4 +1,4 @@
-//! Lists of sessions, pages of their's events and turns, and usage by day. Read-only.
+//! Lists of sessions, pages of their events and turns, and usage by day. Read-only.
 
 use hob_domain::session::{
     EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, TurnUsage, UsageDay,

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
-    SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState,
-    TurnUsage, UsageDay,
+    Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
+    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
+    TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{
     AppName, Created, Lease, LeaseOutcome, NodeId, OpenLimits, StoreError, Timestamp,
@@ -22,7 +22,7 @@ use super::fences::fence;
 use super::session_lists;
 use super::session_rows::{SESSION, id as session_id, key, number, session};
 use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
-use crate::postgres::connections::{Again, Values};
+use crate::postgres::connections::{Again, Connections, Values};
 use crate::postgres::text::{put, take};
 use crate::values::{day, hashed_key, micros};
 
@@ -285,22 +285,8 @@ impl SessionStore for PostgresLedger {
         Ok(rows.iter().map(|row| number(row, 0)).collect())
     }
 
-    async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
-        let then = micros(then);
-        let which =
-            "SELECT session FROM hob.heads WHERE closed_at < $1 ORDER BY session FOR UPDATE";
-        self.delete(which, &[&then], &[]).await
-    }
-
-    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError> {
-        let which = "SELECT session FROM hob.heads WHERE app = $1 ORDER BY session FOR UPDATE";
-        let also = [
-            "DELETE FROM hob.outbox WHERE app = $1",
-            "DELETE FROM hob.usage WHERE app = $1",
-            "DELETE FROM hob.files WHERE app = $1",
-            "DELETE FROM hob.pace WHERE app = $1",
-        ];
-        self.delete(which, &[&app.as_str()], &also).await
+    async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError> {
+        delete(&self.connections, filter).await
     }
 
     async fn usage_on(&self, app: &AppName, at: Timestamp) -> Result<TurnUsage, StoreError> {
@@ -361,37 +347,57 @@ impl SessionStore for PostgresLedger {
     }
 }
 
-impl PostgresLedger {
-    /// Deletes the sessions that `which` selects with everything they contain, and runs the statements in `also`. The
-    /// heads are locked first, so that nothing can be added to a session while it is deleted.
-    async fn delete(
-        &self,
-        which: &str,
-        values: Values<'_>,
-        also: &[&str],
-    ) -> Result<Vec<SessionId>, StoreError> {
-        let deleted = self
-            .connections
-            .long_transaction(|client| async move {
-                let statement = client.prepare_cached(which).await?;
-                let rows = client.query(&statement, values).await?;
-                let found: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-                if !found.is_empty() {
-                    for sql in [
-                        "DELETE FROM hob.events WHERE session = ANY ($1::uuid[])",
-                        "DELETE FROM hob.sessions WHERE id = ANY ($1::uuid[])",
-                    ] {
-                        let statement = client.prepare_cached(sql).await?;
-                        client.execute(&statement, &[&found]).await?;
-                    }
-                }
-                for sql in also {
-                    let statement = client.prepare_cached(sql).await?;
-                    client.execute(&statement, values).await?;
-                }
-                Ok(found)
-            })
-            .await?;
-        deleted.into_iter().map(session_id).collect()
+/// Deletes the sessions that pass a filter, and returns their ids.
+async fn delete(
+    connections: &Connections,
+    filter: &DeleteFilter,
+) -> Result<Vec<SessionId>, StoreError> {
+    match filter {
+        DeleteFilter::ClosedBefore(then) => {
+            delete_where(connections, "closed_at < $1", &[&micros(*then)], &[]).await
+        }
+        DeleteFilter::App(app) => {
+            let also = [
+                "DELETE FROM hob.outbox WHERE app = $1",
+                "DELETE FROM hob.usage WHERE app = $1",
+                "DELETE FROM hob.files WHERE app = $1",
+                "DELETE FROM hob.pace WHERE app = $1",
+            ];
+            delete_where(connections, "app = $1", &[&app.as_str()], &also).await
+        }
     }
+}
+
+/// Deletes the sessions whose heads meet a condition with everything they contain, and runs the statements in `also`.
+/// The heads are locked first, so that nothing can be added to a session while it is deleted.
+async fn delete_where(
+    connections: &Connections,
+    condition: &str,
+    values: Values<'_>,
+    also: &[&str],
+) -> Result<Vec<SessionId>, StoreError> {
+    let lock =
+        &format!("SELECT session FROM hob.heads WHERE {condition} ORDER BY session FOR UPDATE");
+    let deleted = connections
+        .long_transaction(|client| async move {
+            let statement = client.prepare_cached(lock).await?;
+            let rows = client.query(&statement, values).await?;
+            let found: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+            if !found.is_empty() {
+                for sql in [
+                    "DELETE FROM hob.events WHERE session = ANY ($1::uuid[])",
+                    "DELETE FROM hob.sessions WHERE id = ANY ($1::uuid[])",
+                ] {
+                    let statement = client.prepare_cached(sql).await?;
+                    client.execute(&statement, &[&found]).await?;
+                }
+            }
+            for sql in also {
+                let statement = client.prepare_cached(sql).await?;
+                client.execute(&statement, values).await?;
+            }
+            Ok(found)
+        })
+        .await?;
+    deleted.into_iter().map(session_id).collect()
 }

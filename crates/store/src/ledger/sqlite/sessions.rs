@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent,
-    SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest, TurnState,
-    TurnUsage, UsageDay,
+    Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
+    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
+    TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::Ledger;
 use super::fences::check;
@@ -241,33 +241,9 @@ impl SessionStore for Ledger {
         self.database.read(move |connection| queued(connection, &id)).await
     }
 
-    async fn delete_closed(&self, then: Timestamp) -> Result<Vec<SessionId>, StoreError> {
-        self.database
-            .write(move |transaction| {
-                let ids: Vec<String> = transaction
-                    .prepare_cached("DELETE FROM sessions WHERE closed_at < ?1 RETURNING id")
-                    .and_then(|mut s| s.query_map([micros(then)], |row| row.get(0))?.collect())
-                    .map_err(failed)?;
-                ids.iter().map(|id| session_id(id)).collect()
-            })
-            .await
-    }
-
-    async fn delete_sessions_of(&self, app: &AppName) -> Result<Vec<SessionId>, StoreError> {
-        let app = app.clone();
-        self.database
-            .write(move |transaction| {
-                let ids: Vec<String> = transaction
-                    .prepare_cached("DELETE FROM sessions WHERE app = ?1 RETURNING id")
-                    .and_then(|mut s| s.query_map([app.as_str()], |row| row.get(0))?.collect())
-                    .map_err(failed)?;
-                for sql in ["DELETE FROM outbox WHERE app = ?1", "DELETE FROM usage WHERE app = ?1"]
-                {
-                    transaction.execute(sql, [app.as_str()]).map_err(failed)?;
-                }
-                ids.iter().map(|id| session_id(id)).collect()
-            })
-            .await
+    async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError> {
+        let filter = filter.clone();
+        self.database.write(move |transaction| delete(transaction, &filter)).await
     }
 
     async fn usage_on(&self, app: &AppName, at: Timestamp) -> Result<TurnUsage, StoreError> {
@@ -352,6 +328,30 @@ impl SessionStore for Ledger {
                 Ok(())
             })
             .await
+    }
+}
+
+/// Deletes the sessions that pass a filter, and returns their ids.
+fn delete(
+    transaction: &Transaction<'_>,
+    filter: &DeleteFilter,
+) -> Result<Vec<SessionId>, StoreError> {
+    let delete = |condition: &str, value: &dyn ToSql| {
+        let sql = format!("DELETE FROM sessions WHERE {condition} RETURNING id");
+        let ids: Vec<String> = transaction
+            .prepare_cached(&sql)
+            .and_then(|mut s| s.query_map([value], |row| row.get(0))?.collect())
+            .map_err(failed)?;
+        ids.iter().map(|id| session_id(id)).collect()
+    };
+    match filter {
+        DeleteFilter::ClosedBefore(then) => delete("closed_at < ?1", &micros(*then)),
+        DeleteFilter::App(app) => {
+            for sql in ["DELETE FROM outbox WHERE app = ?1", "DELETE FROM usage WHERE app = ?1"] {
+                transaction.execute(sql, [app.as_str()]).map_err(failed)?;
+            }
+            delete("app = ?1", &app.as_str())
+        }
     }
 }
 
