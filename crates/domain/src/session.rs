@@ -317,14 +317,12 @@ pub trait SessionStore: Send + Sync {
     /// Deletes the sessions that pass a filter, and returns them.
     async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError>;
 
-    /// Returns the usage of an app's turns that ended on this day (UTC).
-    async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError>;
-
-    /// Returns the usage per day from this day on, of one app or of all, oldest day first. It
-    /// outlives the sessions.
-    async fn usage_since(
+    /// Returns the usage per app and day (UTC) from the first day to the last one, if there is a last
+    /// one, of one app or of all. The oldest day comes first. Usage outlives the sessions.
+    async fn usage(
         &self,
         first: Timestamp,
+        last: Option<Timestamp>,
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError>;
 

@@ -154,6 +154,11 @@ impl TurnIntake {
         self.check_usage(app, &TurnUsage::default()).await
     }
 
+    async fn usage_today(&self, app: &AppName, now: Timestamp) -> Result<TurnUsage, SessionError> {
+        let days = self.context.store().usage(now, Some(now), Some(app)).await?;
+        Ok(days.first().map(|day| day.usage).unwrap_or_default())
+    }
+
     /// Checks the budgets of the session and the app, then counts the turn against the app's rate
     /// limit.
     async fn check_usage(&self, app: &AppName, session: &TurnUsage) -> Result<(), SessionError> {
@@ -161,7 +166,7 @@ impl TurnIntake {
         let now = Timestamp::now();
         if limits.has_daily_budget() || *session != TurnUsage::default() {
             let today = match limits.has_daily_budget() {
-                true => Some(self.context.store().usage_on(app, now).await?),
+                true => Some(self.usage_today(app, now).await?),
                 false => None,
             };
             let second = now.as_second().rem_euclid(SECONDS_PER_DAY as i64) as u64;

@@ -279,7 +279,7 @@ impl Sessions {
         first: Timestamp,
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, SessionError> {
-        Ok(self.store().usage_since(first, app).await?)
+        Ok(self.store().usage(first, None, app).await?)
     }
 
     /// Returns how many sessions wait for a permission answer, and how many turns are queued.

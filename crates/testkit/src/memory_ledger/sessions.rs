@@ -284,24 +284,19 @@ impl SessionStore for MemoryLedger {
         })
     }
 
-    async fn usage_on(&self, app: &AppName, day: Timestamp) -> Result<TurnUsage, StoreError> {
-        let day = day.as_second().div_euclid(DAY);
-        let state = self.state();
-        let found = state.usage.get(&(day, app.clone()));
-        Ok(found.map(|(_, _, usage)| *usage).unwrap_or_default())
-    }
-
-    async fn usage_since(
+    async fn usage(
         &self,
         first: Timestamp,
+        last: Option<Timestamp>,
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError> {
-        let first = first.as_second().div_euclid(DAY);
+        let day = |at: Timestamp| at.as_second().div_euclid(DAY);
+        let wanted = day(first)..=last.map_or(i64::MAX, day);
         let state = self.state();
         let days = state
             .usage
             .iter()
-            .filter(|((day, of), _)| *day >= first && app.is_none_or(|app| of == app));
+            .filter(|((day, of), _)| wanted.contains(day) && app.is_none_or(|app| of == app));
         let day =
             |((day, app), (turns, failed, usage)): (&(i64, AppName), &(u64, u64, TurnUsage))| {
                 let day = Timestamp::from_second(day * DAY).unwrap_or_default();

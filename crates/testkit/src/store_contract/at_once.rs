@@ -139,7 +139,7 @@ pub async fn concurrent_starts_and_ends_count_once(fixture: &dyn Fixture) {
         assert_eq!((ends, told.len()), (1, 3), "{told:?}");
     }
     let turns: u64 =
-        stores[0].usage_since(at(0), None).await.unwrap().iter().map(|day| day.turns).sum();
+        stores[0].usage(at(0), None, None).await.unwrap().iter().map(|day| day.turns).sum();
     assert_eq!(turns, 6);
     assert_eq!(stores[0].outbox(99).await.unwrap().len(), 6);
 }
@@ -177,7 +177,7 @@ pub async fn concurrent_usage_adds_up_by_day(fixture: &dyn Fixture) {
         store.note_turn(&app("a"), state, used(), Some(remembered("x")), at(9)).await.unwrap();
     })
     .await;
-    let days = stores[1].usage_since(at(0), None).await.unwrap();
+    let days = stores[1].usage(at(0), None, None).await.unwrap();
     assert_eq!((days.len(), days[0].turns, days[0].failed), (1, 20, 5));
     assert_eq!((days[0].usage.input_tokens, days[0].usage.cost_usd), (60, 10.0));
     assert_eq!(stores[0].outbox(99).await.unwrap().len(), 20);

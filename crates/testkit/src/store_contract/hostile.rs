@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     Fixture, after, app, at, ending, event, id, lease, list, node, prompts, remembered, request,
-    session,
+    session, usage_on,
 };
 use hob_domain::session::TurnRequest;
 
@@ -107,7 +107,7 @@ pub async fn hostile_app_names_are_only_names(fixture: &dyn Fixture) {
     for (byte, name) in (1..).zip(hostile) {
         let own = list(&*store, SessionFilter::App(app(name))).await;
         assert_eq!(super::names(&own), [id(byte)], "{name}");
-        assert_eq!(store.usage_on(&app(name), at(1)).await.unwrap(), super::used());
+        assert_eq!(usage_on(&*store, &app(name), at(1)).await, super::used());
     }
     assert_eq!(list(&*store, SessionFilter::App(AppName::owner())).await, []);
     assert_eq!(store.delete_sessions(&DeleteFilter::App(app("a_b"))).await.unwrap(), [id(6)]);

@@ -2,7 +2,7 @@
 
 use super::{
     Fixture, accept, after, app, at, before, ending, event, id, lease, list, make, names, node,
-    request, seqs, session, whole_turn,
+    request, seqs, session, usage_on, whole_turn,
 };
 use hob_domain::session::{DeleteFilter, EventRange, SessionFilter, TurnState, TurnUsage};
 
@@ -23,8 +23,8 @@ pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     assert!(store.queued_turns(&id(2)).await.unwrap().is_empty());
     store.start_turn(&lease(1), 1, at(9)).await.unwrap();
     store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
-    assert_eq!(store.usage_on(&other, at(9)).await.unwrap(), TurnUsage::default());
-    assert_eq!(store.usage_since(at(0), Some(&other)).await.unwrap(), []);
+    assert_eq!(usage_on(&*store, &other, at(9)).await, TurnUsage::default());
+    assert_eq!(store.usage(at(0), None, Some(&other)).await.unwrap(), []);
     assert_eq!(store.delete_sessions(&DeleteFilter::App(other)).await.unwrap(), [id(2)]);
     assert_eq!(names(&list(&*store, SessionFilter::All).await), [id(1)]);
 }

@@ -203,6 +203,13 @@ async fn list(store: &dyn SessionStore, filter: SessionFilter) -> Vec<Session> {
     store.sessions(&filter).await.unwrap()
 }
 
+/// Returns the usage of an app on one day.
+async fn usage_on(store: &dyn SessionStore, app: &AppName, day: Timestamp) -> TurnUsage {
+    let days = store.usage(day, Some(day), Some(app)).await.unwrap();
+    assert!(days.len() <= 1 && days.iter().all(|day| day.app == *app), "{days:?}");
+    days.first().map(|day| day.usage).unwrap_or_default()
+}
+
 /// The first events after a number.
 fn after(after: u64, limit: usize) -> EventRange {
     EventRange::After { after, limit }

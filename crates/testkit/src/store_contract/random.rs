@@ -267,8 +267,8 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
     let mut all =
         vec![
             told(store.list_apps().await),
-            told(store.usage_since(at(0), None).await),
-            told(store.usage_since(at(second), Some(&app("a"))).await),
+            told(store.usage(at(0), None, None).await),
+            told(store.usage(at(second), None, Some(&app("a"))).await),
             told(store.outbox(100).await.map(|items| {
                 items.into_iter().map(|item| (item.app, item.turn)).collect::<Vec<_>>()
             })),
@@ -289,7 +289,7 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
     }
     for name in APPS.map(app) {
         all.push(told(store.sessions(&SessionFilter::App(name.clone())).await));
-        all.push(told(store.usage_on(&name, at(second)).await));
+        all.push(told(store.usage(at(second), Some(at(second)), Some(&name)).await));
         for byte in SESSIONS {
             all.extend(of_session(store, &name, byte).await);
         }

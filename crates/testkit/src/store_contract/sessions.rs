@@ -7,7 +7,7 @@ use hob_domain::{AppName, Timestamp};
 
 use super::{
     Fixture, accept, after, app, at, ending, event, id, lease, list, make, names, node, request,
-    seqs, session, story, used, whole_turn,
+    seqs, session, story, usage_on, used, whole_turn,
 };
 
 pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
@@ -101,7 +101,7 @@ pub async fn unknown_session_accepts_nothing(fixture: &dyn Fixture) {
     let ended = store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(9)).await;
     assert!(ended.is_err());
     assert!(store.outbox(10).await.unwrap().is_empty());
-    assert_eq!(store.usage_since(at(0), None).await.unwrap(), []);
+    assert_eq!(store.usage(at(0), None, None).await.unwrap(), []);
     assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [0; 0]);
     // The session exists, but not the turn.
     make(&*store, [1]).await;
@@ -131,12 +131,12 @@ pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
     assert_eq!(store.delete_sessions(&DeleteFilter::App(app("a"))).await.unwrap(), []);
     assert_eq!(store.events(&app("a"), &id(1), EventRange::Turn(1)).await.unwrap(), None);
     assert_eq!(store.turn(&app("a"), &id(1), 1).await.unwrap(), None);
-    assert_eq!(store.usage_on(&app("a"), at(9)).await.unwrap(), TurnUsage::default());
+    assert_eq!(usage_on(&*store, &app("a"), at(9)).await, TurnUsage::default());
 
     assert_eq!(names(&list(&*store, SessionFilter::All).await), [id(3)]);
     let left = store.events(&app("b"), &id(3), EventRange::Turn(1)).await.unwrap();
     assert_eq!(left.unwrap().len(), 1);
-    assert_eq!(store.usage_on(&app("b"), at(9)).await.unwrap(), used());
+    assert_eq!(usage_on(&*store, &app("b"), at(9)).await, used());
     let outbox = store.outbox(10).await.unwrap();
     assert_eq!(outbox.iter().map(|item| item.app.as_str()).collect::<Vec<_>>(), ["b"]);
 

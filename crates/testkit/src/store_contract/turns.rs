@@ -6,7 +6,8 @@ use hob_domain::LeaseOutcome;
 use hob_domain::session::{Accepted, SessionState, TurnState, TurnUsage};
 
 use super::{
-    Fixture, accept, app, at, ending, event, id, keyed, lease, make, node, request, story, used,
+    Fixture, accept, app, at, ending, event, id, keyed, lease, make, node, request, story,
+    usage_on, used,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -70,7 +71,7 @@ pub async fn restart_interrupts_running_and_keeps_queued_turns(fixture: &dyn Fix
     let found = store.session(&app("a"), &id(1)).await.unwrap().unwrap();
     assert_eq!((found.state(), found.usage), (SessionState::Running, TurnUsage::default()));
     assert_eq!(found.last_turn_at, Some(at(50)));
-    assert_eq!(store.usage_on(&app("a"), at(50)).await.unwrap(), TurnUsage::default());
+    assert_eq!(usage_on(&*store, &app("a"), at(50)).await, TurnUsage::default());
     assert!(store.start_turn(&held, 2, at(52)).await.unwrap(), "the session accepts turns again");
     let late = store.end_turn(&held, 1, ending(1, TurnState::Finished), at(53)).await.unwrap();
     assert_eq!(late, None, "it was interrupted");

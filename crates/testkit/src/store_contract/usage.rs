@@ -7,7 +7,7 @@ use hob_domain::session::{DeleteFilter, TurnEnding, TurnState, TurnUsage};
 
 use super::{
     Fixture, accept, app, at, ending, event, id, lease, make, node, prompts, remembered, request,
-    used, whole_turn,
+    usage_on, used, whole_turn,
 };
 
 const DAY: i64 = 24 * 60 * 60;
@@ -38,16 +38,16 @@ pub async fn usage_is_summed_by_session_and_day(fixture: &dyn Fixture) {
         (3 * DAY, TurnUsage::default()),
         (-1, TurnUsage::default()),
     ] {
-        assert_eq!(store.usage_on(&app("a"), at(second)).await.unwrap(), used, "at {second}");
+        assert_eq!(usage_on(&*store, &app("a"), at(second)).await, used, "at {second}");
     }
     // The usage of an app stays when its sessions are deleted.
     store.close_session(&id(1), event("close", None), at(6)).await.unwrap();
     store.delete_sessions(&DeleteFilter::ClosedBefore(at(7))).await.unwrap();
-    assert_eq!(store.usage_on(&app("a"), at(0)).await.unwrap(), used());
-    let days = store.usage_since(at(DAY + 100), None).await.unwrap();
+    assert_eq!(usage_on(&*store, &app("a"), at(0)).await, used());
+    let days = store.usage(at(DAY + 100), None, None).await.unwrap();
     let days: Vec<_> = days.iter().map(|d| (d.day, d.turns, d.failed, d.usage)).collect();
     assert_eq!(days, [(at(DAY), 2, 0, twice()), (at(2 * DAY), 1, 0, used())]);
-    assert_eq!(store.usage_since(at(0), Some(&app("b"))).await.unwrap(), []);
+    assert_eq!(store.usage(at(0), None, Some(&app("b"))).await.unwrap(), []);
 }
 
 /// Failed turns are counted, cancelled turns are no failures, and each turn counts once.
@@ -71,7 +71,7 @@ pub async fn turns_are_counted_by_their_end(fixture: &dyn Fixture) {
     accept(&*store, 2, &request("p")).await;
     store.start_turn(&lease(2), 1, at(15)).await.unwrap();
     store.acquire_lease(&id(2), &node(), Duration::ZERO, at(16)).await.unwrap();
-    let days = store.usage_since(at(0), Some(&app("a"))).await.unwrap();
+    let days = store.usage(at(0), None, Some(&app("a"))).await.unwrap();
     assert_eq!(days.len(), 1);
     assert_eq!((days[0].turns, days[0].failed), (5, 2));
 }
@@ -88,7 +88,7 @@ pub async fn absurd_usage_still_ends_the_turn(fixture: &dyn Fixture) {
         let ending = TurnEnding { usage: used, ..ending(index, TurnState::Finished) };
         assert!(store.end_turn(&lease(1), index, ending, at(12)).await.unwrap().is_some());
     }
-    let used = store.usage_on(&app("a"), at(12)).await.unwrap();
+    let used = usage_on(&*store, &app("a"), at(12)).await;
     assert!(used.tokens() > 1 << 40 && used.cost_usd.is_finite() && used.cost_usd > 0.0);
 }
 
@@ -102,8 +102,8 @@ pub async fn turns_outside_sessions_count(fixture: &dyn Fixture) {
         .await
         .unwrap();
     store.note_turn(&a, TurnState::Finished, used(), None, at(-1)).await.unwrap();
-    assert_eq!(store.usage_on(&a, at(5)).await.unwrap(), twice());
-    let days = store.usage_since(at(-DAY), None).await.unwrap();
+    assert_eq!(usage_on(&*store, &a, at(5)).await, twice());
+    let days = store.usage(at(-DAY), None, None).await.unwrap();
     let days: Vec<_> = days.iter().map(|d| (d.day, d.app.as_str(), d.turns, d.failed)).collect();
     let expected = [(at(-DAY), "a", 1, 0), (at(0), "@owner", 1, 0), (at(0), "a", 2, 1)];
     assert_eq!(days, expected, "by day, then by app");

@@ -1,14 +1,14 @@
 //! Lists of sessions, pages of their events and turns, and usage by day. Read-only.
 
 use hob_domain::session::{
-    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, TurnUsage, UsageDay,
+    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::PostgresLedger;
-use super::session_rows::{SESSION, TURN, event, key, session, turn, usage};
+use super::session_rows::{SESSION, TURN, event, key, session, turn, usage as usage_columns};
 use crate::postgres::connections::{Again, Connections, Values};
 use crate::values::{app_name, day, micros};
 
@@ -142,57 +142,36 @@ impl PostgresLedger {
         let there = rows.iter().filter(|row| row.get::<_, Option<i64>>(0).is_some());
         there.map(turn).collect::<Result<_, _>>().map(Some)
     }
+}
 
-    pub(super) async fn usage_of_day(
-        &self,
-        app: &AppName,
-        at: Timestamp,
-    ) -> Result<TurnUsage, StoreError> {
-        let row = self
-            .connections
-            .query_one(
-                Again::Harmless,
-                "SELECT coalesce(sum(input_tokens), 0)::bigint,
-                     coalesce(sum(output_tokens), 0)::bigint,
-                     coalesce(sum(cached_read_tokens), 0)::bigint,
-                     coalesce(sum(cached_write_tokens), 0)::bigint,
-                     coalesce(sum(cost_usd), 0)::double precision
-                 FROM hob.usage WHERE app = $1 AND day = $2",
-                &[&app.as_str(), &day(at)],
-            )
-            .await?;
-        Ok(row.map(|row| usage(&row, 0)).unwrap_or_default())
-    }
-
-    pub(super) async fn usage_by_day(
-        &self,
-        first: Timestamp,
-        app: Option<&AppName>,
-    ) -> Result<Vec<UsageDay>, StoreError> {
-        let rows = self
-            .connections
-            .query(
-                Again::Harmless,
-                "SELECT sum(input_tokens)::bigint, sum(output_tokens)::bigint,
-                     sum(cached_read_tokens)::bigint, sum(cached_write_tokens)::bigint,
-                     sum(cost_usd), app, day, sum(turns)::bigint, sum(failed)::bigint
-                 FROM hob.usage WHERE day >= $1 AND ($2::text IS NULL OR app = $2)
-                 GROUP BY day, app ORDER BY day, app",
-                &[&day(first), &app.map(AppName::as_str)],
-            )
-            .await?;
-        let of_day = |row: &tokio_postgres::Row| {
-            let second = row.get::<_, i64>(6) * 24 * 60 * 60;
-            Ok(UsageDay {
-                app: app_name(row.get(5))?,
-                day: Timestamp::from_second(second).unwrap_or_default(),
-                turns: row.get::<_, i64>(7) as u64,
-                failed: row.get::<_, i64>(8) as u64,
-                usage: usage(row, 0),
-            })
-        };
-        rows.iter().map(of_day).collect()
-    }
+/// Returns usage by day and app.
+pub(super) async fn usage(
+    connections: &Connections,
+    first: Timestamp,
+    last: Option<Timestamp>,
+    app: Option<&AppName>,
+) -> Result<Vec<UsageDay>, StoreError> {
+    let of_app = if app.is_some() { "app = $3" } else { "$3::text IS NULL" };
+    let sql = format!(
+        "SELECT sum(input_tokens)::bigint, sum(output_tokens)::bigint,
+             sum(cached_read_tokens)::bigint, sum(cached_write_tokens)::bigint,
+             sum(cost_usd), app, day, sum(turns)::bigint, sum(failed)::bigint
+         FROM hob.usage WHERE day BETWEEN $1 AND $2 AND {of_app}
+         GROUP BY day, app ORDER BY day, app"
+    );
+    let (first, last) = (day(first), last.map_or(i64::MAX, day));
+    let values: Values<'_> = &[&first, &last, &app.map(AppName::as_str)];
+    let of_day = |row: &Row| {
+        let second = row.get::<_, i64>(6) * 24 * 60 * 60;
+        Ok(UsageDay {
+            app: app_name(row.get(5))?,
+            day: Timestamp::from_second(second).unwrap_or_default(),
+            turns: row.get::<_, i64>(7) as u64,
+            failed: row.get::<_, i64>(8) as u64,
+            usage: usage_columns(row, 0),
+        })
+    };
+    connections.query(Again::Harmless, &sql, values).await?.iter().map(of_day).collect()
 }
 
 /// Returns a number within the range of the database's type.

@@ -289,16 +289,13 @@ impl SessionStore for PostgresLedger {
         delete(&self.connections, filter).await
     }
 
-    async fn usage_on(&self, app: &AppName, at: Timestamp) -> Result<TurnUsage, StoreError> {
-        self.usage_of_day(app, at).await
-    }
-
-    async fn usage_since(
+    async fn usage(
         &self,
         first: Timestamp,
+        last: Option<Timestamp>,
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError> {
-        self.usage_by_day(first, app).await
+        session_lists::usage(&self.connections, first, last, app).await
     }
 
     async fn note_turn(

@@ -7,7 +7,7 @@ use hob_domain::{AppName, NodeId, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
 use super::leases::{timeout_micros, unleased};
-use super::session_rows::{SESSION, event, session, turn, usage};
+use super::session_rows::{SESSION, event, session, turn, usage as usage_columns};
 use crate::sqlite::failed;
 use crate::values::{app_name, day, micros};
 
@@ -21,6 +21,9 @@ pub(super) const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM even
          (SELECT first_event FROM turns WHERE session = ?1 AND number = ?2), 0)
      ORDER BY seq";
 
+pub(super) const USAGE: &str = "SELECT app, day, turns, failed, input_tokens, output_tokens,
+         cached_read_tokens, cached_write_tokens, cost_usd
+     FROM usage WHERE day BETWEEN ?1 AND ?2";
 /// The ids of the sessions with a running or queued turn.
 const BUSY: &str = "(SELECT session FROM turns INDEXED BY turns_under_way
      WHERE state IN ('queued', 'running'))";
@@ -163,24 +166,22 @@ pub(super) fn turns_before(
     Ok(Some(turns))
 }
 
-/// Returns usage since a day, by day and app.
-pub(super) fn usage_since(
+/// Returns usage by day and app.
+pub(super) fn usage(
     connection: &Connection,
     first: Timestamp,
+    last: Option<Timestamp>,
     app: Option<&AppName>,
 ) -> Result<Vec<UsageDay>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT app, day, turns, failed, input_tokens, output_tokens, cached_read_tokens,
-                 cached_write_tokens, cost_usd
-             FROM usage WHERE day >= ?1 AND (?2 IS NULL OR app = ?2) ORDER BY day, app",
-        )
-        .map_err(failed)?;
+    let of_app = if app.is_some() { "app = ?3" } else { "?3 IS NULL" };
+    let sql = format!("{USAGE} AND {of_app} ORDER BY day, app");
+    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+    let (first, last) = (day(first), last.map_or(i64::MAX, day));
     let rows = statement
-        .query_map(params![day(first), app.map(AppName::as_str)], |row| {
+        .query_map(params![first, last, app.map(AppName::as_str)], |row| {
             let count = |column| row.get::<_, i64>(column).map(|n| n as u64);
             let app: String = row.get(0)?;
-            Ok((app, row.get::<_, i64>(1)?, count(2)?, count(3)?, usage(row, 4)?))
+            Ok((app, row.get::<_, i64>(1)?, count(2)?, count(3)?, usage_columns(row, 4)?))
         })
         .map_err(failed)?;
     rows.map(|row| {

@@ -14,11 +14,11 @@ use rusqlite::{OptionalExtension, Row, ToSql, Transaction, params};
 use super::Ledger;
 use super::fences::check;
 use super::leases;
-use super::session_lists::{events, find, insert, list, turns_before, usage_since};
-use super::session_rows::{turn, usage};
+use super::session_lists::{events, find, insert, list, turns_before, usage};
+use super::session_rows::turn;
 use super::turns::{accept, add_to_day, append, cancel_queued, end, queued, repeat, start};
 use crate::sqlite::failed;
-use crate::values::{UsageColumns, day, micros, session_id};
+use crate::values::{UsageColumns, micros, session_id};
 
 #[async_trait]
 impl SessionStore for Ledger {
@@ -246,33 +246,14 @@ impl SessionStore for Ledger {
         self.database.write(move |transaction| delete(transaction, &filter)).await
     }
 
-    async fn usage_on(&self, app: &AppName, at: Timestamp) -> Result<TurnUsage, StoreError> {
-        let app = app.clone();
-        self.database
-            .read(move |connection| {
-                let found = connection
-                    .prepare_cached(
-                        "SELECT input_tokens, output_tokens, cached_read_tokens,
-                             cached_write_tokens, cost_usd
-                         FROM usage WHERE app = ?1 AND day = ?2",
-                    )
-                    .and_then(|mut s| {
-                        let key = params![app.as_str(), day(at)];
-                        s.query_row(key, |row| usage(row, 0)).optional()
-                    })
-                    .map_err(failed)?;
-                Ok(found.unwrap_or_default())
-            })
-            .await
-    }
-
-    async fn usage_since(
+    async fn usage(
         &self,
         first: Timestamp,
+        last: Option<Timestamp>,
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError> {
         let app = app.cloned();
-        self.database.read(move |connection| usage_since(connection, first, app.as_ref())).await
+        self.database.read(move |connection| usage(connection, first, last, app.as_ref())).await
     }
 
     async fn note_turn(
@@ -360,7 +341,7 @@ mod tests {
     use hob_domain::DataKey;
 
     use super::*;
-    use crate::ledger::sqlite::session_lists::{EVENTS_AFTER, EVENTS_BEFORE, TURN_EVENTS};
+    use crate::ledger::sqlite::session_lists::{EVENTS_AFTER, EVENTS_BEFORE, TURN_EVENTS, USAGE};
     use crate::ledger::sqlite::session_rows::SESSION;
     use crate::ledger::sqlite::turns::{LAST_EVENT, QUEUED, RUNNING};
 
@@ -371,8 +352,10 @@ mod tests {
         let path = folder.path().join("hob.db");
         let ledger = Ledger::open(&path, &DataKey::from_bytes([7; 32])).unwrap();
         let session = format!("SELECT {SESSION} FROM sessions WHERE app = ?1 AND id = ?2");
+        let usage = format!("{USAGE} AND app = ?3 ORDER BY day, app");
         let questions = [
             session.as_str(),
+            usage.as_str(),
             "SELECT name, created_at, token_hash FROM apps WHERE token_hash = ?1",
             LAST_EVENT,
             QUEUED,
