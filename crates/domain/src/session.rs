@@ -183,6 +183,17 @@ pub enum DeleteFilter {
     App(AppName),
 }
 
+/// A part of a session's turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnRange {
+    /// The turn with this number.
+    One(u32),
+    /// The last `limit` turns before this number.
+    Before { before: u32, limit: usize },
+    /// The turns that are queued.
+    Queued,
+}
+
 /// A part of a session's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventRange {
@@ -277,12 +288,13 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
-    async fn turn(
+    /// Returns turns of a session, in order; `None` if the session does not exist.
+    async fn turns(
         &self,
         app: &AppName,
         id: &SessionId,
-        index: u32,
-    ) -> Result<Option<SessionTurn>, StoreError>;
+        range: TurnRange,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError>;
 
     /// Returns events of a session, in order; `None` if the session does not exist.
     async fn events(
@@ -292,16 +304,6 @@ pub trait SessionStore: Send + Sync {
         range: EventRange,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError>;
 
-    /// Returns the last `limit` turns before this number, in order; `None` if the session does not
-    /// exist.
-    async fn turns_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u32,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionTurn>>, StoreError>;
-
     /// Closes a session with an audit event. Queued turns are cancelled, each with a `turn` event.
     /// Returns `false` if the session was closed already.
     async fn close_session(
@@ -310,9 +312,6 @@ pub trait SessionStore: Send + Sync {
         event: NewEvent,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
-
-    /// Returns the queued turns of a session, in order.
-    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError>;
 
     /// Deletes the sessions that pass a filter, and returns them.
     async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError>;

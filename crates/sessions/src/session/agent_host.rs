@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
-use hob_domain::session::{EventKind, EventRange, NewEvent, Session};
+use hob_domain::session::{EventKind, EventRange, NewEvent, Session, TurnRange};
 use hob_domain::{Driver, Message};
 use serde_json::{Value, json};
 
@@ -125,7 +125,8 @@ impl AgentHost {
             return Ok((Vec::new(), 0));
         }
         let store = self.context.store();
-        let turns = store.turns_before(&handle.app, &handle.id, u32::MAX, MAX_REPLAYED_TURNS).await;
+        let range = TurnRange::Before { before: u32::MAX, limit: MAX_REPLAYED_TURNS };
+        let turns = store.turns(&handle.app, &handle.id, range).await;
         let mut turns = turns.map_err(internal)?.unwrap_or_default();
         turns.retain(|turn| !turn.text.is_empty());
         let last = turns.last().map_or(0, |turn| turn.index);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hob_domain::session::{Session, SessionId, SessionStore};
+use hob_domain::session::{Session, SessionId, SessionStore, SessionTurn, TurnRange};
 use hob_domain::{AppName, StoreError};
 
 use super::counters::Counters;
@@ -37,6 +37,27 @@ impl SessionContext {
     /// Returns a session of an app.
     pub async fn session(&self, app: &AppName, id: &SessionId) -> Result<Session, SessionError> {
         self.store().session(app, id).await?.ok_or(SessionError::NotFound)
+    }
+
+    /// Returns a turn; `None` if there is no such turn or no such session.
+    pub async fn turn(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        index: u32,
+    ) -> Result<Option<SessionTurn>, StoreError> {
+        let turns = self.store().turns(app, id, TurnRange::One(index)).await?;
+        Ok(turns.and_then(|mut turns| turns.pop()))
+    }
+
+    /// Returns the numbers of the queued turns of a session, in order.
+    pub async fn queued_turns(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+    ) -> Result<Vec<u32>, StoreError> {
+        let turns = self.store().turns(app, id, TurnRange::Queued).await?;
+        Ok(turns.unwrap_or_default().iter().map(|turn| turn.index).collect())
     }
 
     /// Runs a change in a task of its own, so that it completes even if the caller goes away. Half

@@ -122,7 +122,7 @@ impl EventFeed {
     ) -> Result<SessionTurn, SessionError> {
         let mut source = self.subscribe(app, id);
         loop {
-            let found = self.context().store().turn(app, id, turn).await?;
+            let found = self.context().turn(app, id, turn).await?;
             let found = found.ok_or(SessionError::NotFound)?;
             if found.state.is_over() {
                 return Ok(found);

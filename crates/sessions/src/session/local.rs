@@ -178,7 +178,7 @@ impl LocalSessions {
 
     /// Adds turns to the queue that other nodes have accepted for this session.
     pub async fn refresh_queue(&self, handle: &SessionHandle) {
-        match self.context.store().queued_turns(&handle.id).await {
+        match self.context.queued_turns(&handle.app, &handle.id).await {
             Ok(turns) => handle.enqueue_missing(&turns),
             Err(error) => {
                 tracing::debug!(%error, session = %handle.id, "failed to read the queued turns");

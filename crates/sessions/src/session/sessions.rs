@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hob_domain::session::{
     EventKind, EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
-    SessionTurn, TurnState, UsageDay,
+    SessionTurn, TurnRange, TurnState, UsageDay,
 };
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
 
@@ -204,7 +204,7 @@ impl Sessions {
         id: &SessionId,
         turn: u32,
     ) -> Result<SessionTurn, SessionError> {
-        self.store().turn(app, id, turn).await?.ok_or(SessionError::NotFound)
+        self.parts.context.turn(app, id, turn).await?.ok_or(SessionError::NotFound)
     }
 
     /// Returns a turn once it is over.
@@ -269,8 +269,8 @@ impl Sessions {
         before: u32,
         limit: usize,
     ) -> Result<Vec<SessionTurn>, SessionError> {
-        let turns = self.store().turns_before(app, id, before, limit).await?;
-        turns.ok_or(SessionError::NotFound)
+        let range = TurnRange::Before { before, limit };
+        self.store().turns(app, id, range).await?.ok_or(SessionError::NotFound)
     }
 
     /// Returns usage by day and app from this day on. For the owner only.

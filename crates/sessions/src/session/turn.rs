@@ -87,8 +87,7 @@ impl<'a> TurnRunner<'a> {
     async fn load_and_perform(&mut self) -> (Option<SessionTurn>, TurnOutcome) {
         let (context, handle) = (self.host.context.clone(), self.host.handle.clone());
         let failed = |text: &str| TurnOutcome::failed(TurnState::Failed, text);
-        let mut turn = match context.store().turn(&handle.app, &handle.id, self.running.turn).await
-        {
+        let mut turn = match context.turn(&handle.app, &handle.id, self.running.turn).await {
             Ok(Some(turn)) => turn,
             Ok(None) => return (None, failed("the turn was deleted")),
             Err(error) => {
@@ -133,7 +132,7 @@ impl<'a> TurnRunner<'a> {
                 }
                 // An attempt that seemed to fail may have been stored, and only this node runs
                 // turns here.
-                Ok(false) => match store.turn(&handle.app, &handle.id, index).await {
+                Ok(false) => match context.turn(&handle.app, &handle.id, index).await {
                     Ok(Some(turn)) if turn.state == TurnState::Running => {
                         return TurnStart::Started;
                     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hob_domain::session::{
     EventRange, NewEvent, Permissions, RememberedTurn, Session, SessionId, SessionSetup,
-    SessionStore, TurnState, TurnUsage,
+    SessionStore, TurnRange, TurnState, TurnUsage,
 };
 use hob_domain::{
     AgentName, App, AppName, AppStore, ClusterStore, Lease, NodeId, NodeStore, StoreError,
@@ -206,7 +206,8 @@ async fn database_of_the_last_schema_is_imported_with_its_rows() {
     let app = AppName::new("a").unwrap();
     let imported = ledger.session(&app, &id(1)).await.unwrap().unwrap();
     assert_eq!((imported.turn_count, imported.last_event, imported.busy), (1, 1, true));
-    assert_eq!(ledger.turn(&app, &id(1), 1).await.unwrap().unwrap().prompt, "ask");
+    let turns = ledger.turns(&app, &id(1), TurnRange::One(1)).await.unwrap().unwrap();
+    assert_eq!((turns.len(), turns[0].prompt.as_str()), (1, "ask"));
     assert_eq!(ledger.nodes().await.unwrap()[0].id, node());
     assert_eq!(ledger.pending_commands(&node()).await.unwrap()[0].id, "e");
     assert!(ledger.start_turn(&lease(1), 1, at(3)).await.unwrap(), "its lease still holds");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
-    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
-    TurnState, TurnUsage, UsageDay,
+    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRange,
+    TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -199,13 +199,22 @@ impl SessionStore for MemoryLedger {
         Ok(Some(events))
     }
 
-    async fn turn(
+    async fn turns(
         &self,
         app: &AppName,
         id: &SessionId,
-        index: u32,
-    ) -> Result<Option<SessionTurn>, StoreError> {
-        Ok(self.state().of(app, id).and_then(|kept| kept.turn(index).cloned()))
+        range: TurnRange,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+        let mut state = self.state();
+        let Some(kept) = state.of(app, id) else { return Ok(None) };
+        let turns = kept.turns.iter().cloned();
+        Ok(Some(match range {
+            TurnRange::One(index) => turns.filter(|turn| turn.index == index).collect(),
+            TurnRange::Before { before, limit } => {
+                last(turns.filter(|turn| turn.index < before), limit)
+            }
+            TurnRange::Queued => turns.filter(|turn| turn.state == TurnState::Queued).collect(),
+        }))
     }
 
     async fn events(
@@ -230,18 +239,6 @@ impl SessionStore for MemoryLedger {
         }))
     }
 
-    async fn turns_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u32,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
-        let mut state = self.state();
-        let Some(kept) = state.of(app, id) else { return Ok(None) };
-        Ok(Some(last(kept.turns.iter().filter(|t| t.index < before).cloned(), limit)))
-    }
-
     async fn close_session(
         &self,
         id: &SessionId,
@@ -264,10 +261,6 @@ impl SessionStore for MemoryLedger {
             state.count(&app, end.state, &TurnUsage::default(), now);
         }
         Ok(true)
-    }
-
-    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
-        Ok(self.state().find(id).map(|kept| kept.waiting()).unwrap_or_default())
     }
 
     async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError> {

@@ -7,8 +7,8 @@ use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
 
 use super::{
-    Fixture, accept, after, app, at, ending, event, id, keyed, lease, make, node, remembered,
-    request, seqs, session, story, used,
+    Fixture, accept, after, app, at, ending, event, id, keyed, lease, make, node, queued,
+    remembered, request, seqs, session, story, used,
 };
 
 /// The same ledger twice, as two nodes have it.
@@ -85,7 +85,7 @@ pub async fn concurrent_turns_never_exceed_the_queue(fixture: &dyn Fixture) {
         .collect();
     taken.sort_unstable();
     assert_eq!(taken, [1, 2, 3]);
-    assert_eq!(stores[0].queued_turns(&id(1)).await.unwrap(), [1, 2, 3]);
+    assert_eq!(queued(&*stores[0], &id(1)).await, [1, 2, 3]);
 }
 
 pub async fn concurrent_repeats_of_a_key_accept_one_turn(fixture: &dyn Fixture) {

@@ -8,8 +8,8 @@ use hob_domain::session::{
 use serde_json::json;
 
 use super::{
-    Fixture, after, app, at, ending, event, id, lease, list, node, prompts, remembered, request,
-    session, usage_on,
+    Fixture, after, app, at, ending, event, find_turn, id, lease, list, node, prompts, remembered,
+    request, session, usage_on,
 };
 use hob_domain::session::TurnRequest;
 
@@ -81,7 +81,7 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
             ..ending(1, TurnState::Failed)
         };
         store.end_turn(&lease(byte), 1, end, at(9)).await.unwrap().unwrap();
-        let turn = store.turn(&a, &id(byte), 1).await.unwrap().unwrap();
+        let turn = find_turn(&*store, &a, &id(byte), 1).await.unwrap();
         assert_eq!((turn.prompt.as_str(), turn.text.as_str()), (text, text));
         assert_eq!(turn.files, [text, "/x"]);
         assert_eq!((turn.stop_reason.as_deref(), turn.error.as_deref()), (Some(text), Some(text)));
@@ -133,6 +133,6 @@ pub async fn large_bodies_are_stored_unchanged(fixture: &dyn Fixture) {
     }
     let prompt = TurnRequest { prompt: large[1].clone(), ..request("") };
     store.accept_turn(&app("a"), &id(1), &prompt, at(9)).await.unwrap();
-    let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
+    let turn = find_turn(&*store, &app("a"), &id(1), 1).await.unwrap();
     assert!(turn.prompt == large[1], "a large prompt is another");
 }

@@ -7,8 +7,8 @@ use hob_domain::{AppName, Lease, LeaseOutcome, LedgerStore, NodeId, StoreError};
 use tokio::task::JoinSet;
 
 use super::{
-    Fixture, accept, after, app, at, ending, event, id, lease, list, make, names, node, request,
-    seqs, story,
+    Fixture, accept, after, app, at, ending, event, id, lease, list, make, names, node, queued,
+    request, seqs, story,
 };
 
 /// So long that a node with a recent heartbeat counts as alive on any machine.
@@ -130,7 +130,7 @@ pub async fn lost_lease_cannot_write(fixture: &dyn Fixture) {
     all_lost(&*store, &lease(9)).await;
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
     assert_eq!(story(&*store, 1).await, ["create", "turn 1 interrupted"]);
-    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2]);
+    assert_eq!(queued(&*store, &id(1)).await, [2]);
     assert!(store.outbox(9).await.unwrap().is_empty());
     // The lease holder continues.
     assert!(store.start_turn(&held, 2, at(71)).await.unwrap());

@@ -1,10 +1,12 @@
 //! Lists: which app sees what, and in which order.
 
 use super::{
-    Fixture, accept, after, app, at, before, ending, event, id, lease, list, make, names, node,
-    request, seqs, session, usage_on, whole_turn,
+    Fixture, accept, after, app, at, before, ending, event, find_turn, id, lease, list, make,
+    names, node, request, seqs, session, turns_before, usage_on, whole_turn,
 };
-use hob_domain::session::{DeleteFilter, EventRange, SessionFilter, TurnState, TurnUsage};
+use hob_domain::session::{
+    DeleteFilter, EventRange, SessionFilter, TurnRange, TurnState, TurnUsage,
+};
 
 pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     let store = fixture.open().await;
@@ -13,14 +15,14 @@ pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     accept(&*store, 1, &request("hello")).await;
     let other = app("b");
     assert_eq!(store.session(&other, &id(1)).await.unwrap(), None);
-    assert_eq!(store.turn(&other, &id(1), 1).await.unwrap(), None);
+    assert_eq!(find_turn(&*store, &other, &id(1), 1).await, None);
     assert_eq!(store.events(&other, &id(1), after(0, 10)).await.unwrap(), None);
     assert_eq!(store.events(&other, &id(1), before(9, 10)).await.unwrap(), None);
-    assert_eq!(store.turns_before(&other, &id(1), 9, 10).await.unwrap(), None);
+    assert_eq!(store.turns(&other, &id(1), turns_before(9, 10)).await.unwrap(), None);
     let taken = store.accept_turn(&other, &id(1), &request("x"), at(9)).await.unwrap();
     assert_eq!(taken, None);
     assert_eq!(names(&list(&*store, SessionFilter::App(other.clone())).await), [id(2)]);
-    assert!(store.queued_turns(&id(2)).await.unwrap().is_empty());
+    assert_eq!(store.turns(&other, &id(2), TurnRange::Queued).await.unwrap(), Some(Vec::new()));
     store.start_turn(&lease(1), 1, at(9)).await.unwrap();
     store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
     assert_eq!(usage_on(&*store, &other, at(9)).await, TurnUsage::default());
@@ -73,15 +75,15 @@ pub async fn past_events_are_paged_backwards(fixture: &dyn Fixture) {
     assert_eq!(next(last, 2).await, [0; 0]);
     assert_eq!(next(u64::MAX, 2).await, [0; 0]);
     assert_eq!(next(0, 0).await, [0; 0]);
-    let turns = async |before, limit| {
-        let turns = store.turns_before(&a, &one, before, limit).await.unwrap().unwrap();
+    let turns = async |number, limit| {
+        let turns = store.turns(&a, &one, turns_before(number, limit)).await.unwrap().unwrap();
         turns.iter().map(|turn| turn.index).collect::<Vec<_>>()
     };
     assert_eq!(turns(u32::MAX, 2).await, [2, 3]);
     assert_eq!(turns(3, 9).await, [1, 2]);
     assert_eq!(turns(1, 9).await, [0; 0]);
-    assert_eq!(store.turns_before(&a, &id(2), 9, 9).await.unwrap(), Some(Vec::new()));
-    assert_eq!(store.turns_before(&a, &id(3), 9, 9).await.unwrap(), None);
+    assert_eq!(store.turns(&a, &id(2), turns_before(9, 9)).await.unwrap(), Some(Vec::new()));
+    assert_eq!(store.turns(&a, &id(3), turns_before(9, 9)).await.unwrap(), None);
     assert_eq!(store.events(&a, &id(3), after(0, 9)).await.unwrap(), None);
 }
 

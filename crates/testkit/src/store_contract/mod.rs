@@ -17,8 +17,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, EventRange, NewEvent, OutboxItem, Permissions, RememberedTurn, Session, SessionEvent,
-    SessionFilter, SessionId, SessionSetup, SessionStore, TurnEnding, TurnRequest, TurnState,
-    TurnUsage, turn_event,
+    SessionFilter, SessionId, SessionSetup, SessionStore, SessionTurn, TurnEnding, TurnRange,
+    TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
@@ -208,6 +208,29 @@ async fn usage_on(store: &dyn SessionStore, app: &AppName, day: Timestamp) -> Tu
     let days = store.usage(day, Some(day), Some(app)).await.unwrap();
     assert!(days.len() <= 1 && days.iter().all(|day| day.app == *app), "{days:?}");
     days.first().map(|day| day.usage).unwrap_or_default()
+}
+
+/// Returns a turn; `None` if there is no such turn or no such session.
+async fn find_turn(
+    store: &dyn SessionStore,
+    app: &AppName,
+    id: &SessionId,
+    index: u32,
+) -> Option<SessionTurn> {
+    let mut turns = store.turns(app, id, TurnRange::One(index)).await.unwrap()?;
+    assert!(turns.len() <= 1, "{turns:?}");
+    turns.pop()
+}
+
+/// Returns the numbers of the queued turns of a session of the app `a`, in order.
+async fn queued(store: &dyn SessionStore, id: &SessionId) -> Vec<u32> {
+    let turns = store.turns(&app("a"), id, TurnRange::Queued).await.unwrap();
+    turns.expect("the session").iter().map(|turn| turn.index).collect()
+}
+
+/// The last turns before a number.
+fn turns_before(before: u32, limit: usize) -> TurnRange {
+    TurnRange::Before { before, limit }
 }
 
 /// The first events after a number.

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use hob_domain::session::{
-    DeleteFilter, EventRange, NewEvent, SessionFilter, SessionStore, TurnEnding, TurnRequest,
-    TurnState, TurnUsage, turn_event,
+    DeleteFilter, EventRange, NewEvent, SessionFilter, SessionStore, TurnEnding, TurnRange,
+    TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
@@ -14,7 +14,9 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use super::{Fixture, after, app, at, before, id, node, remembered, session};
+use super::{
+    Fixture, after, app, at, before, find_turn, id, node, remembered, session, turns_before,
+};
 use crate::memory_ledger::MemoryLedger;
 
 const APPS: [&str; 2] = ["a", "b"];
@@ -144,9 +146,7 @@ async fn as_callers_do(simple: &MemoryLedger, call: &Call) -> Call {
             let Some(number) = *turn else { continue };
             let found = simple.sessions(&SessionFilter::Id(lease.session.clone())).await;
             let known = match found.ok().and_then(|mut found| found.pop()) {
-                Some(session) => {
-                    simple.turn(&session.app, &lease.session, number).await.ok().flatten()
-                }
+                Some(session) => find_turn(simple, &session.app, &lease.session, number).await,
                 None => None,
             };
             if known.is_none_or(|turn| turn.started_at.is_none()) {
@@ -305,12 +305,12 @@ async fn of_session(store: &dyn LedgerStore, name: &AppName, byte: u8) -> Vec<St
         told(store.events(name, &id, after(0, 1000)).await),
         told(store.events(name, &id, after(2, 3)).await),
         told(store.events(name, &id, before(9, 4)).await),
-        told(store.turns_before(name, &id, 9, 100).await),
-        told(store.turns_before(name, &id, 4, 2).await),
-        told(store.queued_turns(&id).await),
+        told(store.turns(name, &id, turns_before(9, 100)).await),
+        told(store.turns(name, &id, turns_before(4, 2)).await),
+        told(store.turns(name, &id, TurnRange::Queued).await),
     ];
     for turn in 1..5 {
-        all.push(told(store.turn(name, &id, turn).await));
+        all.push(told(store.turns(name, &id, TurnRange::One(turn)).await));
         all.push(told(store.events(name, &id, EventRange::Turn(turn)).await));
     }
     all

@@ -1,13 +1,14 @@
 //! The life of sessions.
 
 use hob_domain::session::{
-    Accepted, DeleteFilter, EventRange, Session, SessionFilter, SessionState, TurnState, TurnUsage,
+    Accepted, DeleteFilter, EventRange, Session, SessionFilter, SessionState, TurnRange, TurnState,
+    TurnUsage,
 };
 use hob_domain::{AppName, Timestamp};
 
 use super::{
-    Fixture, accept, after, app, at, ending, event, id, lease, list, make, names, node, request,
-    seqs, session, story, usage_on, used, whole_turn,
+    Fixture, accept, after, app, at, ending, event, find_turn, id, lease, list, make, names, node,
+    request, seqs, session, story, usage_on, used, whole_turn,
 };
 
 pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
@@ -33,7 +34,7 @@ pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
     assert_eq!(seqs(&ended), [4]);
     let again = store.end_turn(&lease(1), 1, ending(1, TurnState::Died), at(14)).await.unwrap();
     assert_eq!(again, None, "a turn ends once");
-    let turn = store.turn(&a, &one, 1).await.unwrap().unwrap();
+    let turn = find_turn(&*store, &a, &one, 1).await.unwrap();
     assert_eq!((turn.state, turn.text.as_str()), (TurnState::Finished, "done"));
     assert_eq!((turn.prompt.as_str(), turn.usage), ("hello", used()));
     let times = (turn.queued_at, turn.started_at, turn.ended_at);
@@ -102,7 +103,7 @@ pub async fn unknown_session_accepts_nothing(fixture: &dyn Fixture) {
     assert!(ended.is_err());
     assert!(store.outbox(10).await.unwrap().is_empty());
     assert_eq!(store.usage(at(0), None, None).await.unwrap(), []);
-    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [0; 0]);
+    assert_eq!(store.turns(&app("a"), &id(1), TurnRange::Queued).await.unwrap(), None);
     // The session exists, but not the turn.
     make(&*store, [1]).await;
     assert!(!store.start_turn(&lease(1), 7, at(9)).await.unwrap());
@@ -130,7 +131,7 @@ pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
     assert_eq!(deleted, [id(1), id(2)]);
     assert_eq!(store.delete_sessions(&DeleteFilter::App(app("a"))).await.unwrap(), []);
     assert_eq!(store.events(&app("a"), &id(1), EventRange::Turn(1)).await.unwrap(), None);
-    assert_eq!(store.turn(&app("a"), &id(1), 1).await.unwrap(), None);
+    assert_eq!(find_turn(&*store, &app("a"), &id(1), 1).await, None);
     assert_eq!(usage_on(&*store, &app("a"), at(9)).await, TurnUsage::default());
 
     assert_eq!(names(&list(&*store, SessionFilter::All).await), [id(3)]);

@@ -6,8 +6,8 @@ use hob_domain::LeaseOutcome;
 use hob_domain::session::{Accepted, SessionState, TurnState, TurnUsage};
 
 use super::{
-    Fixture, accept, app, at, ending, event, id, keyed, lease, make, node, request, story,
-    usage_on, used,
+    Fixture, accept, app, at, ending, event, find_turn, id, keyed, lease, make, node, queued,
+    request, story, usage_on, used,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -22,10 +22,10 @@ pub async fn turns_queue_in_order_and_a_repeat_adds_none(fixture: &dyn Fixture) 
     assert_eq!(accept(&*store, 1, &request("y")).await, Some(Accepted::Queued(2)));
     assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::QueueFull));
     assert_eq!(accept(&*store, 1, &keyed("x", "k")).await, Some(Accepted::Repeated(1)));
-    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [1, 2]);
+    assert_eq!(queued(&*store, &id(1)).await, [1, 2]);
     store.start_turn(&lease(1), 1, at(11)).await.unwrap();
     assert_eq!(accept(&*store, 1, &request("z")).await, Some(Accepted::Queued(3)));
-    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2, 3]);
+    assert_eq!(queued(&*store, &id(1)).await, [2, 3]);
     assert_eq!(accept(&*store, 9, &request("z")).await, None);
     // Keys may be long and are compared to the last character.
     let long = "\0'é".repeat(2000);
@@ -61,13 +61,13 @@ pub async fn restart_interrupts_running_and_keeps_queued_turns(fixture: &dyn Fix
         assert_eq!(take(byte, 51).await.1, [0; 0]);
     }
     let (held, _) = take(1, 51).await;
-    let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
+    let turn = find_turn(&*store, &app("a"), &id(1), 1).await.unwrap();
     assert_eq!((turn.state, turn.ended_at), (TurnState::Interrupted, Some(at(50))));
     assert!(turn.error.is_some() && turn.stop_reason.is_none());
     assert_eq!(story(&*store, 1).await, ["create", "turn 1 interrupted"]);
     assert_eq!(story(&*store, 2).await, ["create"]);
     assert_eq!(story(&*store, 3).await, ["create", "turn 1 interrupted"]);
-    assert_eq!(store.queued_turns(&id(1)).await.unwrap(), [2]);
+    assert_eq!(queued(&*store, &id(1)).await, [2]);
     let found = store.session(&app("a"), &id(1)).await.unwrap().unwrap();
     assert_eq!((found.state(), found.usage), (SessionState::Running, TurnUsage::default()));
     assert_eq!(found.last_turn_at, Some(at(50)));
@@ -86,14 +86,14 @@ pub async fn close_cancels_queued_turns_and_keeps_the_running_one(fixture: &dyn 
     accept(&*store, 1, &request("waiting too")).await;
     assert!(store.close_session(&id(1), event("close", None), at(20)).await.unwrap());
     for index in [2, 3] {
-        let turn = store.turn(&app("a"), &id(1), index).await.unwrap().unwrap();
+        let turn = find_turn(&*store, &app("a"), &id(1), index).await.unwrap();
         assert_eq!((turn.state, turn.ended_at), (TurnState::Cancelled, Some(at(20))));
         assert_eq!(turn.error.as_deref(), Some("the session was closed"));
         assert_eq!(turn.stop_reason.as_deref(), Some("cancelled"));
         assert!(!store.start_turn(&lease(1), index, at(21)).await.unwrap(), "it is over");
     }
-    assert!(store.queued_turns(&id(1)).await.unwrap().is_empty());
-    let turn = store.turn(&app("a"), &id(1), 1).await.unwrap().unwrap();
+    assert!(queued(&*store, &id(1)).await.is_empty());
+    let turn = find_turn(&*store, &app("a"), &id(1), 1).await.unwrap();
     assert_eq!(turn.state, TurnState::Running);
     store.end_turn(&lease(1), 1, ending(1, TurnState::Cancelled), at(22)).await.unwrap().unwrap();
     let told = ["create", "turn 2 cancelled", "turn 3 cancelled", "close", "turn 1 cancelled"];
@@ -117,7 +117,7 @@ pub async fn turn_follows_only_allowed_transitions(fixture: &dyn Fixture) {
             let before = story(&*store, 1).await.len();
             let ended = store.end_turn(&lease(1), index, ending(index, to), at(12)).await.unwrap();
             assert_eq!(ended.is_some(), from.may_become(to), "{from:?} to {to:?}");
-            let turn = store.turn(&a, &id(1), index).await.unwrap().unwrap();
+            let turn = find_turn(&*store, &a, &id(1), index).await.unwrap();
             assert_eq!(turn.state, if ended.is_some() { to } else { from });
             let after = story(&*store, 1).await.len();
             assert_eq!(after - before, usize::from(ended.is_some()));

@@ -264,7 +264,7 @@ impl ClusterNode {
         }
         // The session passed the limit on live agents when it was created, on whichever node.
         let permit = options.runtime.live.acquire_above_limit();
-        let queue = store.queued_turns(id).await?;
+        let queue = self.context().queued_turns(app, id).await?;
         let open = OpenSession { session: &session, lease, permit, queue };
         Ok(Some(Location::Here(self.local.open(open, AgentStart::OnFirstTurn))))
     }

@@ -53,7 +53,7 @@ impl SingleNode {
         let local = Arc::new(LocalSessions::new(context.clone(), Arc::new(Unlinked)));
         for session in context.store().sessions(&SessionFilter::Open).await? {
             let Some(lease) = leases.get(&session.id).cloned() else { continue };
-            let queue = context.store().queued_turns(&session.id).await?;
+            let queue = context.queued_turns(&session.app, &session.id).await?;
             let permit = context.options.runtime.live.acquire_above_limit();
             let open = OpenSession { session: &session, lease, permit, queue };
             local.open(open, AgentStart::OnFirstTurn);

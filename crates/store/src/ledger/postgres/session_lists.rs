@@ -1,13 +1,12 @@
 //! Lists of sessions, pages of their events and turns, and usage by day. Read-only.
 
 use hob_domain::session::{
-    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, UsageDay,
+    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, TurnRange, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::PostgresLedger;
 use super::session_rows::{SESSION, TURN, event, key, session, turn, usage as usage_columns};
 use crate::postgres::connections::{Again, Connections, Values};
 use crate::values::{app_name, day, micros};
@@ -82,6 +81,31 @@ pub(super) async fn events(
     Ok(rows.map(|rows| rows.iter().map(event).collect()))
 }
 
+/// Returns turns of a session, in order; `None` if there is no such session.
+pub(super) async fn turns(
+    connections: &Connections,
+    app: &AppName,
+    id: &SessionId,
+    range: TurnRange,
+) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+    let (condition, values) = match range {
+        TurnRange::One(index) => ("number = $3", vec![i64::from(index)]),
+        TurnRange::Before { before, limit } => {
+            let values = vec![i64::from(before), bound(limit as u64)];
+            ("number < $3 ORDER BY number DESC LIMIT $4", values)
+        }
+        // The first condition repeats that of the index, which has few rows.
+        TurnRange::Queued => ("state IN ('queued', 'running') AND state = 'queued'", Vec::new()),
+    };
+    let sql = format!(
+        "SELECT t.* FROM hob.sessions s LEFT JOIN LATERAL (
+             SELECT {TURN} FROM hob.turns WHERE session = s.id AND {condition}
+         ) t ON true WHERE s.id = $1 AND s.app = $2 ORDER BY t.number"
+    );
+    let rows = rows_of_session(connections, &sql, app, id, &values).await?;
+    rows.map(|rows| rows.iter().map(turn).collect()).transpose()
+}
+
 /// Runs a statement that tells whether a session exists and what it contains: without contents, one
 /// row of nulls stands for the session. Returns the contents; `None` if there is no such session.
 async fn rows_of_session(
@@ -100,48 +124,6 @@ async fn rows_of_session(
     }
     rows.retain(|row| row.get::<_, Option<i64>>(0).is_some());
     Ok(Some(rows))
-}
-
-impl PostgresLedger {
-    pub(super) async fn one_turn(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        index: u32,
-    ) -> Result<Option<SessionTurn>, StoreError> {
-        let sql =
-            format!("SELECT {TURN} FROM hob.turns WHERE session = $1 AND app = $2 AND number = $3");
-        let row = self
-            .connections
-            .query_one(Again::Harmless, &sql, &[&key(id), &app.as_str(), &i64::from(index)])
-            .await?;
-        row.as_ref().map(turn).transpose()
-    }
-
-    pub(super) async fn page_of_turns(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u32,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
-        let sql = format!(
-            "SELECT t.* FROM hob.sessions s LEFT JOIN LATERAL (
-                 SELECT {TURN} FROM hob.turns WHERE session = s.id AND number < $3
-                 ORDER BY number DESC LIMIT $4
-             ) t ON true WHERE s.id = $1 AND s.app = $2 ORDER BY t.number"
-        );
-        let (before, limit) = (i64::from(before), bound(limit as u64));
-        let rows = self
-            .connections
-            .query(Again::Harmless, &sql, &[&key(id), &app.as_str(), &before, &limit])
-            .await?;
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let there = rows.iter().filter(|row| row.get::<_, Option<i64>>(0).is_some());
-        there.map(turn).collect::<Result<_, _>>().map(Some)
-    }
 }
 
 /// Returns usage by day and app.

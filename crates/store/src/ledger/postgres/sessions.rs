@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
-    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
-    TurnState, TurnUsage, UsageDay,
+    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRange,
+    TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{
     AppName, Created, Lease, LeaseOutcome, NodeId, OpenLimits, StoreError, Timestamp,
@@ -238,13 +238,13 @@ impl SessionStore for PostgresLedger {
         Ok(first.map(|first| numbered(first, ending.events, now)))
     }
 
-    async fn turn(
+    async fn turns(
         &self,
         app: &AppName,
         id: &SessionId,
-        index: u32,
-    ) -> Result<Option<SessionTurn>, StoreError> {
-        self.one_turn(app, id, index).await
+        range: TurnRange,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
+        session_lists::turns(&self.connections, app, id, range).await
     }
 
     async fn events(
@@ -254,16 +254,6 @@ impl SessionStore for PostgresLedger {
         range: EventRange,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         session_lists::events(&self.connections, app, id, range).await
-    }
-
-    async fn turns_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u32,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
-        self.page_of_turns(app, id, before, limit).await
     }
 
     async fn close_session(
@@ -276,13 +266,6 @@ impl SessionStore for PostgresLedger {
         self.connections
             .transaction(|client| async move { close(&client, id, event.clone(), now).await })
             .await
-    }
-
-    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
-        let sql = "SELECT number FROM hob.turns WHERE session = $1
-             AND state IN ('queued', 'running') AND state = 'queued' ORDER BY number";
-        let rows = self.connections.query(Again::Harmless, sql, &[&key(id)]).await?;
-        Ok(rows.iter().map(|row| number(row, 0)).collect())
     }
 
     async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError> {

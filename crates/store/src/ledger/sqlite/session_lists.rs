@@ -1,13 +1,13 @@
 //! Lists of sessions, pages of their events and turns, and usage by day.
 
 use hob_domain::session::{
-    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, UsageDay,
+    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, TurnRange, UsageDay,
 };
 use hob_domain::{AppName, NodeId, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
 use super::leases::{timeout_micros, unleased};
-use super::session_rows::{SESSION, event, session, turn, usage as usage_columns};
+use super::session_rows::{SESSION, TURN, event, session, turn, usage as usage_columns};
 use crate::sqlite::failed;
 use crate::values::{app_name, day, micros};
 
@@ -21,6 +21,11 @@ pub(super) const TURN_EVENTS: &str = "SELECT seq, at, kind, turn, body FROM even
          (SELECT first_event FROM turns WHERE session = ?1 AND number = ?2), 0)
      ORDER BY seq";
 
+pub(super) const ONE_TURN: &str = "WHERE session = ?1 AND number = ?2";
+const TURNS_BEFORE: &str = "WHERE session = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
+/// The first condition on the state repeats that of the index, which has few rows.
+pub(super) const QUEUED_TURNS: &str = "INDEXED BY turns_under_way
+     WHERE session = ?1 AND state IN ('queued', 'running') AND state = 'queued' ORDER BY number";
 pub(super) const USAGE: &str = "SELECT app, day, turns, failed, input_tokens, output_tokens,
          cached_read_tokens, cached_write_tokens, cost_usd
      FROM usage WHERE day BETWEEN ?1 AND ?2";
@@ -140,30 +145,32 @@ pub(super) fn events(
     events.map(Some).map_err(failed)
 }
 
-/// Returns the last turns before a number, in order; `None` if there is no such session.
-pub(super) fn turns_before(
+/// Returns turns of a session, in order; `None` if there is no such session.
+pub(super) fn turns(
     connection: &Connection,
     app: &AppName,
     id: &SessionId,
-    before: u32,
-    limit: usize,
+    range: TurnRange,
 ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
     if !is_known(connection, app, id)? {
         return Ok(None);
     }
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT number, state, prompt, text, stop_reason, error, queued_at, started_at, ended_at,
-                 input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, files
-             FROM turns WHERE session = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3",
-        )
-        .map_err(failed)?;
-    let rows = statement
-        .query_map(params![id.as_str(), before, limit as i64], |row| Ok(turn(row)))
-        .map_err(failed)?;
-    let mut turns = rows.map(|row| row.map_err(failed)?).collect::<Result<Vec<_>, _>>()?;
-    turns.reverse();
-    Ok(Some(turns))
+    let id = id.as_str();
+    let read = |rest: &str, values: &[&dyn ToSql]| -> Result<Vec<SessionTurn>, StoreError> {
+        let sql = format!("SELECT {TURN} FROM turns {rest}");
+        let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+        let rows = statement.query_map(values, |row| Ok(turn(row))).map_err(failed)?;
+        rows.map(|row| row.map_err(failed)?).collect()
+    };
+    let turns = match range {
+        TurnRange::One(index) => read(ONE_TURN, &[&id, &index]),
+        TurnRange::Before { before, limit } => {
+            let turns = read(TURNS_BEFORE, &[&id, &before, &bound(limit as u64)]);
+            turns.map(|turns| turns.into_iter().rev().collect())
+        }
+        TurnRange::Queued => read(QUEUED_TURNS, &[&id]),
+    };
+    turns.map(Some)
 }
 
 /// Returns usage by day and app.

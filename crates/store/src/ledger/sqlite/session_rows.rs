@@ -18,6 +18,10 @@ pub(super) const SESSION: &str = "id, app, agent, meta, cwd, model, system, perm
     input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, \
     coalesce((SELECT max(seq) FROM events WHERE session = sessions.id), 0)";
 
+/// The columns that [`turn`] reads.
+pub(super) const TURN: &str = "number, state, prompt, text, stop_reason, error, queued_at, started_at, ended_at, \
+    input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, files";
+
 pub(super) fn session(row: &Row<'_>) -> Result<Session, StoreError> {
     let text = |column| row.get::<_, String>(column).map_err(failed);
     let optional = |column| row.get::<_, Option<String>>(column).map_err(failed);

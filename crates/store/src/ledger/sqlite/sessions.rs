@@ -5,18 +5,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
-    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRequest,
-    TurnState, TurnUsage, UsageDay,
+    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRange,
+    TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
-use rusqlite::{OptionalExtension, Row, ToSql, Transaction, params};
+use rusqlite::{Row, ToSql, Transaction, params};
 
 use super::Ledger;
 use super::fences::check;
 use super::leases;
-use super::session_lists::{events, find, insert, list, turns_before, usage};
-use super::session_rows::turn;
-use super::turns::{accept, add_to_day, append, cancel_queued, end, queued, repeat, start};
+use super::session_lists::{events, find, insert, list, turns, usage};
+use super::turns::{accept, add_to_day, append, cancel_queued, end, repeat, start};
 use crate::sqlite::failed;
 use crate::values::{UsageColumns, micros, session_id};
 
@@ -159,32 +158,14 @@ impl SessionStore for Ledger {
             .await
     }
 
-    async fn turn(
+    async fn turns(
         &self,
         app: &AppName,
         id: &SessionId,
-        index: u32,
-    ) -> Result<Option<SessionTurn>, StoreError> {
+        range: TurnRange,
+    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
         let (app, id) = (app.clone(), id.clone());
-        self.database
-            .read(move |connection| {
-                let found = connection
-                    .prepare_cached(
-                        "SELECT t.number, t.state, t.prompt, t.text, t.stop_reason, t.error,
-                             t.queued_at, t.started_at, t.ended_at, t.input_tokens,
-                             t.output_tokens, t.cached_read_tokens, t.cached_write_tokens,
-                             t.cost_usd, t.files
-                         FROM turns t JOIN sessions s ON s.id = t.session
-                         WHERE s.app = ?1 AND t.session = ?2 AND t.number = ?3",
-                    )
-                    .and_then(|mut s| {
-                        let key = params![app.as_str(), id.as_str(), index];
-                        s.query_row(key, |row| Ok(turn(row))).optional()
-                    })
-                    .map_err(failed)?;
-                found.transpose()
-            })
-            .await
+        self.database.read(move |connection| turns(connection, &app, &id, range)).await
     }
 
     async fn events(
@@ -195,19 +176,6 @@ impl SessionStore for Ledger {
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
         let (app, id) = (app.clone(), id.clone());
         self.database.read(move |connection| events(connection, &app, &id, range)).await
-    }
-
-    async fn turns_before(
-        &self,
-        app: &AppName,
-        id: &SessionId,
-        before: u32,
-        limit: usize,
-    ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
-        let (app, id) = (app.clone(), id.clone());
-        self.database
-            .read(move |connection| turns_before(connection, &app, &id, before, limit))
-            .await
     }
 
     async fn close_session(
@@ -234,11 +202,6 @@ impl SessionStore for Ledger {
                 Ok(true)
             })
             .await
-    }
-
-    async fn queued_turns(&self, id: &SessionId) -> Result<Vec<u32>, StoreError> {
-        let id = id.clone();
-        self.database.read(move |connection| queued(connection, &id)).await
     }
 
     async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError> {
@@ -341,8 +304,10 @@ mod tests {
     use hob_domain::DataKey;
 
     use super::*;
-    use crate::ledger::sqlite::session_lists::{EVENTS_AFTER, EVENTS_BEFORE, TURN_EVENTS, USAGE};
-    use crate::ledger::sqlite::session_rows::SESSION;
+    use crate::ledger::sqlite::session_lists::{
+        EVENTS_AFTER, EVENTS_BEFORE, ONE_TURN, QUEUED_TURNS, TURN_EVENTS, USAGE,
+    };
+    use crate::ledger::sqlite::session_rows::{SESSION, TURN};
     use crate::ledger::sqlite::turns::{LAST_EVENT, QUEUED, RUNNING};
 
     /// Statements that run thousands of times a second must not scan a table.
@@ -353,8 +318,12 @@ mod tests {
         let ledger = Ledger::open(&path, &DataKey::from_bytes([7; 32])).unwrap();
         let session = format!("SELECT {SESSION} FROM sessions WHERE app = ?1 AND id = ?2");
         let usage = format!("{USAGE} AND app = ?3 ORDER BY day, app");
+        let turn = format!("SELECT {TURN} FROM turns {ONE_TURN}");
+        let queued = format!("SELECT {TURN} FROM turns {QUEUED_TURNS}");
         let questions = [
             session.as_str(),
+            turn.as_str(),
+            queued.as_str(),
             usage.as_str(),
             "SELECT name, created_at, token_hash FROM apps WHERE token_hash = ?1",
             LAST_EVENT,
