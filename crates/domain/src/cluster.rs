@@ -12,7 +12,6 @@ use crate::app::AppName;
 use crate::command::{CommandOutcome, SessionCommand};
 use crate::ids::{NodeId, SessionId};
 use crate::node::{Lease, NodeStore};
-use crate::session::{NewEvent, Session};
 use crate::store_error::StoreError;
 
 /// An open session on which a node holds the lease.
@@ -34,25 +33,6 @@ pub struct RemoteCommand {
     pub app: AppName,
     pub session: SessionId,
     pub body: SessionCommand,
-}
-
-/// The maximum number of open sessions over all nodes; zero means no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenLimits {
-    /// The limit per app.
-    pub app: usize,
-    /// The limit over all apps.
-    pub all: usize,
-}
-
-/// The outcome of creating a session within limits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Created {
-    Made(Lease),
-    /// The app already has this many open sessions.
-    AppFull(usize),
-    /// All apps together already have this many open sessions.
-    Full(usize),
 }
 
 /// An event of a node's heartbeat loop.
@@ -135,15 +115,6 @@ pub trait ClusterStore: NodeStore {
 
     /// Counts the open sessions of one app, or of all apps.
     async fn open_count(&self, app: Option<&AppName>) -> Result<usize, StoreError>;
-
-    /// Creates a session as [`crate::session::SessionStore::create_session`] does, unless a limit is reached.
-    async fn create_within(
-        &self,
-        session: &Session,
-        event: NewEvent,
-        node: &NodeId,
-        most: OpenLimits,
-    ) -> Result<Created, StoreError>;
 
     /// Counts a turn of an app. If the app has had `most` turns within a minute, counts nothing and returns how
     /// long to wait.

@@ -34,9 +34,7 @@ mod vectors;
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, Token, TokenHash};
 pub use audit::{AuditEntry, AuditStore};
-pub use cluster::{
-    ClusterEvent, ClusterStore, Created, FilePart, LeasedSession, OpenLimits, RemoteCommand,
-};
+pub use cluster::{ClusterEvent, ClusterStore, FilePart, LeasedSession, RemoteCommand};
 pub use command::{CommandOutcome, SessionCommand};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use ids::NodeId;

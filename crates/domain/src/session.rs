@@ -75,6 +75,36 @@ pub enum SessionState {
     Closed,
 }
 
+/// The most sessions that may be open in the ledger; zero means no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenLimits {
+    /// The limit per app.
+    pub app: usize,
+    /// The limit over all apps.
+    pub all: usize,
+}
+
+impl OpenLimits {
+    /// Returns the refusal of another session, given the open sessions of its app and of all apps;
+    /// `None` if the limits allow another one.
+    pub fn refusal(&self, of_app: usize, of_all: usize) -> Option<Created> {
+        if self.app > 0 && of_app >= self.app {
+            return Some(Created::AppFull(of_app));
+        }
+        (self.all > 0 && of_all >= self.all).then_some(Created::Full(of_all))
+    }
+}
+
+/// The outcome of creating a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    Made(Lease),
+    /// The app already has this many open sessions.
+    AppFull(usize),
+    /// All apps together already have this many open sessions.
+    Full(usize),
+}
+
 /// A turn in the ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionTurn {
@@ -213,13 +243,15 @@ pub enum EventRange {
 /// fails with [`StoreError::Lost`] if a newer lease exists.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Stores a new session with its first event. The creating node gets the lease, with fence 1.
+    /// Stores a new session with its first event, unless a limit is reached. The creating node gets
+    /// the lease, with fence 1.
     async fn create_session(
         &self,
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-    ) -> Result<Lease, StoreError>;
+        limits: OpenLimits,
+    ) -> Result<Created, StoreError>;
 
     /// Acquires the lease of a session that has none, or whose holder is the caller itself or has
     /// sent no heartbeat within the timeout. Running turns are interrupted, each with a `turn`

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use hob_domain::session::{
-    NewEvent, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnUsage,
+    NewEvent, OpenLimits, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnUsage,
 };
 use hob_domain::{AgentName, App, AppName, AppStore, DataKey, Lease, NodeId, Timestamp, Token};
 use hob_store::Ledger;
@@ -51,7 +51,15 @@ async fn sessions(ledger: &Ledger, count: u8) -> Vec<SessionId> {
     let mut ids = Vec::new();
     for byte in 1..=count {
         let id = SessionId::from_random([byte.wrapping_mul(37); 16]);
-        ledger.create_session(&session(id.clone()), event("create", 0), &node()).await.unwrap();
+        ledger
+            .create_session(
+                &session(id.clone()),
+                event("create", 0),
+                &node(),
+                OpenLimits::default(),
+            )
+            .await
+            .unwrap();
         ids.push(id);
     }
     ids

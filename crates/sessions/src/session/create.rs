@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::session::{EventKind, NewEvent, Session, SessionId, SessionSetup, TurnUsage};
-use hob_domain::{AppName, Created, StoreError, Timestamp};
+use hob_domain::session::{
+    Created, EventKind, NewEvent, Session, SessionId, SessionSetup, TurnUsage,
+};
+use hob_domain::{AppName, StoreError, Timestamp};
 use serde_json::json;
 
 use super::actor::AgentStart;
@@ -21,13 +23,11 @@ use hob_agents::mcp_servers;
 pub(super) struct SessionCreator {
     local: Arc<LocalSessions>,
     placement: Arc<dyn Placement>,
-    /// Held while an app's sessions are counted and one is added.
-    counting: tokio::sync::Mutex<()>,
 }
 
 impl SessionCreator {
     pub fn new(local: Arc<LocalSessions>, placement: Arc<dyn Placement>) -> SessionCreator {
-        SessionCreator { local, placement, counting: tokio::sync::Mutex::default() }
+        SessionCreator { local, placement }
     }
 
     /// Creates a session and starts its agent, so that it is warm when the first turn comes.
@@ -44,10 +44,8 @@ impl SessionCreator {
         let id = new_id()?;
         let chosen = chosen_folder(options, app, request.cwd.as_deref())?;
         let max = options.limits.app_sessions;
-        let _counting = match max {
-            0 => None,
-            _ => Some(self.counting.lock().await),
-        };
+        // An app at its limit must not end an idle agent of another app. The ledger counts again
+        // when it stores the session.
         if max > 0 {
             let open = self.placement.open_count(app).await?;
             if open >= max {

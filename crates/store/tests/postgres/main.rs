@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hob_domain::session::{
-    EventRange, NewEvent, Permissions, RememberedTurn, Session, SessionId, SessionSetup,
-    SessionStore, TurnRange, TurnState, TurnUsage,
+    EventRange, NewEvent, OpenLimits, Permissions, RememberedTurn, Session, SessionId,
+    SessionSetup, SessionStore, TurnRange, TurnState, TurnUsage,
 };
 use hob_domain::{
     AgentName, App, AppName, AppStore, ClusterStore, Lease, NodeId, NodeStore, StoreError,
@@ -94,7 +94,10 @@ async fn role_of_one_app_sees_only_its_rows() {
     for (byte, app) in [(1, "mine"), (2, "theirs")] {
         let own = App { name: AppName::new(app).unwrap(), created_at: at(1) };
         ledger.create_app(&own, Token::from_random([byte; 32]).hash()).await.unwrap();
-        ledger.create_session(&session(app, byte), event(), &node()).await.unwrap();
+        ledger
+            .create_session(&session(app, byte), event(), &node(), OpenLimits::default())
+            .await
+            .unwrap();
         let noted = Some(RememberedTurn {
             session_id: "s".to_owned(),
             turn_index: 1,
@@ -271,7 +274,10 @@ async fn a_crash_loses_nothing_that_was_told() {
     let ledger = open(&url).await;
     let mut writers = JoinSet::new();
     for byte in 1..=4 {
-        ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
+        ledger
+            .create_session(&session("a", byte), event(), &node(), OpenLimits::default())
+            .await
+            .unwrap();
         let ledger = ledger.clone();
         writers.spawn(async move {
             let (mut told, mut refused) = (Vec::new(), 0);
@@ -315,7 +321,7 @@ async fn a_crash_loses_nothing_that_was_told() {
 async fn who_goes_away_leaves_no_lock() {
     let url = server().database();
     let ledger = Arc::new(open(&url).await);
-    ledger.create_session(&session("a", 1), event(), &node()).await.unwrap();
+    ledger.create_session(&session("a", 1), event(), &node(), OpenLimits::default()).await.unwrap();
     let app = AppName::new("a").unwrap();
     for wait in 0..40 {
         let request = hob_domain::session::TurnRequest {
@@ -346,7 +352,10 @@ async fn quick_questions_look_at_no_more_than_they_need() {
     let url = server.database();
     let ledger = open(&url).await;
     for byte in 1..=50 {
-        ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
+        ledger
+            .create_session(&session("a", byte), event(), &node(), OpenLimits::default())
+            .await
+            .unwrap();
         ledger.append_events(&lease(byte), vec![event(); 200], at(2)).await.unwrap();
     }
     let one = id(7).to_string();
@@ -400,7 +409,10 @@ async fn figures() {
         for _ in 0..writers {
             byte += 1;
             let byte = byte;
-            ledger.create_session(&session("a", byte), event(), &node()).await.unwrap();
+            ledger
+                .create_session(&session("a", byte), event(), &node(), OpenLimits::default())
+                .await
+                .unwrap();
             let ledger = ledger.clone();
             tasks.spawn(async move {
                 let said = NewEvent { body: "x".repeat(300), ..event() };

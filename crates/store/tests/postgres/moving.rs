@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use hob_domain::session::{Accepted, SessionFilter, SessionStore, TurnRequest};
+use hob_domain::session::{Accepted, OpenLimits, SessionFilter, SessionStore, TurnRequest};
 use hob_domain::{AppName, DataKey, LedgerStore};
 use hob_store::{
     Ledger, MigrateError, MigratedTable, MigrationProgress, PostgresLedger, ReportProgress,
@@ -86,7 +86,10 @@ async fn a_move_that_was_broken_off_goes_on() {
     let source = file(&folder.path().join("first.db"));
     let a = AppName::new("a").unwrap();
     for byte in 1..4 {
-        source.create_session(&session("a", byte), event(), &node()).await.unwrap();
+        source
+            .create_session(&session("a", byte), event(), &node(), OpenLimits::default())
+            .await
+            .unwrap();
         for _ in 0..3 {
             source.append_events(&lease(byte), vec![event(); 1000], at(2)).await.unwrap();
         }
@@ -138,9 +141,9 @@ async fn a_move_that_was_broken_off_goes_on() {
 async fn an_occupied_house_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let source = file(&folder.path().join("first.db"));
-    source.create_session(&session("a", 1), event(), &node()).await.unwrap();
+    source.create_session(&session("a", 1), event(), &node(), OpenLimits::default()).await.unwrap();
     let target = open(&server().database()).await;
-    target.create_session(&session("b", 2), event(), &node()).await.unwrap();
+    target.create_session(&session("b", 2), event(), &node(), OpenLimits::default()).await.unwrap();
     let checked = ledger_to_postgres(&source, &target).check().await;
     assert!(matches!(checked, Err(MigrateError::Occupied { .. })), "{checked:?}");
     let moved = move_to_postgres(&source, &target, &silent).await;

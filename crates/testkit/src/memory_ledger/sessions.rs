@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
-    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRange,
-    TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, Created, DeleteFilter, EventRange, NewEvent, OpenLimits, OutboxItem, RememberedTurn,
+    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding,
+    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -20,8 +20,14 @@ impl SessionStore for MemoryLedger {
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-    ) -> Result<Lease, StoreError> {
+        limits: OpenLimits,
+    ) -> Result<Created, StoreError> {
         let mut state = self.state();
+        let open = state.sessions.iter().filter(|kept| kept.session.closed_at.is_none());
+        let of_app = open.clone().filter(|kept| kept.session.app == session.app).count();
+        if let Some(refusal) = limits.refusal(of_app, open.count()) {
+            return Ok(refusal);
+        }
         if state.find(&session.id).is_some() {
             return Err(StoreError::Failed("there is such a session".to_owned()));
         }
@@ -33,7 +39,7 @@ impl SessionStore for MemoryLedger {
         let mut kept = Kept { session, fence, holder, turns, keys, events };
         kept.append(vec![event], now);
         state.sessions.push(kept);
-        Ok(lease)
+        Ok(Created::Made(lease))
     }
 
     async fn acquire_lease(

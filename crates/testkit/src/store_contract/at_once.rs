@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use hob_domain::session::{Accepted, DeleteFilter, EventRange, TurnRequest, TurnState};
+use hob_domain::session::{
+    Accepted, Created, DeleteFilter, EventRange, OpenLimits, SessionFilter, TurnRequest, TurnState,
+};
 use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
 
 use super::{
-    Fixture, accept, after, app, at, ending, event, id, keyed, lease, make, node, queued,
+    Fixture, accept, after, app, at, ending, event, id, keyed, lease, list, make, node, queued,
     remembered, request, seqs, session, story, used,
 };
 
@@ -104,6 +106,22 @@ pub async fn concurrent_repeats_of_a_key_accept_one_turn(fixture: &dyn Fixture) 
     assert_eq!(stores[1].session(&app("a"), &id(1)).await.unwrap().unwrap().turn_count, 1);
 }
 
+/// Of many concurrent creates, as many succeed as the limit allows.
+pub async fn concurrent_creates_never_exceed_a_limit(fixture: &dyn Fixture) {
+    let stores = two(fixture).await;
+    let limits = OpenLimits { app: 3, all: 4 };
+    let answers = at_once(&stores, 12, |store, time| async move {
+        let new = session(if time < 8 { "a" } else { "b" }, time as u8, 5);
+        store.create_session(&new, event("create", None), &node(), limits).await.unwrap()
+    })
+    .await;
+    let made = answers.iter().filter(|answer| matches!(answer, Created::Made(_))).count();
+    assert_eq!(made, 4, "{answers:?}");
+    let open = list(&*stores[1], SessionFilter::Open).await;
+    let of_a = open.iter().filter(|session| session.app == app("a")).count();
+    assert!(open.len() == 4 && of_a <= 3 && open.len() - of_a <= 3, "{of_a} of {}", open.len());
+}
+
 /// Starting, ending and closing race; each happens once, and the story is one that could have been told in order.
 pub async fn concurrent_starts_and_ends_count_once(fixture: &dyn Fixture) {
     let stores = two(fixture).await;
@@ -197,7 +215,10 @@ pub async fn concurrent_creates_of_a_name_succeed_once(fixture: &dyn Fixture) {
     assert_eq!(made.into_iter().filter(|made| *made).count(), 1);
     let made = at_once(&stores, 8, |store, time| async move {
         let own = session("a", 1, time as i64);
-        store.create_session(&own, event("create", None), &node()).await.is_ok()
+        store
+            .create_session(&own, event("create", None), &node(), OpenLimits::default())
+            .await
+            .is_ok()
     })
     .await;
     assert_eq!(made.into_iter().filter(|made| *made).count(), 1);

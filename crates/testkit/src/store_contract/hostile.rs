@@ -2,8 +2,8 @@
 
 use hob_domain::AppName;
 use hob_domain::session::{
-    Accepted, DeleteFilter, EventRange, NewEvent, Repeat, Session, SessionFilter, SessionSetup,
-    TurnEnding, TurnState,
+    Accepted, DeleteFilter, EventRange, NewEvent, OpenLimits, Repeat, Session, SessionFilter,
+    SessionSetup, TurnEnding, TurnState,
 };
 use serde_json::json;
 
@@ -41,7 +41,7 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         };
         let made = Session { setup, agent_session: Some(text.to_owned()), last_event: 1, ..made };
         let told = NewEvent { kind: text.into(), turn: Some(u32::MAX), body: text.to_owned() };
-        store.create_session(&made, told.clone(), &node()).await.unwrap();
+        store.create_session(&made, told.clone(), &node(), OpenLimits::default()).await.unwrap();
         let found = store.session(&a, &id(byte)).await.unwrap().unwrap();
         assert_eq!(found, made);
         assert_eq!(found.setup.meta.to_string(), made.setup.meta.to_string(), "in its order");
@@ -101,7 +101,10 @@ pub async fn hostile_app_names_are_only_names(fixture: &dyn Fixture) {
         ["0", "null", "public", "select", "a.b", "a_b", "a-b", "A", "a", "hob", "current_user"];
     for (byte, name) in (1..).zip(hostile) {
         let own = session(name, byte, 5);
-        store.create_session(&own, event("create", None), &node()).await.unwrap();
+        store
+            .create_session(&own, event("create", None), &node(), OpenLimits::default())
+            .await
+            .unwrap();
         store.note_turn(&app(name), TurnState::Finished, super::used(), None, at(1)).await.unwrap();
     }
     for (byte, name) in (1..).zip(hostile) {
@@ -117,7 +120,10 @@ pub async fn hostile_app_names_are_only_names(fixture: &dyn Fixture) {
 /// Large bodies: a megabyte, many at once, and text with the largest encoding.
 pub async fn large_bodies_are_stored_unchanged(fixture: &dyn Fixture) {
     let store = fixture.open().await;
-    store.create_session(&session("a", 1, 5), event("create", None), &node()).await.unwrap();
+    store
+        .create_session(&session("a", 1, 5), event("create", None), &node(), OpenLimits::default())
+        .await
+        .unwrap();
     let large = ["x", "\0", "🦀", "'\\\u{1a}"].map(|piece| piece.repeat((1 << 20) / piece.len()));
     let events: Vec<NewEvent> = large
         .iter()

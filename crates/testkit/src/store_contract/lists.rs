@@ -5,13 +5,16 @@ use super::{
     names, node, request, seqs, session, turns_before, usage_on, whole_turn,
 };
 use hob_domain::session::{
-    DeleteFilter, EventRange, SessionFilter, TurnRange, TurnState, TurnUsage,
+    DeleteFilter, EventRange, OpenLimits, SessionFilter, TurnRange, TurnState, TurnUsage,
 };
 
 pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     make(&*store, [1]).await;
-    store.create_session(&session("b", 2, 6), event("create", None), &node()).await.unwrap();
+    store
+        .create_session(&session("b", 2, 6), event("create", None), &node(), OpenLimits::default())
+        .await
+        .unwrap();
     accept(&*store, 1, &request("hello")).await;
     let other = app("b");
     assert_eq!(store.session(&other, &id(1)).await.unwrap(), None);
@@ -35,7 +38,12 @@ pub async fn admin_list_shows_all_apps(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     for (name, byte, second) in [("a", 1, 7), ("b", 2, 6), ("a", 3, 5), ("a", 9, 6)] {
         store
-            .create_session(&session(name, byte, second), event("create", None), &node())
+            .create_session(
+                &session(name, byte, second),
+                event("create", None),
+                &node(),
+                OpenLimits::default(),
+            )
             .await
             .unwrap();
     }

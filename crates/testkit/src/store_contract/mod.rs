@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, EventRange, NewEvent, OutboxItem, Permissions, RememberedTurn, Session, SessionEvent,
-    SessionFilter, SessionId, SessionSetup, SessionStore, SessionTurn, TurnEnding, TurnRange,
-    TurnRequest, TurnState, TurnUsage, turn_event,
+    Accepted, EventRange, NewEvent, OpenLimits, OutboxItem, Permissions, RememberedTurn, Session,
+    SessionEvent, SessionFilter, SessionId, SessionSetup, SessionStore, SessionTurn, TurnEnding,
+    TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
@@ -39,7 +39,7 @@ macro_rules! every_contract {
             apps: app_is_created_listed_and_removed token_belongs_to_one_app;
             at_once: concurrent_appends_leave_no_gap concurrent_turns_never_exceed_the_queue concurrent_repeats_of_a_key_accept_one_turn
                 concurrent_starts_and_ends_count_once deleted_session_accepts_nothing concurrent_usage_adds_up_by_day
-                concurrent_creates_of_a_name_succeed_once;
+                concurrent_creates_of_a_name_succeed_once concurrent_creates_never_exceed_a_limit;
             audit: audit_entries_stay_and_are_read_newest_first;
             leases: new_session_is_leased_to_its_creator concurrent_acquires_give_one_lease lost_lease_cannot_write
                 takeover_interrupts_the_running_turn_once nodes_are_listed_with_their_last_heartbeat orphans_have_turns_but_no_live_holder released_lease_can_be_acquired;
@@ -48,7 +48,7 @@ macro_rules! every_contract {
                 turn_events_are_those_that_name_the_turn;
             random: random_calls_match_the_in_memory_ledger;
             sessions: session_goes_through_its_states acknowledged_writes_survive_a_reopen
-                duplicate_session_is_refused unknown_session_accepts_nothing
+                duplicate_session_is_refused limits_refuse_a_session unknown_session_accepts_nothing
                 removed_app_leaves_nothing old_sessions_are_closed_and_deleted times_are_returned_as_stored;
             turns: turns_queue_in_order_and_a_repeat_adds_none
                 restart_interrupts_running_and_keeps_queued_turns
@@ -110,7 +110,15 @@ fn session(app_name: &str, byte: u8, second: i64) -> Session {
 /// Creates sessions of the app `a`.
 async fn make(store: &dyn LedgerStore, bytes: impl IntoIterator<Item = u8>) {
     for byte in bytes {
-        store.create_session(&session("a", byte, 5), event("create", None), &node()).await.unwrap();
+        store
+            .create_session(
+                &session("a", byte, 5),
+                event("create", None),
+                &node(),
+                OpenLimits::default(),
+            )
+            .await
+            .unwrap();
     }
 }
 

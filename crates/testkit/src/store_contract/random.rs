@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use hob_domain::session::{
-    DeleteFilter, EventRange, NewEvent, SessionFilter, SessionStore, TurnEnding, TurnRange,
-    TurnRequest, TurnState, TurnUsage, turn_event,
+    DeleteFilter, EventRange, NewEvent, OpenLimits, SessionFilter, SessionStore, TurnEnding,
+    TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ const NODES: std::ops::Range<u8> = 0..2;
 enum Call {
     CreateApp(usize, u8),
     RemoveApp(usize),
-    Create(usize, u8, String),
+    Create(usize, u8, OpenLimits, String),
     Accept(usize, u8, Option<(u8, bool)>, usize, String),
     Keep(Lease, String),
     Start(Lease, u32),
@@ -66,6 +66,11 @@ fn nobody(byte: u8) -> NodeId {
     NodeId::from_random([byte; 16])
 }
 
+fn limits() -> impl Strategy<Value = OpenLimits> {
+    let limited = (0..3_usize, 0..3_usize).prop_map(|(app, all)| OpenLimits { app, all });
+    prop_oneof![3 => Just(OpenLimits::default()), 1 => limited]
+}
+
 fn call() -> impl Strategy<Value = Call> {
     let (which_app, which) = (0..APPS.len(), SESSIONS);
     let turn = 1..5_u32;
@@ -76,7 +81,8 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         1 => (which_app.clone(), 0..3_u8).prop_map(|(app, token)| Call::CreateApp(app, token)),
         1 => which_app.clone().prop_map(Call::RemoveApp),
-        4 => (which_app.clone(), which.clone(), text()).prop_map(|(a, s, t)| Call::Create(a, s, t)),
+        4 => (which_app.clone(), which.clone(), limits(), text())
+            .prop_map(|(a, s, limits, t)| Call::Create(a, s, limits, t)),
         8 => (which_app.clone(), which.clone(), key, 0..4_usize, text())
             .prop_map(|(a, s, key, queue, text)| Call::Accept(a, s, key, queue, text)),
         1 => (held(), text()).prop_map(|(s, text)| Call::Keep(s, text)),
@@ -186,12 +192,12 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             told(store.create_app(&new, Token::from_random([byte; 32]).hash()).await)
         }
         Call::RemoveApp(index) => told(store.remove_app(&name(&index)).await),
-        Call::Create(index, byte, text) => {
+        Call::Create(index, byte, limits, text) => {
             let mut new = session(APPS[index], byte, second);
             new.setup.system = Some(text.clone());
             new.setup.meta = json!({ text: [1, null] });
             let event = NewEvent { kind: "create".into(), turn: None, body: "{}".into() };
-            told(store.create_session(&new, event, &node()).await)
+            told(store.create_session(&new, event, &node(), limits).await)
         }
         Call::Accept(index, byte, key, queue, prompt) => {
             let idempotency = key.map(|(key, other)| (key.to_string(), other.to_string()));

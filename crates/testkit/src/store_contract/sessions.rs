@@ -1,8 +1,8 @@
 //! The life of sessions.
 
 use hob_domain::session::{
-    Accepted, DeleteFilter, EventRange, Session, SessionFilter, SessionState, TurnRange, TurnState,
-    TurnUsage,
+    Accepted, Created, DeleteFilter, EventRange, OpenLimits, Session, SessionFilter, SessionState,
+    TurnRange, TurnState, TurnUsage,
 };
 use hob_domain::{AppName, Timestamp};
 
@@ -15,7 +15,10 @@ pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     let (a, one) = (app("a"), id(1));
     let made = Session { last_event: 1, ..session("a", 1, 5) };
-    store.create_session(&made, event("create", None), &node()).await.unwrap();
+    store
+        .create_session(&made, event("create", None), &node(), OpenLimits::default())
+        .await
+        .unwrap();
     assert_eq!(store.session(&a, &one).await.unwrap(), Some(made.clone()));
     assert_eq!(accept(&*store, 1, &request("hello")).await, Some(Accepted::Queued(1)));
     assert_eq!(story(&*store, 1).await, ["create"], "an accepted turn is no event yet");
@@ -84,11 +87,38 @@ pub async fn duplicate_session_is_refused(fixture: &dyn Fixture) {
     let before = store.session(&app("a"), &id(1)).await.unwrap();
     for other in ["a", "b"] {
         let second = session(other, 1, 99);
-        assert!(store.create_session(&second, event("create", None), &node()).await.is_err());
+        assert!(
+            store
+                .create_session(&second, event("create", None), &node(), OpenLimits::default())
+                .await
+                .is_err()
+        );
     }
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
     assert_eq!(list(&*store, SessionFilter::All).await.len(), 1);
     assert_eq!(story(&*store, 1).await, ["create"]);
+}
+
+/// A session beyond a limit is refused and stores nothing. Closed sessions do not count.
+pub async fn limits_refuse_a_session(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
+    let create = async |name, byte, app, all| {
+        let new = session(name, byte, 5);
+        let limits = OpenLimits { app, all };
+        store.create_session(&new, event("create", None), &node(), limits).await.unwrap()
+    };
+    assert_eq!(create("a", 1, 2, 3).await, Created::Made(lease(1)));
+    assert_eq!(create("a", 2, 2, 3).await, Created::Made(lease(2)));
+    assert_eq!(create("a", 3, 2, 3).await, Created::AppFull(2));
+    assert_eq!(create("b", 4, 2, 3).await, Created::Made(lease(4)));
+    assert_eq!(create("b", 5, 2, 3).await, Created::Full(3));
+    assert_eq!(create("a", 3, 1, 1).await, Created::AppFull(2), "the app's limit comes first");
+    assert_eq!(names(&list(&*store, SessionFilter::All).await), [id(1), id(2), id(4)]);
+    assert_eq!(create("b", 5, 2, 0).await, Created::Made(lease(5)), "zero is no limit");
+    for closed in [id(1), id(4)] {
+        store.close_session(&closed, event("close", None), at(9)).await.unwrap();
+    }
+    assert_eq!(create("a", 3, 2, 3).await, Created::Made(lease(3)));
 }
 
 /// A deleted session accepts nothing.
@@ -118,7 +148,12 @@ pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     for (name, byte) in [("a", 1), ("a", 2), ("b", 3)] {
         store
-            .create_session(&session(name, byte, 5), event("create", None), &node())
+            .create_session(
+                &session(name, byte, 5),
+                event("create", None),
+                &node(),
+                OpenLimits::default(),
+            )
             .await
             .unwrap();
         let taken = store.accept_turn(&app(name), &id(byte), &request("hello"), at(9)).await;
@@ -155,6 +190,7 @@ pub async fn old_sessions_are_closed_and_deleted(fixture: &dyn Fixture) {
             &Session { app: AppName::owner(), ..session("b", 4, 7) },
             event("x", None),
             &node(),
+            OpenLimits::default(),
         )
         .await
         .unwrap();
@@ -191,7 +227,10 @@ pub async fn times_are_returned_as_stored(fixture: &dyn Fixture) {
         Timestamp::from_microsecond(fine.as_microsecond()).unwrap()
     };
     let made = Session { created_at: fine, ..session("a", 1, 0) };
-    store.create_session(&made, event("create", None), &node()).await.unwrap();
+    store
+        .create_session(&made, event("create", None), &node(), OpenLimits::default())
+        .await
+        .unwrap();
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap().unwrap().created_at, kept);
     let told = store.append_events(&lease(1), vec![event("message", None)], fine).await.unwrap();
     let read = store.events(&app("a"), &id(1), after(1, 9)).await.unwrap().unwrap();

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use hob_domain::session::{NewEvent, Session, SessionFilter, SessionId};
+use hob_domain::session::{Created, NewEvent, OpenLimits, Session, SessionFilter, SessionId};
 use hob_domain::{
-    AppName, ClusterStore, CommandOutcome, Created, LeaseOutcome, LeasedSession, NodeId,
-    OpenLimits, RemoteCommand, SessionCommand, StoreError, Timestamp,
+    AppName, ClusterStore, CommandOutcome, LeaseOutcome, LeasedSession, NodeId, RemoteCommand,
+    SessionCommand, StoreError, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -434,8 +434,6 @@ impl Placement for ClusterNode {
         self.store().open_count(Some(app)).await
     }
 
-    /// Stores a new session. Where a limit is set the ledger counts again, because other nodes may
-    /// have created sessions since the caller counted.
     async fn create(
         &self,
         session: &Session,
@@ -443,11 +441,7 @@ impl Placement for ClusterNode {
         max_app_sessions: usize,
     ) -> Result<Created, StoreError> {
         let limits = OpenLimits { app: max_app_sessions, all: self.membership.options.max_live };
-        if limits.app > 0 || limits.all > 0 {
-            return self.store().create_within(session, event, self.id(), limits).await;
-        }
-        let lease = self.context().store().create_session(session, event, self.id()).await?;
-        Ok(Created::Made(lease))
+        self.context().store().create_session(session, event, self.id(), limits).await
     }
 
     async fn check_capacity(&self) -> Result<(), SessionError> {

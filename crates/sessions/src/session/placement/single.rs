@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use hob_domain::session::{NewEvent, Session, SessionFilter, SessionId};
+use hob_domain::session::{Created, NewEvent, OpenLimits, Session, SessionFilter, SessionId};
 use hob_domain::{
-    AppName, CommandOutcome, Created, Lease, LeaseOutcome, SessionCommand, StoreError, Timestamp,
+    AppName, CommandOutcome, Lease, LeaseOutcome, SessionCommand, StoreError, Timestamp,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -153,17 +153,16 @@ impl Placement for SingleNode {
         Ok(self.local.registry.count_of(app))
     }
 
-    /// Stores a new session. The caller has counted the app's sessions under a lock, so there is
-    /// nothing more to check.
+    /// Stores a new session. The limit on live agents of this node is checked by the caller.
     async fn create(
         &self,
         session: &Session,
         event: NewEvent,
-        _max_app_sessions: usize,
+        max_app_sessions: usize,
     ) -> Result<Created, StoreError> {
         let context = &self.local.context;
-        let lease = context.store().create_session(session, event, &context.options.node).await?;
-        Ok(Created::Made(lease))
+        let limits = OpenLimits { app: max_app_sessions, all: 0 };
+        context.store().create_session(session, event, &context.options.node, limits).await
     }
 
     /// Accepts every run: the limit on live agents of this node is checked when the run starts.

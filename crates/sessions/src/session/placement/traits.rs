@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hob_domain::session::{NewEvent, Session, SessionId};
-use hob_domain::{AppName, CommandOutcome, Created, SessionCommand, StoreError};
+use hob_domain::session::{Created, NewEvent, Session, SessionId};
+use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError};
 use tokio::sync::watch;
 
 use super::super::counters::NodeFigures;

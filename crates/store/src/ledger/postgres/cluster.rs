@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hob_domain::session::{NewEvent, Session, SessionId};
+use hob_domain::session::SessionId;
 use hob_domain::{
-    AppName, ClusterEvent, ClusterStore, CommandOutcome, Created, FilePart, Lease, LeasedSession,
-    NodeId, OpenLimits, RemoteCommand, SessionCommand, StoreError,
+    AppName, ClusterEvent, ClusterStore, CommandOutcome, FilePart, Lease, LeasedSession, NodeId,
+    RemoteCommand, SessionCommand, StoreError,
 };
 
 use super::PostgresLedger;
@@ -138,16 +138,6 @@ impl ClusterStore for PostgresLedger {
         let app = app.map(AppName::as_str);
         let row = self.connections.query_one(Again::Harmless, sql, &[&app]).await?;
         Ok(row.map_or(0, |row| row.get::<_, i64>(0) as usize))
-    }
-
-    async fn create_within(
-        &self,
-        session: &Session,
-        event: NewEvent,
-        node: &NodeId,
-        most: OpenLimits,
-    ) -> Result<Created, StoreError> {
-        self.create(session, event, node, most).await
     }
 
     async fn pace(&self, app: &AppName, most: usize) -> Result<Result<(), Duration>, StoreError> {

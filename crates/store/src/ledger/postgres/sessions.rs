@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
-    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRange,
-    TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, Created, DeleteFilter, EventRange, NewEvent, OpenLimits, OutboxItem, RememberedTurn,
+    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding,
+    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
-use hob_domain::{
-    AppName, Created, Lease, LeaseOutcome, NodeId, OpenLimits, StoreError, Timestamp,
-};
+use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use uuid::Uuid;
 
 use super::PostgresLedger;
@@ -26,8 +24,6 @@ use crate::postgres::connections::{Again, Connections, Values};
 use crate::postgres::text::{put, take};
 use crate::values::{day, hashed_key, micros};
 
-const NO_LIMITS: OpenLimits = OpenLimits { app: 0, all: 0 };
-
 const CREATE: &str = "WITH made AS (
          INSERT INTO hob.sessions (id, created_at, app, agent, meta, cwd, model, system, permissions,
              mcp_servers)
@@ -38,15 +34,15 @@ const CREATE: &str = "WITH made AS (
      ) INSERT INTO hob.events (session, seq, at, turn, app, kind, body, fence)
      VALUES ($1, 1, $2, $12, $3, $13, $14, 1)";
 
-impl PostgresLedger {
-    pub(super) async fn create(
+#[async_trait]
+impl SessionStore for PostgresLedger {
+    async fn create_session(
         &self,
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-        most: OpenLimits,
+        limits: OpenLimits,
     ) -> Result<Created, StoreError> {
-        let lease = Lease { session: session.id.clone(), fence: 1 };
         let setup = &session.setup;
         let values: Values<'_> = &[
             &key(&session.id),
@@ -65,50 +61,14 @@ impl PostgresLedger {
             &put(&event.body),
             &node.as_str(),
         ];
-        if most == NO_LIMITS {
+        let refused = if limits == OpenLimits::default() {
             self.connections.query(Again::Never, CREATE, values).await?;
-            return Ok(Created::Made(lease));
-        }
-        // Serialised by locks if there are limits: counting and adding are one step. All callers take the locks in this
-        // order, which rules out deadlocks.
-        let app = session.app.as_str();
-        let (for_all, for_app) = (most.all > 0, most.app > 0);
-        let made = self
-            .connections
-            .transaction(|client| async move {
-                let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(1751080050) END";
-                client.query(&client.prepare_cached(lock).await?, &[&for_all]).await?;
-                let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(hashtextextended($2, 1751080049)) END";
-                client.query(&client.prepare_cached(lock).await?, &[&for_app, &app]).await?;
-                let count = "SELECT count(*) FILTER (WHERE app = $1), count(*) FROM hob.heads
-                     WHERE closed_at IS NULL AND (app = $1 OR $2)";
-                let count = client.prepare_cached(count).await?;
-                let row = client.query_one(&count, &[&app, &for_all]).await?;
-                let (of_app, of_all) = (row.get::<_, i64>(0) as usize, row.get::<_, i64>(1) as usize);
-                if for_app && of_app >= most.app {
-                    return Ok(Some(Created::AppFull(of_app)));
-                }
-                if for_all && of_all >= most.all {
-                    return Ok(Some(Created::Full(of_all)));
-                }
-                client.execute(&client.prepare_cached(CREATE).await?, values).await?;
-                Ok(None)
-            })
-            .await?;
-        Ok(made.unwrap_or(Created::Made(lease)))
-    }
-}
-
-#[async_trait]
-impl SessionStore for PostgresLedger {
-    async fn create_session(
-        &self,
-        session: &Session,
-        event: NewEvent,
-        node: &NodeId,
-    ) -> Result<Lease, StoreError> {
-        self.create(session, event, node, NO_LIMITS).await?;
-        Ok(Lease { session: session.id.clone(), fence: 1 })
+            None
+        } else {
+            create_within(&self.connections, limits, session.app.as_str(), values).await?
+        };
+        let lease = Lease { session: session.id.clone(), fence: 1 };
+        Ok(refused.unwrap_or(Created::Made(lease)))
     }
 
     async fn acquire_lease(
@@ -325,6 +285,37 @@ impl SessionStore for PostgresLedger {
         let sql = "DELETE FROM hob.outbox WHERE id = ANY ($1::bigint[])";
         self.connections.query(Again::Harmless, sql, &[&ids]).await.map(drop)
     }
+}
+
+/// Creates a session of an app with the values of [`CREATE`], or returns why the limits refuse it.
+///
+/// Serialised by locks: counting and adding are one step. All callers take the locks in this order, which rules out
+/// deadlocks.
+async fn create_within(
+    connections: &Connections,
+    limits: OpenLimits,
+    app: &str,
+    values: Values<'_>,
+) -> Result<Option<Created>, StoreError> {
+    let (for_all, for_app) = (limits.all > 0, limits.app > 0);
+    connections
+        .transaction(|client| async move {
+            let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(1751080050) END";
+            client.query(&client.prepare_cached(lock).await?, &[&for_all]).await?;
+            let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(hashtextextended($2, 1751080049)) END";
+            client.query(&client.prepare_cached(lock).await?, &[&for_app, &app]).await?;
+            let count = "SELECT count(*) FILTER (WHERE app = $1), count(*) FROM hob.heads
+                 WHERE closed_at IS NULL AND (app = $1 OR $2)";
+            let count = client.prepare_cached(count).await?;
+            let row = client.query_one(&count, &[&app, &for_all]).await?;
+            let (of_app, of_all) = (row.get::<_, i64>(0) as usize, row.get::<_, i64>(1) as usize);
+            if let Some(refusal) = limits.refusal(of_app, of_all) {
+                return Ok(Some(refusal));
+            }
+            client.execute(&client.prepare_cached(CREATE).await?, values).await?;
+            Ok(None)
+        })
+        .await
 }
 
 /// Deletes the sessions that pass a filter, and returns their ids.

@@ -3,8 +3,8 @@
 use hob_domain::session::{
     EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, TurnRange, UsageDay,
 };
-use hob_domain::{AppName, NodeId, StoreError, Timestamp};
-use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
+use hob_domain::{AppName, StoreError, Timestamp};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use super::leases::{timeout_micros, unleased};
 use super::session_rows::{SESSION, TURN, event, session, turn, usage as usage_columns};
@@ -32,33 +32,6 @@ pub(super) const USAGE: &str = "SELECT app, day, turns, failed, input_tokens, ou
 /// The ids of the sessions with a running or queued turn.
 const BUSY: &str = "(SELECT session FROM turns INDEXED BY turns_under_way
      WHERE state IN ('queued', 'running'))";
-
-pub(super) fn insert(
-    transaction: &Transaction<'_>,
-    session: &Session,
-    node: &NodeId,
-) -> rusqlite::Result<usize> {
-    let setup = &session.setup;
-    transaction.execute(
-        "INSERT INTO sessions (id, app, agent, meta, cwd, model, system, permissions, mcp_servers,
-             created_at, turn_count, agent_session, fence, holder)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, 1, ?12)",
-        params![
-            session.id.as_str(),
-            session.app.as_str(),
-            setup.agent.as_str(),
-            setup.meta.to_string(),
-            setup.cwd,
-            setup.model,
-            setup.system,
-            setup.permissions.as_str(),
-            setup.mcp_servers.to_string(),
-            micros(session.created_at),
-            session.agent_session,
-            node.as_str(),
-        ],
-    )
-}
 
 pub(super) fn find(
     connection: &Connection,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, DeleteFilter, EventRange, NewEvent, OutboxItem, RememberedTurn, Repeat, Session,
-    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding, TurnRange,
-    TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, Created, DeleteFilter, EventRange, NewEvent, OpenLimits, OutboxItem, RememberedTurn,
+    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding,
+    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{Row, ToSql, Transaction, params};
@@ -14,7 +14,7 @@ use rusqlite::{Row, ToSql, Transaction, params};
 use super::Ledger;
 use super::fences::check;
 use super::leases;
-use super::session_lists::{events, find, insert, list, turns, usage};
+use super::session_lists::{events, find, list, turns, usage};
 use super::turns::{accept, add_to_day, append, cancel_queued, end, repeat, start};
 use crate::sqlite::failed;
 use crate::values::{UsageColumns, micros, session_id};
@@ -26,14 +26,11 @@ impl SessionStore for Ledger {
         session: &Session,
         event: NewEvent,
         node: &NodeId,
-    ) -> Result<Lease, StoreError> {
+        limits: OpenLimits,
+    ) -> Result<Created, StoreError> {
         let (session, node) = (session.clone(), node.clone());
         self.database
-            .write(move |transaction| {
-                insert(transaction, &session, &node).map_err(failed)?;
-                append(transaction, &session.id, vec![event], session.created_at)?;
-                Ok(Lease { session: session.id, fence: 1 })
-            })
+            .write(move |transaction| create(transaction, session, event, &node, limits))
             .await
     }
 
@@ -273,6 +270,62 @@ impl SessionStore for Ledger {
             })
             .await
     }
+}
+
+/// Creates a session, or says which limit refuses it.
+fn create(
+    transaction: &Transaction<'_>,
+    session: Session,
+    event: NewEvent,
+    node: &NodeId,
+    limits: OpenLimits,
+) -> Result<Created, StoreError> {
+    if limits != OpenLimits::default() {
+        let (of_app, of_all) = count_open(transaction, &session.app).map_err(failed)?;
+        if let Some(refusal) = limits.refusal(of_app, of_all) {
+            return Ok(refusal);
+        }
+    }
+    insert(transaction, &session, node).map_err(failed)?;
+    append(transaction, &session.id, vec![event], session.created_at)?;
+    Ok(Created::Made(Lease { session: session.id, fence: 1 }))
+}
+
+/// Counts the open sessions of an app, and those of all apps.
+fn count_open(transaction: &Transaction<'_>, app: &AppName) -> rusqlite::Result<(usize, usize)> {
+    let sql = "SELECT count(*) FILTER (WHERE app = ?1), count(*) FROM sessions
+         WHERE closed_at IS NULL";
+    let mut statement = transaction.prepare_cached(sql)?;
+    statement.query_row([app.as_str()], |row| {
+        Ok((row.get::<_, i64>(0)? as usize, row.get::<_, i64>(1)? as usize))
+    })
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    session: &Session,
+    node: &NodeId,
+) -> rusqlite::Result<usize> {
+    let setup = &session.setup;
+    transaction.execute(
+        "INSERT INTO sessions (id, app, agent, meta, cwd, model, system, permissions, mcp_servers,
+             created_at, turn_count, agent_session, fence, holder)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, 1, ?12)",
+        params![
+            session.id.as_str(),
+            session.app.as_str(),
+            setup.agent.as_str(),
+            setup.meta.to_string(),
+            setup.cwd,
+            setup.model,
+            setup.system,
+            setup.permissions.as_str(),
+            setup.mcp_servers.to_string(),
+            micros(session.created_at),
+            session.agent_session,
+            node.as_str(),
+        ],
+    )
 }
 
 /// Deletes the sessions that pass a filter, and returns their ids.
