@@ -245,6 +245,17 @@ pub enum TurnSelection {
     Facts { project: String, limit: usize },
 }
 
+/// A choice of turns to go through page by page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageFilter {
+    /// The turns of all principals after this number, in the order of their numbers.
+    All { after: i64 },
+    /// The turns of this principal after this number, in the order of their numbers.
+    Of { principal: Principal, after: i64 },
+    /// The turns of all principals that were masked by rules before this version, in any order.
+    MaskedBefore(u32),
+}
+
 /// A part of the timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
@@ -332,16 +343,8 @@ pub trait MemoryStore: VectorStore {
         name: &str,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Returns turns after a number, in the order of their numbers: for exports and rescans.
-    async fn page(
-        &self,
-        principal: Option<&Principal>,
-        after: i64,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError>;
-
-    /// Returns at most `limit` turns that were masked by older rules.
-    async fn masked_before(&self, rules: u32, limit: usize) -> Result<Vec<Record>, StoreError>;
+    /// Returns at most `limit` turns that pass a filter: for exports and rescans.
+    async fn page(&self, filter: &PageFilter, limit: usize) -> Result<Vec<Record>, StoreError>;
 
     /// Replaces the texts of turns that a rescan has masked again.
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError>;

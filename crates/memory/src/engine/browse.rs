@@ -2,7 +2,8 @@
 
 use hob_domain::StoreError;
 use hob_domain::memory::{
-    Counts, Facets, MaintenanceEvent, Principal, Record, RecordId, TurnSelection, Window,
+    Counts, Facets, MaintenanceEvent, PageFilter, Principal, Record, RecordId, TurnSelection,
+    Window,
 };
 
 use super::state::Engine;
@@ -49,7 +50,8 @@ impl Engine {
         after: i64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        self.inner.store.page(Some(principal), after, limit).await
+        let filter = PageFilter::Of { principal: principal.clone(), after };
+        self.inner.store.page(&filter, limit).await
     }
 
     /// Records something that the owner should know about the memory.

@@ -1,7 +1,7 @@
 //! Opening sealed secrets, and masking or sealing stored turns again.
 
 use hob_domain::StoreError;
-use hob_domain::memory::{Record, Remask};
+use hob_domain::memory::{PageFilter, Record, Remask};
 
 use super::state::Engine;
 use crate::capture::prepare::RULES_VERSION;
@@ -25,7 +25,8 @@ impl Engine {
     /// Masks turns again that were masked by older rules. Returns the number of turns; call it
     /// until that is 0.
     pub async fn rescan(&self) -> Result<usize, StoreError> {
-        let old = self.inner.store.masked_before(RULES_VERSION, PAGE_TURNS).await?;
+        let old =
+            self.inner.store.page(&PageFilter::MaskedBefore(RULES_VERSION), PAGE_TURNS).await?;
         let count = old.len();
         let changes = old.iter().map(|record| self.remasked(record, self.unseal(record))).collect();
         if count > 0 {
@@ -39,7 +40,7 @@ impl Engine {
     pub async fn reseal(&self, earlier: &OpeningKey) -> Result<usize, StoreError> {
         let (mut after, mut count) = (0, 0);
         loop {
-            let page = self.inner.store.page(None, after, PAGE_TURNS).await?;
+            let page = self.inner.store.page(&PageFilter::All { after }, PAGE_TURNS).await?;
             let Some(last) = page.last() else { return Ok(count) };
             after = last.seq;
             let mut changes = Vec::new();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::memory::{
-    CandidateQuery, Forget, Identity, MemoryStore, NewTurn, Principal, ProjectLocation, QueryTerm,
-    RecordId, Remask, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
+    CandidateQuery, Forget, Identity, MemoryStore, NewTurn, PageFilter, Principal, ProjectLocation,
+    QueryTerm, RecordId, Remask, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
 };
 use hob_domain::{DataKey, Timestamp};
 use hob_testkit::Postgres;
@@ -212,7 +212,7 @@ async fn check_random_changes(seed: u64, place: &TestStore) -> usize {
                     .collect();
                 memory.store_turns(&Principal::Owner, turns.clone(), Vec::new()).await.unwrap();
                 let last = expected.keys().last().copied().unwrap_or_default();
-                let stored = memory.page(None, last, 100).await.unwrap();
+                let stored = memory.page(&PageFilter::All { after: last }, 100).await.unwrap();
                 for record in stored {
                     let turn = turns.iter().find(|turn| turn.text == record.text);
                     let Some(turn) = turn else { continue };

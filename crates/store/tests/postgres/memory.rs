@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    CandidateQuery, Forget, Identity, MemoryStore, NewTurn, Principal, ProjectLocation, QueryTerm,
-    Scope, Tier, TurnRole, TurnSource, record_key, words_key,
+    CandidateQuery, Forget, Identity, MemoryStore, NewTurn, PageFilter, Principal, ProjectLocation,
+    QueryTerm, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
 };
 use hob_store::{ConnectError, PostgresMemory};
 use tokio::task::JoinSet;
@@ -146,7 +146,7 @@ async fn another_key_or_encryption_is_refused() {
     assert!(error.to_string().contains("copy the file `key`"), "{error}");
     let error = open_with(&url, 5, false).await.err().unwrap();
     assert!(matches!(error, ConnectError::OtherEncryption { encrypted: true, .. }), "{error}");
-    assert_eq!(open(&url).await.page(None, 0, 9).await.unwrap().len(), 1);
+    assert_eq!(open(&url).await.page(&PageFilter::All { after: 0 }, 9).await.unwrap().len(), 1);
 }
 
 /// The error says what is missing, and no part of the schema is created.

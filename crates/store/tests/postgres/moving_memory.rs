@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    CandidateQuery, Forget, Identity, MaintenanceEvent, MemoryStore, NewTurn, Principal,
-    ProjectLocation, QueryTerm, Scope, Tier, TurnRole, TurnSource, VectorStore, answer_key,
-    record_key, words_key,
+    CandidateQuery, Forget, Identity, MaintenanceEvent, MemoryStore, NewTurn, PageFilter,
+    Principal, ProjectLocation, QueryTerm, Scope, Tier, TurnRole, TurnSource, VectorStore,
+    answer_key, record_key, words_key,
 };
 use hob_store::{
     Analyse, Analysed, ConnectError, Encryption, Memory, MigrateError, MigratedTable,
@@ -86,9 +86,9 @@ async fn everything_migrates_there_and_back() {
             let moved = there(&source, &target).await.unwrap();
             let returned = file(&second);
             assert_eq!(back(&target, &returned).await.unwrap(), moved);
-            let all = source.page(None, 0, 10_000).await.unwrap();
-            assert_eq!(returned.page(None, 0, 10_000).await.unwrap(), all);
-            assert_eq!(target.page(None, 0, 10_000).await.unwrap(), all);
+            let all = source.page(&PageFilter::All { after: 0 }, 10_000).await.unwrap();
+            assert_eq!(returned.page(&PageFilter::All { after: 0 }, 10_000).await.unwrap(), all);
+            assert_eq!(target.page(&PageFilter::All { after: 0 }, 10_000).await.unwrap(), all);
             for speaker in [Principal::Owner, Principal::App("shop".into())] {
                 let counts = source.counts(&speaker).await.unwrap();
                 assert_eq!(target.counts(&speaker).await.unwrap(), counts);
@@ -238,7 +238,7 @@ async fn interrupted_migration_continues() {
     // Meanwhile the source has got new turns, and one that has arrived was forgotten there.
     let url = server().database();
     interrupted_migration(&url, &source, 1000).await;
-    let gone = source.page(None, 0, 1).await.unwrap()[0].id.clone();
+    let gone = source.page(&PageFilter::All { after: 0 }, 1).await.unwrap()[0].id.clone();
     source.forget(&Principal::Owner, &Forget::Record(gone), at(1)).await.unwrap();
     source.forget(&Principal::Owner, &Forget::Session("s3".into()), at(1)).await.unwrap();
     fill(&source, 5000, 5100).await;
@@ -291,8 +291,8 @@ async fn hostile_texts_arrive_unchanged() {
     let returned = file(&path("second.db"));
     assert_eq!(back(&target, &returned).await.unwrap(), moved);
     for store in [&target as &dyn MemoryStore, &returned] {
-        let all = source.page(None, 0, 99).await.unwrap();
-        assert_eq!(store.page(None, 0, 99).await.unwrap(), all);
+        let all = source.page(&PageFilter::All { after: 0 }, 99).await.unwrap();
+        assert_eq!(store.page(&PageFilter::All { after: 0 }, 99).await.unwrap(), all);
         assert_eq!(store.events(99).await.unwrap(), source.events(99).await.unwrap());
         let facets = source.facets(&Principal::Owner).await.unwrap();
         assert_eq!(store.facets(&Principal::Owner).await.unwrap(), facets);
@@ -326,7 +326,10 @@ async fn memory_in_use_is_refused_as_target() {
     assert!(matches!(refused, Err(MigrateError::Occupied { .. })), "{refused:?}");
     let refused = memory_to_postgres(&source, &target, analyse()).run(&silent).await;
     assert!(matches!(refused, Err(MigrateError::Occupied { .. })), "{refused:?}");
-    assert_eq!(connect(&url).await.unwrap().page(None, 0, 100).await.unwrap().len(), 10);
+    assert_eq!(
+        connect(&url).await.unwrap().page(&PageFilter::All { after: 0 }, 100).await.unwrap().len(),
+        10
+    );
 
     // A memory that was used after its migration is in use as well.
     let url = server().database();
@@ -335,7 +338,10 @@ async fn memory_in_use_is_refused_as_target() {
     fill(&target, 50, 51).await;
     let refused = there(&source, &target).await;
     assert!(matches!(refused, Err(MigrateError::Occupied { .. })), "{refused:?}");
-    assert_eq!(connect(&url).await.unwrap().page(None, 0, 100).await.unwrap().len(), 51);
+    assert_eq!(
+        connect(&url).await.unwrap().page(&PageFilter::All { after: 0 }, 100).await.unwrap().len(),
+        51
+    );
     // A memory with nothing but forgotten turns is in use, too.
     let url = server().database();
     let target = connect(&url).await.unwrap();
@@ -362,5 +368,5 @@ async fn emptied_memory_is_accepted_as_target() {
     let target = connect(&url).await.unwrap();
     assert_eq!(frequencies(&target).await, frequencies(&source).await);
     fill(&target, 50, 51).await;
-    assert_eq!(target.page(None, 50, 9).await.unwrap()[0].seq, 51);
+    assert_eq!(target.page(&PageFilter::All { after: 50 }, 9).await.unwrap()[0].seq, 51);
 }

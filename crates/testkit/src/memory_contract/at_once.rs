@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hob_domain::memory::{Forget, Principal, Scope};
+use hob_domain::memory::{Forget, PageFilter, Principal, Scope};
 use tokio::task::JoinSet;
 
 use super::{Fixture, add_of, at, found, nth, with_id};
@@ -28,7 +28,7 @@ pub async fn numbers_follow_the_order_of_commits(fixture: &dyn Fixture) {
     let reader = fixture.open().await;
     let (mut last, mut read) = (0, Vec::new());
     while read.len() < WRITERS * ROUNDS * 3 {
-        for record in reader.page(None, last, 7).await.unwrap() {
+        for record in reader.page(&PageFilter::All { after: last }, 7).await.unwrap() {
             assert!(record.seq > last);
             last = record.seq;
             read.push((record.session, record.id));
@@ -36,7 +36,7 @@ pub async fn numbers_follow_the_order_of_commits(fixture: &dyn Fixture) {
         tokio::task::yield_now().await;
     }
     writers.join_all().await;
-    assert!(reader.page(None, last, 7).await.unwrap().is_empty());
+    assert!(reader.page(&PageFilter::All { after: last }, 7).await.unwrap().is_empty());
     let different: HashSet<_> = read.iter().collect();
     assert_eq!(different.len(), WRITERS * ROUNDS * 3, "each was read once");
 }
@@ -64,7 +64,7 @@ pub async fn concurrent_writers_store_each_turn_once(fixture: &dyn Fixture) {
     assert_eq!(store.forget(&Principal::Owner, &gone, at(99)).await.unwrap(), 1);
     writers.join_all().await;
     assert_eq!(store.counts(&Principal::Owner).await.unwrap().turns, 30);
-    assert_eq!(store.page(None, 0, 99).await.unwrap().len(), 30);
+    assert_eq!(store.page(&PageFilter::All { after: 0 }, 99).await.unwrap().len(), 30);
     let found = found(&*store, &Principal::Owner, &Scope::default(), "step").await;
     assert_eq!(found.len(), 30);
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hob_domain::memory::{
-    Candidate, CandidateQuery, CandidateSet, Forget, KindVector, MemoryStore, NewTurn, Principal,
-    ProjectLocation, QueryTerm, RecordId, Remask, Scope, TurnRole, Window,
+    Candidate, CandidateQuery, CandidateSet, Forget, KindVector, MemoryStore, NewTurn, PageFilter,
+    Principal, ProjectLocation, QueryTerm, RecordId, Remask, Scope, TurnRole, Window,
 };
 
 use super::{at, forget_everything, latest_prompts, nth, timeline, with_id};
@@ -71,7 +71,8 @@ pub async fn some_steps(seed: u64, steps: usize, one: &dyn MemoryStore, two: &dy
                 assert_eq!(a, two.forget(speaker, &forget, now).await.unwrap(), "{what}");
             }
             8 => {
-                let a = one.page(None, random.below(30) as i64, 1).await.unwrap();
+                let a =
+                    one.page(&PageFilter::All { after: random.below(30) as i64 }, 1).await.unwrap();
                 let Some(record) = a.first() else { continue };
                 let text = terms(&mut random);
                 let (terms, vector) = analysed(&text, record.cue.as_deref());
@@ -166,8 +167,8 @@ async fn look(
     );
     let prompts = latest_prompts(one, speaker, "/b", 4).await;
     assert_eq!(prompts, latest_prompts(two, speaker, "/b", 4).await, "{what}");
-    let page = one.page(None, 0, 1000).await.unwrap();
-    assert_eq!(page, two.page(None, 0, 1000).await.unwrap(), "{what}");
+    let page = one.page(&PageFilter::All { after: 0 }, 1000).await.unwrap();
+    assert_eq!(page, two.page(&PageFilter::All { after: 0 }, 1000).await.unwrap(), "{what}");
 }
 
 /// A proposal without the stores' own numbers for sessions.
@@ -191,7 +192,10 @@ async fn some_id(
     speaker: &Principal,
     random: &mut Random,
 ) -> Option<RecordId> {
-    let page = store.page(Some(speaker), random.below(40) as i64, 1).await.unwrap();
+    let page = store
+        .page(&PageFilter::Of { principal: speaker.clone(), after: random.below(40) as i64 }, 1)
+        .await
+        .unwrap();
     page.first().map(|record| record.id.clone())
 }
 

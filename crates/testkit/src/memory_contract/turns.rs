@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, CandidateSet, Counts, Forget, Identity, ImportMark, MaintenanceEvent, Principal,
-    RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key, record_key,
+    Around, CandidateSet, Counts, Forget, Identity, ImportMark, MaintenanceEvent, PageFilter,
+    Principal, RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key,
+    record_key,
 };
 
 use super::{
@@ -44,7 +45,8 @@ pub async fn answer_and_its_record_are_one_turn(fixture: &dyn Fixture) {
     assert_eq!(add(&*store, vec![answer("p2", 5), record("p2", "a2", 2)]).await, (0, 2, 0));
     // A record that was stored first is found by its position, too.
     assert_eq!(add(&*store, vec![record("p3", "a3", 3), answer("p3", 7)]).await, (1, 1, 0));
-    let page = store.page(Some(&Principal::Owner), 0, 10).await.unwrap();
+    let page =
+        store.page(&PageFilter::Of { principal: Principal::Owner, after: 0 }, 10).await.unwrap();
     let times: Vec<i64> = page.iter().map(|record| record.ts.as_second()).collect();
     assert_eq!(times, [2, 1, 3], "a record knows better when it was said");
 }
@@ -88,7 +90,10 @@ pub async fn captures_in_any_order_store_each_turn_once(fixture: &dyn Fixture) {
         }
         add_of(&*store, &speaker, (0..length).map(|index| one(index, true)).collect()).await;
         add_of(&*store, &speaker, (0..length).map(|index| one(index, false)).collect()).await;
-        let page = store.page(Some(&speaker), 0, 1000).await.unwrap();
+        let page = store
+            .page(&PageFilter::Of { principal: speaker.clone(), after: 0 }, 1000)
+            .await
+            .unwrap();
         let mut expect: HashMap<&str, usize> = HashMap::new();
         said.iter().for_each(|word| *expect.entry(word).or_default() += 1);
         let mut there: HashMap<&str, usize> = HashMap::new();
@@ -101,7 +106,8 @@ pub async fn forgotten_turns_stay_forgotten(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     let now = Timestamp::from_second(100).unwrap();
     add(&*store, vec![with_id("s", "secret plan", "1", 1), nth("s", "go", 1, 2)]).await;
-    let page = store.page(Some(&Principal::Owner), 0, 10).await.unwrap();
+    let page =
+        store.page(&PageFilter::Of { principal: Principal::Owner, after: 0 }, 10).await.unwrap();
     for record in &page {
         let what = Forget::Record(record.id.clone());
         assert_eq!(store.forget(&Principal::Owner, &what, now).await.unwrap(), 1);
@@ -137,7 +143,10 @@ pub async fn principals_and_projects_are_isolated(fixture: &dyn Fixture) {
     assert_eq!(found(&*store, &app, &all, "port").await, ["the port is 9"]);
     assert!(found(&*store, &app, &scope("/q"), "port").await.is_empty());
     assert!(found(&*store, &Principal::App("x".to_owned()), &all, "port").await.is_empty());
-    let id = store.page(Some(&Principal::Owner), 0, 1).await.unwrap()[0].id.clone();
+    let id =
+        store.page(&PageFilter::Of { principal: Principal::Owner, after: 0 }, 1).await.unwrap()[0]
+            .id
+            .clone();
     assert!(record(&*store, &Principal::App("x".to_owned()), &id).await.is_none());
     // A term is never a query.
     for term in ["\" OR \"port", "port*", "scope : p1", "port NEAR", "a\"b", "\u{0}", ""] {
@@ -155,7 +164,8 @@ pub async fn windows_corrections_and_outlines_are_read(fixture: &dyn Fixture) {
         turns.iter().map(|record| record.text.clone()).collect::<Vec<_>>()
     };
     assert_eq!(list(None, 2).await, ["turn 8", "turn 9"]);
-    let page = store.page(Some(&Principal::Owner), 0, 20).await.unwrap();
+    let page =
+        store.page(&PageFilter::Of { principal: Principal::Owner, after: 0 }, 20).await.unwrap();
     let around = Around::Record(page[5].id.clone());
     assert_eq!(list(Some(around), 3).await, ["turn 4", "turn 5", "turn 6"]);
     let time = Around::Time(Timestamp::from_second(0).unwrap());
@@ -212,7 +222,8 @@ pub async fn index_counts_match_the_stored_turns(fixture: &dyn Fixture) {
         assert_eq!(previous, candidate.seq - 3, "three sessions take turns");
     }
 
-    let page = store.page(Some(&Principal::Owner), 0, 1000).await.unwrap();
+    let page =
+        store.page(&PageFilter::Of { principal: Principal::Owner, after: 0 }, 1000).await.unwrap();
     let rare: Vec<_> = page.iter().filter(|record| record.text.contains("rare")).collect();
     let now = Timestamp::from_second(1000).unwrap();
     for record in &rare[..40] {
@@ -273,8 +284,8 @@ pub async fn other_state_is_stored_and_removed(fixture: &dyn Fixture) {
     }
     let events = store.events(2).await.unwrap();
     assert_eq!(events.iter().map(|event| &*event.detail).collect::<Vec<_>>(), ["2", "1"]);
-    assert_eq!(store.masked_before(2, 9).await.unwrap().len(), 2);
-    assert!(store.masked_before(1, 9).await.unwrap().is_empty());
+    assert_eq!(store.page(&PageFilter::MaskedBefore(2), 9).await.unwrap().len(), 2);
+    assert!(store.page(&PageFilter::MaskedBefore(1), 9).await.unwrap().is_empty());
     let prompts = latest_prompts(&*store, &Principal::Owner, "/p", 9).await;
     assert_eq!(prompts.iter().map(|record| &*record.text).collect::<Vec<_>>(), ["one"]);
     let counts = store.counts(&Principal::Owner).await.unwrap();

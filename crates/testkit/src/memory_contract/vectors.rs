@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Forget, KindVector, MemoryStore, NewTurn, Principal, Record,
-    Remask, Scope, VectorKind,
+    CandidateQuery, CandidateSet, Forget, KindVector, MemoryStore, NewTurn, PageFilter, Principal,
+    Record, Remask, Scope, VectorKind,
 };
 
 use super::{Fixture, forget_everything, with_id};
@@ -109,7 +109,7 @@ pub async fn vectors_are_removed_with_their_turns(fixture: &dyn Fixture) {
     forget_everything(&*store, &app).await;
     assert_eq!(store.embedded(kind).await.unwrap().done, 3);
     // A turn with a changed text has to be embedded again.
-    let page: Vec<Record> = store.page(None, 0, 1).await.unwrap();
+    let page: Vec<Record> = store.page(&PageFilter::All { after: 0 }, 1).await.unwrap();
     let change = Remask {
         seq: page[0].seq,
         text: "another text".to_owned(),

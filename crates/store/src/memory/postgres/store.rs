@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::memory::{
     CandidateQuery, CandidateSet, Counts, Facets, Forget, ImportMark, MaintenanceEvent,
-    MemoryStore, NewTurn, Principal, ProjectFacet, Record, RecordId, Remask, Scope, SessionOutline,
-    Stored, Superseded, TurnSelection,
+    MemoryStore, NewTurn, PageFilter, Principal, ProjectFacet, Record, RecordId, Remask, Scope,
+    SessionOutline, Stored, Superseded, TurnSelection,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use tokio::sync::Mutex;
@@ -366,20 +366,19 @@ impl MemoryStore for PostgresMemory {
         Ok(roots)
     }
 
-    async fn page(
-        &self,
-        principal: Option<&Principal>,
-        after: i64,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
+    async fn page(&self, filter: &PageFilter, limit: usize) -> Result<Vec<Record>, StoreError> {
+        let limit = limit as i64;
+        let (speaker, after) = match filter {
+            PageFilter::All { after } => (None, after),
+            PageFilter::Of { principal, after } => (Some(principal.as_str()), after),
+            PageFilter::MaskedBefore(rules) => {
+                let rest = "WHERE t.rules < $1 LIMIT $2";
+                return self.read_records(rest, &[&(*rules as i32), &limit]).await;
+            }
+        };
         let rest = "WHERE t.seq > $1 AND ($2::text IS NULL OR t.speaker = $2)
              ORDER BY t.seq LIMIT $3";
-        let speaker = principal.map(Principal::as_str);
-        self.read_records(rest, &[&after, &speaker, &(limit as i64)]).await
-    }
-
-    async fn masked_before(&self, rules: u32, limit: usize) -> Result<Vec<Record>, StoreError> {
-        self.read_records("WHERE t.rules < $1 LIMIT $2", &[&(rules as i32), &(limit as i64)]).await
+        self.read_records(rest, &[after, &speaker, &limit]).await
     }
 
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError> {

@@ -2,18 +2,18 @@
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, ProjectLocation, Record, RecordId, Scope, SessionOutline, Tier, TurnRole,
+    Around, PageFilter, ProjectLocation, Record, RecordId, Scope, SessionOutline, Tier, TurnRole,
     TurnSelection, Window,
 };
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
-pub(super) const COLUMNS: &str = "t.id, t.seq, s.name, p.root, t.worktree, t.role, t.tier, t.text, \
+const COLUMNS: &str = "t.id, t.seq, s.name, p.root, t.worktree, t.role, t.tier, t.text, \
     t.sealed, t.cue, t.ts, t.client, t.source, t.superseded_by, t.supersedes";
-pub(super) const TABLES: &str =
+const TABLES: &str =
     "turns t JOIN sessions s ON s.id = t.session JOIN projects p ON p.id = t.project";
 
-pub(super) fn rows(
+fn rows(
     connection: &Connection,
     sql: &str,
     parameters: &[&dyn ToSql],
@@ -100,6 +100,28 @@ pub(super) fn session_id(
         .prepare_cached("SELECT id FROM sessions WHERE speaker = ?1 AND name = ?2")?
         .query_row([speaker, name], |row| row.get(0))
         .optional()
+}
+
+/// Returns at most `limit` turns that pass a filter.
+pub(super) fn page(
+    connection: &Connection,
+    filter: &PageFilter,
+    limit: usize,
+) -> rusqlite::Result<Vec<Record>> {
+    let limit = limit as i64;
+    let (speaker, after) = match filter {
+        PageFilter::All { after } => (None, after),
+        PageFilter::Of { principal, after } => (Some(principal.as_str()), after),
+        PageFilter::MaskedBefore(version) => {
+            let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.rules < ?1 LIMIT ?2");
+            return rows(connection, &sql, &[version, &limit]);
+        }
+    };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM {TABLES} WHERE t.seq > ?1
+         AND (?2 IS NULL OR t.speaker = ?2) ORDER BY t.seq LIMIT ?3"
+    );
+    rows(connection, &sql, &[after, &speaker, &limit])
 }
 
 /// Returns the turns of a selection.

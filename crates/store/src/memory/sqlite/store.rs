@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::memory::{
     CandidateQuery, CandidateSet, Counts, Embedded, Facets, Forget, ImportMark, MaintenanceEvent,
-    MemoryStore, NewTurn, Principal, Record, RecordId, Remask, Scope, SessionOutline, Stored,
-    Superseded, TurnSelection, UnembeddedPage, VectorKind, VectorStore,
+    MemoryStore, NewTurn, PageFilter, Principal, Record, RecordId, Remask, Scope, SessionOutline,
+    Stored, Superseded, TurnSelection, UnembeddedPage, VectorKind, VectorStore,
 };
 use hob_domain::{DataKey, StoreError, Timestamp};
 use rusqlite::{named_params, params};
@@ -17,7 +17,7 @@ use super::cache::IndexCache;
 use super::candidates::{Caches, candidates};
 use super::facets::facets;
 use super::merge::Merging;
-use super::rows::{COLUMNS, TABLES, latest_sessions, rows, select, time};
+use super::rows::{latest_sessions, page, select, time};
 use super::sign_codes::CodeCaches;
 use super::{forget, remask, store_turns, vectors};
 use crate::sqlite::{Database, OpenError, Reading, failed, migrations, set_cache_share};
@@ -173,31 +173,9 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn page(
-        &self,
-        principal: Option<&Principal>,
-        after: i64,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        let principal = principal.map(|principal| principal.as_str().to_owned());
-        self.database
-            .read(move |connection| {
-                let sql = format!(
-                    "SELECT {COLUMNS} FROM {TABLES} WHERE t.seq > ?1
-                     AND (?2 IS NULL OR t.speaker = ?2) ORDER BY t.seq LIMIT ?3"
-                );
-                rows(connection, &sql, &[&after, &principal, &(limit as i64)]).map_err(failed)
-            })
-            .await
-    }
-
-    async fn masked_before(&self, rules: u32, limit: usize) -> Result<Vec<Record>, StoreError> {
-        self.database
-            .read(move |connection| {
-                let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.rules < ?1 LIMIT ?2");
-                rows(connection, &sql, &[&rules, &(limit as i64)]).map_err(failed)
-            })
-            .await
+    async fn page(&self, filter: &PageFilter, limit: usize) -> Result<Vec<Record>, StoreError> {
+        let filter = filter.clone();
+        self.database.read(move |connection| page(connection, &filter, limit).map_err(failed)).await
     }
 
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError> {
