@@ -84,13 +84,6 @@ pub trait ClusterStore: NodeStore {
     /// Notifies all other nodes of news in these sessions.
     async fn notify(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError>;
 
-    /// Returns the lease holder of a session if its last heartbeat is within the timeout.
-    async fn lease_holder(
-        &self,
-        id: &SessionId,
-        lease_timeout: Duration,
-    ) -> Result<Option<NodeId>, StoreError>;
-
     /// Returns the sessions leased by a node that are open or have a running turn.
     async fn leased_sessions(&self, node: &NodeId) -> Result<Vec<LeasedSession>, StoreError>;
 

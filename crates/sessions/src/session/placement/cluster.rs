@@ -237,11 +237,6 @@ impl ClusterNode {
             return Err(StoreError::Unavailable(text).into());
         }
         let lease_timeout = self.membership.options.lease;
-        // Reading the holder is cheaper than trying to acquire, and blocks no writer.
-        match self.store().lease_holder(id, lease_timeout).await? {
-            Some(holder) if holder != *self.id() => return Ok(Some(Location::Elsewhere)),
-            _ => {}
-        }
         let store = self.context().store();
         let outcome = store.acquire_lease(id, self.id(), lease_timeout, Timestamp::now()).await?;
         let (lease, interrupted) = match outcome {

@@ -47,18 +47,6 @@ impl ClusterStore for PostgresLedger {
         Ok(())
     }
 
-    async fn lease_holder(
-        &self,
-        id: &SessionId,
-        lease_timeout: Duration,
-    ) -> Result<Option<NodeId>, StoreError> {
-        let sql = "SELECT n.id FROM hob.heads h JOIN hob.nodes n ON n.id = h.holder
-             WHERE h.session = $1 AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $2)";
-        let values: Values<'_> = &[&key(id), &lease_timeout.as_secs_f64()];
-        let row = self.connections.query_one(Again::Harmless, sql, values).await?;
-        Ok(row.and_then(|row| NodeId::stored(row.get(0))))
-    }
-
     async fn leased_sessions(&self, node: &NodeId) -> Result<Vec<LeasedSession>, StoreError> {
         let sql = "SELECT h.app, h.session, h.fence,
                  coalesce(array_agg(t.number ORDER BY t.number) FILTER (WHERE t.state = 'queued'), '{}'),

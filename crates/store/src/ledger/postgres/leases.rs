@@ -11,7 +11,7 @@ use super::PostgresLedger;
 use super::fences::fence;
 use super::session_rows::key;
 use super::turns::interrupt;
-use crate::postgres::connections::{Again, Client};
+use crate::postgres::connections::{Again, Client, Connections, Values};
 use crate::values::damaged;
 
 #[async_trait]
@@ -42,33 +42,49 @@ impl NodeStore for PostgresLedger {
     }
 }
 
-impl PostgresLedger {
-    pub(super) async fn acquire(
-        &self,
-        id: &SessionId,
-        node: &NodeId,
-        lease_timeout: Duration,
-        now: Timestamp,
-    ) -> Result<LeaseOutcome, StoreError> {
-        self.connections
-            .transaction(
-                |client| async move { acquire_in(&client, id, node, lease_timeout, now).await },
-            )
-            .await
+/// Acquires the lease on a session unless a live node holds it, and interrupts the turns that ran under the old one.
+pub(super) async fn acquire(
+    connections: &Connections,
+    id: &SessionId,
+    node: &NodeId,
+    lease_timeout: Duration,
+    now: Timestamp,
+) -> Result<LeaseOutcome, StoreError> {
+    // Reading the holder is cheaper than trying to acquire, and blocks no writer.
+    let holder = live_holder(connections, id, lease_timeout).await?;
+    if let Some(holder) = holder.filter(|holder| holder != node) {
+        return Ok(LeaseOutcome::HeldBy(holder));
     }
-
-    /// Not retried: the second attempt would find the lease already released.
-    pub(super) async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        let sql =
-            "UPDATE hob.heads SET holder = NULL WHERE session = $1 AND fence = $2 RETURNING 1";
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
-            [&key(&lease.session), &fence(lease)];
-        let released = self.connections.query_one(Again::Never, sql, &values).await?;
-        released.map(drop).ok_or(StoreError::Lost)
-    }
+    connections
+        .transaction(
+            |client| async move { acquire_locked(&client, id, node, lease_timeout, now).await },
+        )
+        .await
 }
 
-async fn acquire_in(
+/// Releases a lease. Not retried: the second attempt would find the lease already released.
+pub(super) async fn release(connections: &Connections, lease: &Lease) -> Result<(), StoreError> {
+    let sql = "UPDATE hob.heads SET holder = NULL WHERE session = $1 AND fence = $2 RETURNING 1";
+    let values: Values<'_> = &[&key(&lease.session), &fence(lease)];
+    let released = connections.query_one(Again::Never, sql, values).await?;
+    released.map(drop).ok_or(StoreError::Lost)
+}
+
+/// Returns the lease holder of a session if its last heartbeat is within the timeout.
+async fn live_holder(
+    connections: &Connections,
+    id: &SessionId,
+    lease_timeout: Duration,
+) -> Result<Option<NodeId>, StoreError> {
+    let sql = "SELECT n.id FROM hob.heads h JOIN hob.nodes n ON n.id = h.holder
+         WHERE h.session = $1 AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $2)";
+    let values: Values<'_> = &[&key(id), &lease_timeout.as_secs_f64()];
+    let row = connections.query_one(Again::Harmless, sql, values).await?;
+    Ok(row.and_then(|row| NodeId::stored(row.get(0))))
+}
+
+/// Acquires a lease after locking the session's head, which settles concurrent attempts.
+async fn acquire_locked(
     client: &Client,
     id: &SessionId,
     node: &NodeId,

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::PostgresLedger;
 use super::fences::fence;
+use super::leases;
 use super::session_lists;
 use super::session_rows::{SESSION, id as session_id, key, number, session};
 use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
@@ -78,11 +79,11 @@ impl SessionStore for PostgresLedger {
         lease_timeout: Duration,
         now: Timestamp,
     ) -> Result<LeaseOutcome, StoreError> {
-        self.acquire(id, node, lease_timeout, now).await
+        leases::acquire(&self.connections, id, node, lease_timeout, now).await
     }
 
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.release(lease).await
+        leases::release(&self.connections, lease).await
     }
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
