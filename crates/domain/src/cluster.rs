@@ -124,6 +124,6 @@ pub trait ClusterStore: NodeStore {
         part: u32,
     ) -> Result<Option<FilePart>, StoreError>;
 
-    /// Removes files that are older than this, of one app or of all.
-    async fn drop_files(&self, app: Option<&AppName>, age: Duration) -> Result<(), StoreError>;
+    /// Removes files that are older than this.
+    async fn drop_files(&self, age: Duration) -> Result<(), StoreError>;
 }

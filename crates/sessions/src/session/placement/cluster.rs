@@ -460,7 +460,7 @@ impl Placement for ClusterNode {
     }
 
     async fn delete_old_files(&self, age: Duration) -> Result<(), StoreError> {
-        self.store().drop_files(None, age).await
+        self.store().drop_files(age).await
     }
 
     fn is_reachable(&self) -> bool {

@@ -185,10 +185,9 @@ impl ClusterStore for PostgresLedger {
         }))
     }
 
-    async fn drop_files(&self, app: Option<&AppName>, age: Duration) -> Result<(), StoreError> {
-        let sql = "DELETE FROM hob.files WHERE coalesce(app = $1, true)
-             AND stored_at < clock_timestamp() - make_interval(secs => $2)";
-        let app = app.map(AppName::as_str);
-        self.connections.query(Again::Harmless, sql, &[&app, &age.as_secs_f64()]).await.map(drop)
+    async fn drop_files(&self, age: Duration) -> Result<(), StoreError> {
+        let sql = "DELETE FROM hob.files
+             WHERE stored_at < clock_timestamp() - make_interval(secs => $1)";
+        self.connections.query(Again::Harmless, sql, &[&age.as_secs_f64()]).await.map(drop)
     }
 }
