@@ -33,6 +33,17 @@ pub struct RemoteCommand {
     pub app: AppName,
     pub session: SessionId,
     pub body: SessionCommand,
+    /// What the command did; `None` until the lease holder has executed it.
+    pub outcome: Option<CommandOutcome>,
+}
+
+/// A choice of commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandFilter {
+    /// The command with this id.
+    Id(String),
+    /// The commands for this node's sessions that have no outcome yet.
+    Pending(NodeId),
 }
 
 /// An event of a node's heartbeat loop.
@@ -87,11 +98,11 @@ pub trait ClusterStore: NodeStore {
     /// Returns the sessions leased by a node that are open or have a running turn.
     async fn leased_sessions(&self, node: &NodeId) -> Result<Vec<LeasedSession>, StoreError>;
 
-    /// Enqueues a command for the lease holder of its session.
+    /// Enqueues a command without an outcome for the lease holder of its session.
     async fn enqueue_command(&self, command: &RemoteCommand) -> Result<(), StoreError>;
 
-    /// Returns the commands for a node's sessions that have no outcome yet, oldest first.
-    async fn pending_commands(&self, node: &NodeId) -> Result<Vec<RemoteCommand>, StoreError>;
+    /// Returns the commands that pass a filter, oldest first.
+    async fn commands(&self, filter: &CommandFilter) -> Result<Vec<RemoteCommand>, StoreError>;
 
     /// Stores the outcome of a command. The first outcome stays.
     async fn complete_command(
@@ -99,9 +110,6 @@ pub trait ClusterStore: NodeStore {
         command: &str,
         outcome: &CommandOutcome,
     ) -> Result<(), StoreError>;
-
-    /// Returns the outcome of a command, once there is one.
-    async fn command_outcome(&self, command: &str) -> Result<Option<CommandOutcome>, StoreError>;
 
     /// Removes a command, and with it old commands that other nodes abandoned.
     async fn remove_command(&self, command: &str) -> Result<(), StoreError>;

@@ -34,7 +34,9 @@ mod vectors;
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppName, AppStore, Token, TokenHash};
 pub use audit::{AuditEntry, AuditStore};
-pub use cluster::{ClusterEvent, ClusterStore, FilePart, LeasedSession, RemoteCommand};
+pub use cluster::{
+    ClusterEvent, ClusterStore, CommandFilter, FilePart, LeasedSession, RemoteCommand,
+};
 pub use command::{CommandOutcome, SessionCommand};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use ids::NodeId;

@@ -13,8 +13,8 @@ use hob_domain::session::{
     SessionSetup, SessionStore, TurnRange, TurnState, TurnUsage,
 };
 use hob_domain::{
-    AgentName, App, AppName, AppStore, ClusterStore, Lease, NodeId, NodeStore, StoreError,
-    Timestamp, Token,
+    AgentName, App, AppName, AppStore, ClusterStore, CommandFilter, Lease, NodeId, NodeStore,
+    StoreError, Timestamp, Token,
 };
 use hob_store::{ConnectError, PostgresLedger};
 use hob_testkit::Postgres;
@@ -212,7 +212,8 @@ async fn database_of_the_last_schema_is_imported_with_its_rows() {
     let turns = ledger.turns(&app, &id(1), TurnRange::One(1)).await.unwrap().unwrap();
     assert_eq!((turns.len(), turns[0].prompt.as_str()), (1, "ask"));
     assert_eq!(ledger.nodes().await.unwrap()[0].id, node());
-    assert_eq!(ledger.pending_commands(&node()).await.unwrap()[0].id, "e");
+    let pending = CommandFilter::Pending(node());
+    assert_eq!(ledger.commands(&pending).await.unwrap()[0].id, "e");
     assert!(ledger.start_turn(&lease(1), 1, at(3)).await.unwrap(), "its lease still holds");
     let columns = "SELECT string_agg(table_name || '.' || column_name || ' ' || data_type, ','
              ORDER BY table_name, column_name)

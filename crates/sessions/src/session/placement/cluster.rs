@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use hob_domain::session::{Created, NewEvent, OpenLimits, Session, SessionFilter, SessionId};
 use hob_domain::{
-    AppName, ClusterStore, CommandOutcome, LeaseOutcome, LeasedSession, NodeId, RemoteCommand,
-    SessionCommand, StoreError, Timestamp,
+    AppName, ClusterStore, CommandFilter, CommandOutcome, LeaseOutcome, LeasedSession, NodeId,
+    RemoteCommand, SessionCommand, StoreError, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -203,7 +203,8 @@ impl ClusterNode {
             let orphans = self.context().store().sessions(&orphaned).await?.into_iter();
             self.acquire_all(orphans.map(|session| (session.app, session.id))).await;
         }
-        for command in self.store().pending_commands(self.id()).await? {
+        let pending = CommandFilter::Pending(self.id().clone());
+        for command in self.store().commands(&pending).await? {
             self.execute_received(command);
         }
         self.remove_deleted_workspaces().await;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use hob_domain::session::SessionId;
-use hob_domain::{AppName, CommandOutcome, RemoteCommand, SessionCommand};
+use hob_domain::{AppName, CommandFilter, CommandOutcome, RemoteCommand, SessionCommand};
 
 use super::super::error::SessionError;
 use super::membership::Membership;
@@ -21,6 +21,7 @@ pub(super) fn new(app: &AppName, session: &SessionId, command: SessionCommand) -
         app: app.clone(),
         session: session.clone(),
         body: command,
+        outcome: None,
     }
 }
 
@@ -34,10 +35,12 @@ pub(super) async fn send(
     let mut news = membership.watch(&command.session);
     store.enqueue_command(command).await?;
     store.notify(&membership.node, std::slice::from_ref(&command.session)).await?;
+    let filter = CommandFilter::Id(command.id.clone());
     let timeout = membership.options.lease.max(OUTCOME_POLL_INTERVAL * 2);
     let deadline = tokio::time::Instant::now() + timeout;
     loop {
-        if let Some(outcome) = store.command_outcome(&command.id).await? {
+        let found = store.commands(&filter).await?.pop();
+        if let Some(outcome) = found.and_then(|command| command.outcome) {
             return Ok(Some(outcome));
         }
         if tokio::time::Instant::now() >= deadline {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::SessionId;
 use hob_domain::{
-    AppName, ClusterEvent, ClusterStore, CommandOutcome, FilePart, Lease, LeasedSession, NodeId,
-    RemoteCommand, SessionCommand, StoreError,
+    AppName, ClusterEvent, ClusterStore, CommandFilter, CommandOutcome, FilePart, Lease,
+    LeasedSession, NodeId, RemoteCommand, SessionCommand, StoreError,
 };
 
 use super::PostgresLedger;
@@ -79,18 +79,30 @@ impl ClusterStore for PostgresLedger {
         self.connections.query(Again::Harmless, sql, values).await.map(drop)
     }
 
-    async fn pending_commands(&self, node: &NodeId) -> Result<Vec<RemoteCommand>, StoreError> {
-        let sql = "SELECT e.id, e.app, e.session, e.body FROM hob.commands e
-             JOIN hob.heads h ON h.session = e.session AND h.app = e.app
-             WHERE h.holder = $1 AND e.outcome IS NULL
-                 AND e.enqueued_at > clock_timestamp() - interval '1 minute' ORDER BY e.enqueued_at, e.id";
-        let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
+    async fn commands(&self, filter: &CommandFilter) -> Result<Vec<RemoteCommand>, StoreError> {
+        let (condition, value) = match filter {
+            CommandFilter::Id(id) => ("id = $1", id.as_str()),
+            CommandFilter::Pending(node) => {
+                let condition = "outcome IS NULL
+                     AND enqueued_at > clock_timestamp() - interval '1 minute'
+                     AND EXISTS (SELECT 1 FROM hob.heads h
+                         WHERE h.session = e.session AND h.app = e.app AND h.holder = $1)";
+                (condition, node.as_str())
+            }
+        };
+        let sql = format!(
+            "SELECT id, app, session, body, outcome FROM hob.commands e
+             WHERE {condition} ORDER BY enqueued_at, id"
+        );
+        let rows = self.connections.query(Again::Harmless, &sql, &[&value]).await?;
         let command = |row: &tokio_postgres::Row| {
+            let outcome = row.get::<_, Option<String>>(4).map(take);
             Ok(RemoteCommand {
                 id: row.get(0),
                 app: app_name(row.get(1))?,
                 session: session_id(row.get(2))?,
                 body: SessionCommand::from_json(&take(row.get(3))),
+                outcome: outcome.map(|outcome| CommandOutcome::from_json(&outcome)),
             })
         };
         rows.iter().map(command).collect()
@@ -104,13 +116,6 @@ impl ClusterStore for PostgresLedger {
         let outcome = outcome.to_json();
         let sql = "UPDATE hob.commands SET outcome = $2 WHERE id = $1 AND outcome IS NULL";
         self.connections.query(Again::Harmless, sql, &[&command, &put(&outcome)]).await.map(drop)
-    }
-
-    async fn command_outcome(&self, command: &str) -> Result<Option<CommandOutcome>, StoreError> {
-        let sql = "SELECT outcome FROM hob.commands WHERE id = $1";
-        let row = self.connections.query_one(Again::Harmless, sql, &[&command]).await?;
-        let outcome = row.and_then(|row| row.get::<_, Option<String>>(0)).map(take);
-        Ok(outcome.map(|outcome| CommandOutcome::from_json(&outcome)))
     }
 
     async fn remove_command(&self, command: &str) -> Result<(), StoreError> {
