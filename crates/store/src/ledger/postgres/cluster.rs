@@ -10,7 +10,7 @@ use hob_domain::{
 };
 
 use super::PostgresLedger;
-use super::heartbeat::CHANNEL;
+use super::heartbeat::{self, CHANNEL};
 use super::session_rows::{id as session_id, key};
 use crate::postgres::connections::{Again, Values};
 use crate::postgres::text::{put, take};
@@ -29,7 +29,7 @@ impl ClusterStore for PostgresLedger {
         every: Duration,
         tell: &(dyn Fn(ClusterEvent) + Send + Sync),
     ) {
-        self.heartbeat_loop(node, every, tell).await;
+        heartbeat::run(&self.url, node, every, tell).await;
     }
 
     async fn notify(&self, from: &NodeId, sessions: &[SessionId]) -> Result<(), StoreError> {

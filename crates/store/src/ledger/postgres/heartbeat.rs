@@ -9,7 +9,7 @@ use hob_domain::{ClusterEvent, NodeId};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_postgres::AsyncMessage;
 
-use super::PostgresLedger;
+use crate::postgres::StoreUrl;
 use crate::postgres::connections::{connection_settings, tls};
 
 /// The notification channel of all nodes.
@@ -26,69 +26,66 @@ const HEARTBEAT: &str = "WITH old AS (
      ) SELECT EXISTS (SELECT 1 FROM hob.nodes
          WHERE id <> $1 AND heartbeat_at > clock_timestamp() - interval '1 minute')";
 
-impl PostgresLedger {
-    pub(super) async fn heartbeat_loop(
-        &self,
-        node: &NodeId,
-        every: Duration,
-        tell: &(dyn Fn(ClusterEvent) + Send + Sync),
-    ) {
-        loop {
-            if let Err(error) = self.heartbeat_until_disconnected(node, every, tell).await {
-                tell(ClusterEvent::Disconnected(error));
-            }
-            sleep(RECONNECT_INTERVAL).await;
+/// Sends heartbeats and receives notifications for ever, and reconnects after a lost connection.
+pub(super) async fn run(
+    url: &StoreUrl,
+    node: &NodeId,
+    every: Duration,
+    tell: &(dyn Fn(ClusterEvent) + Send + Sync),
+) {
+    loop {
+        if let Err(error) = run_until_disconnected(url, node, every, tell).await {
+            tell(ClusterEvent::Disconnected(error));
         }
+        sleep(RECONNECT_INTERVAL).await;
     }
+}
 
-    /// Sends heartbeats and receives notifications until the connection is lost.
-    async fn heartbeat_until_disconnected(
-        &self,
-        node: &NodeId,
-        every: Duration,
-        tell: &(dyn Fn(ClusterEvent) + Send + Sync),
-    ) -> Result<(), String> {
-        let text = |error: tokio_postgres::Error| error.to_string();
-        let tls = tls(&self.url.tls).map_err(|error| error.to_string())?;
-        let (client, mut connection) = self.url.config.connect(tls).await.map_err(text)?;
-        let mut ticks = interval(every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let sending = async {
-            client.batch_execute(&connection_settings()).await.map_err(text)?;
-            client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(text)?;
-            tell(ClusterEvent::Connected);
-            let heartbeat = client.prepare(HEARTBEAT).await.map_err(text)?;
-            loop {
-                ticks.tick().await;
-                tell(ClusterEvent::HeartbeatSent);
-                let row = tokio::time::timeout(
-                    every * 2,
-                    client.query_one(&heartbeat, &[&node.as_str()]),
-                )
-                .await
-                .map_err(|_| "a heartbeat was not answered".to_owned())?
-                .map_err(text)?;
-                tell(ClusterEvent::Heartbeat { others: row.get(0) });
-            }
-        };
-        let receiving = async {
-            loop {
-                match poll_fn(|context| connection.poll_message(context)).await {
-                    Some(Ok(AsyncMessage::Notification(note))) => {
-                        if let Some(sessions) = notified(note.payload(), node) {
-                            tell(ClusterEvent::Notified(sessions));
-                        }
-                    }
-                    Some(Ok(_)) => {}
-                    Some(Err(error)) => return Err(text(error)),
-                    None => return Err("the server closed the connection".to_owned()),
-                }
-            }
-        };
-        tokio::select! {
-            ended = sending => ended,
-            ended = receiving => ended,
+/// Sends heartbeats and receives notifications until the connection is lost.
+async fn run_until_disconnected(
+    url: &StoreUrl,
+    node: &NodeId,
+    every: Duration,
+    tell: &(dyn Fn(ClusterEvent) + Send + Sync),
+) -> Result<(), String> {
+    let text = |error: tokio_postgres::Error| error.to_string();
+    let tls = tls(&url.tls).map_err(|error| error.to_string())?;
+    let (client, mut connection) = url.config.connect(tls).await.map_err(text)?;
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let sending = async {
+        client.batch_execute(&connection_settings()).await.map_err(text)?;
+        client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(text)?;
+        tell(ClusterEvent::Connected);
+        let heartbeat = client.prepare(HEARTBEAT).await.map_err(text)?;
+        loop {
+            ticks.tick().await;
+            tell(ClusterEvent::HeartbeatSent);
+            let row =
+                tokio::time::timeout(every * 2, client.query_one(&heartbeat, &[&node.as_str()]))
+                    .await
+                    .map_err(|_| "a heartbeat was not answered".to_owned())?
+                    .map_err(text)?;
+            tell(ClusterEvent::Heartbeat { others: row.get(0) });
         }
+    };
+    let receiving = async {
+        loop {
+            match poll_fn(|context| connection.poll_message(context)).await {
+                Some(Ok(AsyncMessage::Notification(note))) => {
+                    if let Some(sessions) = notified(note.payload(), node) {
+                        tell(ClusterEvent::Notified(sessions));
+                    }
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(text(error)),
+                None => return Err("the server closed the connection".to_owned()),
+            }
+        }
+    };
+    tokio::select! {
+        ended = sending => ended,
+        ended = receiving => ended,
     }
 }
 
