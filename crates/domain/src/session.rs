@@ -140,10 +140,19 @@ pub struct TurnRequest {
     pub prompt: String,
     /// The paths of the request's files.
     pub files: Vec<String>,
-    /// The caller's idempotency key and the request's digest. A repeated request starts no turn.
-    pub idempotency: Option<(String, String)>,
+    /// A repeated request under this key starts no turn.
+    pub idempotency: Option<IdempotencyKey>,
     /// The most turns that may be queued.
     pub queue: usize,
+}
+
+/// The name under which a request for a turn may be repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The caller's name for the request.
+    pub key: String,
+    /// The digest of the request, by which another request under this key is recognised.
+    pub digest: String,
 }
 
 /// The outcome of a request for a turn.
@@ -281,14 +290,12 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<Accepted>, StoreError>;
 
-    /// Finds the turn that was accepted under this idempotency key. `digest` is the request's
-    /// digest.
+    /// Finds the turn that was accepted under this idempotency key.
     async fn find_repeat(
         &self,
         app: &AppName,
         id: &SessionId,
-        key: &str,
-        digest: &str,
+        key: &IdempotencyKey,
     ) -> Result<Option<Repeat>, StoreError>;
 
     /// Stores the agent's own name for the conversation.

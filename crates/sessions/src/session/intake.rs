@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_domain::session::{Accepted, Repeat, SessionId, TurnRequest, TurnUsage};
+use hob_domain::session::{Accepted, IdempotencyKey, Repeat, SessionId, TurnRequest, TurnUsage};
 use hob_domain::{AppName, Timestamp};
 use tokio::sync::OwnedMutexGuard;
 
@@ -21,8 +21,8 @@ pub struct TurnSubmission {
     pub prompt: String,
     /// The paths of the request's files.
     pub files: Vec<String>,
-    /// The caller's key and a digest of the request.
-    pub idempotency: Option<(String, String)>,
+    /// The key under which the caller may repeat the request.
+    pub idempotency: Option<IdempotencyKey>,
 }
 
 /// Accepts turns into sessions.
@@ -132,8 +132,8 @@ impl TurnIntake {
         id: &SessionId,
         request: &TurnRequest,
     ) -> Result<Option<u32>, SessionError> {
-        let Some((key, digest)) = &request.idempotency else { return Ok(None) };
-        match self.context.store().find_repeat(app, id, key, digest).await? {
+        let Some(key) = &request.idempotency else { return Ok(None) };
+        match self.context.store().find_repeat(app, id, key).await? {
             Some(Repeat::Same(turn)) => Ok(Some(turn)),
             Some(Repeat::OtherRequest) => Err(SessionError::OtherBody),
             None => Ok(None),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use hob_domain::session::{Accepted, OpenLimits, SessionFilter, SessionStore, TurnRequest};
+use hob_domain::session::{
+    Accepted, IdempotencyKey, OpenLimits, SessionFilter, SessionStore, TurnRequest,
+};
 use hob_domain::{AppName, DataKey, LedgerStore};
 use hob_store::{
     Ledger, MigrateError, MigratedTable, MigrationProgress, PostgresLedger, ReportProgress,
@@ -26,6 +28,10 @@ impl Fixture for Sqlite {
     async fn open(&self) -> Arc<dyn LedgerStore> {
         Arc::new(file(&self.0))
     }
+}
+
+fn key(key: &str) -> IdempotencyKey {
+    IdempotencyKey { key: key.to_owned(), digest: "digest".to_owned() }
 }
 
 fn silent(_: MigrationProgress) {}
@@ -97,7 +103,7 @@ async fn a_move_that_was_broken_off_goes_on() {
     let asked = TurnRequest {
         prompt: "p".into(),
         files: Vec::new(),
-        idempotency: Some(("the key".into(), "digest".into())),
+        idempotency: Some(key("the key")),
         queue: 9,
     };
     source.accept_turn(&a, &id(2), &asked, at(3)).await.unwrap();
@@ -131,7 +137,7 @@ async fn a_move_that_was_broken_off_goes_on() {
     let back = file(&folder.path().join("second.db"));
     move_to_sqlite(&target, &back, &silent).await.unwrap();
     assert_eq!(back.accept_turn(&a, &id(2), &asked, at(4)).await.unwrap(), repeated);
-    let other = TurnRequest { idempotency: Some(("other".into(), "digest".into())), ..asked };
+    let other = TurnRequest { idempotency: Some(key("other")), ..asked };
     let second = Some(Accepted::Queued(2));
     assert_eq!(back.accept_turn(&a, &id(2), &other, at(4)).await.unwrap(), second);
 }

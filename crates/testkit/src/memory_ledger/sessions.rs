@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, Created, DeleteFilter, EventRange, NewEvent, OpenLimits, OutboxItem, RememberedTurn,
-    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding,
-    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
+    RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
+    SessionTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -98,17 +98,17 @@ impl SessionStore for MemoryLedger {
     ) -> Result<Option<Accepted>, StoreError> {
         let mut state = self.state();
         let Some(kept) = state.of(app, id) else { return Ok(None) };
-        let (key, digest) = request.idempotency.as_ref().map(|(key, digest)| (key, digest)).unzip();
-        let same_key = key.and_then(|key| kept.keys.get(key));
+        let key = request.idempotency.as_ref();
+        let same_key = key.and_then(|key| kept.keys.get(&key.key));
         let facts = TurnFacts {
             same_key: same_key.map(|(index, digest)| (*index, digest.as_str())),
             is_closed: kept.session.closed_at.is_some(),
             turn_count: kept.session.turn_count,
             queued: kept.waiting().len(),
         };
-        let decision = decide_turn(facts, digest.map(String::as_str), request.queue);
+        let decision = decide_turn(facts, key.map(|key| key.digest.as_str()), request.queue);
         let Accepted::Queued(index) = decision else { return Ok(Some(decision)) };
-        if let Some((key, digest)) = &request.idempotency {
+        if let Some(IdempotencyKey { key, digest }) = &request.idempotency {
             kept.keys.insert(key.clone(), (index, digest.clone()));
         }
         kept.turns.push(SessionTurn {
@@ -133,12 +133,11 @@ impl SessionStore for MemoryLedger {
         &self,
         app: &AppName,
         id: &SessionId,
-        key: &str,
-        digest: &str,
+        key: &IdempotencyKey,
     ) -> Result<Option<Repeat>, StoreError> {
         let mut state = self.state();
-        let found = state.of(app, id).and_then(|kept| kept.keys.get(key));
-        Ok(found.map(|(index, known)| match known == digest {
+        let found = state.of(app, id).and_then(|kept| kept.keys.get(&key.key));
+        Ok(found.map(|(index, known)| match *known == key.digest {
             true => Repeat::Same(*index),
             false => Repeat::OtherRequest,
         }))

@@ -2,8 +2,8 @@
 
 use hob_domain::AppName;
 use hob_domain::session::{
-    Accepted, DeleteFilter, EventRange, NewEvent, OpenLimits, Repeat, Session, SessionFilter,
-    SessionSetup, TurnEnding, TurnState,
+    Accepted, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, Repeat, Session,
+    SessionFilter, SessionSetup, TurnEnding, TurnState,
 };
 use serde_json::json;
 
@@ -45,26 +45,27 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         let found = store.session(&a, &id(byte)).await.unwrap().unwrap();
         assert_eq!(found, made);
         assert_eq!(found.setup.meta.to_string(), made.setup.meta.to_string(), "in its order");
-        let key = Some((format!("k{text}"), text.to_owned()));
+        let key = IdempotencyKey { key: format!("k{text}"), digest: text.to_owned() };
         let turn = TurnRequest {
             prompt: text.to_owned(),
             files: vec![text.to_owned(), "/x".to_owned()],
-            idempotency: key,
+            idempotency: Some(key.clone()),
             queue: 9,
         };
         let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
         assert_eq!(taken, Some(Accepted::Queued(1)));
         let taken = store.accept_turn(&a, &id(byte), &turn, at(9)).await.unwrap();
         assert_eq!(taken, Some(Accepted::Repeated(1)));
-        let key = format!("k{text}");
-        let find = |key: String, digest: String| {
+        let find = |key: IdempotencyKey| {
             let (store, a) = (&store, &a);
-            async move { store.find_repeat(a, &id(byte), &key, &digest).await.unwrap() }
+            async move { store.find_repeat(a, &id(byte), &key).await.unwrap() }
         };
-        assert_eq!(find(key.clone(), text.to_owned()).await, Some(Repeat::Same(1)));
-        assert_eq!(find(key.clone(), format!("{text}!")).await, Some(Repeat::OtherRequest));
-        assert_eq!(find(format!("{key}!"), text.to_owned()).await, None);
-        let foreign = store.find_repeat(&app("b"), &id(byte), &key, text).await.unwrap();
+        let other_digest = IdempotencyKey { digest: format!("{text}!"), ..key.clone() };
+        let other_key = IdempotencyKey { key: format!("{}!", key.key), ..key.clone() };
+        assert_eq!(find(key.clone()).await, Some(Repeat::Same(1)));
+        assert_eq!(find(other_digest).await, Some(Repeat::OtherRequest));
+        assert_eq!(find(other_key).await, None);
+        let foreign = store.find_repeat(&app("b"), &id(byte), &key).await.unwrap();
         assert_eq!(foreign, None, "another app finds nothing");
         store.start_turn(&lease(byte), 1, at(9)).await.unwrap();
         store.append_events(&lease(byte), vec![told.clone(), told.clone()], at(9)).await.unwrap();

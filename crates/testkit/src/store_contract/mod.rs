@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, EventRange, NewEvent, OpenLimits, OutboxItem, Permissions, RememberedTurn, Session,
-    SessionEvent, SessionFilter, SessionId, SessionSetup, SessionStore, SessionTurn, TurnEnding,
-    TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
+    Accepted, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem, Permissions,
+    RememberedTurn, Session, SessionEvent, SessionFilter, SessionId, SessionSetup, SessionStore,
+    SessionTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
@@ -131,8 +131,8 @@ fn request(prompt: &str) -> TurnRequest {
 }
 
 fn keyed(prompt: &str, key: &str) -> TurnRequest {
-    let idempotency = Some((key.to_owned(), format!("digest of {prompt}")));
-    TurnRequest { idempotency, ..request(prompt) }
+    let key = IdempotencyKey { key: key.to_owned(), digest: format!("digest of {prompt}") };
+    TurnRequest { idempotency: Some(key), ..request(prompt) }
 }
 
 fn used() -> TurnUsage {

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use hob_domain::session::{
-    DeleteFilter, EventRange, NewEvent, OpenLimits, SessionFilter, SessionStore, TurnEnding,
-    TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
+    DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, SessionFilter, SessionStore,
+    TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
@@ -200,7 +200,10 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             told(store.create_session(&new, event, &node(), limits).await)
         }
         Call::Accept(index, byte, key, queue, prompt) => {
-            let idempotency = key.map(|(key, other)| (key.to_string(), other.to_string()));
+            let idempotency = key.map(|(key, other)| IdempotencyKey {
+                key: key.to_string(),
+                digest: other.to_string(),
+            });
             let request = TurnRequest { prompt, files: Vec::new(), idempotency, queue };
             told(store.accept_turn(&name(&index), &id(byte), &request, now).await)
         }

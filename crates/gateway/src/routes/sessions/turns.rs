@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::AppName;
 use hob_domain::secret;
-use hob_domain::session::{SessionId, SessionTurn};
+use hob_domain::session::{IdempotencyKey, SessionId, SessionTurn};
 use hob_sessions::session::TurnSubmission;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -149,7 +149,7 @@ fn failure(turn: &SessionTurn) -> Option<ApiError> {
     Some(ApiError::Turn { code, message })
 }
 
-fn idempotency(headers: &HeaderMap, body: &TurnBody) -> Result<Option<(String, String)>, ApiError> {
+fn idempotency(headers: &HeaderMap, body: &TurnBody) -> Result<Option<IdempotencyKey>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_LIMIT);
     let key = key.ok_or_else(|| {
@@ -158,7 +158,8 @@ fn idempotency(headers: &HeaderMap, body: &TurnBody) -> Result<Option<(String, S
         ))
     })?;
     let text = serde_json::to_vec(body).map_err(|error| ApiError::Internal(error.to_string()))?;
-    Ok(Some((key.to_owned(), secret::hex(&Sha256::digest(text)))))
+    let digest = secret::hex(&Sha256::digest(text));
+    Ok(Some(IdempotencyKey { key: key.to_owned(), digest }))
 }
 
 fn prefers_async(headers: &HeaderMap) -> bool {

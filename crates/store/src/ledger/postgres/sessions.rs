@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, Created, DeleteFilter, EventRange, NewEvent, OpenLimits, OutboxItem, RememberedTurn,
-    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding,
-    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
+    RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
+    SessionTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use uuid::Uuid;
@@ -115,15 +115,14 @@ impl SessionStore for PostgresLedger {
         &self,
         app: &AppName,
         id: &SessionId,
-        idempotency_key: &str,
-        digest: &str,
+        idempotency: &IdempotencyKey,
     ) -> Result<Option<Repeat>, StoreError> {
         let sql = "SELECT number, request_digest FROM hob.turns
              WHERE session = $1 AND app = $2 AND idempotency_key = $3";
-        let values: Values<'_> = &[&key(id), &app.as_str(), &hashed_key(idempotency_key)];
+        let values: Values<'_> = &[&key(id), &app.as_str(), &hashed_key(&idempotency.key)];
         let found = self.connections.query_one(Again::Harmless, sql, values).await?;
         Ok(found.map(|row| match row.get::<_, Option<String>>(1).as_deref() {
-            Some(known) if known == put(digest) => Repeat::Same(number(&row, 0)),
+            Some(known) if known == put(&idempotency.digest) => Repeat::Same(number(&row, 0)),
             _ => Repeat::OtherRequest,
         }))
     }

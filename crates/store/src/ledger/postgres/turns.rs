@@ -149,8 +149,8 @@ pub(super) async fn accept(
         return Ok(None);
     };
     // After the lock, so that this statement sees what earlier transactions have committed.
-    let (key, digest) =
-        request.idempotency.as_ref().map(|(key, digest)| (hashed_key(key), digest)).unzip();
+    let idempotency = request.idempotency.as_ref();
+    let (key, digest) = idempotency.map(|key| (hashed_key(&key.key), key.digest.as_str())).unzip();
     let statement = client
         .prepare_cached(
             "SELECT (SELECT count(*) FROM hob.turns WHERE session = $1 AND state = 'queued'
@@ -168,7 +168,7 @@ pub(super) async fn accept(
         turn_count: number(&head, 0),
         queued: usize::try_from(found.get::<_, i64>(0)).unwrap_or(usize::MAX),
     };
-    let decision = decide_turn(facts, digest.map(String::as_str), request.queue);
+    let decision = decide_turn(facts, digest, request.queue);
     let Accepted::Queued(turn) = decision else { return Ok(Some(decision)) };
     let turn = i64::from(turn);
     let statement = client
@@ -180,7 +180,7 @@ pub(super) async fn accept(
              VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8)",
         )
         .await?;
-    let digest = digest.map(|digest| put(digest));
+    let digest = digest.map(put);
     let files = files_to_json(&request.files);
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
         [&session, &turn, &micros(now), &app, &put(&request.prompt), &key, &digest, &put(&files)];

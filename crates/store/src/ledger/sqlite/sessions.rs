@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, Created, DeleteFilter, EventRange, NewEvent, OpenLimits, OutboxItem, RememberedTurn,
-    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, TurnEnding,
-    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
+    RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
+    SessionTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{Row, ToSql, Transaction, params};
@@ -82,14 +82,12 @@ impl SessionStore for Ledger {
         &self,
         app: &AppName,
         id: &SessionId,
-        key: &str,
-        digest: &str,
+        key: &IdempotencyKey,
     ) -> Result<Option<Repeat>, StoreError> {
-        let (app, id) = (app.clone(), id.clone());
-        let (key, digest) = (key.to_owned(), digest.to_owned());
+        let (app, id, key) = (app.clone(), id.clone(), key.clone());
         self.database
             .read(move |connection| match find(connection, &app, &id)? {
-                Some(session) => repeat(connection, &session.id, &key, &digest),
+                Some(session) => repeat(connection, &session.id, &key),
                 None => Ok(None),
             })
             .await

@@ -1,8 +1,8 @@
 //! Turns and events of sessions in SQLite: accepting, starting, appending, ending.
 
 use hob_domain::session::{
-    Accepted, NewEvent, Repeat, Session, SessionEvent, SessionId, TurnEnding, TurnRequest,
-    TurnState, TurnUsage,
+    Accepted, IdempotencyKey, NewEvent, Repeat, Session, SessionEvent, SessionId, TurnEnding,
+    TurnRequest, TurnState, TurnUsage,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{StoreError, Timestamp};
@@ -30,9 +30,9 @@ pub(super) fn accept(
     now: Timestamp,
 ) -> Result<Accepted, StoreError> {
     let id = session.id.as_str();
-    let (key, digest) = request.idempotency.clone().unzip();
-    let same_key = match &key {
-        Some(key) => turn_of_key(transaction, &session.id, key)?,
+    let key = request.idempotency.as_ref();
+    let same_key = match key {
+        Some(key) => turn_of_key(transaction, &session.id, &key.key)?,
         None => None,
     };
     let facts = TurnFacts {
@@ -41,7 +41,8 @@ pub(super) fn accept(
         turn_count: session.turn_count,
         queued: queued(transaction, &session.id)?.len(),
     };
-    let decision = decide_turn(facts, digest.as_deref(), request.queue);
+    let (key, digest) = key.map(|key| (key.key.as_str(), key.digest.as_str())).unzip();
+    let decision = decide_turn(facts, digest, request.queue);
     let Accepted::Queued(number) = decision else { return Ok(decision) };
     transaction
         .prepare_cached(
@@ -69,10 +70,9 @@ pub(super) fn accept(
 pub(super) fn repeat(
     connection: &Connection,
     id: &SessionId,
-    key: &str,
-    digest: &str,
+    key: &IdempotencyKey,
 ) -> Result<Option<Repeat>, StoreError> {
-    Ok(turn_of_key(connection, id, key)?.map(|(number, known)| match known == digest {
+    Ok(turn_of_key(connection, id, &key.key)?.map(|(number, known)| match known == key.digest {
         true => Repeat::Same(number),
         false => Repeat::OtherRequest,
     }))
