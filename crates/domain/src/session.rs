@@ -75,6 +75,16 @@ pub enum SessionState {
     Closed,
 }
 
+/// The end of a turn outside any session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionlessTurn {
+    pub app: AppName,
+    pub state: TurnState,
+    pub usage: TurnUsage,
+    /// What the memory is to remember of the turn.
+    pub outbox: Option<RememberedTurn>,
+}
+
 /// The most sessions that may be open in the ledger; zero means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenLimits {
@@ -364,16 +374,9 @@ pub trait SessionStore: Send + Sync {
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError>;
 
-    /// A turn outside any session has ended: what it used counts for its app's day, and what the
-    /// memory is to remember of it is drained once.
-    async fn note_turn(
-        &self,
-        app: &AppName,
-        state: TurnState,
-        usage: TurnUsage,
-        outbox: Option<RememberedTurn>,
-        now: Timestamp,
-    ) -> Result<(), StoreError>;
+    /// Stores the end of a turn outside any session: counts its usage for its app's day, and adds
+    /// what the memory is to remember to the outbox.
+    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError>;
 
     /// Returns the oldest entries of the outbox.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;

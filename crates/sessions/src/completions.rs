@@ -11,7 +11,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use hob_domain::session::{Permissions, RememberedTurn, SessionStore, TurnState, TurnUsage};
+use hob_domain::session::{
+    Permissions, RememberedTurn, SessionStore, SessionlessTurn, TurnState, TurnUsage,
+};
 use hob_domain::{App, AppName, AppStore, Block, Timestamp};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -304,8 +306,9 @@ impl TurnForwarder {
 
     /// Counts a turn without a result. Its usage is unknown.
     async fn count(&self, state: TurnState) {
-        let (usage, now) = (TurnUsage::default(), Timestamp::now());
-        if let Err(error) = self.store.note_turn(&self.app, state, usage, None, now).await {
+        let (app, usage) = (self.app.clone(), TurnUsage::default());
+        let turn = SessionlessTurn { app, state, usage, outbox: None };
+        if let Err(error) = self.store.note_turn(&turn, Timestamp::now()).await {
             tracing::error!(%error, app = %self.app, "failed to count a turn");
         }
     }
@@ -331,9 +334,9 @@ impl TurnForwarder {
             asked_at: self.asked_at,
             ended_at: now,
         };
-        if let Err(error) =
-            self.store.note_turn(&self.app, TurnState::Finished, usage, Some(remembered), now).await
-        {
+        let (app, state) = (self.app.clone(), TurnState::Finished);
+        let turn = SessionlessTurn { app, state, usage, outbox: Some(remembered) };
+        if let Err(error) = self.store.note_turn(&turn, now).await {
             tracing::error!(%error, app = %self.app, "a turn's usage and words were not stored");
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hob_domain::session::{
     EventRange, NewEvent, OpenLimits, Permissions, RememberedTurn, Session, SessionId,
-    SessionSetup, SessionStore, TurnRange, TurnState, TurnUsage,
+    SessionSetup, SessionStore, SessionlessTurn, TurnRange, TurnState, TurnUsage,
 };
 use hob_domain::{
     AgentName, App, AppName, AppStore, ClusterStore, CommandFilter, Lease, NodeId, NodeStore,
@@ -108,8 +108,9 @@ async fn role_of_one_app_sees_only_its_rows() {
             asked_at: at(1),
             ended_at: at(1),
         });
-        let usage = TurnUsage::default();
-        ledger.note_turn(&own.name, TurnState::Finished, usage, noted, at(1)).await.unwrap();
+        let (usage, state) = (TurnUsage::default(), TurnState::Finished);
+        let turn = SessionlessTurn { app: own.name, state, usage, outbox: noted };
+        ledger.note_turn(&turn, at(1)).await.unwrap();
     }
     server.sql(&url, &guide("limited", "mine"));
     // More than the guide grants: row-level security still limits the role.

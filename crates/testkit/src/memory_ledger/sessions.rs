@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
-    RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
-    SessionTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
+    SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -303,17 +303,10 @@ impl SessionStore for MemoryLedger {
         Ok(days.map(day).collect())
     }
 
-    async fn note_turn(
-        &self,
-        app: &AppName,
-        turn: TurnState,
-        usage: TurnUsage,
-        outbox: Option<RememberedTurn>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
         let mut state = self.state();
-        state.count(app, turn, &usage, now);
-        state.remember(app, outbox);
+        state.count(&turn.app, turn.state, &turn.usage, now);
+        state.remember(&turn.app, turn.outbox.clone());
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Fixture, accept, after, app, at, ending, event, id, keyed, lease, list, make, node, queued,
-    remembered, request, seqs, session, story, used,
+    remembered, request, seqs, session, sessionless, story,
 };
 
 /// The same ledger twice, as two nodes have it.
@@ -192,7 +192,8 @@ pub async fn concurrent_usage_adds_up_by_day(fixture: &dyn Fixture) {
     let stores = two(fixture).await;
     at_once(&stores, 20, |store, time| async move {
         let state = if time < 5 { TurnState::Died } else { TurnState::Finished };
-        store.note_turn(&app("a"), state, used(), Some(remembered("x")), at(9)).await.unwrap();
+        let turn = sessionless(&app("a"), state, Some(remembered("x")));
+        store.note_turn(&turn, at(9)).await.unwrap();
     })
     .await;
     let days = stores[1].usage(at(0), None, None).await.unwrap();

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     Fixture, after, app, at, ending, event, find_turn, id, lease, list, node, prompts, remembered,
-    request, session, usage_on,
+    request, session, sessionless, usage_on,
 };
 use hob_domain::session::TurnRequest;
 
@@ -106,7 +106,8 @@ pub async fn hostile_app_names_are_only_names(fixture: &dyn Fixture) {
             .create_session(&own, event("create", None), &node(), OpenLimits::default())
             .await
             .unwrap();
-        store.note_turn(&app(name), TurnState::Finished, super::used(), None, at(1)).await.unwrap();
+        let turn = sessionless(&app(name), TurnState::Finished, None);
+        store.note_turn(&turn, at(1)).await.unwrap();
     }
     for (byte, name) in (1..).zip(hostile) {
         let own = list(&*store, SessionFilter::App(app(name))).await;

@@ -18,7 +18,8 @@ use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem, Permissions,
     RememberedTurn, Session, SessionEvent, SessionFilter, SessionId, SessionSetup, SessionStore,
-    SessionTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
+    SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage,
+    turn_event,
 };
 use hob_domain::{AgentName, AppName, Lease, LedgerStore, NodeId, Timestamp};
 use serde_json::json;
@@ -156,6 +157,11 @@ fn ending(index: u32, state: TurnState) -> TurnEnding {
         agent_session: Some("own".to_owned()),
         outbox: Some(remembered("remember")),
     }
+}
+
+/// A turn outside any session.
+fn sessionless(app: &AppName, state: TurnState, outbox: Option<RememberedTurn>) -> SessionlessTurn {
+    SessionlessTurn { app: app.clone(), state, usage: used(), outbox }
 }
 
 /// A turn for the memory with this prompt.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hob_domain::session::{
     DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, SessionFilter, SessionStore,
-    TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
+    SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
 use proptest::prelude::*;
@@ -241,7 +241,9 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
         Call::Gone(by) => told(store.remove_node(&nobody(by)).await),
         Call::Note(index, state, used, out) => {
             let outbox = out.then(|| remembered("noted"));
-            told(store.note_turn(&name(&index), state, usage(used), outbox, now).await)
+            let usage = usage(used);
+            let turn = SessionlessTurn { app: name(&index), state, usage, outbox };
+            told(store.note_turn(&turn, now).await)
         }
         Call::DeleteClosed => told(
             store.delete_sessions(&DeleteFilter::ClosedBefore(at(second - 5))).await.map(sorted),

@@ -7,7 +7,7 @@ use hob_domain::session::{DeleteFilter, TurnEnding, TurnState, TurnUsage};
 
 use super::{
     Fixture, accept, app, at, ending, event, id, lease, make, node, prompts, remembered, request,
-    usage_on, used, whole_turn,
+    sessionless, usage_on, used, whole_turn,
 };
 
 const DAY: i64 = 24 * 60 * 60;
@@ -95,13 +95,14 @@ pub async fn absurd_usage_still_ends_the_turn(fixture: &dyn Fixture) {
 pub async fn turns_outside_sessions_count(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     let (a, owner) = (app("a"), AppName::owner());
-    store.note_turn(&a, TurnState::Finished, used(), Some(remembered("one")), at(1)).await.unwrap();
-    store.note_turn(&a, TurnState::Died, used(), None, at(2)).await.unwrap();
-    store
-        .note_turn(&owner, TurnState::Finished, used(), Some(remembered("two")), at(3))
-        .await
-        .unwrap();
-    store.note_turn(&a, TurnState::Finished, used(), None, at(-1)).await.unwrap();
+    for (app, state, outbox, second) in [
+        (&a, TurnState::Finished, Some(remembered("one")), 1),
+        (&a, TurnState::Died, None, 2),
+        (&owner, TurnState::Finished, Some(remembered("two")), 3),
+        (&a, TurnState::Finished, None, -1),
+    ] {
+        store.note_turn(&sessionless(app, state, outbox), at(second)).await.unwrap();
+    }
     assert_eq!(usage_on(&*store, &a, at(5)).await, twice());
     let days = store.usage(at(-DAY), None, None).await.unwrap();
     let days: Vec<_> = days.iter().map(|d| (d.day, d.app.as_str(), d.turns, d.failed)).collect();

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
     RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
-    SessionTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
+    SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use uuid::Uuid;
@@ -241,24 +241,16 @@ impl SessionStore for PostgresLedger {
         session_lists::usage(&self.connections, first, last, app).await
     }
 
-    async fn note_turn(
-        &self,
-        app: &AppName,
-        state: TurnState,
-        usage: TurnUsage,
-        outbox: Option<RememberedTurn>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let outbox = outbox.map(|turn| turn.to_json());
-        let (outbox, usage) = (&outbox, &usage);
+    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
+        let app = turn.app.as_str();
         self.connections
             .transaction(|client| async move {
-                if let Some(json) = outbox {
+                if let Some(turn) = &turn.outbox {
                     let sql = "INSERT INTO hob.outbox (app, body) VALUES ($1, $2)";
                     let statement = client.prepare_cached(sql).await?;
-                    client.execute(&statement, &[&app.as_str(), &put(json)]).await?;
+                    client.execute(&statement, &[&app, &put(&turn.to_json())]).await?;
                 }
-                count(&client, app.as_str(), state, 1, usage, now).await
+                count(&client, app, turn.state, 1, &turn.usage, now).await
             })
             .await
     }

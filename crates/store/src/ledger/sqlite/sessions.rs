@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
-    RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
-    SessionTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
+    SessionlessTurn, TurnEnding, TurnRange, TurnRequest, UsageDay,
 };
 use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{Row, ToSql, Transaction, params};
@@ -214,22 +214,16 @@ impl SessionStore for Ledger {
         self.database.read(move |connection| usage(connection, first, last, app.as_ref())).await
     }
 
-    async fn note_turn(
-        &self,
-        app: &AppName,
-        state: TurnState,
-        usage: TurnUsage,
-        outbox: Option<RememberedTurn>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let app = app.clone();
+    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
+        let turn = turn.clone();
         self.database
             .write(move |transaction| {
-                add_to_day(transaction, app.as_str(), state, &UsageColumns::of(&usage), now)
-                    .and_then(|()| match outbox {
+                let (app, used) = (turn.app.as_str(), UsageColumns::of(&turn.usage));
+                add_to_day(transaction, app, turn.state, &used, now)
+                    .and_then(|()| match &turn.outbox {
                         Some(turn) => transaction
                             .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?
-                            .execute(params![app.as_str(), turn.to_json()])
+                            .execute(params![app, turn.to_json()])
                             .map(drop),
                         None => Ok(()),
                     })
