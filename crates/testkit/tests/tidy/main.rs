@@ -427,7 +427,6 @@ fn type_names_are_defined_at_most_three_times() {
 }
 
 #[test]
-#[ignore = "75 methods: the ports of the ledger are still to be cut"]
 fn storage_ports_have_fewer_than_60_methods() {
     assert_none("too many methods of storage ports", &shape::too_many_port_methods());
 }
