@@ -6,17 +6,57 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hob_child::{ChildSpec, Confinement, Streams, cleaned_environment, opens};
+use hob_child::{ChildSpec, Confinement, Streams, cleaned_environment};
 use hob_domain::{AgentSpec, AppName, Sandbox};
+
+/// Stores of credentials in the user's home, which agents cannot read unless their entry names them.
+const CREDENTIALS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".kube",
+    ".docker/config.json",
+    ".gnupg",
+    ".netrc",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".s3cfg",
+    ".vault-token",
+    ".cargo/credentials.toml",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/gh",
+    ".config/github-copilot",
+    ".config/hub",
+    ".config/rclone",
+    ".config/op",
+    ".config/Bitwarden",
+    ".password-store",
+    ".local/share/keyrings",
+    ".mozilla",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".gemini/oauth_creds.json",
+    ".local/share/opencode/auth.json",
+];
 
 /// The sandbox settings that all agents share.
 #[derive(Debug, Clone)]
 pub struct SandboxConfig {
     /// Hob's home, which no agent of an app may read.
     pub home: PathBuf,
+    /// The owner's socket, by which agents reach the memory of their app.
+    pub socket: PathBuf,
     /// The folder of uploaded files, with a subfolder per app.
     pub files: PathBuf,
-    /// The folder for temporary folders of agents, if the system's would expose the home.
+    /// The folder for temporary folders of agents.
     pub temporary: PathBuf,
     /// The environment from which the agents' variables are picked.
     pub environment: Vec<(OsString, OsString)>,
@@ -88,20 +128,13 @@ impl SandboxConfig {
             (Some(rest), Some(user)) => user.join(rest),
             _ => PathBuf::from(path),
         };
-        let shared = value(env, "TMPDIR").unwrap_or_else(|| "/tmp".into());
-        let temporary = if opens(&shared, &self.home) {
-            // The system's temporary folder would expose the home, so the agent gets its own.
-            let own = self.temporary_of(scope);
-            fs::create_dir_all(&own)?;
-            env.retain(|(name, _)| name != "TMPDIR");
-            env.push(("TMPDIR".into(), own.clone().into()));
-            own
-        } else {
-            shared
-        };
+        let temporary = self.temporary_of(scope);
+        fs::create_dir_all(&temporary)?;
+        env.retain(|(name, _)| name != "TMPDIR");
+        env.push(("TMPDIR".into(), temporary.clone().into()));
         let files = self.files_of(app);
         fs::create_dir_all(&files)?;
-        let mut writable = vec![cwd.to_owned(), temporary, "/dev/shm".into()];
+        let mut writable = vec![cwd.to_owned()];
         for path in agent.writable.iter().map(expand) {
             // The kernel cannot allow a path that does not exist, and the agent could not create it. A name
             // with an extension is a file, whose content Hob cannot know.
@@ -110,6 +143,22 @@ impl SandboxConfig {
             }
             writable.push(path);
         }
-        Ok(Confinement { hidden: self.home.clone(), writable, readable: vec![files] })
+        let readable: Vec<PathBuf> = agent.readable.iter().map(expand).collect();
+        let stores = CREDENTIALS.iter().filter_map(|path| Some(user.as_ref()?.join(path)));
+        let is_open =
+            |path: &PathBuf| readable.iter().chain(&writable).any(|o| path.starts_with(o));
+        let mut hidden = vec![self.home.clone()];
+        hidden.extend(stores.filter(|path| !is_open(path)));
+        let mut visible: Vec<PathBuf> = user.iter().cloned().collect();
+        visible.extend(std::env::current_exe().ok());
+        visible.extend(agent.command.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
+        Ok(Confinement {
+            hidden,
+            writable,
+            readable: vec![files],
+            sockets: vec![self.socket.clone()],
+            visible,
+            temporary,
+        })
     }
 }

@@ -24,19 +24,57 @@ const READ_ACCESS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | Rea
 /// Additional rights on devices: every program writes to `/dev/null`, and terminals need `ioctl`.
 const DEVICE_ACCESS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | IoctlDev});
 /// Capabilities with which root reads the memory and environment of any process, despite Landlock.
-const DROPPED_CAPABILITIES: [CapabilitySet; 2] = [CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN];
+const DROPPED_CAPABILITIES: CapabilitySet = CapabilitySet::PERFMON.union(CapabilitySet::SYS_ADMIN);
 
 /// The confinement of a child. It can read and execute everything that the user can, except `hidden`. It
 /// can change only `writable` and existing devices, and signal no process outside its own tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Confinement {
-    /// Hob's home. It can be neither read nor written, except for the paths of `writable` and `readable` inside it.
-    pub hidden: PathBuf,
+    /// Hob's home and stores of credentials. They can be neither read nor written, except for the paths of
+    /// the following lists inside them. The first one must exist.
+    pub hidden: Vec<PathBuf>,
     /// Files and folders that the child may change, each with everything below it. Paths that do not exist
-    /// are skipped, and so are those that would expose `hidden`; see [`opens`].
+    /// are skipped, and so are those that would expose a hidden one; see [`opens`].
     pub writable: Vec<PathBuf>,
-    /// Files and folders inside `hidden` that the child may read but not change.
+    /// Files and folders inside hidden ones that the child may read but not change.
     pub readable: Vec<PathBuf>,
+    /// Sockets of the owner that the child may connect to.
+    pub sockets: Vec<PathBuf>,
+    /// Files and folders that the child needs to see even if they lie in a folder for temporary files.
+    pub visible: Vec<PathBuf>,
+    /// The child's own folder for temporary files, which is shown as `/tmp`.
+    pub temporary: PathBuf,
+}
+
+/// The paths of a confinement as they are on this machine: real, and without those that would expose a hidden one.
+pub(crate) struct GrantedPaths {
+    pub hidden: Vec<PathBuf>,
+    pub writable: Vec<PathBuf>,
+    pub readable: Vec<PathBuf>,
+}
+
+impl Confinement {
+    /// Looks the paths up. Fails if the first hidden one does not exist.
+    pub(crate) fn granted(&self) -> io::Result<GrantedPaths> {
+        let first = self.hidden.first().map(|path| path.canonicalize()).transpose()?;
+        // A store of credentials need not exist.
+        let others = self.hidden.iter().skip(1).filter_map(|path| path.canonicalize().ok());
+        let hidden: Vec<PathBuf> = first.into_iter().chain(others).collect();
+        let paths = HiddenPaths::new(&hidden);
+        let grant = |given: &PathBuf| {
+            let real = match given.canonicalize() {
+                Err(error) if is_missing(&error) => return Ok(None),
+                real => real?,
+            };
+            let exposes = paths.meets(&real, &fs::metadata(&real)?);
+            let slips = hidden.iter().any(|hidden| slips_into(hidden, given, &real));
+            Ok((!exposes && !slips).then_some(real))
+        };
+        let all = |given: &[PathBuf]| -> io::Result<Vec<PathBuf>> {
+            given.iter().filter_map(|path| grant(path).transpose()).collect()
+        };
+        Ok(GrantedPaths { writable: all(&self.writable)?, readable: all(&self.readable)?, hidden })
+    }
 }
 
 /// Returns the kernel's Landlock version, or `None` if it has none.
@@ -55,51 +93,70 @@ pub fn opens(writable: &Path, hidden: &Path) -> bool {
     let hidden = hidden.canonicalize().unwrap_or_else(|_| hidden.to_owned());
     let Ok(writable) = writable.canonicalize() else { return false };
     let Ok(metadata) = fs::metadata(&writable) else { return false };
-    PathToHidden::to(&hidden).leads_through(&writable, &metadata)
+    HiddenPaths::new(&[hidden]).meets(&writable, &metadata)
 }
 
 /// The rules of one child, ready to be enforced on it.
-pub(crate) struct Rules(RulesetCreated);
+pub(crate) struct Rules {
+    ruleset: RulesetCreated,
+    /// The capabilities that the child loses. They matter only if the user is root.
+    dropped: CapabilitySet,
+}
 
 impl Rules {
-    /// Builds the rules. Returns `None` if the kernel has no Landlock; a child then runs unconfined.
+    /// Builds the rules of a child that sees the whole machine. Returns `None` if the kernel has no Landlock;
+    /// a child then runs unconfined.
     pub fn new(confinement: &Confinement) -> io::Result<Option<Rules>> {
         if landlock_version().is_none() {
             return Ok(None);
         }
-        let hidden = confinement.hidden.canonicalize()?;
-        let way = PathToHidden::to(&hidden);
+        let granted = confinement.granted()?;
+        let mut rules = Rules::empty(DROPPED_CAPABILITIES)?;
+        rules.allow_around(&HiddenPaths::new(&granted.hidden), Path::new("/"))?;
+        let own = [confinement.temporary.clone(), "/dev/shm".into()];
+        rules
+            .allow_paths(granted.writable.iter().chain(&own), AccessFs::from_all(RESTRICTED_ABI))?;
+        rules.allow_paths(&granted.readable, READ_ACCESS)?;
+        Ok(Some(rules))
+    }
+
+    /// Builds the rules of a child that has a view of its own, which shows nothing hidden.
+    pub fn in_view(granted: &GrantedPaths) -> io::Result<Option<Rules>> {
+        if landlock_version().is_none() {
+            return Ok(None);
+        }
+        // With capabilities of its namespace, a child of root could take the view apart.
+        let mut rules = Rules::empty(CapabilitySet::all())?;
+        rules.allow_paths(&[PathBuf::from("/")], READ_ACCESS)?;
+        rules.allow_paths(&[PathBuf::from("/dev")], READ_ACCESS | DEVICE_ACCESS)?;
+        let own = ["/dev/shm", "/tmp", "/var/tmp"].map(PathBuf::from);
+        rules
+            .allow_paths(granted.writable.iter().chain(&own), AccessFs::from_all(RESTRICTED_ABI))?;
+        Ok(Some(rules))
+    }
+
+    fn empty(dropped: CapabilitySet) -> io::Result<Rules> {
         let ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(RESTRICTED_ABI))
             .and_then(|ruleset| ruleset.scope(Scope::from_all(RESTRICTED_ABI)))
             .and_then(Ruleset::create);
-        let mut rules = Rules(ruleset.map_err(system)?);
-        for folder in hidden.ancestors().skip(1) {
-            rules.allow_siblings(&way, folder)?;
-        }
-        for given in &confinement.writable {
-            rules.allow_given(&way, &hidden, given, AccessFs::from_all(RESTRICTED_ABI))?;
-        }
-        for given in &confinement.readable {
-            rules.allow_given(&way, &hidden, given, READ_ACCESS)?;
-        }
-        Ok(Some(rules))
+        Ok(Rules { ruleset: ruleset.map_err(system)?, dropped })
     }
 
     /// Confines the calling thread, and everything that it starts, for good. It makes system calls only, so
     /// that it may be called between fork and exec.
     pub fn enforce(self) -> io::Result<()> {
-        for power in DROPPED_CAPABILITIES {
+        for capability in self.dropped.iter() {
             // A process that is not root has none of these capabilities, and may not drop them.
-            let _ = remove_capability_from_bounding_set(power);
+            let _ = remove_capability_from_bounding_set(capability);
         }
-        self.0.restrict_self().map(drop).map_err(system)
+        self.ruleset.restrict_self().map(drop).map_err(system)
     }
 
-    /// Allows reading the entries of a folder, except the one that leads to the hidden folder. Links get no
-    /// rule: their target is allowed, or not, under its own name.
-    fn allow_siblings(&mut self, way: &PathToHidden, folder: &Path) -> io::Result<()> {
+    /// Allows reading everything below a folder, except hidden paths. Links get no rule: their target is
+    /// allowed, or not, under its own name.
+    fn allow_around(&mut self, paths: &HiddenPaths, folder: &Path) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             // For example a `/home` that cannot be listed. Less is allowed then, never more.
@@ -110,7 +167,11 @@ impl Rules {
             let path = entry?.path();
             // A child could not read an entry that is gone again or closed to this user.
             let Ok((file, metadata)) = look_at(&path) else { continue };
-            if metadata.is_symlink() || way.leads_through(&path, &metadata) {
+            if metadata.is_symlink() || paths.hides(&path, &metadata) {
+                continue;
+            }
+            if paths.meets(&path, &metadata) {
+                self.allow_around(paths, &path)?;
                 continue;
             }
             let device = if path.starts_with("/dev") { DEVICE_ACCESS } else { BitFlags::EMPTY };
@@ -119,23 +180,20 @@ impl Rules {
         Ok(())
     }
 
-    fn allow_given(
+    /// Allows rights on paths. Those that do not exist are skipped.
+    fn allow_paths<'a>(
         &mut self,
-        way: &PathToHidden,
-        hidden: &Path,
-        given: &Path,
+        paths: impl IntoIterator<Item = &'a PathBuf>,
         rights: BitFlags<AccessFs>,
     ) -> io::Result<()> {
-        let found = given.canonicalize().and_then(|real| Ok((look_at(&real)?, real)));
-        let ((file, metadata), real) = match found {
-            Ok(found) => found,
-            Err(error) if is_missing(&error) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if way.leads_through(&real, &metadata) || slips_into(hidden, given, &real) {
-            return Ok(());
+        for path in paths {
+            match look_at(path) {
+                Ok((file, metadata)) => self.allow(file, &metadata, rights)?,
+                Err(error) if is_missing(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.allow(file, &metadata, rights)
+        Ok(())
     }
 
     fn allow(
@@ -147,24 +205,41 @@ impl Rules {
         // The kernel refuses a folder's rights on a file.
         let fitting =
             if metadata.is_dir() { rights } else { rights & AccessFs::from_file(RESTRICTED_ABI) };
-        (&mut self.0).add_rule(PathBeneath::new(file, fitting)).map(drop).map_err(system)
+        (&mut self.ruleset).add_rule(PathBeneath::new(file, fitting)).map(drop).map_err(system)
     }
 }
 
-/// The hidden folder and all folders above it, with their device and inode numbers. The kernel applies rules
-/// to folders, not to names, so a second mount of one of them counts as the same folder.
-struct PathToHidden(Vec<(PathBuf, Option<(u64, u64)>)>);
+/// Hidden paths and all folders above them, with their device and inode numbers. The kernel applies rules to
+/// folders, not to names, so a second mount of one of them counts as that folder.
+struct HiddenPaths {
+    hidden: Vec<(PathBuf, Option<(u64, u64)>)>,
+    above: Vec<(PathBuf, Option<(u64, u64)>)>,
+}
 
-impl PathToHidden {
-    fn to(hidden: &Path) -> PathToHidden {
+impl HiddenPaths {
+    fn new(hidden: &[PathBuf]) -> HiddenPaths {
         let step = |path: &Path| (path.to_owned(), fs::metadata(path).ok().map(|m| identity(&m)));
-        PathToHidden(hidden.ancestors().map(step).collect())
+        let above = hidden.iter().flat_map(|path| path.ancestors().skip(1));
+        HiddenPaths {
+            hidden: hidden.iter().map(|path| step(path)).collect(),
+            above: above.map(step).collect(),
+        }
     }
 
-    fn leads_through(&self, path: &Path, metadata: &Metadata) -> bool {
-        let same = Some(identity(metadata));
-        self.0.iter().any(|(step, folder)| step == path || *folder == same)
+    /// Returns whether a path is a hidden one.
+    fn hides(&self, path: &Path, metadata: &Metadata) -> bool {
+        is_among(&self.hidden, path, metadata)
     }
+
+    /// Returns whether a path is a hidden one or leads to one.
+    fn meets(&self, path: &Path, metadata: &Metadata) -> bool {
+        self.hides(path, metadata) || is_among(&self.above, path, metadata)
+    }
+}
+
+fn is_among(paths: &[(PathBuf, Option<(u64, u64)>)], path: &Path, metadata: &Metadata) -> bool {
+    let same = Some(identity(metadata));
+    paths.iter().any(|(known, folder)| known == path || *folder == same)
 }
 
 fn identity(metadata: &Metadata) -> (u64, u64) {

@@ -19,6 +19,7 @@ mod child;
 mod children;
 mod confine;
 mod environment;
+mod namespaces;
 mod peer;
 mod pty;
 mod record;
@@ -29,6 +30,7 @@ mod spec;
 mod streams;
 pub mod sweep;
 pub mod tree;
+pub mod view;
 mod wire;
 
 pub use child::{Child, ChildTerminal, Exit, Output, StopLadder};

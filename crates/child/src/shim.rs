@@ -25,6 +25,7 @@ use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, se
 
 use crate::confine::Rules;
 use crate::tree;
+use crate::view;
 use crate::wire::{Launch, ShimCommand, ShimEvent, own};
 
 /// The time between TERM and KILL if Hob does not set one: the agent has exited by itself, or Hob is gone.
@@ -67,21 +68,49 @@ fn run_to_the_end() -> io::Result<()> {
     drop(null);
 
     let (launch, streams) = receive_launch(&control)?;
-    let agent = match start(&launch, streams) {
-        Ok(pid) => pid,
-        Err(note) => {
-            (&control).write_all(note.encode().as_bytes())?;
-            return Ok(());
+    if let Some(confinement) = &launch.confinement {
+        match view::run(confinement, &signals, &control) {
+            Ok(view::Role::Guard) => return Ok(()),
+            Ok(view::Role::Init(report, granted)) => {
+                let rules = Rules::in_view(&granted);
+                return keep(&launch, streams, rules, control, &signals, |agent| {
+                    report.started(agent)
+                });
+            }
+            Err(_) => {}
         }
+    }
+    let rules = launch.confinement.as_ref().map_or(Ok(None), Rules::new);
+    keep(&launch, streams, rules, control, &signals, |agent| {
+        let start = tree::start_time(agent.as_raw()).unwrap_or(0);
+        Some(ShimEvent::Started { pid: agent.as_raw(), start })
+    })
+}
+
+/// Starts the agent and looks after its tree until it is gone. `started` reports the start, or returns the
+/// event that does.
+fn keep(
+    launch: &Launch,
+    streams: Vec<OwnedFd>,
+    rules: io::Result<Option<Rules>>,
+    control: UnixStream,
+    signals: &SignalFd,
+    started: impl FnOnce(Pid) -> Option<ShimEvent>,
+) -> io::Result<()> {
+    let number = |error: io::Error| error.raw_os_error().unwrap_or(Errno::EINVAL as i32);
+    let agent =
+        rules.map_err(|error| ShimEvent::NotConfined { errno: number(error) }).and_then(|rules| {
+            let agent = start_under(launch, streams, rules);
+            agent.map_err(|error| ShimEvent::Failed { errno: number(error) })
+        });
+    let mut keeper = match agent {
+        Ok(agent) => Keeper { control, listening: true, agent, ending: None },
+        Err(note) => return (&control).write_all(note.encode().as_bytes()),
     };
-    drop(launch);
-    let started = ShimEvent::Started {
-        pid: agent.as_raw(),
-        start: tree::start_time(agent.as_raw()).unwrap_or(0),
-    };
-    let mut keeper = Keeper { control, listening: true, agent, ending: None };
-    keeper.tell(&started);
-    keeper.run(&signals)
+    if let Some(event) = started(keeper.agent) {
+        keeper.tell(&event);
+    }
+    keeper.run(signals)
 }
 
 /// Reads the launch message and the descriptors that come with its first byte.
@@ -112,14 +141,6 @@ fn receive_launch(control: &UnixStream) -> io::Result<(Launch, Vec<OwnedFd>)> {
     (&*control).read_exact(&mut body)?;
     let launch = Launch::decode(&body).ok_or(io::ErrorKind::InvalidData)?;
     Ok((launch, streams))
-}
-
-/// Starts the agent, or reports why it could not.
-fn start(launch: &Launch, streams: Vec<OwnedFd>) -> Result<Pid, ShimEvent> {
-    let number = |error: io::Error| error.raw_os_error().unwrap_or(Errno::EINVAL as i32);
-    let rules = launch.confinement.as_ref().map_or(Ok(None), Rules::new);
-    let rules = rules.map_err(|error| ShimEvent::NotConfined { errno: number(error) })?;
-    start_under(launch, streams, rules).map_err(|error| ShimEvent::Failed { errno: number(error) })
 }
 
 fn start_under(

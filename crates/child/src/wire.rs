@@ -39,18 +39,24 @@ impl Launch {
         for arg in &self.args {
             put(arg.as_bytes());
         }
-        // No path means no confinement; the first one is the hidden one.
-        let confined = self.confinement.iter();
-        let paths: Vec<&PathBuf> =
-            confined.flat_map(|c| [&c.hidden].into_iter().chain(&c.writable)).collect();
-        put(paths.len().to_string().as_bytes());
-        for path in paths {
-            put(path.as_os_str().as_bytes());
-        }
-        let readable: Vec<&PathBuf> = self.confinement.iter().flat_map(|c| &c.readable).collect();
-        put(readable.len().to_string().as_bytes());
-        for path in readable {
-            put(path.as_os_str().as_bytes());
+        // No list means no confinement.
+        let lists: Vec<&[PathBuf]> = match &self.confinement {
+            None => Vec::new(),
+            Some(c) => vec![
+                &c.hidden,
+                &c.writable,
+                &c.readable,
+                &c.sockets,
+                &c.visible,
+                std::slice::from_ref(&c.temporary),
+            ],
+        };
+        put(lists.len().to_string().as_bytes());
+        for list in lists {
+            put(list.len().to_string().as_bytes());
+            for path in list {
+                put(path.as_os_str().as_bytes());
+            }
         }
         for (name, value) in &self.env {
             put(name.as_bytes());
@@ -83,25 +89,32 @@ impl Launch {
         let umask = text(fields.next()?)?.parse().ok()?;
         let cwd = os(fields.next()?);
         let program = os(fields.next()?);
-        let mut list = || {
-            let count: usize = text(fields.next()?)?.parse().ok()?;
-            (count <= fields.len()).then(|| fields.by_ref().take(count).map(os).collect())
+        let args = paths(&mut fields)?.into_iter().map(PathBuf::into_os_string).collect();
+        let lists: usize = text(fields.next()?)?.parse().ok()?;
+        let confinement = match lists {
+            0 => None,
+            _ => Some(Confinement {
+                hidden: paths(&mut fields)?,
+                writable: paths(&mut fields)?,
+                readable: paths(&mut fields)?,
+                sockets: paths(&mut fields)?,
+                visible: paths(&mut fields)?,
+                temporary: paths(&mut fields)?.pop()?,
+            }),
         };
-        let args: Vec<OsString> = list()?;
-        let paths: Vec<OsString> = list()?;
-        let readable: Vec<OsString> = list()?;
-        let mut paths = paths.into_iter().map(PathBuf::from);
-        let confinement = paths.next().map(|hidden| Confinement {
-            hidden,
-            writable: paths.collect(),
-            readable: readable.into_iter().map(PathBuf::from).collect(),
-        });
         let mut env = Vec::new();
         while let Some(name) = fields.next() {
             env.push((os(name), os(fields.next()?)));
         }
         Some(Launch { terminal, umask, cwd, program, args, env, confinement })
     }
+}
+
+/// Reads a list: its length, then its elements.
+fn paths<'a>(fields: &mut impl ExactSizeIterator<Item = &'a [u8]>) -> Option<Vec<PathBuf>> {
+    let count: usize = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+    (count <= fields.len()).then(|| fields.by_ref().take(count).map(path).collect())
 }
 
 /// A command from Hob to the shim.
@@ -192,8 +205,14 @@ mod tests {
     fn confinement() -> impl Strategy<Value = Option<Confinement>> {
         let path = || os().prop_map(PathBuf::from);
         let paths = || prop::collection::vec(path(), 0..6);
-        let some = (path(), paths(), paths())
-            .prop_map(|(hidden, writable, readable)| Confinement { hidden, writable, readable });
+        let some =
+            (path(), paths(), paths()).prop_map(|(temporary, hidden, writable)| Confinement {
+                readable: writable.clone(),
+                hidden,
+                writable,
+                temporary,
+                ..Confinement::default()
+            });
         prop::option::of(some)
     }
 

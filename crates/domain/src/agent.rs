@@ -60,7 +60,7 @@ impl Driver {
 /// Which files an app's agent may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
-    /// Its workspace, its uploaded files, the temporary folder and its own configuration.
+    /// Its workspace, its own folder for temporary files, and folders that its entry names.
     Workspace,
     /// Every file that the user may write.
     Off,
@@ -92,6 +92,8 @@ pub struct AgentSpec {
     pub sandbox: Sandbox,
     /// Folders and files the sandbox lets the agent write besides its workspace.
     pub writable: Vec<String>,
+    /// Stores of credentials that the sandbox lets the agent read.
+    pub readable: Vec<String>,
     /// Instructions for the user if the command is not installed.
     pub install: String,
 }

@@ -38,7 +38,7 @@ fn place() -> Option<Fixture> {
     }
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap().join("base");
-    for path in ["hidden/other", "hidden/ws", "user/.conf"] {
+    for path in ["hidden/other", "hidden/ws", "user/.conf", "tmp"] {
         fs::create_dir_all(base.join(path)).unwrap();
     }
     for path in ["hidden/key", "hidden/other/secret", "user/file", "user/.conf.json"] {
@@ -62,9 +62,11 @@ impl Fixture {
     fn confinement(&self) -> Confinement {
         let writable = ["hidden/ws", "user/.conf", "user/.conf.json", "user/.missing"];
         Confinement {
-            hidden: self.path("hidden"),
+            hidden: vec![self.path("hidden")],
             writable: writable.iter().map(|path| self.path(path)).collect(),
-            readable: Vec::new(),
+            visible: vec![self.base.clone()],
+            temporary: self.path("tmp"),
+            ..Confinement::default()
         }
     }
 
@@ -142,10 +144,8 @@ fn hidden_files_are_neither_read_nor_written() {
         "cat $H/key",
         "cat ../key",
         "cat $H/other/secret",
-        "ls $H",
+        "ls $H | grep key",
         "ls $H/other",
-        "ls $H/..",
-        "ls /",
         "echo x >> $H/key",
         "touch $H/new",
         "mkdir $H/folder",
@@ -176,8 +176,7 @@ fn other_files_are_read_but_not_written() {
     ] {
         place.refuses(script);
     }
-    for script in ["cat $U/file", "ls -a $U | grep -q conf", "cd $U && cat file", "test -e $H/key"]
-    {
+    for script in ["cat $U/file", "ls -a $U | grep -q conf", "cd $U && cat file"] {
         place.allows(script);
     }
 }
@@ -238,7 +237,7 @@ fn confined_child_runs_programs_and_sees_devices_and_its_processes() {
 fn confined_child_on_a_terminal_has_a_terminal() {
     let Some(place) = place() else { return };
     let size = Size { rows: 31, cols: 91 };
-    let script = "stty size < /dev/tty && stty -echo && echo fine > $(tty)";
+    let script = "stty size < /dev/tty && stty -echo && echo fine > /dev/tty";
     let spec = ChildSpec { streams: Streams::Terminal { size }, ..place.confined(script) };
     let child = place.start(spec);
     let exit = place.runtime.block_on(child.gone());
@@ -276,13 +275,18 @@ fn confined_child_signals_only_its_own_tree() {
 }
 
 #[test]
-fn confined_child_reaches_path_sockets_but_no_abstract_ones() {
+fn confined_child_reaches_only_the_sockets_that_are_named() {
     let Some(place) = place() else { return };
     let _with_path = UnixListener::bind(place.path("hidden/socket")).unwrap();
     let connect = |name: &str| {
         format!("python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect({name})'")
     };
-    place.allows(&connect("os.environ[\"H\"] + \"/socket\""));
+    let path = connect("os.environ[\"H\"] + \"/socket\"");
+    let sockets = vec![place.path("hidden/socket")];
+    place.allows_under(Confinement { sockets, ..place.confinement() }, &path);
+    place.refuses(&path);
+    let _elsewhere = UnixListener::bind(place.path("user/socket")).unwrap();
+    place.refuses(&connect("os.environ[\"U\"] + \"/socket\""));
     if landlock_version() >= Some(6) {
         let name = place.base.display().to_string();
         let address = SocketAddr::from_abstract_name(&name).unwrap();
@@ -299,7 +303,7 @@ fn links_do_not_lead_into_the_hidden_folder() {
     place.refuses("cat $U/link");
     place.refuses("echo x >> $U/link");
     place.refuses("cat $U/../door/key");
-    place.refuses("ls $U/../door/");
+    place.refuses("ls $U/../door/ | grep key");
     place.refuses("ln -s $H/key link; cat link");
     place.refuses("cat /proc/self/root$H/key");
     // A child must not be able to change what the next child may reach.
@@ -312,9 +316,9 @@ fn links_do_not_lead_into_the_hidden_folder() {
     place.refuses_under(confinement, "echo x >> $H/other/secret");
     // Other names of the same folders make no difference.
     let confinement = Confinement {
-        hidden: place.path("door"),
+        hidden: vec![place.path("door")],
         writable: vec![place.path("hidden/ws"), place.path("door/other")],
-        readable: Vec::new(),
+        ..place.confinement()
     };
     place.refuses_under(confinement.clone(), "cat $H/key");
     place.allows_under(confinement, "echo x > a && echo x > $H/other/secret");
@@ -329,7 +333,7 @@ fn folders_above_the_hidden_one_are_not_writable() {
         assert!(opens(&place.path(path), &hidden), "{path}");
         let mut confinement = place.confinement();
         confinement.writable.push(place.path(path));
-        for script in ["cat $H/key", "ls $H", "echo x >> $U/file", "touch $U/../new"] {
+        for script in ["cat $H/key", "echo x >> $U/file", "touch $U/../new"] {
             place.refuses_under(confinement.clone(), script);
         }
         place.allows_under(confinement, "echo x > a && rm a");
@@ -398,10 +402,11 @@ fn child_that_cannot_be_confined_does_not_start() {
     let inside = ChildSpec { program: place.path("hidden/program").into(), ..place.confined(":") };
     let free = ChildSpec { confinement: None, ..inside.clone() };
     let error = place.runtime.block_on(place.children.spawn(inside)).unwrap_err();
-    assert!(matches!(error, SpawnError::NotRunnable { .. }), "{error:?}");
+    let refused = matches!(error, SpawnError::NotRunnable { .. } | SpawnError::NotFound(_));
+    assert!(refused, "{error:?}");
     assert_eq!(place.run(free).0, Exit::Code(0));
 
-    let nowhere = Confinement { hidden: place.path("nowhere"), writable: vec![], readable: vec![] };
+    let nowhere = Confinement { hidden: vec![place.path("nowhere")], ..place.confinement() };
     let spec = place.shell("touch ran", Some(nowhere));
     let error = place.runtime.block_on(place.children.spawn(spec)).unwrap_err();
     assert!(matches!(error, SpawnError::NotConfined(_)), "{error:?}");

@@ -43,7 +43,8 @@ command = []
 "#;
 
 /// The keys of an entry. Any other key is a warning.
-const KEYS: &[&str] = &["driver", "command", "env", "env_pass", "sandbox", "writable", "install"];
+const KEYS: &[&str] =
+    &["driver", "command", "env", "env_pass", "sandbox", "writable", "readable", "install"];
 
 /// Overrides the built-in entries with those of `config.toml`, and these with `HOB_AGENTS_NAME_KEY`
 /// variables.
@@ -152,8 +153,8 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
         Some((text, _)) => text.to_owned(),
         None => format!("Install it, or set agents.{name}.command in config.toml."),
     };
-    let (env_pass, writable) = (list("env_pass")?, list("writable")?);
-    Ok(AgentSpec { driver, command, env, env_pass, sandbox, writable, install })
+    let (env_pass, writable, readable) = (list("env_pass")?, list("writable")?, list("readable")?);
+    Ok(AgentSpec { driver, command, env, env_pass, sandbox, writable, readable, install })
 }
 
 fn bad(name: &str, key: &str, origin: &Source, problem: &str) -> SettingsError {

@@ -195,6 +195,20 @@ fn endless_word_does_not_stop_the_memory() {
     assert_still_remembers(&api, &other, "lantern");
 }
 
+/// Returns the number that a process has outside of its namespace. `argument` is one of its arguments.
+fn outer_number(inside: i32, argument: &str) -> Option<i32> {
+    let numbers = |pid: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.to_owned();
+        line.split_whitespace().last()?.parse::<i32>().ok()
+    };
+    let is_it = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(argument) && numbers(*pid) == Some(inside)
+    };
+    hob_child::tree::all().into_iter().map(|process| process.pid).find(is_it)
+}
+
 /// A connection was attributed to whatever process had the number of the one that opened it. An agent's process could
 /// connect, end, and become the owner once its number was given to a process outside of the sandbox.
 #[test]
@@ -220,10 +234,12 @@ connection = socket.socket(socket.AF_UNIX)
 child = os.fork()
 if child == 0:
     connection.connect(sys.argv[1])
+    open('child.part', 'w').write(str(os.getpid()))
+    os.rename('child.part', 'child')
+    while not os.path.exists('end'):
+        time.sleep(0.01)
     os._exit(0)
 os.waitpid(child, 0)
-open('child.part', 'w').write(str(child))
-os.rename('child.part', 'child')
 while not os.path.exists('go'):
     time.sleep(0.01)
 body = json.dumps({'call': 'tool', 'name': 'memory_recall', 'cwd': '/', 'arguments': {'cue': 'lantern', 'project': '*'}}).encode()
@@ -245,8 +261,13 @@ os.rename('answer.part', 'answer')
     wait_until("the attack has begun", || folder.join("begun").exists().then_some(()));
     api.server.signal(nix::sys::signal::Signal::SIGSTOP);
     fs::write(folder.join("stopped"), "").unwrap();
-    let child: i32 = wait_until("the child has connected and ended", || {
+    let inside: i32 = wait_until("the child has connected", || {
         fs::read_to_string(folder.join("child")).ok()?.parse().ok()
+    });
+    let child = wait_until("the child's number outside", || outer_number(inside, "attack.py"));
+    fs::write(folder.join("end"), "").unwrap();
+    wait_until("the child has ended", || {
+        (!Path::new(&format!("/proc/{child}")).exists()).then_some(())
     });
     let mut reused = None;
     for _ in 0..200 {
@@ -305,4 +326,108 @@ fn commands_print_no_control_characters_of_others() {
     let found = api.home.run(&["recall", "--json", "--project", "*", "lantern"]);
     let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
     assert_eq!(found["hits"][0]["text"], hostile, "JSON keeps the text");
+}
+
+/// Returns an app's server, or `None` on a kernel that does not allow agents a view of their own.
+fn api_with_views(settings: &str) -> Option<Api> {
+    if hob_child::view::is_available(&program("hob")) || std::env::var_os("HOB_BIN").is_some() {
+        return Some(api(settings));
+    }
+    println!("skipped: this kernel allows no unprivileged namespaces");
+    None
+}
+
+fn succeeds(api: &Api, id: &str, command: &str) -> bool {
+    api.shell(id, &format!("if ( {command} ) > /dev/null 2>&1; then echo yes; else echo no; fi"))
+        == "yes"
+}
+
+/// Any socket with a path was open: the owner's tmux, ssh-agent, D-Bus or Docker run commands for whoever connects.
+#[test]
+fn agent_cannot_use_the_owners_sockets() {
+    let Some(api) = api_with_views("") else { return };
+    let temporary = tempfile::tempdir().unwrap();
+    let paths = [temporary.path().join("tmux.sock"), api.home.user_home().join("agent.sock")];
+    let _listeners: Vec<_> =
+        paths.iter().map(|path| std::os::unix::net::UnixListener::bind(path).unwrap()).collect();
+    let id = api.session();
+    for path in &paths {
+        let connect = format!(
+            "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{}\")'",
+            path.display()
+        );
+        assert!(!succeeds(&api, &id, &connect), "{}", path.display());
+    }
+    let own = "python3 -c 'import socket; a = socket.socket(socket.AF_UNIX); a.bind(\"s\"); a.listen(); \
+        socket.socket(socket.AF_UNIX).connect(\"s\")'";
+    assert!(succeeds(&api, &id, own), "its own sockets work");
+}
+
+/// The owner's terminals were open: an agent could read what the owner types and write what the owner sees.
+#[test]
+fn agent_cannot_open_other_terminals() {
+    let Some(api) = api_with_views("") else { return };
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let path = nix::unistd::ttyname(&terminal.slave).unwrap();
+    let id = api.session();
+    assert!(!succeeds(&api, &id, &format!("echo forged > {}", path.display())));
+    assert!(succeeds(&api, &id, "python3 -c 'import pty; pty.spawn([\"true\"])'"), "its own work");
+}
+
+/// The process table and the folder for temporary files were shared by all apps and the owner.
+#[test]
+fn agent_sees_no_processes_and_no_temporary_files_of_others() {
+    let Some(api) = api_with_views("") else { return };
+    let temporary = tempfile::tempdir().unwrap();
+    fs::write(temporary.path().join("secret"), "the plans").unwrap();
+    let mut command = std::process::Command::new("sleep");
+    let mut secret = command.arg("1234.5").spawn().unwrap();
+    let id = api.session();
+    let seen = api.shell(&id, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '");
+    secret.kill().unwrap();
+    secret.wait().unwrap();
+    assert!(!seen.contains("1234.5"), "{seen}");
+    assert!(!succeeds(&api, &id, &format!("cat {}/secret", temporary.path().display())));
+    assert!(succeeds(&api, &id, "echo x > /tmp/own && cat /tmp/own"));
+    let other = api.session();
+    assert!(!succeeds(&api, &other, "cat /tmp/own"), "each session has its own");
+    assert!(!Path::new("/tmp/own").exists());
+}
+
+/// `chmod` is beyond Landlock: an agent could open Hob's home and the owner's keys to other users.
+#[test]
+fn agent_cannot_change_the_mode_of_the_owners_files() {
+    let Some(api) = api_with_views("") else { return };
+    let file = api.home.user_home().join("private");
+    fs::write(&file, "").unwrap();
+    let id = api.session();
+    let (home, before) = (api.home.hob_home(), mode(&file));
+    for path in [home.clone(), home.join("key"), file.clone()] {
+        assert!(
+            !succeeds(&api, &id, &format!("chmod 777 {}", path.display())),
+            "{}",
+            path.display()
+        );
+    }
+    assert_eq!((mode(&home), mode(&home.join("key")), mode(&file)), (0o700, 0o600, before));
+}
+
+/// Agents could read the owner's credentials.
+#[test]
+fn agent_reads_no_credentials_unless_its_entry_names_them() {
+    let home = TestHome::new();
+    fs::create_dir_all(home.user_home().join(".ssh")).unwrap();
+    fs::write(home.user_home().join(".ssh/id_ed25519"), "the key").unwrap();
+    fs::write(home.user_home().join(".netrc"), "the password").unwrap();
+    let named = TestHome::scripted_agent("named", "acp", &["acp"]);
+    configure(&home, &format!("{named}readable = [\"~/.ssh\"]\n"));
+    let token = home.app("tests");
+    let api = crate::backend::Backend::File.start(home, &token);
+    let id = api.session();
+    for path in [".ssh/id_ed25519", ".netrc"] {
+        assert!(!api.shell(&id, &format!("cat $HOME/{path} 2>&1")).contains("the "), "{path}");
+    }
+    let id = api.create(&json!({"agent": "named"}));
+    assert_eq!(api.shell(&id, "cat $HOME/.ssh/id_ed25519"), "the key");
+    assert!(!api.shell(&id, "cat $HOME/.netrc 2>&1").contains("the password"));
 }

@@ -90,10 +90,16 @@ fn kill_9_leaves_no_agent_and_a_clean_next_start() {
     assert!(server.stop().success());
 }
 
-/// Also when the shims are killed together with the server, the next start ends what is left.
+/// Also when the shims are killed together with the server, the next start ends what is left. In a sandbox with
+/// namespaces the kernel ends it at once.
 #[test]
 fn next_start_ends_what_a_killed_shim_left() {
     let home = scripted();
+    let config = home.hob_home().join("config.toml");
+    let trusted = std::fs::read_to_string(&config)
+        .unwrap()
+        .replace("writable", "sandbox = \"off\"\nwritable");
+    std::fs::write(&config, trusted).unwrap();
     let token = home.app("tests");
     let server = home.serve();
     let _client = hang(&home, server.address(), &token, "[[daemon]]");

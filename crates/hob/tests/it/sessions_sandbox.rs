@@ -180,7 +180,10 @@ fn sandboxed_agent_cannot_read_hobs_home() {
         assert!(!api.can(&id, &format!("echo x >> {path}")), "writes {path}");
     }
     for folder in [hob.clone(), workspaces, hob.join("files"), hob.join("logs")] {
-        assert!(!api.can(&id, &format!("ls {}", folder.display())), "lists {}", folder.display());
+        let listed = api.shell(&id, &format!("ls {} 2> /dev/null; true", folder.display()));
+        for foreign in ["key", "hob.db", theirs.as_str(), neighbour.as_str(), "other", "hob.log"] {
+            assert!(!listed.lines().any(|name| name == foreign), "{}: {listed}", folder.display());
+        }
         assert!(!api.can(&id, &format!("echo x > {}/made", folder.display())));
     }
     assert!(!api.can(&id, &format!("cp -l {} here", hob_path("key"))), "a second name for it");
@@ -208,7 +211,7 @@ fn sandboxed_agent_writes_only_its_own_folders() {
         "mkdir $HOME/folder",
         "mv $HOME/notes here",
         "ln $HOME/notes here && echo x >> here",
-        "echo x > /tmp/hob-test-escape-x",
+        "echo x > /var/hob-test-escape",
     ] {
         assert!(!api.can(&id, command), "{command}");
     }
@@ -223,6 +226,9 @@ fn sandboxed_agent_writes_only_its_own_folders() {
     }
     assert_eq!(fs::read_to_string(user.join("notes")).unwrap(), "the users notes");
     assert!(!user.join("x").exists());
+    // Its folder for temporary files may be shown as `/tmp`.
+    api.can(&id, "echo x > /tmp/hob-test-escape-x");
+    assert!(!Path::new("/tmp/hob-test-escape-x").exists());
 }
 
 /// Requests of an agent to Hob are carried out within its sandbox.

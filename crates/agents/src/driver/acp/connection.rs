@@ -57,7 +57,8 @@ impl Connection {
         let outgoing = futures_util::sink::unfold((stdin, writing.clone()), write);
         let incoming = UnboundedReceiverStream::new(library);
         let transport = Lines::new(outgoing, incoming);
-        let hidden = start.child.confinement.as_ref().map(|sandbox| sandbox.hidden.as_path());
+        let sandbox = start.child.confinement.as_ref();
+        let hidden = sandbox.and_then(|sandbox| sandbox.hidden.first()).map(|path| path.as_path());
         let file_access = FileAccess::new(&start.child.cwd, &start.files, hidden);
         let terminals = AgentTerminals::new(start, file_access.clone());
         let (wire_sender, mut wire) = oneshot::channel();

@@ -15,26 +15,34 @@ use crate::settings::Resolved;
 pub fn sandbox(settings: &Resolved) -> Check {
     let off = settings.agents.iter().filter(|(_, agent)| agent.sandbox == Sandbox::Off);
     let trusted: Vec<&str> = off.map(|(name, _)| name.as_str()).collect();
-    match hob_child::landlock_version() {
-        None => check::warning(
+    let has_view = std::env::current_exe().is_ok_and(|path| hob_child::view::is_available(&path));
+    let without = match trusted.is_empty() {
+        true => String::new(),
+        false => format!("; without a sandbox: {}", trusted.join(", ")),
+    };
+    match (hob_child::landlock_version(), has_view) {
+        (Some(version), true) => check::passed(
             "sandbox",
-            "this kernel has no Landlock: agents of apps can read and write everything you can",
+            format!("agents of apps run in namespaces and under Landlock {version}{without}"),
+        ),
+        (Some(version), false) => check::warning(
+            "sandbox",
+            format!(
+                "agents of apps run under Landlock {version} only: they can use your sockets and terminals and see \
+                 other processes{without}"
+            ),
+            "allow unprivileged user namespaces, or only create apps you trust",
+        ),
+        (None, true) => check::warning(
+            "sandbox",
+            format!("agents of apps run in namespaces, but this kernel has no Landlock{without}"),
+            "use a kernel with CONFIG_SECURITY_LANDLOCK (Linux 5.13 or newer)",
+        ),
+        (None, false) => check::warning(
+            "sandbox",
+            "this kernel has neither Landlock nor user namespaces: agents of apps can read and write everything you can",
             "use a kernel with CONFIG_SECURITY_LANDLOCK (Linux 5.13 or newer), or only create apps you trust",
         ),
-        // The capabilities of root bypass a part of Landlock.
-        Some(_) if nix::unistd::getuid().is_root() => check::warning(
-            "sandbox",
-            "hob runs as root, and Landlock does not restrict root completely",
-            "run hob as a user of its own",
-        ),
-        Some(version) if trusted.is_empty() => check::passed(
-            "sandbox",
-            format!("agents of apps run in a sandbox (Landlock {version})"),
-        ),
-        Some(version) => {
-            let trusted = trusted.join(", ");
-            check::passed("sandbox", format!("Landlock {version}; without a sandbox: {trusted}"))
-        }
     }
 }
 

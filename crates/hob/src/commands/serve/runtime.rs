@@ -39,6 +39,7 @@ fn sandbox(settings: &Resolved) -> SandboxConfig {
     let home = &settings.home;
     SandboxConfig {
         home: home.root().to_owned(),
+        socket: settings.socket.clone(),
         files: home.files(),
         temporary: home.temporary(),
         environment: std::env::vars_os().collect(),

@@ -1,0 +1,296 @@
+//! A child's own view of the machine: new user, mount, process and IPC namespaces.
+//!
+//! Landlock alone cannot close everything: sockets with a path, terminals, the process table and `chmod` stay open. So
+//! the child sees another tree of files: its own `/tmp`, `/dev`, `/proc` and `/run`, nothing in place of the hidden
+//! folders, no socket but those it may use, and everything read-only except its writable folders. An ordinary user may
+//! create such a view where the kernel allows unprivileged user namespaces.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::mount::{MsFlags, mount};
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+
+use crate::confine::{Confinement, GrantedPaths};
+
+/// Devices that every program may use. A new instance of the terminal devices comes in addition.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+/// Parts of `/run` that programs need and that hold no sockets of the owner: how names are resolved, and where some
+/// distributions keep programs.
+const RUN_FOLDERS: [&str; 5] = [
+    "/run/systemd/resolve/stub-resolv.conf",
+    "/run/systemd/resolve/resolv.conf",
+    "/run/NetworkManager/resolv.conf",
+    "/run/resolvconf/resolv.conf",
+    "/run/current-system",
+];
+/// The size of the file systems that only hold mount points.
+const COVER_OPTIONS: &str = "mode=0755,size=1m";
+const SHARED_MEMORY_OPTIONS: &str = "mode=1777,size=512m";
+
+/// Forks the calling process, which must have one thread, into new namespaces. The child is process 1 there.
+///
+/// Returns the child's process number, or `None` in the child.
+pub(crate) fn fork() -> nix::Result<Option<i32>> {
+    let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
+    let flags = libc::c_long::from(flags | libc::SIGCHLD);
+    let none = 0 as libc::c_long;
+    // SAFETY: without a stack of its own the child continues like a fork, on a copy of the memory. The process has one
+    // thread, so no lock is held in the copy.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
+    match Errno::result(pid)? {
+        0 => Ok(None),
+        pid => Ok(Some(pid as i32)),
+    }
+}
+
+/// The user and group of the process before it entered the namespaces.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct User {
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    pub fn current() -> User {
+        User { uid: nix::unistd::getuid().as_raw(), gid: nix::unistd::getgid().as_raw() }
+    }
+
+    /// Keeps the numbers of the user and the group in the new namespace.
+    fn map(self) -> io::Result<()> {
+        let write = |name: &str, text: String| {
+            use std::io::Write;
+            File::options().write(true).open(name)?.write_all(text.as_bytes())
+        };
+        write("/proc/self/setgroups", "deny".to_owned())?;
+        write("/proc/self/uid_map", format!("{0} {0} 1", self.uid))?;
+        write("/proc/self/gid_map", format!("{0} {0} 1", self.gid))
+    }
+}
+
+/// A part of the old view that the new one shows under its old path.
+struct Kept {
+    path: PathBuf,
+    /// The device and inode, by which it is recognised.
+    identity: (u64, u64),
+    tree: OwnedFd,
+    is_folder: bool,
+    writable: bool,
+}
+
+impl Kept {
+    /// Takes a copy of what a path shows now. Returns `None` if there is nothing.
+    fn take(path: &Path, writable: bool) -> io::Result<Option<Kept>> {
+        let path = match path.canonicalize() {
+            Err(error) if is_missing(&error) => return Ok(None),
+            found => found?,
+        };
+        let metadata = fs::metadata(&path)?;
+        let (is_folder, identity) = (metadata.is_dir(), (metadata.dev(), metadata.ino()));
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(CWD, &path, flags)?;
+        Ok(Some(Kept { path, identity, tree, is_folder, writable }))
+    }
+
+    /// Returns whether its path shows it now.
+    fn is_shown(&self) -> bool {
+        let shown = fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()));
+        shown.is_ok_and(|shown| shown == self.identity)
+    }
+
+    /// Shows it in the new view.
+    fn place(&self) -> io::Result<()> {
+        self.place_at(&self.path)
+    }
+
+    fn place_at(&self, target: &Path) -> io::Result<()> {
+        if !self.writable {
+            set_read_only(
+                self.tree.as_raw_fd(),
+                Path::new(""),
+                libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            )?;
+        }
+        if fs::symlink_metadata(target).is_err() {
+            if let Some(folder) = target.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            match self.is_folder {
+                true => fs::create_dir(target)?,
+                false => drop(File::options().write(true).create_new(true).open(target)?),
+            }
+        }
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        Ok(move_mount(&self.tree, "", CWD, target, flags)?)
+    }
+}
+
+/// Builds the view of a child. The calling process must come from [`fork`].
+pub(crate) fn enter(
+    user: User,
+    confinement: &Confinement,
+    granted: &GrantedPaths,
+) -> io::Result<()> {
+    user.map()?;
+    // What is mounted here must not appear outside.
+    mount(none(), "/", none(), MsFlags::MS_REC | MsFlags::MS_PRIVATE, none())?;
+    let take_all = |paths: &[PathBuf], writable: bool| -> io::Result<Vec<Kept>> {
+        paths.iter().filter_map(|path| Kept::take(path, writable).transpose()).collect()
+    };
+    let visible = take_all(&confinement.visible, false)?;
+    let mut own = take_all(&granted.writable, true)?;
+    own.extend(take_all(&confinement.sockets, true)?);
+    own.extend(take_all(std::slice::from_ref(&confinement.temporary), true)?);
+    own.extend(take_all(&granted.readable, false)?);
+    own.sort_by_key(|kept| kept.path.components().count());
+    let temporary =
+        || Kept::take(&confinement.temporary, true)?.ok_or(io::ErrorKind::NotFound.into());
+    let temporary: [io::Result<Kept>; 2] = [temporary(), temporary()];
+    let devices = take_all(&DEVICES.map(|name| Path::new("/dev").join(name)), true)?;
+    let run = take_all(&RUN_FOLDERS.map(PathBuf::from), false)?;
+    let sockets = bound_sockets()?;
+
+    make_read_only("/", Below::All)?;
+    mount_new("proc", "/proc", MsFlags::MS_NOEXEC, "")?;
+    build_devices(&devices)?;
+    cover_folder(Path::new("/run"))?;
+    run.iter().try_for_each(Kept::place)?;
+    for (folder, temporary) in ["/tmp", "/var/tmp"].into_iter().zip(temporary) {
+        if Path::new(folder).is_dir() {
+            temporary?.place_at(Path::new(folder))?;
+        }
+    }
+    // What lies in a covered folder, such as a home below `/tmp`, is shown again.
+    visible.iter().filter(|kept| !kept.is_shown()).try_for_each(Kept::place)?;
+    for path in &granted.hidden {
+        if !path.exists() {
+            // It lies in a covered folder. The child must not make one of its own there.
+            fs::create_dir_all(path)?;
+        }
+        hide(path)?;
+    }
+    own.iter().try_for_each(Kept::place)?;
+    for folder in granted.hidden.iter().filter(|path| path.is_dir()) {
+        make_read_only(folder, Below::This)?;
+    }
+    make_read_only("/run", Below::This)?;
+    make_read_only("/dev", Below::This)?;
+    sockets.iter().filter(|socket| !allows(confinement, socket)).try_for_each(|path| hide(path))
+}
+
+fn allows(confinement: &Confinement, socket: &Path) -> bool {
+    let own = confinement.writable.iter().chain([&confinement.temporary]);
+    let is_named = confinement.sockets.iter().any(|allowed| allowed == socket);
+    is_named || own.into_iter().any(|folder| socket.starts_with(folder))
+}
+
+/// Returns the paths of all sockets that are bound now.
+fn bound_sockets() -> io::Result<Vec<PathBuf>> {
+    let table = fs::read_to_string("/proc/net/unix")?;
+    // Num RefCount Protocol Flags Type St Inode Path
+    let path = |line: &str| line.splitn(8, ' ').nth(7).map(str::trim_start).map(PathBuf::from);
+    let mut paths: Vec<PathBuf> =
+        table.lines().skip(1).filter_map(path).filter(|path| path.is_absolute()).collect();
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+fn build_devices(devices: &[Kept]) -> io::Result<()> {
+    cover_folder(Path::new("/dev"))?;
+    devices.iter().try_for_each(Kept::place)?;
+    fs::create_dir("/dev/pts")?;
+    mount_new("devpts", "/dev/pts", MsFlags::MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")?;
+    fs::create_dir("/dev/shm")?;
+    mount_new("tmpfs", "/dev/shm", MsFlags::MS_NODEV, SHARED_MEMORY_OPTIONS)?;
+    for (name, target) in DEVICE_LINKS {
+        std::os::unix::fs::symlink(target, Path::new("/dev").join(name))?;
+    }
+    Ok(())
+}
+
+/// Shows an empty folder or file in place of what a path shows now. Nothing happens if there is nothing.
+fn hide(path: &Path) -> io::Result<()> {
+    let path = match path.canonicalize() {
+        // A path that cannot be looked up cannot be opened either.
+        Err(_) => return Ok(()),
+        Ok(path) => path,
+    };
+    if path.is_dir() {
+        return cover_folder(&path);
+    }
+    let empty = Kept::take(Path::new("/dev/null"), true)?.ok_or(io::ErrorKind::NotFound)?;
+    empty.place_at(&path)
+}
+
+fn cover_folder(path: &Path) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    Ok(mount(Some("tmpfs"), &path, Some("tmpfs"), flags, Some(COVER_OPTIONS))?)
+}
+
+fn mount_new(kind: &str, path: &str, flags: MsFlags, options: &str) -> io::Result<()> {
+    let flags = flags | MsFlags::MS_NOSUID;
+    Ok(mount(Some(kind), path, Some(kind), flags, Some(options))?)
+}
+
+/// Which mounts an attribute applies to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Below {
+    /// The mount itself.
+    This,
+    /// The mount and all below it.
+    All,
+}
+
+fn make_read_only(path: impl AsRef<Path>, below: Below) -> io::Result<()> {
+    let flags = if below == Below::All { libc::AT_RECURSIVE } else { 0 };
+    set_read_only(libc::AT_FDCWD, path.as_ref(), flags)
+}
+
+fn set_read_only(folder: RawFd, path: &Path, flags: libc::c_int) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_encoded_bytes())?;
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the path and the attributes live across the call, and the size is that of the attributes.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            folder,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    Errno::result(result)?;
+    Ok(())
+}
+
+fn none() -> Option<&'static str> {
+    None
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
