@@ -67,9 +67,9 @@ fn run_to_the_end() -> io::Result<()> {
     dup2_stderr(&null)?;
     drop(null);
 
-    let (launch, streams) = receive_launch(&control)?;
+    let (launch, mut streams) = receive_launch(&control)?;
     if let Some(confinement) = &launch.confinement {
-        match view::run(confinement, &signals, &control) {
+        match view::run(confinement, &signals, &control, &mut streams) {
             Ok(view::Role::Guard) => return Ok(()),
             Ok(view::Role::Init(report, granted)) => {
                 let rules = Rules::in_view(&granted);

@@ -5,7 +5,7 @@
 //! number as Hob sees it, waits for the init and passes signals on to it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -43,12 +43,13 @@ impl Report {
     }
 }
 
-/// Forks into new namespaces. Returns twice: in the init once the view is built, and in the guard at the end. An error
-/// means that the kernel does not allow a view; then nothing has happened.
+/// Forks into new namespaces. Returns twice: in the init once the view is built, and in the guard at the end. The guard
+/// drops the agent's streams. An error means that the kernel does not allow a view; then nothing has happened.
 pub(crate) fn run(
     confinement: &Confinement,
     signals: &SignalFd,
     control: &UnixStream,
+    streams: &mut Vec<OwnedFd>,
 ) -> io::Result<Role> {
     let (user, granted) = (User::current(), confinement.granted()?);
     let (guard, mut init) = UnixStream::pair()?;
@@ -72,6 +73,8 @@ pub(crate) fn run(
         let _ = waitpid(pid, None);
         return Err(io::ErrorKind::PermissionDenied.into());
     }
+    // Only the agent may hold its streams, so that Hob notices when it closes them.
+    streams.clear();
     line.clear();
     lines.read_line(&mut line)?;
     // Without a line the agent did not start, and the init has told Hob why.

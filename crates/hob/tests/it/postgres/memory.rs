@@ -103,10 +103,10 @@ fn nodes_share_a_memory_by_sharing_the_key() {
     let refused = two.run(&["serve", "--listen", "127.0.0.1:0"]);
     assert!(!refused.status.success());
     let said = format!("{refused:?}");
-    assert!(said.contains("another key") && said.contains("copy the file"), "{said}");
+    assert!(said.contains("different key") && said.contains("copy the file"), "{said}");
     assert!(!two.run(&["export"]).status.success());
     let doctor = String::from_utf8(two.run(&["doctor"]).stdout).unwrap();
-    assert!(doctor.contains("another key"), "{doctor}");
+    assert!(doctor.contains("different key"), "{doctor}");
     // Its hooks defer what they capture meanwhile.
     let other = talk(&two, "two", &["where is the crane?"]);
     assert_eq!(capture(&two, &[], &other)["status"], "deferred");

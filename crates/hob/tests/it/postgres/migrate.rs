@@ -338,9 +338,9 @@ fn refused_migration_changes_nothing() {
     assert_eq!(capture(&used, &[], &other)["inserted"], 6);
     let refused = there(&home, &url);
     assert!(!refused.status.success());
-    assert!(format!("{refused:?}").contains("another key"), "{refused:?}");
+    assert!(format!("{refused:?}").contains("different key"), "{refused:?}");
     let refused = back(&home, &url);
-    assert!(format!("{refused:?}").contains("another key"), "{refused:?}");
+    assert!(format!("{refused:?}").contains("different key"), "{refused:?}");
     let own = server().database();
     use_database(&home, &own);
     let third = talk(&home, "talk-2", 2, 8);
