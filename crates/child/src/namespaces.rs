@@ -84,6 +84,8 @@ impl User {
 
 /// A part of the old view that the new one shows under its old path.
 struct Kept {
+    /// The path that was asked for, which may lead through links.
+    given: PathBuf,
     path: PathBuf,
     /// The device and inode, by which it is recognised.
     identity: (u64, u64),
@@ -94,8 +96,8 @@ struct Kept {
 
 impl Kept {
     /// Takes a copy of what a path shows now. Returns `None` if there is nothing.
-    fn take(path: &Path, writable: bool) -> io::Result<Option<Kept>> {
-        let path = match path.canonicalize() {
+    fn take(given: &Path, writable: bool) -> io::Result<Option<Kept>> {
+        let path = match given.canonicalize() {
             Err(error) if is_missing(&error) => return Ok(None),
             found => found?,
         };
@@ -105,7 +107,7 @@ impl Kept {
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_RECURSIVE;
         let tree = open_tree(CWD, &path, flags)?;
-        Ok(Some(Kept { path, identity, tree, is_folder, writable }))
+        Ok(Some(Kept { given: given.to_owned(), path, identity, tree, is_folder, writable }))
     }
 
     /// Returns whether its path shows it now.
@@ -116,7 +118,15 @@ impl Kept {
 
     /// Shows it in the new view.
     fn place(&self) -> io::Result<()> {
-        self.place_at(&self.path)
+        self.place_at(&self.path)?;
+        if fs::symlink_metadata(&self.given).is_ok() {
+            return Ok(());
+        }
+        // A covered folder had a link that led to it.
+        if let Some(folder) = self.given.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        std::os::unix::fs::symlink(&self.path, &self.given)
     }
 
     fn place_at(&self, target: &Path) -> io::Result<()> {
