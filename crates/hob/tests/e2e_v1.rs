@@ -174,11 +174,11 @@ impl Setup {
         match text("ask") {
             "agents" => json!(self.agents(text("app"))),
             "gone" => {
-                let pids =
-                    asked["pids"].as_array().unwrap().iter().map(|pid| pid.as_i64().unwrap());
+                let pids: Vec<i64> = serde_json::from_value(asked["pids"].clone()).unwrap();
+                let home = format!("HOME={}", self.home.user_home().display());
                 wait_until("the processes are gone", || {
-                    let lives = |pid: i64| Path::new(&format!("/proc/{pid}")).exists();
-                    (!pids.clone().any(lives)).then_some(())
+                    let mut numbers = processes_with(&home).into_iter().flat_map(numbers_of);
+                    (!numbers.any(|number| pids.contains(&number))).then_some(())
                 });
                 Value::Null
             }
@@ -250,6 +250,18 @@ impl Setup {
         }
         json!({"said": said, "model": request["model"], "system": request["system"].to_string()})
     }
+}
+
+/// Returns the numbers by which a script may know a process: the one that it has here and, of a tool that sleeps, those
+/// inside of its namespaces. (There, processes of two agents may have one number.)
+fn numbers_of(pid: i32) -> Vec<i64> {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    if !command.starts_with(b"sleep") {
+        return vec![i64::from(pid)];
+    }
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    line.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
 /// Every case of two SDKs on one server.
