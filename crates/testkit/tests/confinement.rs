@@ -131,6 +131,11 @@ impl Fixture {
         assert!(matches!(exit, Exit::Code(1..)), "`{script}` went well: {text}");
     }
 
+    /// Returns whether the kernel allows children a view of their own, in which process numbers begin anew.
+    fn has_view(&self) -> bool {
+        self.run(self.confined("test $$ -lt 10")).0 == Exit::Code(0)
+    }
+
     /// Returns every process that was started here, also those that left its session.
     fn inhabitants(&self) -> Vec<i32> {
         processes_with(&format!("NEST={}", self.base.display()))
@@ -284,9 +289,11 @@ fn confined_child_reaches_only_the_sockets_that_are_named() {
     let path = connect("os.environ[\"H\"] + \"/socket\"");
     let sockets = vec![place.path("hidden/socket")];
     place.allows_under(Confinement { sockets, ..place.confinement() }, &path);
-    place.refuses(&path);
-    let _elsewhere = UnixListener::bind(place.path("user/socket")).unwrap();
-    place.refuses(&connect("os.environ[\"U\"] + \"/socket\""));
+    if place.has_view() {
+        place.refuses(&path);
+        let _elsewhere = UnixListener::bind(place.path("user/socket")).unwrap();
+        place.refuses(&connect("os.environ[\"U\"] + \"/socket\""));
+    }
     if landlock_version() >= Some(6) {
         let name = place.base.display().to_string();
         let address = SocketAddr::from_abstract_name(&name).unwrap();
