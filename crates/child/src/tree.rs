@@ -23,6 +23,13 @@ pub fn start_time(pid: i32) -> Option<u64> {
     process(pid).map(|p| p.start)
 }
 
+/// Returns the numbers of a live process: the one that it has here, then those inside of its process namespaces.
+pub fn numbers(pid: i32) -> Vec<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    line.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect()
+}
+
 /// Returns every process, except those that end during the read.
 pub fn all() -> Vec<Process> {
     let Ok(dir) = fs::read_dir("/proc") else { return Vec::new() };

@@ -91,13 +91,8 @@ pub(crate) fn run(
 
 /// Finds the agent among the init's children, by the process number that it has inside of the namespace.
 fn started(init: i32, agent: i32) -> Option<ShimEvent> {
-    let is_agent = |pid: i32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        numbers.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok()) == Some(agent)
-    };
-    let children = tree::all().into_iter().filter(|process| process.parent == init);
-    let found = children.into_iter().find(|process| is_agent(process.pid))?;
+    let mut children = tree::all().into_iter().filter(|process| process.parent == init);
+    let found = children.find(|process| tree::numbers(process.pid).last() == Some(&agent))?;
     Some(ShimEvent::Started { pid: found.pid, start: found.start })
 }
 

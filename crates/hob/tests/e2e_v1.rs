@@ -174,7 +174,7 @@ impl Setup {
         match text("ask") {
             "agents" => json!(self.agents(text("app"))),
             "gone" => {
-                let pids: Vec<i64> = serde_json::from_value(asked["pids"].clone()).unwrap();
+                let pids: Vec<i32> = serde_json::from_value(asked["pids"].clone()).unwrap();
                 let home = format!("HOME={}", self.home.user_home().display());
                 wait_until("the processes are gone", || {
                     let mut numbers = processes_with(&home).into_iter().flat_map(numbers_of);
@@ -254,14 +254,12 @@ impl Setup {
 
 /// Returns the numbers by which a script may know a process: the one that it has here and, of a tool that sleeps, those
 /// inside of its namespaces. (There, processes of two agents may have one number.)
-fn numbers_of(pid: i32) -> Vec<i64> {
+fn numbers_of(pid: i32) -> Vec<i32> {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     if !command.starts_with(b"sleep") {
-        return vec![i64::from(pid)];
+        return vec![pid];
     }
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-    line.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+    tree::numbers(pid)
 }
 
 /// Every case of two SDKs on one server.

@@ -131,7 +131,7 @@ impl Fixture {
         assert!(matches!(exit, Exit::Code(1..)), "`{script}` went well: {text}");
     }
 
-    /// Returns whether the kernel allows children a view of their own, in which process numbers begin anew.
+    /// Returns whether children run in namespaces of their own. Process numbers start at 1 there.
     fn has_view(&self) -> bool {
         self.run(self.confined("test $$ -lt 10")).0 == Exit::Code(0)
     }

@@ -1,16 +1,13 @@
 //! Files that an agent reads and writes through Hob: only those in its session's folder.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use agent_client_protocol::v1::schema::{
     ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use agent_client_protocol::{Error, ErrorCode};
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::{Mode, mkdirat};
+use hob_files::Folder;
 use serde_json::json;
 
 /// Larger files are not read.
@@ -50,22 +47,19 @@ impl FileAccess {
             false if path.starts_with(&self.files) => &self.files,
             false => return Err(outside(&request.path)),
         };
-        let file = open(base, &path, OFlag::O_RDONLY | OFlag::O_NONBLOCK).map_err(wrong)?;
-        let metadata = file.metadata().map_err(wrong)?;
-        if !metadata.is_file() || metadata.len() > MAX_READ_BYTES {
-            return Err(wrong(io::Error::other("not a regular file, or too large")));
-        }
-        let mut text = String::new();
-        file.take(MAX_READ_BYTES).read_to_string(&mut text).map_err(wrong)?;
+        let (folder, below) = open_base(base, &path).map_err(wrong)?;
+        let bytes = folder.read(below, MAX_READ_BYTES).map_err(wrong)?;
+        let text = String::from_utf8(bytes).map_err(|error| wrong(io::Error::other(error)))?;
         Ok(ReadTextFileResponse::new(part(&text, request.line, request.limit)))
     }
 
     pub fn write(&self, request: &WriteTextFileRequest) -> Result<WriteTextFileResponse, Error> {
         let path = self.writable(&request.path)?;
         let wrong = |error: io::Error| failed(&request.path, &error);
-        make_folders(&self.folder, &path).map_err(wrong)?;
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK;
-        let mut file = open(&self.folder, &path, flags).map_err(wrong)?;
+        let (folder, below) = open_base(&self.folder, &path).map_err(wrong)?;
+        let parent = below.parent().unwrap_or(Path::new(""));
+        folder.create_folders(parent, 0o777).map_err(wrong)?;
+        let mut file = folder.overwrite_file(below, 0o666).map_err(wrong)?;
         file.write_all(request.content.as_bytes()).map_err(wrong)?;
         Ok(WriteTextFileResponse::new())
     }
@@ -102,46 +96,11 @@ impl FileAccess {
     }
 }
 
-/// Opens a path below a folder without following links, so that the file that was checked is the file that
-/// is opened, whatever an agent swaps meanwhile.
-fn open(base: &Path, path: &Path, flags: OFlag) -> io::Result<File> {
+/// Opens a folder, and returns it with the rest of a path that lies below it. What was checked is what is opened,
+/// whatever an agent swaps meanwhile.
+fn open_base<'a>(base: &Path, path: &'a Path) -> io::Result<(Folder, &'a Path)> {
     let below = path.strip_prefix(base).map_err(|_| io::ErrorKind::PermissionDenied)?;
-    let folder = File::open(base)?;
-    let how = OpenHow::new()
-        .flags(flags | OFlag::O_CLOEXEC)
-        .mode(if flags.contains(OFlag::O_CREAT) {
-            Mode::from_bits_truncate(0o666)
-        } else {
-            Mode::empty()
-        })
-        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
-    Ok(openat2(&folder, below, how)?.into())
-}
-
-/// Creates the parent folders of a file, one by one and without following links.
-fn make_folders(base: &Path, path: &Path) -> io::Result<()> {
-    let below = path.strip_prefix(base).map_err(|_| io::ErrorKind::PermissionDenied)?;
-    let mut folder = File::open(base)?;
-    for name in below.parent().into_iter().flat_map(Path::components) {
-        let how = || {
-            OpenHow::new()
-                .flags(OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC)
-                .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS)
-        };
-        let name = name.as_os_str();
-        let next = match openat2(&folder, name, how()) {
-            Err(Errno::ENOENT) => {
-                match mkdirat(&folder, name, Mode::from_bits_truncate(0o777)) {
-                    Ok(()) | Err(Errno::EEXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                openat2(&folder, name, how())?
-            }
-            other => other?,
-        };
-        folder = next.into();
-    }
-    Ok(())
+    Ok((Folder::open(base)?, below))
 }
 
 /// Returns at most `limit` lines, starting at `line` (the first is 1).
