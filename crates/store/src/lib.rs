@@ -11,6 +11,9 @@ mod postgres;
 mod sqlite;
 mod values;
 
+// `rusqlite` uses this library through its C interface.
+use hob_sqlcipher as _;
+
 pub use ledger::migrate::{ledger_to_postgres, ledger_to_sqlite};
 pub use ledger::postgres::{PostgresLedger, ServerState};
 pub use ledger::sqlite::Ledger;

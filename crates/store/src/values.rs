@@ -2,6 +2,7 @@
 
 use hob_domain::session::{SessionId, TurnUsage};
 use hob_domain::{AppName, StoreError, Timestamp};
+use sha2::{Digest, Sha256};
 
 /// The usage of a turn as both databases store it, within the bounds of [`TurnUsage::bounded`].
 pub(crate) struct UsageColumns {
@@ -32,7 +33,7 @@ const HASHED_KEY_PREFIX: &str = "sha256:";
 pub(crate) fn hashed_key(key: &str) -> String {
     match key.strip_prefix(HASHED_KEY_PREFIX) {
         Some(hash) => hash.to_owned(),
-        None => hob_domain::secret::hex(&openssl::sha::sha256(key.as_bytes())),
+        None => hob_domain::secret::hex(&Sha256::digest(key.as_bytes())),
     }
 }
 

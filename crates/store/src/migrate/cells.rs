@@ -2,7 +2,7 @@
 
 use hob_domain::StoreError;
 use hob_domain::memory::TurnKey;
-use openssl::sha::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::values::damaged;
 
@@ -37,20 +37,20 @@ impl Cell {
             Cell::None => hash.update(b"-"),
             Cell::Number(number) => {
                 hash.update(b"n");
-                hash.update(&number.to_le_bytes());
+                hash.update(number.to_le_bytes());
             }
             Cell::Real(number) => {
                 hash.update(b"r");
-                hash.update(&number.to_bits().to_le_bytes());
+                hash.update(number.to_bits().to_le_bytes());
             }
             Cell::Text(text) => {
                 hash.update(b"t");
-                hash.update(&(text.len() as u64).to_le_bytes());
+                hash.update((text.len() as u64).to_le_bytes());
                 hash.update(text.as_bytes());
             }
             Cell::Bytes(bytes) => {
                 hash.update(b"b");
-                hash.update(&(bytes.len() as u64).to_le_bytes());
+                hash.update((bytes.len() as u64).to_le_bytes());
                 hash.update(bytes);
             }
         }

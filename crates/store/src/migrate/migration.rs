@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use hob_domain::StoreError;
-use openssl::sha::Sha256;
+use sha2::{Digest, Sha256};
 
 use super::endpoint::{Endpoint, TargetState};
 use super::error::MigrateError;
@@ -207,5 +207,5 @@ async fn digest<P: Part>(
             cell.hash(&mut hash);
         }
     }
-    Ok((hob_domain::secret::hex(&hash.finish()), done))
+    Ok((hob_domain::secret::hex(&hash.finalize()), done))
 }

@@ -7,14 +7,13 @@ use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use hob_domain::StoreError;
-use openssl::ssl::{SslConnector, SslMethod, SslVerifyMode};
-use postgres_openssl::MakeTlsConnector;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::error::ConnectError;
-use super::url::{StoreUrl, Tls, Trust};
+use super::tls;
+use super::url::StoreUrl;
 
 /// The maximum number of connections; further statements wait. A server runs no more at once than it has cores, and every
 /// connection is a process there.
@@ -95,8 +94,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// Makes a pool without connecting yet.
     pub(crate) fn new(url: &StoreUrl, limits: Limits) -> Result<Connections, ConnectError> {
-        let tls = tls(&url.tls)
-            .map_err(|error| ConnectError::Certificates { error: error.to_string() })?;
+        let tls = tls::connector(&url.tls)?;
         let mut config = url.config.clone();
         let connect = config.get_connect_timeout().copied().unwrap_or(limits.acquire_timeout);
         config.connect_timeout(connect.min(limits.acquire_timeout));
@@ -293,7 +291,7 @@ impl From<Error> for Fault {
 async fn pause(attempt: u32) {
     let most = 10_u64 << attempt.min(6);
     let mut byte = [0; 2];
-    let _ = openssl::rand::rand_bytes(&mut byte);
+    let _ = getrandom::fill(&mut byte);
     let part = u64::from(u16::from_le_bytes(byte)) * most / u64::from(u16::MAX);
     tokio::time::sleep(Duration::from_millis(most / 2 + part / 2)).await;
 }
@@ -415,26 +413,4 @@ fn is_io(error: &Error) -> bool {
         source = cause.source();
     }
     false
-}
-
-pub(crate) fn tls(wanted: &Tls) -> Result<MakeTlsConnector, openssl::error::ErrorStack> {
-    let mut builder = SslConnector::builder(SslMethod::tls())?;
-    match (wanted.trust, &wanted.root) {
-        (Trust::Anybody, _) => builder.set_verify(SslVerifyMode::NONE),
-        (_, Some(root)) => builder.set_ca_file(root)?,
-        // OpenSSL is built from source and does not know where this system stores its certificates.
-        (_, None) => {
-            let found = openssl_probe::probe();
-            let folder = found.cert_dir.iter().find(|folder| folder.is_dir());
-            builder
-                .load_verify_locations(found.cert_file.as_deref(), folder.map(|f| f.as_path()))?;
-        }
-    }
-    let named = wanted.trust == Trust::Named;
-    let mut connector = MakeTlsConnector::new(builder.build());
-    connector.set_callback(move |connection, _| {
-        connection.set_verify_hostname(named);
-        Ok(())
-    });
-    Ok(connector)
 }

@@ -5,6 +5,7 @@ pub(crate) mod connections;
 mod error;
 pub(crate) mod migrations;
 pub(crate) mod text;
+pub(crate) mod tls;
 mod url;
 
 pub(crate) use connect::{connect, connect_failed};

@@ -1,69 +1,51 @@
-//! The way to the server, encrypted. The server of the tests speaks no TLS, so something stands before it that does.
+//! Encrypted connections. The server of the tests speaks no TLS, so a proxy in front of it does.
 
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::sync::Arc;
 
 use hob_domain::AppStore;
 use hob_store::PostgresLedger;
-use openssl::asn1::Asn1Time;
-use openssl::bn::BigNum;
-use openssl::hash::MessageDigest;
-use openssl::pkey::{PKey, Private};
-use openssl::rsa::Rsa;
-use openssl::ssl::{Ssl, SslAcceptor, SslMethod};
-use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
-use openssl::x509::{X509, X509NameBuilder};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::task::JoinSet;
-use tokio_openssl::SslStream;
+use tokio_rustls::TlsAcceptor;
 
 use super::server;
 
-/// A certificate that vouches for itself, made out to a name.
-fn certificate(name: &str) -> (X509, PKey<Private>) {
-    let key = PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap();
-    let mut subject = X509NameBuilder::new().unwrap();
-    subject.append_entry_by_text("CN", name).unwrap();
-    let subject = subject.build();
-    let mut builder = X509::builder().unwrap();
-    builder.set_version(2).unwrap();
-    builder.set_serial_number(&BigNum::from_u32(1).unwrap().to_asn1_integer().unwrap()).unwrap();
-    builder.set_subject_name(&subject).unwrap();
-    builder.set_issuer_name(&subject).unwrap();
-    builder.set_pubkey(&key).unwrap();
-    builder.set_not_before(&Asn1Time::days_from_now(0).unwrap()).unwrap();
-    builder.set_not_after(&Asn1Time::days_from_now(1).unwrap()).unwrap();
-    builder.append_extension(BasicConstraints::new().ca().build().unwrap()).unwrap();
-    let context = builder.x509v3_context(None, None);
-    let names = SubjectAlternativeName::new().dns(name).build(&context).unwrap();
-    builder.append_extension(names).unwrap();
-    builder.sign(&key, MessageDigest::sha256()).unwrap();
-    (builder.build(), key)
+/// Returns the path of a certificate or key in `tests/fixtures/tls`.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
 }
 
-/// Takes connections, says yes to encryption, and passes on what comes to the server's socket. Ends with its tasks.
-async fn front(certificate: &X509, key: &PKey<Private>, server: PathBuf) -> (u16, JoinSet<()>) {
-    let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).unwrap();
-    acceptor.set_certificate(certificate).unwrap();
-    acceptor.set_private_key(key).unwrap();
-    let acceptor = acceptor.build();
+/// Starts a proxy that presents the certificate `name`, agrees to encryption, and passes everything on to the server's
+/// socket. It ends with its tasks.
+async fn proxy(name: &str, server: PathBuf) -> (u16, JoinSet<()>) {
+    let certificate = CertificateDer::from_pem_file(fixture(&format!("{name}.pem"))).unwrap();
+    let key = PrivateKeyDer::from_pem_file(fixture(&format!("{name}.key"))).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((mut client, _)) = listener.accept().await {
-            let (server, context) = (server.clone(), acceptor.context().to_owned());
+            let (server, acceptor) = (server.clone(), acceptor.clone());
             connections.spawn(async move {
-                let mut asked = [0; 8];
-                client.read_exact(&mut asked).await.unwrap();
-                assert_eq!(asked, [0, 0, 0, 8, 4, 210, 22, 47], "it asks for encryption first");
+                let mut request = [0; 8];
+                client.read_exact(&mut request).await.unwrap();
+                assert_eq!(request, [0, 0, 0, 8, 4, 210, 22, 47], "it asks for encryption first");
                 client.write_all(b"S").await.unwrap();
-                let mut client = SslStream::new(Ssl::new(&context).unwrap(), client).unwrap();
-                if Pin::new(&mut client).accept().await.is_err() {
-                    return;
-                }
+                let Ok(mut client) = acceptor.accept(client).await else { return };
                 let mut server = UnixStream::connect(server).await.unwrap();
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
             });
@@ -72,42 +54,65 @@ async fn front(certificate: &X509, key: &PKey<Private>, server: PathBuf) -> (u16
     (port, tasks)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn who_must_be_known_is_known_by_certificate_and_name() {
+/// Connects through a proxy that presents `certificate`, and asserts whether that works.
+async fn assert_connects(certificate: &str, cases: &[(&str, &str, Option<&str>, bool)]) {
     let database = server().database();
     let name = database.rsplit('/').next().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let write = |path: &Path, certificate: &X509| {
-        std::fs::write(path, certificate.to_pem().unwrap()).unwrap();
-    };
-    let (own, key) = certificate("localhost");
-    let (stranger, _) = certificate("localhost");
-    let (root, other) = (folder.path().join("own.pem"), folder.path().join("other.pem"));
-    write(&root, &own);
-    write(&other, &stranger);
-    let (port, _tasks) = front(&own, &key, server().socket()).await;
-    for (host, words, works) in [
-        ("localhost", "sslmode=require".to_owned(), true),
-        ("localhost", String::new(), true),
-        ("localhost", format!("sslmode=verify-full&sslrootcert={}", root.display()), true),
-        ("127.0.0.1", format!("sslmode=verify-ca&sslrootcert={}", root.display()), true),
-        ("127.0.0.1", format!("sslmode=verify-full&sslrootcert={}", root.display()), false),
-        ("localhost", format!("sslmode=verify-full&sslrootcert={}", other.display()), false),
-        ("localhost", format!("sslmode=verify-ca&sslrootcert={}", other.display()), false),
-        ("localhost", "sslmode=verify-full".to_owned(), false),
-    ] {
-        let url = format!("postgres://hob@{host}:{port}/{name}?{words}");
+    let (port, _tasks) = proxy(certificate, server().socket()).await;
+    for (host, mode, root, works) in cases {
+        let root = root.map(|root| format!("&sslrootcert={}", fixture(root).display()));
+        let url = format!(
+            "postgres://hob@{host}:{port}/{name}?sslmode={mode}{}",
+            root.clone().unwrap_or_default()
+        );
         let connected = PostgresLedger::connect(&url.parse().unwrap()).await;
-        assert_eq!(connected.is_ok(), works, "{host} {words}: {:?}", connected.err());
+        assert_eq!(connected.is_ok(), *works, "{host} {mode} {root:?}: {:?}", connected.err());
         if let Ok(ledger) = connected {
             assert!(ledger.list_apps().await.unwrap().is_empty());
         }
     }
 }
 
-/// Where encryption is required, a server that has none is not talked to.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_encryption_nothing_is_said_where_it_is_required() {
+async fn self_signed_certificate_is_accepted_where_it_is_the_named_root() {
+    let cases = [
+        ("localhost", "require", None, true),
+        ("localhost", "prefer", None, true),
+        ("localhost", "verify-full", Some("own.pem"), true),
+        ("127.0.0.1", "verify-ca", Some("own.pem"), true),
+        ("127.0.0.1", "verify-full", Some("own.pem"), false),
+        ("localhost", "verify-full", Some("other.pem"), false),
+        ("localhost", "verify-ca", Some("other.pem"), false),
+        ("localhost", "verify-full", None, false),
+    ];
+    assert_connects("own", &cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signed_certificate_is_accepted_with_its_root() {
+    let cases = [
+        ("localhost", "verify-full", Some("ca.pem"), true),
+        ("127.0.0.1", "verify-ca", Some("ca.pem"), true),
+        ("127.0.0.1", "verify-full", Some("ca.pem"), false),
+        ("localhost", "verify-ca", Some("other.pem"), false),
+        ("localhost", "verify-full", None, false),
+    ];
+    assert_connects("signed", &cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_certificate_is_refused_even_if_it_is_the_named_root() {
+    let cases = [
+        ("localhost", "require", None, true),
+        ("localhost", "verify-ca", Some("expired.pem"), false),
+        ("localhost", "verify-full", Some("expired.pem"), false),
+    ];
+    assert_connects("expired", &cases).await;
+}
+
+/// Nothing is sent to a server without encryption if the address requires it.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_without_encryption_gets_nothing_where_it_is_required() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut tasks = JoinSet::new();
@@ -122,5 +127,5 @@ async fn without_encryption_nothing_is_said_where_it_is_required() {
     });
     let url = format!("postgres://hob:s3cret@127.0.0.1:{port}/x?sslmode=require");
     assert!(PostgresLedger::connect(&url.parse().unwrap()).await.is_err());
-    assert_eq!(tasks.join_next().await.unwrap().unwrap(), b"", "not a word, no name, no password");
+    assert_eq!(tasks.join_next().await.unwrap().unwrap(), b"", "no name and no password was sent");
 }

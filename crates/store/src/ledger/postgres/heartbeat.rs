@@ -10,7 +10,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_postgres::AsyncMessage;
 
 use crate::postgres::StoreUrl;
-use crate::postgres::connections::{connection_settings, tls};
+use crate::postgres::connections::connection_settings;
+use crate::postgres::tls;
 
 /// The notification channel of all nodes.
 pub(super) const CHANNEL: &str = "hob";
@@ -49,7 +50,7 @@ async fn run_until_disconnected(
     tell: &(dyn Fn(ClusterEvent) + Send + Sync),
 ) -> Result<(), String> {
     let text = |error: tokio_postgres::Error| error.to_string();
-    let tls = tls(&url.tls).map_err(|error| error.to_string())?;
+    let tls = tls::connector(&url.tls).map_err(|error| error.to_string())?;
     let (client, mut connection) = url.config.connect(tls).await.map_err(text)?;
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -132,8 +132,7 @@ impl Cipher {
     pub(super) fn seal(&self, of: Body<'_>, plain: &[u8]) -> Vec<u8> {
         let Some(cipher) = &self.bodies else { return plain.to_vec() };
         let mut nonce = [0; NONCE_BYTES];
-        // OpenSSL has random bytes wherever it starts at all.
-        openssl::rand::rand_bytes(&mut nonce).expect("the system has random bytes");
+        getrandom::fill(&mut nonce).expect("the system has random bytes");
         sealed(cipher, nonce, plain, of.associated_data().as_bytes())
     }
 
