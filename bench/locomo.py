@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How well Hob finds the evidence in LoCoMo conversations, through its public path only.
 
-    locomo.py --hob target/release/hob --data DIR [--json OUT]
+    locomo.py --hob target/dist/hob --data DIR [--json OUT]
 
 DIR holds conversations as LoCoMo has them (CC BY-NC 4.0, so they are not part of this repository). A conversation is a project, each
 of its sessions a transcript at its own time. A turn is "Speaker: text", and what a picture shows. Asked are the questions of

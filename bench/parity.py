@@ -2,7 +2,7 @@
 """Whether the memory in PostgreSQL finds what the memory in the home finds: the same LoCoMo conversations in both, the same questions,
 through the public path.
 
-    parity.py --hob target/release/hob --data DIR [--json OUT]
+    parity.py --hob target/dist/hob --data DIR [--json OUT]
 
 Said are the share of questions with the same ten hits in the same order, with the same ten hits in any order, and any@5 of both.
 """

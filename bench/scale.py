@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How the memory does as it grows, through the public path: `hob import`, `hob serve` and `hob mcp` on a home of its own.
 
-    bench/scale.py --hob target/release/hob [--sizes 10000,100000] [--json OUT] [--keep FOLDER] [--postgres] [--http] [--again]
+    bench/scale.py --hob target/dist/hob [--sizes 10000,100000] [--json OUT] [--keep FOLDER] [--postgres] [--http] [--again]
 
 All turns are of one project, which is the worst case: nothing is left out of a question for being elsewhere. Words are drawn as often as
 they occur in `coding-history/turns.jsonl`; one in eight is a name out of 60,000, since that is what code has. Sessions are of 50 turns, a

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How well Hob finds what was said in coding histories, through its public path only.
 
-    eval.py --hob target/release/hob [--half tune|held-out] [--json OUT] [--misses]
+    eval.py --hob target/dist/hob [--half tune|held-out] [--json OUT] [--misses]
 
 Every session of turns.jsonl becomes a Claude Code transcript with its own times, captured with `hob capture-transcript` into a
 `hob serve --no-http` on a temporary home; every project has a folder of its own. `hob export` then tells whether text, time,
