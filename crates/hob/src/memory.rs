@@ -30,6 +30,8 @@ const MAX_HOOK_TRANSACTION_TURNS: usize = 50;
 const DEFERRAL_RESERVE: Duration = Duration::from_millis(150);
 /// The time that writing one turn into a deferral file may take.
 const DEFERRAL_TIME_PER_TURN: Duration = Duration::from_micros(150);
+/// The time that masking and writing one mebibyte of text into a deferral file may take.
+const DEFERRAL_TIME_PER_MEBIBYTE: Duration = Duration::from_millis(100);
 /// The time that a hook must have left to read another part of a transcript.
 const MIN_TIME_PER_PART: Duration = Duration::from_millis(600);
 /// How long a command waits for another process that writes into the store.
@@ -193,7 +195,7 @@ pub fn deliver(
     if let Ok(mut connection) = Connection::open(&settings.socket, PROBE_TIMEOUT) {
         while !left.is_empty() {
             let (chunk, rest) = left.split_at(chunk(left));
-            let time = CALL_TIMEOUT.min(remaining(deadline).saturating_sub(DEFERRAL_RESERVE));
+            let time = CALL_TIMEOUT.min(remaining(deadline).saturating_sub(deferral_time(left)));
             match connection.call(&Call::Capture { batch: batch.with_turns(chunk) }, time) {
                 Ok(Answer::Captured(stored)) => delivered.stored += stored,
                 _ => break,
@@ -263,7 +265,10 @@ async fn within<T>(time: Duration, work: impl Future<Output = T>) -> anyhow::Res
 
 /// Returns the time that writing these turns into a deferral file may take.
 fn deferral_time(turns: &[RawTurn]) -> Duration {
-    DEFERRAL_RESERVE + DEFERRAL_TIME_PER_TURN * turns.len() as u32
+    let bytes: usize = turns.iter().map(|turn| turn.text.len()).sum();
+    DEFERRAL_RESERVE
+        + DEFERRAL_TIME_PER_TURN * turns.len() as u32
+        + DEFERRAL_TIME_PER_MEBIBYTE.mul_f64(bytes as f64 / f64::from(1 << 20))
 }
 
 /// Returns the key to which the secrets in a deferral file are sealed. If the home's key is not
