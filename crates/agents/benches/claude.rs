@@ -43,6 +43,7 @@ impl Fixture {
             socket: folder.join("hob.sock"),
             files: folder.join("files"),
             temporary: folder.join("temporary"),
+            private: folder.join("private"),
             environment: Vec::new(),
         };
         let trash = Trash::open(&folder.join("trash")).expect("a folder");

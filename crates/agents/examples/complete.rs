@@ -32,7 +32,7 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
         umask: 0o022,
     })?;
     let environment: Vec<_> = std::env::vars_os().collect();
-    let config = ConfigFolder::for_environment(&environment, &temporary.join("config"))?;
+    let config = ConfigFolder::for_environment(&environment, &temporary.join("config"), false)?;
     let mut launch_spec = LaunchSpec::new(vec!["claude".into()], config);
     launch_spec.environment = environment;
     let sandbox = SandboxConfig {
@@ -40,6 +40,7 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
         socket: temporary.join("hob.sock"),
         files: temporary.join("uploads"),
         temporary: temporary.join("tmp"),
+        private: temporary.join("private"),
         environment: Vec::new(),
     };
     let trash = Trash::open(&temporary.join("trash"))?;

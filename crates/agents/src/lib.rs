@@ -12,6 +12,7 @@ pub mod driver;
 mod json_lines;
 mod live_limit;
 pub mod mcp_servers;
+mod owner_copy;
 mod runtime;
 mod sandbox;
 

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use hob_child::{ChildSpec, Confinement, Streams, cleaned_environment};
 use hob_domain::{AgentSpec, AppName, Sandbox};
 
+use crate::owner_copy::copy_from_owner;
+
 /// Stores of credentials in the user's home, which agents cannot read unless their entry names them.
 const CREDENTIALS: &[&str] = &[
     ".ssh",
@@ -58,6 +60,8 @@ pub struct SandboxConfig {
     pub files: PathBuf,
     /// The folder for temporary folders of agents.
     pub temporary: PathBuf,
+    /// The folder of agents' configuration and data, with a subfolder per app.
+    pub private: PathBuf,
     /// The environment from which the agents' variables are picked.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -77,7 +81,9 @@ impl SandboxConfig {
         let mut env = self.environment(agent);
         let confinement = match agent.sandbox {
             Sandbox::Off => None,
-            Sandbox::Workspace => Some(self.confinement(app, agent, cwd, scope, &mut env)?),
+            Sandbox::Workspace | Sandbox::Strict => {
+                Some(self.confinement(app, agent, cwd, scope, &mut env)?)
+            }
         };
         let mut command = agent.command.iter();
         let program = command.next().cloned().unwrap_or_default();
@@ -135,6 +141,7 @@ impl SandboxConfig {
         let files = self.files_of(app);
         fs::create_dir_all(&files)?;
         let mut writable = vec![cwd.to_owned()];
+        writable.extend(self.private_folders(app, agent, &expand, env)?);
         for path in agent.writable.iter().map(expand) {
             // The kernel cannot allow a path that does not exist, and the agent could not create it. A name
             // with an extension is a file, whose content Hob cannot know.
@@ -143,6 +150,10 @@ impl SandboxConfig {
             }
             writable.push(path);
         }
+        // A folder inside another one is writable anyway. Looked up by itself, it could be a link that an agent has put
+        // there, to a folder that agents must not write.
+        let all = writable.clone();
+        writable.retain(|path| !all.iter().any(|other| path != other && path.starts_with(other)));
         let readable: Vec<PathBuf> = agent.readable.iter().map(expand).collect();
         let stores = CREDENTIALS.iter().filter_map(|path| Some(user.as_ref()?.join(path)));
         let is_open =
@@ -159,6 +170,38 @@ impl SandboxConfig {
             sockets: vec![self.socket.clone()],
             visible,
             temporary,
+            strict: agent.sandbox == Sandbox::Strict,
         })
+    }
+
+    /// Returns the folder of the configuration and data of an app's agents.
+    pub fn private_of(&self, app: &AppName) -> PathBuf {
+        self.private.join(app.as_str())
+    }
+
+    /// Creates the private folders of an agent, sets the variables that name them, and copies the user's files into
+    /// them. Returns the folders.
+    fn private_folders(
+        &self,
+        app: &AppName,
+        agent: &AgentSpec,
+        expand: &dyn Fn(&String) -> PathBuf,
+        env: &mut Vec<(OsString, OsString)>,
+    ) -> io::Result<Vec<PathBuf>> {
+        let mut folders = Vec::new();
+        for variable in &agent.private {
+            let folder = self.private_of(app).join(variable);
+            fs::create_dir_all(&folder)?;
+            env.retain(|(name, _)| name != variable.as_str());
+            env.push((variable.into(), folder.clone().into()));
+            folders.push(folder);
+        }
+        for (from, to) in &agent.copy {
+            if let Some((variable, below)) = to.split_once('/') {
+                let folder = self.private_of(app).join(variable);
+                copy_from_owner(&expand(from), &folder, Path::new(below))?;
+            }
+        }
+        Ok(folders)
     }
 }

@@ -59,6 +59,7 @@ fn setup_of(
         socket: folder.path().join("hob.sock"),
         files: folder.path().join("files"),
         temporary: folder.path().join("temporary"),
+        private: folder.path().join("private"),
         environment: Vec::new(),
     };
     let trash = Trash::open(&folder.path().join("trash")).unwrap();

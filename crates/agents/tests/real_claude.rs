@@ -81,6 +81,7 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
         socket: folder.path().join("hob.sock"),
         files: folder.path().join("files"),
         temporary: folder.path().join("temporary"),
+        private: folder.path().join("private"),
         environment: Vec::new(),
     };
     let trash = Trash::open(&folder.path().join("trash")).unwrap();

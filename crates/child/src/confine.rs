@@ -4,9 +4,9 @@
 //! folders on the way from the root to the hidden one get nothing, and every sibling of those
 //! folders is allowed one by one. A sibling that appears later is closed to children that already run.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -14,6 +14,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
 use nix::libc;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 /// The Landlock version whose rights are restricted. An older kernel restricts those that it knows. Rights
@@ -25,6 +26,10 @@ const READ_ACCESS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | Rea
 const DEVICE_ACCESS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | IoctlDev});
 /// Capabilities with which root reads the memory and environment of any process, despite Landlock.
 const DROPPED_CAPABILITIES: CapabilitySet = CapabilitySet::PERFMON.union(CapabilitySet::SYS_ADMIN);
+
+/// The oldest Landlock version that a strict confinement accepts. Older ones do not restrict signals and abstract
+/// sockets.
+pub const STRICT_LANDLOCK_VERSION: u32 = 6;
 
 /// The confinement of a child. It can read and execute everything that the user can, except `hidden`. It
 /// can change only `writable` and existing devices, and signal no process outside its own tree.
@@ -44,6 +49,8 @@ pub struct Confinement {
     pub visible: Vec<PathBuf>,
     /// The child's own folder for temporary files, which is shown as `/tmp`.
     pub temporary: PathBuf,
+    /// Whether the child must not start with less than a view of its own and [`STRICT_LANDLOCK_VERSION`].
+    pub strict: bool,
 }
 
 /// The paths of a confinement as they are on this machine: real, and without those that would expose a hidden one.
@@ -54,8 +61,9 @@ pub(crate) struct GrantedPaths {
 }
 
 impl Confinement {
-    /// Looks the paths up. Fails if the first hidden one does not exist.
-    pub(crate) fn granted(&self) -> io::Result<GrantedPaths> {
+    /// Looks the paths up. Fails if the first hidden one does not exist, or if `cwd`, which the caller has checked,
+    /// leads through a link: another child may have put it there since.
+    pub(crate) fn granted(&self, cwd: &Path) -> io::Result<GrantedPaths> {
         let first = self.hidden.first().map(|path| path.canonicalize()).transpose()?;
         // A store of credentials need not exist.
         let others = self.hidden.iter().skip(1).filter_map(|path| path.canonicalize().ok());
@@ -66,6 +74,9 @@ impl Confinement {
                 Err(error) if is_missing(&error) => return Ok(None),
                 real => real?,
             };
+            if given == cwd && real != *given {
+                return Err(io::Error::from_raw_os_error(libc::ELOOP));
+            }
             let exposes = paths.meets(&real, &fs::metadata(&real)?);
             let slips = hidden.iter().any(|hidden| slips_into(hidden, given, &real));
             Ok((!exposes && !slips).then_some(real))
@@ -106,11 +117,11 @@ pub(crate) struct Rules {
 impl Rules {
     /// Builds the rules of a child that sees the whole machine. Returns `None` if the kernel has no Landlock;
     /// a child then runs unconfined.
-    pub fn new(confinement: &Confinement) -> io::Result<Option<Rules>> {
+    pub fn new(confinement: &Confinement, cwd: &Path) -> io::Result<Option<Rules>> {
         if landlock_version().is_none() {
             return Ok(None);
         }
-        let granted = confinement.granted()?;
+        let granted = confinement.granted(cwd)?;
         let mut rules = Rules::empty(DROPPED_CAPABILITIES)?;
         rules.allow_around(&HiddenPaths::new(&granted.hidden), Path::new("/"))?;
         let own = [confinement.temporary.clone(), "/dev/shm".into()];
@@ -255,12 +266,11 @@ fn slips_into(hidden: &Path, given: &Path, real: &Path) -> bool {
     entry.and_then(|entry| given.strip_prefix(entry).ok()) != Some(inside)
 }
 
-/// Opens a file only to name it in a rule. Links are not followed, so that nothing can be replaced by a link
-/// meanwhile.
-fn look_at(path: &Path) -> io::Result<(File, Metadata)> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
-    let file = options.open(path)?;
+/// Opens a file only to name it in a rule. No link on the way is followed, so that nothing can be replaced by a link
+/// after it was looked up.
+pub(crate) fn look_at(path: &Path) -> io::Result<(File, Metadata)> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file: File = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?.into();
     let metadata = file.metadata()?;
     Ok((file, metadata))
 }

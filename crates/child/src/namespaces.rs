@@ -18,7 +18,7 @@ use nix::mount::{MsFlags, mount};
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-use crate::confine::{Confinement, GrantedPaths};
+use crate::confine::{Confinement, GrantedPaths, look_at};
 
 /// Devices that every program may use. A new instance of the terminal devices comes in addition.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -101,12 +101,13 @@ impl Kept {
             Err(error) if is_missing(&error) => return Ok(None),
             found => found?,
         };
-        let metadata = fs::metadata(&path)?;
+        let (file, metadata) = look_at(&path)?;
         let (is_folder, identity) = (metadata.is_dir(), (metadata.dev(), metadata.ino()));
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
             | OpenTreeFlags::AT_RECURSIVE;
-        let tree = open_tree(CWD, &path, flags)?;
+        let tree = open_tree(&file, "", flags)?;
         Ok(Some(Kept { given: given.to_owned(), path, identity, tree, is_folder, writable }))
     }
 

@@ -9,6 +9,7 @@ use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
@@ -23,7 +25,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, setsid};
 
-use crate::confine::Rules;
+use crate::confine::{Confinement, Rules, STRICT_LANDLOCK_VERSION, landlock_version};
 use crate::tree;
 use crate::view;
 use crate::wire::{Launch, ShimCommand, ShimEvent, own};
@@ -34,6 +36,13 @@ const DEFAULT_GRACE: Duration = Duration::from_millis(500);
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
 /// Longer launch messages are rejected.
 const MAX_LAUNCH_BYTES: usize = 64 << 20;
+
+/// The most files that one process of a confined agent may have open.
+const MAX_AGENT_OPEN_FILES: u64 = 65_536;
+/// The most processes and threads of a confined agent that has a view of its own.
+const MAX_AGENT_PROCESSES: u64 = 8_192;
+/// The largest file that a confined agent may write.
+const MAX_AGENT_FILE_BYTES: u64 = 32 << 30;
 
 /// Runs as the shim and never returns. The control socket is standard input.
 ///
@@ -68,23 +77,39 @@ fn run_to_the_end() -> io::Result<()> {
     drop(null);
 
     let (launch, mut streams) = receive_launch(&control)?;
+    let cwd = Path::new(&launch.cwd);
     if let Some(confinement) = &launch.confinement {
-        match view::run(confinement, &signals, &control, &mut streams) {
+        match view::run(confinement, cwd, &signals, &control, &mut streams) {
             Ok(view::Role::Guard) => return Ok(()),
             Ok(view::Role::Init(report, granted)) => {
-                let rules = Rules::in_view(&granted);
+                let rules = Rules::in_view(&granted).and_then(|rules| strictly(confinement, rules));
                 return keep(&launch, streams, rules, control, &signals, |agent| {
                     report.started(agent)
                 });
             }
+            Err(error) if confinement.strict => {
+                let errno = error.raw_os_error().unwrap_or(Errno::EPERM as i32);
+                let event = ShimEvent::NotConfined { errno };
+                return (&control).write_all(event.encode().as_bytes());
+            }
             Err(_) => {}
         }
     }
-    let rules = launch.confinement.as_ref().map_or(Ok(None), Rules::new);
+    let confinement = launch.confinement.as_ref();
+    let rules = confinement.map_or(Ok(None), |confinement| Rules::new(confinement, cwd));
     keep(&launch, streams, rules, control, &signals, |agent| {
         let start = tree::start_time(agent.as_raw()).unwrap_or(0);
         Some(ShimEvent::Started { pid: agent.as_raw(), start })
     })
+}
+
+/// Refuses rules that are weaker than a strict confinement demands.
+fn strictly(confinement: &Confinement, rules: Option<Rules>) -> io::Result<Option<Rules>> {
+    let version = landlock_version().unwrap_or_default();
+    if confinement.strict && (rules.is_none() || version < STRICT_LANDLOCK_VERSION) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    Ok(rules)
 }
 
 /// Starts the agent and looks after its tree until it is gone. `started` reports the start, or returns the
@@ -159,10 +184,13 @@ fn start_under(
     command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(error));
 
     let terminal = launch.terminal;
+    let confined = launch.confinement.is_some();
     let mode = Mode::from_bits_truncate(launch.umask);
     let shim = getpid();
+    // The init of a view is the first process of its namespace.
+    let has_view = shim.as_raw() == 1;
     // SAFETY: between fork and exec the closure makes only async-signal-safe system calls (setsid, ioctl,
-    // prctl, getppid, umask, sigprocmask, landlock_restrict_self, close) on values copied before the fork,
+    // prctl, getppid, umask, setrlimit, sigprocmask, landlock_restrict_self, close) on values copied before the fork,
     // and allocates nothing.
     unsafe {
         command.pre_exec(move || {
@@ -176,6 +204,9 @@ fn start_under(
                 return Err(Errno::ESRCH.into());
             }
             umask(mode);
+            if confined {
+                limit_resources(has_view)?;
+            }
             // The shim blocks signals; an agent that inherited this would never receive TERM.
             SigSet::empty().thread_set_mask()?;
             // Not earlier: the shim itself must stay able to signal the tree.
@@ -186,6 +217,22 @@ fn start_under(
     #[allow(clippy::disallowed_methods, reason = "this is the one place that starts a program")]
     let child = command.spawn()?;
     Ok(Pid::from_raw(child.id() as i32))
+}
+
+/// Bounds what one agent can take from the machine. Processes are counted per user namespace, so they are bounded only
+/// where the agent has its own.
+fn limit_resources(has_view: bool) -> nix::Result<()> {
+    let processes = if has_view { MAX_AGENT_PROCESSES } else { RLIM_INFINITY };
+    for (resource, limit) in [
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_NOFILE, MAX_AGENT_OPEN_FILES),
+        (Resource::RLIMIT_FSIZE, MAX_AGENT_FILE_BYTES),
+        (Resource::RLIMIT_NPROC, processes),
+    ] {
+        let (soft, hard) = getrlimit(resource)?;
+        setrlimit(resource, soft.min(limit), hard.min(limit))?;
+    }
+    Ok(())
 }
 
 nix::ioctl_write_int_bad!(set_controlling_terminal, nix::libc::TIOCSCTTY);

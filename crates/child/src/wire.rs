@@ -52,6 +52,9 @@ impl Launch {
             ],
         };
         put(lists.len().to_string().as_bytes());
+        if let Some(confinement) = &self.confinement {
+            put(if confinement.strict { b"s" } else { b"w" });
+        }
         for list in lists {
             put(list.len().to_string().as_bytes());
             for path in list {
@@ -94,6 +97,7 @@ impl Launch {
         let confinement = match lists {
             0 => None,
             _ => Some(Confinement {
+                strict: fields.next()? == b"s",
                 hidden: paths(&mut fields)?,
                 writable: paths(&mut fields)?,
                 readable: paths(&mut fields)?,
@@ -205,14 +209,16 @@ mod tests {
     fn confinement() -> impl Strategy<Value = Option<Confinement>> {
         let path = || os().prop_map(PathBuf::from);
         let paths = || prop::collection::vec(path(), 0..6);
-        let some =
-            (path(), paths(), paths()).prop_map(|(temporary, hidden, writable)| Confinement {
+        let some = (path(), paths(), paths(), any::<bool>()).prop_map(
+            |(temporary, hidden, writable, strict)| Confinement {
+                strict,
                 readable: writable.clone(),
                 hidden,
                 writable,
                 temporary,
                 ..Confinement::default()
-            });
+            },
+        );
         prop::option::of(some)
     }
 

@@ -57,12 +57,15 @@ impl Driver {
     }
 }
 
-/// Which files an app's agent may write.
+/// The sandbox of an app's agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
-    /// Its workspace, its own folder for temporary files, and folders that its entry names.
+    /// The agent writes only its workspace, private folders of its app, and folders that its entry names. The kernel
+    /// enforces what it can.
     Workspace,
-    /// Every file that the user may write.
+    /// The agent starts only if the kernel can enforce everything.
+    Strict,
+    /// The agent may do what the user may.
     Off,
 }
 
@@ -70,12 +73,14 @@ impl Sandbox {
     pub fn as_str(self) -> &'static str {
         match self {
             Sandbox::Workspace => "workspace",
+            Sandbox::Strict => "strict",
             Sandbox::Off => "off",
         }
     }
 
     pub fn parse(text: &str) -> Option<Sandbox> {
-        [Sandbox::Workspace, Sandbox::Off].into_iter().find(|mode| mode.as_str() == text)
+        let all = [Sandbox::Workspace, Sandbox::Strict, Sandbox::Off];
+        all.into_iter().find(|mode| mode.as_str() == text)
     }
 }
 
@@ -92,6 +97,11 @@ pub struct AgentSpec {
     pub sandbox: Sandbox,
     /// Folders and files the sandbox lets the agent write besides its workspace.
     pub writable: Vec<String>,
+    /// Variables that name folders of configuration and data. In a sandbox, each names a folder of the app's own.
+    pub private: Vec<String>,
+    /// Files of the user that are copied into those folders when the agent starts: their paths, and where they go, as
+    /// `VARIABLE/path`.
+    pub copy: BTreeMap<String, String>,
     /// Stores of credentials that the sandbox lets the agent read.
     pub readable: Vec<String>,
     /// Instructions for the user if the command is not installed.

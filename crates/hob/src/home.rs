@@ -92,6 +92,11 @@ impl Home {
         self.root.join("claude")
     }
 
+    /// Returns the folder of the configuration and data of apps' agents.
+    pub fn agents(&self) -> PathBuf {
+        self.root.join("agents")
+    }
+
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }

@@ -150,8 +150,13 @@ impl ActiveRun {
         folder: &Path,
         cancel: &CancellationToken,
     ) -> Result<RunReply, RunError> {
-        let stdin = if invocation.stdin.is_some() { Stdin::Pipe } else { Stdin::Null };
-        let spec = self.child(invocation.args.clone(), folder, stdin)?;
+        let internal = |error: std::io::Error| RunError::Internal(error.to_string());
+        let scope = folder.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = self.runtime.sandbox.temporary_of(&scope);
+        std::fs::create_dir_all(&temporary).map_err(internal)?;
+        let arguments = invocation.arguments(&temporary).map_err(internal)?;
+        let mut spec = self.child(arguments, folder, Stdin::Pipe)?;
+        claude_print::configure(&mut spec, &temporary).map_err(internal)?;
         let spawned = self.runtime.children.spawn(spec).await;
         let mut child = spawned.map_err(|error| self.not_started(error))?;
         let answer = tokio::select! {
@@ -203,13 +208,13 @@ impl ActiveRun {
 }
 
 /// Writes the prompt, reads the whole answer and waits for the process to end.
-async fn converse(child: &mut Child, stdin: Option<String>) -> Result<RunReply, RunError> {
+async fn converse(child: &mut Child, stdin: String) -> Result<RunReply, RunError> {
     let mut input = child.stdin.take();
     let output = child.stdout.take();
     let writing = async {
-        if let (Some(mut input), Some(text)) = (input.take(), stdin) {
+        if let Some(mut input) = input.take() {
             // An agent that does not read its prompt reports the reason in its output.
-            let _ = input.write_all(text.as_bytes()).await;
+            let _ = input.write_all(stdin.as_bytes()).await;
         }
     };
     let reading = async {

@@ -457,3 +457,29 @@ fn confinement_cost_is_printed() {
     });
     println!("from spawn to first output: free {free:?}, confined next to 400 files {confined:?}");
 }
+
+/// The folder was checked before, and another child may have replaced it by a link since.
+#[test]
+fn working_folder_that_has_become_a_link_is_refused() {
+    let Some(place) = place() else { return };
+    let (link, target) = (place.path("user/link"), place.path("user/private"));
+    std::fs::create_dir_all(&target).unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let mut confinement = place.confinement();
+    confinement.writable.push(link.clone());
+    let spec = ChildSpec { cwd: link, ..place.shell("echo x > escaped", Some(confinement)) };
+    let refused = place.runtime.block_on(place.children.spawn(spec));
+    assert!(matches!(refused, Err(SpawnError::NotConfined(_))), "{refused:?}");
+    assert!(!target.join("escaped").exists());
+}
+
+/// Files that an agent fills, and core dumps, are bounded.
+#[test]
+fn confined_child_has_limits() {
+    let Some(place) = place() else { return };
+    let (_, limits) = place.run(place.confined("ulimit -c; ulimit -n; ulimit -f"));
+    let limits: Vec<u64> = limits.lines().map(|line| line.parse().unwrap_or(u64::MAX)).collect();
+    assert_eq!(limits[0], 0, "core dumps");
+    assert!(limits[1] <= 65_536, "open files: {limits:?}");
+    assert!(limits[2] < u64::MAX, "size of a file: {limits:?}");
+}

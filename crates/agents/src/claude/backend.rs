@@ -16,10 +16,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::argument_files::ArgumentFiles;
 use super::config::ConfigFolder;
 use super::counts::{BackendFigures, Origin, OriginCounts};
 use super::error::BackendError;
-use super::mcp_config::McpConfigs;
 use super::options::{BackendOptions, HistoryMode};
 use super::pool::Pool;
 use super::process::ClaudeProcess;
@@ -65,7 +65,7 @@ pub struct ClaudeBackend {
 struct BackendState {
     options: BackendOptions,
     changes: TranscriptWatcher,
-    mcp: McpConfigs,
+    argument_files: ArgumentFiles,
     tasks: TaskTracker,
     closing: CancellationToken,
     pool: Mutex<Pool<PooledProcess>>,
@@ -118,11 +118,11 @@ impl Stream for Completion {
 impl ClaudeBackend {
     /// Creates a backend without processes. Must be called within a tokio runtime.
     pub fn new(options: BackendOptions) -> ClaudeBackend {
-        let mcp = McpConfigs::new(options.runtime_folder.clone());
+        let argument_files = ArgumentFiles::new(options.runtime_folder.clone());
         let inner = Arc::new(BackendState {
             options,
             changes: TranscriptWatcher::start(),
-            mcp,
+            argument_files,
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             pool: Mutex::default(),
@@ -191,7 +191,7 @@ impl ClaudeBackend {
         self.inner.end_idle().await;
         self.inner.tasks.wait().await;
         self.inner.end_idle().await;
-        self.inner.mcp.remove();
+        self.inner.argument_files.remove();
     }
 }
 
@@ -331,15 +331,12 @@ impl BackendState {
         let is_own = matches!(launch_spec.config, ConfigFolder::Own(_));
         let own = is_own.then(|| OwnTranscript(transcript.clone()));
         let mut arguments = self.session_arguments(request, &session_id, &transcript)?;
-        let mcp = self.mcp.path(&profile.mcp_servers).map_err(internal)?;
-        if let Some(path) = &mcp {
-            launch_spec.allow_path(path);
-        }
-        let mcp = mcp.map(|path| path.to_string_lossy().into_owned());
+        let paths = profile.argument_files(&self.argument_files).map_err(internal)?;
+        paths.all().for_each(|path| launch_spec.show_path(path));
         if profile.permission_mode.as_deref() == Some("bypassPermissions") {
             arguments.extend(launch_spec.permit(Permissions::Allow).1);
         }
-        arguments.extend(profile.arguments(mcp.as_deref()));
+        arguments.extend(profile.arguments(&paths));
         if profile.transport == ClaudeTransport::Terminal {
             launch_spec.set("TERM", "xterm-256color");
         }

@@ -57,6 +57,13 @@ impl LaunchSpec {
         }
     }
 
+    /// Allows reading a path that the sandbox hides.
+    pub fn show_path(&mut self, path: &Path) {
+        if let Some(confinement) = &mut self.confinement {
+            confinement.readable.push(path.to_owned());
+        }
+    }
+
     /// Prepares for running without a person. The program gets its configuration folder, which it must be
     /// able to write because transcripts lie in it. It does not ask the model for prompt suggestions, each
     /// of which would send the whole history.
@@ -66,8 +73,8 @@ impl LaunchSpec {
                 self.set("CLAUDE_CONFIG_DIR", &path);
                 self.allow_path(&path);
             }
-            // Other parts of the user's folder must be listed in the agent's settings: files in it run commands.
-            ConfigFolder::Users(path) => self.allow_path(&path.join("projects")),
+            // Only an agent without a sandbox uses the user's folder: files in it run commands.
+            ConfigFolder::Users(_) => {}
         }
         self.set_default(SUGGESTIONS, "false");
     }
@@ -114,7 +121,8 @@ impl LaunchSpecProvider for SandboxedLauncher {
         // A configuration folder is never shared by apps: it holds transcripts, and settings that run
         // commands.
         let parent = self.claude.join("apps").join(app.as_str());
-        let config = ConfigFolder::for_environment(&child.env, &parent)?;
+        let sandboxed = child.confinement.is_some();
+        let config = ConfigFolder::for_environment(&child.env, &parent, sandboxed)?;
         Ok(LaunchSpec {
             command: self.agent.command.clone(),
             environment: child.env,

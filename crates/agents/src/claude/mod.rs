@@ -10,13 +10,13 @@
 //! - [`terminal_session`] is one process in a terminal, [`stream_session`] one without, [`process_list`]
 //!   lists all of them, [`pool`] holds the idle ones, [`backend`] puts everything together.
 
+mod argument_files;
 mod backend;
 mod config;
 mod counts;
 mod error;
 pub(crate) mod input;
 mod launch_spec;
-mod mcp_config;
 mod options;
 pub(crate) mod pipes;
 mod pool;
@@ -31,7 +31,7 @@ mod tidy_input;
 mod transcript_file;
 mod transcript_tail;
 
-pub(crate) use mcp_config::McpConfigs;
+pub(crate) use argument_files::ArgumentFiles;
 pub use request::CompletionRequest;
 pub(crate) use terminal_session::{Launch, TerminalSession, TurnEnd, TurnTimeouts};
 pub(crate) use transcript_file::TranscriptFile;

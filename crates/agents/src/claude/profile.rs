@@ -1,9 +1,12 @@
 //! What may differ from one conversation to the next.
 
+use std::io;
 use std::path::PathBuf;
 
 use hob_domain::Driver;
 use serde_json::{Map, Value, json};
+
+use super::argument_files::ArgumentFiles;
 
 /// The transport between Hob and a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,20 @@ impl ClaudeTransport {
             ClaudeTransport::Terminal => "terminal",
             ClaudeTransport::Stream => "stream",
         }
+    }
+}
+
+/// The files that the arguments of a process name.
+#[derive(Debug, Default)]
+pub(crate) struct ArgumentPaths {
+    mcp_config: Option<PathBuf>,
+    system_prompt: Option<PathBuf>,
+    append_system_prompt: Option<PathBuf>,
+}
+
+impl ArgumentPaths {
+    pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.mcp_config, &self.system_prompt, &self.append_system_prompt].into_iter().flatten()
     }
 }
 
@@ -83,17 +100,28 @@ impl Profile {
         })
     }
 
-    /// Returns the arguments of a process, after those that name its session.
-    pub(crate) fn arguments(&self, mcp_config: Option<&str>) -> Vec<String> {
+    /// Writes the files that the arguments name.
+    pub(crate) fn argument_files(&self, files: &ArgumentFiles) -> io::Result<ArgumentPaths> {
+        Ok(ArgumentPaths {
+            mcp_config: files.mcp_config(&self.mcp_servers)?,
+            system_prompt: files.prompt(self.system_prompt.as_deref())?,
+            append_system_prompt: files.prompt(self.append_system_prompt.as_deref())?,
+        })
+    }
+
+    /// Returns the arguments of a process, after those that name its session. A prompt is never an argument: every
+    /// process of the machine can read those.
+    pub(crate) fn arguments(&self, paths: &ArgumentPaths) -> Vec<String> {
         let mut args = Vec::new();
+        let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let tools = (!self.allowed_tools.is_empty()).then(|| self.allowed_tools.join(","));
         let pairs = [
-            ("--model", self.model.as_deref()),
-            ("--system-prompt", self.system_prompt.as_deref()),
-            ("--append-system-prompt", self.append_system_prompt.as_deref()),
-            ("--permission-mode", self.permission_mode.as_deref()),
-            ("--allowedTools", tools.as_deref()),
-            ("--mcp-config", mcp_config),
+            ("--model", self.model.clone()),
+            ("--system-prompt-file", text(&paths.system_prompt)),
+            ("--append-system-prompt-file", text(&paths.append_system_prompt)),
+            ("--permission-mode", self.permission_mode.clone()),
+            ("--allowedTools", tools),
+            ("--mcp-config", text(&paths.mcp_config)),
         ];
         for (flag, value) in pairs {
             if let Some(value) = value {
@@ -112,12 +140,31 @@ mod tests {
     #[test]
     fn only_set_fields_become_arguments() {
         let mut profile = Profile::new("/w");
-        assert_eq!(profile.arguments(None), ["--permission-mode=dontAsk"]);
+        assert_eq!(profile.arguments(&ArgumentPaths::default()), ["--permission-mode=dontAsk"]);
         profile.permission_mode = None;
         profile.model = Some("sonnet".into());
         profile.allowed_tools = vec!["Bash".into(), "Read".into()];
         profile.extra_args = vec!["--verbose".into()];
         let expect = ["--model=sonnet", "--allowedTools=Bash,Read", "--mcp-config=/f", "--verbose"];
-        assert_eq!(profile.arguments(Some("/f")), expect);
+        let mcp_config = Some(PathBuf::from("/f"));
+        let paths = ArgumentPaths { mcp_config, ..ArgumentPaths::default() };
+        assert_eq!(profile.arguments(&paths), expect);
+    }
+
+    #[test]
+    fn prompts_are_in_files_not_in_arguments() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ArgumentFiles::new(folder.path().to_owned());
+        let mut profile = Profile::new("/w");
+        profile.system_prompt = Some("a secret role".into());
+        profile.append_system_prompt = Some("a secret rule".into());
+        let arguments = profile.arguments(&profile.argument_files(&files).unwrap());
+        assert!(!arguments.iter().any(|argument| argument.contains("secret")), "{arguments:?}");
+        let read = |flag: &str| {
+            let path = arguments.iter().find_map(|argument| argument.strip_prefix(flag)).unwrap();
+            std::fs::read_to_string(path).unwrap()
+        };
+        assert_eq!(read("--system-prompt-file="), "a secret role");
+        assert_eq!(read("--append-system-prompt-file="), "a secret rule");
     }
 }

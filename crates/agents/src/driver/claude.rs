@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::start::{StartError, StartOptions};
 use crate::claude::input;
-use crate::claude::{ConfigFolder, LaunchSpec, McpConfigs, Profile, TranscriptFile};
+use crate::claude::{ArgumentFiles, ConfigFolder, LaunchSpec, Profile, TranscriptFile};
 use crate::mcp_servers;
 
 /// A conversation that is ready to be started or resumed.
@@ -22,15 +22,15 @@ pub(super) struct PreparedSession {
     pub arguments: Vec<String>,
     /// Whether Hob wrote its transcript.
     rebuilt: bool,
-    /// The `--mcp-config` file, removed with this value.
-    mcp: McpConfigs,
-    /// The folder that holds only that file.
+    /// The files that the arguments name, removed with this value.
+    argument_files: ArgumentFiles,
+    /// The folder that holds only those files.
     folder: PathBuf,
 }
 
 impl Drop for PreparedSession {
     fn drop(&mut self) {
-        self.mcp.remove();
+        self.argument_files.remove();
         let _ = std::fs::remove_dir(&self.folder);
     }
 }
@@ -41,7 +41,9 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
     // A configuration folder is never shared by apps: it holds transcripts, and settings that run commands.
     let owner = start.child.owner.clone().unwrap_or_default();
     let parent = start.claude.join("apps").join(owner);
-    let config = ConfigFolder::for_environment(&start.child.env, &parent).map_err(internal)?;
+    let sandboxed = start.child.confinement.is_some();
+    let config =
+        ConfigFolder::for_environment(&start.child.env, &parent, sandboxed).map_err(internal)?;
     let mut launch_spec = LaunchSpec {
         command: Vec::new(),
         environment: std::mem::take(&mut start.child.env),
@@ -75,17 +77,14 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
     profile.permission_mode = Some(mode.to_owned());
     arguments.extend(more);
     let folder = start.claude.join("mcp").join(&session);
-    let mcp = McpConfigs::new(folder.clone());
-    let servers = mcp_servers::for_claude(&start.mcp_servers);
-    let file = mcp.path(&servers).map_err(internal)?;
-    if let Some(file) = &file {
-        // The file lies in Hob's home, which the sandbox hides.
-        launch_spec.allow_path(file);
-    }
+    let argument_files = ArgumentFiles::new(folder.clone());
+    profile.mcp_servers = mcp_servers::for_claude(&start.mcp_servers);
+    let paths = profile.argument_files(&argument_files).map_err(internal)?;
+    // The files lie in Hob's home, which the sandbox hides.
+    paths.all().for_each(|path| launch_spec.show_path(path));
     (start.child.env, start.child.confinement) = (launch_spec.environment, launch_spec.confinement);
-    let file = file.map(|file| file.display().to_string());
-    arguments.extend(profile.arguments(file.as_deref()));
-    Ok(PreparedSession { session, transcript, arguments, rebuilt, mcp, folder })
+    arguments.extend(profile.arguments(&paths));
+    Ok(PreparedSession { session, transcript, arguments, rebuilt, argument_files, folder })
 }
 
 /// Returns whether a transcript holds the last prompt and, after it, the end of its answer.

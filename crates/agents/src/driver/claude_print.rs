@@ -1,53 +1,72 @@
 //! `claude -p --output-format json`: one prompt, one JSON result, one process.
 //!
 //! The real CLI has these habits:
-//! - It waits three seconds on a silent open standard input, so it gets `/dev/null` or the prompt.
+//! - It waits three seconds on a silent open standard input, so it gets the prompt there.
 //! - On an API error it exits 1 with the message in the JSON on standard *output*; `subtype` stays
 //!   `success`, so only `is_error` counts.
 //! - It treats a prompt that starts with `/` as a command and `@` as a mention. One character in front
 //!   makes them text.
 
-use hob_child::Exit;
+use std::io;
+use std::path::Path;
+
+use hob_child::{ChildSpec, Exit};
 use hob_domain::{RunReply, RunRequest};
 use serde::Deserialize;
 
-use crate::claude::input;
+use crate::claude::{ConfigFolder, input};
 
-/// Longer prompts do not fit one argument (the kernel's limit is 128 KiB).
-const MAX_ARGUMENT_BYTES: usize = 120 << 10;
+/// The file with the system prompt, in the run's folder for temporary files.
+const SYSTEM_PROMPT_FILE: &str = "system-prompt.txt";
 
-/// The arguments and standard input of a run.
+/// The arguments and standard input of a run. Neither prompt is an argument: every process of the machine can read those.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Invocation {
-    pub args: Vec<String>,
-    /// The prompt, if it cannot be an argument.
-    pub stdin: Option<String>,
+    args: Vec<String>,
+    system: Option<String>,
+    /// The prompt.
+    pub stdin: String,
 }
 
-/// Builds the invocation of a run. Its arguments follow the agent's own command.
+/// Builds the invocation of a run.
 pub fn invocation(request: &RunRequest) -> Invocation {
-    let prompt = input::plain(&request.prompt);
-    // A prompt that looks like a flag, is too long or contains NUL goes through standard input.
-    let by_stdin =
-        prompt.starts_with('-') || prompt.len() > MAX_ARGUMENT_BYTES || prompt.contains('\0');
-    let mut args = vec!["-p".to_owned()];
-    let stdin = if by_stdin {
-        Some(prompt)
-    } else {
-        args.push(prompt);
-        None
-    };
-    args.extend(["--output-format".to_owned(), "json".to_owned()]);
-    for (flag, value) in [("--model", &request.model), ("--append-system-prompt", &request.system)]
-    {
-        match value {
-            // A value that starts with a dash must not become a flag.
-            Some(value) if value.starts_with('-') => args.push(format!("{flag}={value}")),
-            Some(value) => args.extend([flag.to_owned(), value.clone()]),
-            None => {}
-        }
+    let mut args: Vec<String> = ["-p", "--output-format", "json"].map(str::to_owned).to_vec();
+    match &request.model {
+        // A value that starts with a dash must not become a flag.
+        Some(model) if model.starts_with('-') => args.push(format!("--model={model}")),
+        Some(model) => args.extend(["--model".to_owned(), model.clone()]),
+        None => {}
     }
-    Invocation { args, stdin }
+    let stdin = input::plain(&request.prompt);
+    Invocation { args, system: request.system.clone(), stdin }
+}
+
+impl Invocation {
+    /// Writes the file that the arguments name into `folder`, which only this run uses, and returns the arguments. They
+    /// follow the agent's own command.
+    pub fn arguments(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut args = self.args.clone();
+        if let Some(system) = &self.system {
+            let path = folder.join(SYSTEM_PROMPT_FILE);
+            hob_files::create(&path, system.as_bytes())?;
+            args.push(format!("--append-system-prompt-file={}", path.display()));
+        }
+        Ok(args)
+    }
+}
+
+/// Gives the program a configuration folder of its own below `folder`, if it runs in a sandbox: what it leaves there ends
+/// with the run.
+pub fn configure(spec: &mut ChildSpec, folder: &Path) -> io::Result<()> {
+    let sandboxed = spec.confinement.is_some();
+    if let ConfigFolder::Own(path) =
+        ConfigFolder::for_environment(&spec.env, &folder.join("claude"), sandboxed)?
+        && sandboxed
+    {
+        spec.env.retain(|(name, _)| name != "CLAUDE_CONFIG_DIR");
+        spec.env.push(("CLAUDE_CONFIG_DIR".into(), path.into()));
+    }
+    Ok(())
 }
 
 /// The fields of the result that Hob reads.
@@ -134,44 +153,32 @@ mod tests {
         RunRequest { prompt: prompt.into(), model: None, system: None, timeout }
     }
 
-    fn check_args(request: &RunRequest, args: &[&str], stdin: Option<&str>) {
-        let expect = Invocation {
-            args: args.iter().map(|arg| arg.to_string()).collect(),
-            stdin: stdin.map(str::to_owned),
-        };
-        assert_eq!(invocation(request), expect);
-    }
-
     #[test]
-    fn prompt_is_one_argument() {
-        check_args(&request("hi there"), &["-p", "hi there", "--output-format", "json"], None);
+    fn prompts_are_never_arguments() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = ["-p", "--output-format", "json"];
+        for (prompt, stdin) in [
+            ("hi there", "hi there"),
+            ("/clear", "\u{2800}/clear"),
+            ("--help", "--help"),
+            ("a\0b", "a\0b"),
+        ] {
+            let invocation = invocation(&request(prompt));
+            assert_eq!(invocation.stdin, stdin);
+            assert_eq!(invocation.arguments(folder.path()).unwrap(), plain);
+        }
         let full = RunRequest {
             model: Some("sonnet".into()),
             system: Some("be brief".into()),
             ..request("hi")
         };
-        let expect = [
-            "-p",
-            "hi",
-            "--output-format",
-            "json",
-            "--model",
-            "sonnet",
-            "--append-system-prompt",
-            "be brief",
-        ];
-        check_args(&full, &expect, None);
+        let arguments = invocation(&full).arguments(folder.path()).unwrap();
+        assert_eq!(arguments[..5], ["-p", "--output-format", "json", "--model", "sonnet"]);
+        let file = arguments[5].strip_prefix("--append-system-prompt-file=").unwrap();
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "be brief");
         let flag = RunRequest { model: Some("--dangerous".into()), ..request("hi") };
-        check_args(&flag, &["-p", "hi", "--output-format", "json", "--model=--dangerous"], None);
-    }
-
-    #[test]
-    fn prompt_is_never_a_command_or_a_flag() {
-        check_args(&request("/clear"), &["-p", "\u{2800}/clear", "--output-format", "json"], None);
-        check_args(&request("--help"), &["-p", "--output-format", "json"], Some("--help"));
-        let long = "x".repeat(MAX_ARGUMENT_BYTES + 1);
-        check_args(&request(&long), &["-p", "--output-format", "json"], Some(&long));
-        check_args(&request("a\0b"), &["-p", "--output-format", "json"], Some("a\0b"));
+        let arguments = invocation(&flag).arguments(folder.path()).unwrap();
+        assert_eq!(arguments[3..], ["--model=--dangerous"]);
     }
 
     fn check_result(stdout: &str, success: bool, expect: Result<(&str, &str), (&str, &str)>) {

@@ -147,6 +147,7 @@ async fn delete_data(
     let folders = [
         home.files().join(name.as_str()),
         home.claude().join("apps").join(name.as_str()),
+        home.agents().join(name.as_str()),
         hob_sessions::conversation_folder(&home.workspaces(), name),
     ];
     for folder in folders {

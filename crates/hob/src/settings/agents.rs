@@ -12,29 +12,31 @@ const BUILT_IN: &str = r#"
 [claude]
 driver = "claude-tui"
 command = ["claude"]
-env_pass = ["ANTHROPIC_*", "CLAUDE_CONFIG_DIR"]
-writable = ["~/.claude", "~/.claude.json"]
+env_pass = ["ANTHROPIC_*", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN"]
 install = "Install Claude Code with `npm install -g @anthropic-ai/claude-code`, or use another agent; `demo` needs no installation."
 
 [codex]
 driver = "acp"
 command = ["codex-acp"]
 env_pass = ["OPENAI_*", "CODEX_*"]
-writable = ["~/.codex"]
+private = ["CODEX_HOME"]
+copy = { "~/.codex/auth.json" = "CODEX_HOME/auth.json", "~/.codex/config.toml" = "CODEX_HOME/config.toml" }
 install = "Install it with `npm install -g @agentclientprotocol/codex-acp`."
 
 [gemini]
 driver = "acp"
 command = ["gemini", "--acp"]
 env_pass = ["GEMINI_*", "GOOGLE_*"]
-writable = ["~/.gemini"]
+private = ["GEMINI_CLI_HOME"]
+copy = { "~/.gemini/oauth_creds.json" = "GEMINI_CLI_HOME/.gemini/oauth_creds.json", "~/.gemini/google_accounts.json" = "GEMINI_CLI_HOME/.gemini/google_accounts.json", "~/.gemini/settings.json" = "GEMINI_CLI_HOME/.gemini/settings.json" }
 install = "Install it with `npm install -g @google/gemini-cli`."
 
 [opencode]
 driver = "acp"
 command = ["opencode", "acp"]
 env_pass = ["OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "GEMINI_*"]
-writable = ["~/.config/opencode", "~/.local/share/opencode", "~/.local/state/opencode", "~/.cache/opencode"]
+private = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"]
+copy = { "~/.config/opencode/opencode.json" = "XDG_CONFIG_HOME/opencode/opencode.json", "~/.local/share/opencode/auth.json" = "XDG_DATA_HOME/opencode/auth.json" }
 install = "Install it with `npm install -g opencode-ai`."
 
 [demo]
@@ -43,8 +45,10 @@ command = []
 "#;
 
 /// The keys of an entry. Any other key is a warning.
-const KEYS: &[&str] =
-    &["driver", "command", "env", "env_pass", "sandbox", "writable", "readable", "install"];
+const KEYS: &[&str] = &[
+    "driver", "command", "env", "env_pass", "sandbox", "writable", "readable", "private", "copy",
+    "install",
+];
 
 /// Overrides the built-in entries with those of `config.toml`, and these with `HOB_AGENTS_NAME_KEY`
 /// variables.
@@ -76,11 +80,13 @@ pub fn resolve(
             };
             let source = Source::Environment(variable);
             let value = match *key {
-                "command" | "env_pass" | "writable" | "env" => format!("v = {text}")
-                    .parse::<Table>()
-                    .ok()
-                    .and_then(|mut table| table.remove("v"))
-                    .ok_or_else(|| bad(name, key, &source, "must be a TOML array or table"))?,
+                "command" | "env_pass" | "writable" | "readable" | "private" | "copy" | "env" => {
+                    format!("v = {text}")
+                        .parse::<Table>()
+                        .ok()
+                        .and_then(|mut table| table.remove("v"))
+                        .ok_or_else(|| bad(name, key, &source, "must be a TOML array or table"))?
+                }
                 _ => Value::String(text.clone()),
             };
             entry.insert((*key).to_owned(), (value, source));
@@ -137,24 +143,53 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
     }
     let sandbox = match text("sandbox")? {
         None => Sandbox::Workspace,
-        Some((text, source)) => Sandbox::parse(text)
-            .ok_or_else(|| bad(name, "sandbox", source, "must be \"workspace\" or \"off\""))?,
+        Some((text, source)) => Sandbox::parse(text).ok_or_else(|| {
+            bad(name, "sandbox", source, "must be \"workspace\", \"strict\" or \"off\"")
+        })?,
     };
-    let env = match entry.get("env") {
-        None => BTreeMap::new(),
+    let table = |key: &str| match entry.get(key) {
+        None => Ok(BTreeMap::new()),
         Some((Value::Table(table), source)) => table
             .iter()
             .map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect::<Option<BTreeMap<String, String>>>()
-            .ok_or_else(|| bad(name, "env", source, "must be a table of texts"))?,
-        Some((_, source)) => return Err(bad(name, "env", source, "must be a table of texts")),
+            .ok_or_else(|| bad(name, key, source, "must be a table of texts")),
+        Some((_, source)) => Err(bad(name, key, source, "must be a table of texts")),
     };
+    let (env, private, copy) = (table("env")?, list("private")?, table("copy")?);
+    let is_name = |name: &String| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    if !private.iter().all(is_name) {
+        return Err(bad(name, "private", &Source::File, "must list names of variables"));
+    }
+    // A path below a private folder, without a way out of it.
+    let is_below_private = |to: &String| {
+        let parts: Vec<&str> = to.split('/').collect();
+        let is_plain = |part: &&str| !["", ".", ".."].contains(part);
+        parts.len() > 1 && private.iter().any(|p| p == parts[0]) && parts.iter().all(is_plain)
+    };
+    if !copy.values().all(is_below_private) {
+        let problem = "must map each file to VARIABLE/path, where `private` lists the variable";
+        return Err(bad(name, "copy", &Source::File, problem));
+    }
     let install = match text("install")? {
         Some((text, _)) => text.to_owned(),
         None => format!("Install it, or set agents.{name}.command in config.toml."),
     };
     let (env_pass, writable, readable) = (list("env_pass")?, list("writable")?, list("readable")?);
-    Ok(AgentSpec { driver, command, env, env_pass, sandbox, writable, readable, install })
+    Ok(AgentSpec {
+        driver,
+        command,
+        env,
+        env_pass,
+        sandbox,
+        writable,
+        readable,
+        private,
+        copy,
+        install,
+    })
 }
 
 fn bad(name: &str, key: &str, origin: &Source, problem: &str) -> SettingsError {
@@ -191,7 +226,10 @@ mod tests {
         let claude = agent("[claude]\ncommand = [\"/opt/claude\", \"-x\"]\n", &[], "claude");
         assert_eq!(claude.command, ["/opt/claude", "-x"]);
         assert_eq!(claude.driver, Driver::ClaudeTui);
-        assert_eq!(claude.env_pass, ["ANTHROPIC_*", "CLAUDE_CONFIG_DIR"]);
+        assert_eq!(
+            claude.env_pass,
+            ["ANTHROPIC_*", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN"]
+        );
         let file = "[claude]\nsandbox = \"off\"\nenv = { A = \"b\" }\n";
         let claude = agent(file, &[("HOB_AGENTS_CLAUDE_DRIVER", "claude-stream")], "claude");
         assert_eq!((claude.driver, claude.sandbox), (Driver::ClaudeStream, Sandbox::Off));

@@ -429,3 +429,111 @@ fn agent_reads_no_credentials_unless_its_entry_names_them() {
     assert_eq!(api.shell(&id, "cat $HOME/.ssh/id_ed25519"), "the key");
     assert!(!api.shell(&id, "cat $HOME/.netrc 2>&1").contains("the password"));
 }
+
+/// Returns the entry of a built-in agent with another program, and else unchanged.
+fn built_in(name: &str, arguments: &[&str]) -> String {
+    let agent = program("hob-scripted-agent").display().to_string();
+    let command: Vec<&str> =
+        std::iter::once(agent.as_str()).chain(arguments.iter().copied()).collect();
+    format!("[agents.{name}]\ncommand = {command:?}\n")
+}
+
+/// Built-in agents could write the owner's configuration of their program, which names commands that the owner's own
+/// program runs. They could also replace a folder there by a link, and the next agent could write where it led.
+#[test]
+fn agent_cannot_change_the_owners_configuration_of_agents() {
+    let home = TestHome::new();
+    let user = home.user_home();
+    let files = [
+        ".claude/settings.json",
+        ".claude/projects/x/y.jsonl",
+        ".claude.json",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        ".config/opencode/opencode.json",
+        ".local/share/opencode/plugin.js",
+    ];
+    for file in files {
+        let path = user.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "{}").unwrap();
+    }
+    let entries: String =
+        [("claude", &[][..]), ("codex", &["acp"]), ("gemini", &["acp"]), ("opencode", &["acp"])]
+            .map(|(name, arguments)| built_in(name, arguments))
+            .concat();
+    home.configure(&entries);
+    let token = home.app("tests");
+    let api = crate::backend::Backend::File.start(home, &token);
+    for agent in ["claude", "codex", "gemini", "opencode"] {
+        let id = api.create(&json!({"agent": agent, "permissions": "allow"}));
+        for file in files {
+            let path = format!("$HOME/{file}");
+            let change = format!("echo evil >> {path}; rm -f {path}; echo evil > {path}");
+            api.shell(&id, &format!("( {change} ) > /dev/null 2>&1; echo tried"));
+            assert_eq!(fs::read_to_string(user.join(file)).unwrap(), "{}", "{agent}: {file}");
+        }
+        let plant =
+            "mv $HOME/.claude/projects $HOME/.claude/old; ln -s $HOME $HOME/.claude/projects";
+        api.shell(&id, &format!("( {plant} ) > /dev/null 2>&1; echo tried"));
+        assert!(!user.join(".claude/projects").is_symlink(), "{agent}");
+        for variable in ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME"] {
+            let own = format!("[ -z \"${variable}\" ] || echo x > \"${variable}/own\"");
+            assert!(succeeds(&api, &id, &own), "{agent}: {variable}");
+        }
+    }
+}
+
+/// An agent needs the owner's login, but not the token that renews it, and no other app may see it.
+#[test]
+fn login_reaches_an_agent_as_a_copy_for_its_app_only() {
+    let home = TestHome::new();
+    let login = home.user_home().join(".codex/auth.json");
+    fs::create_dir_all(login.parent().unwrap()).unwrap();
+    fs::write(&login, r#"{"tokens":{"access_token":"an-access","refresh_token":"a-refresh"}}"#)
+        .unwrap();
+    home.configure(&built_in("codex", &["acp"]));
+    let (token, other) = (home.app("tests"), home.app("other"));
+    let api = crate::backend::Backend::File.start(home, &token);
+    let id = api.create(&json!({"agent": "codex"}));
+    let copy = api.shell(&id, "cat $CODEX_HOME/auth.json");
+    assert!(copy.contains("an-access") && !copy.contains("a-refresh"), "{copy}");
+    let original = api.shell(&id, "cat $HOME/.codex/auth.json 2>&1");
+    assert!(!original.contains("a-refresh"), "{original}");
+    let folder = api.shell(&id, "echo $CODEX_HOME");
+    api.shell(&id, "echo changed > $CODEX_HOME/auth.json; echo done");
+    assert!(fs::read_to_string(&login).unwrap().contains("a-refresh"), "the owner's is unchanged");
+    let stranger = api.create_as(&other, &json!({"agent": "codex"}));
+    let seen = api
+        .with_token(&other)
+        .shell(&stranger, &format!("cat {folder}/auth.json 2>&1; ls {folder} 2>&1"));
+    assert!(!seen.contains("changed"), "{seen}");
+}
+
+/// Prompts of runs were arguments, which every process of the machine can read.
+#[test]
+fn prompts_of_a_run_are_on_no_command_line() {
+    let api = api("");
+    let body = json!({
+        "prompt": "[[sleep 1500]] [[say done]] a-secret-plan", "agent": "claude", "system": "a-secret-role",
+    });
+    let arguments = || {
+        let lines = tree::all()
+            .into_iter()
+            .filter_map(|process| fs::read(format!("/proc/{}/cmdline", process.pid)).ok());
+        lines.map(|line| String::from_utf8_lossy(&line).into_owned()).collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| api.call("POST", "/run", &[], &body));
+        let mut has_run = false;
+        while !run.is_finished() {
+            for line in arguments() {
+                assert!(!line.contains("a-secret"), "{line:?}");
+                has_run |= line.contains("--output-format");
+            }
+        }
+        let answer = run.join().unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert!(has_run, "the program was seen");
+    });
+}

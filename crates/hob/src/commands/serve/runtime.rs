@@ -42,6 +42,7 @@ fn sandbox(settings: &Resolved) -> SandboxConfig {
         socket: settings.socket.clone(),
         files: home.files(),
         temporary: home.temporary(),
+        private: home.agents(),
         environment: std::env::vars_os().collect(),
     }
 }

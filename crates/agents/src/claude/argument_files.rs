@@ -1,4 +1,5 @@
-//! `--mcp-config` files: written at first use with mode 0600, removed at close.
+//! Files that arguments name instead of containing their text, which every process of the machine could read: MCP servers
+//! and system prompts. They are written at first use with mode 0600, and removed at close.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,41 +9,54 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-const PREFIX: &str = "mcp-";
+const PREFIX: &str = "argument-";
+/// The prefix of earlier versions.
+const EARLIER_PREFIX: &str = "mcp-";
 
-/// The files of one backend, one per set of servers.
+/// The files of one backend, one per text.
 #[derive(Debug)]
-pub struct McpConfigs {
+pub struct ArgumentFiles {
     folder: PathBuf,
     files: Mutex<HashMap<String, PathBuf>>,
 }
 
-impl McpConfigs {
+impl ArgumentFiles {
     /// Creates the set and removes the files that a crash left in the folder, which only this set uses.
-    pub fn new(folder: PathBuf) -> McpConfigs {
+    pub fn new(folder: PathBuf) -> ArgumentFiles {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let name = entry.file_name();
+            let is_ours = |prefix: &&str| name.to_string_lossy().starts_with(prefix);
+            if [PREFIX, EARLIER_PREFIX].iter().any(is_ours) {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        McpConfigs { folder, files: Mutex::default() }
+        ArgumentFiles { folder, files: Mutex::default() }
     }
 
-    /// Returns the file for these servers, or `None` if there are no servers.
-    pub fn path(&self, servers: &Map<String, Value>) -> io::Result<Option<PathBuf>> {
+    /// Returns the file for `--mcp-config`, or `None` if there are no servers.
+    pub fn mcp_config(&self, servers: &Map<String, Value>) -> io::Result<Option<PathBuf>> {
         if servers.is_empty() {
             return Ok(None);
         }
-        let body = json!({"mcpServers": servers}).to_string();
+        self.file(json!({"mcpServers": servers}).to_string(), "json").map(Some)
+    }
+
+    /// Returns the file with a prompt, or `None` if there is no prompt.
+    pub fn prompt(&self, text: Option<&str>) -> io::Result<Option<PathBuf>> {
+        text.map(|text| self.file(text.to_owned(), "txt")).transpose()
+    }
+
+    fn file(&self, body: String, extension: &str) -> io::Result<PathBuf> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = files.get(&body) {
-            return Ok(Some(path.clone()));
+            return Ok(path.clone());
         }
         fs::create_dir_all(&self.folder)?;
-        let path = self.folder.join(format!("{PREFIX}{}.json", uuid::Uuid::new_v4().simple()));
+        let name = format!("{PREFIX}{}.{extension}", uuid::Uuid::new_v4().simple());
+        let path = self.folder.join(name);
         hob_files::create(&path, body.as_bytes())?;
         files.insert(body, path.clone());
-        Ok(Some(path))
+        Ok(path)
     }
 
     /// Removes all files.
@@ -53,7 +67,7 @@ impl McpConfigs {
     }
 }
 
-impl Drop for McpConfigs {
+impl Drop for ArgumentFiles {
     fn drop(&mut self) {
         self.remove();
     }
@@ -68,20 +82,20 @@ mod tests {
     #[test]
     fn mcp_config_argument_writes_temp_file_lazily() {
         let folder = tempfile::tempdir().unwrap();
-        let configs = McpConfigs::new(folder.path().join("runtime"));
+        let files = ArgumentFiles::new(folder.path().join("runtime"));
         assert!(!folder.path().join("runtime").exists());
         let servers = json!({"echo": {"command": "/bin/echo", "args": []}});
         let servers = servers.as_object().unwrap();
-        let path = configs.path(servers).unwrap().unwrap();
+        let path = files.mcp_config(servers).unwrap().unwrap();
         let body: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(body, json!({"mcpServers": {"echo": {"command": "/bin/echo", "args": []}}}));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(configs.path(servers).unwrap().unwrap(), path, "no second file");
-        configs.remove();
+        assert_eq!(files.mcp_config(servers).unwrap().unwrap(), path, "no second file");
+        files.remove();
         assert!(!path.exists());
         // Files that a crash left are removed at the next start.
         fs::write(folder.path().join("runtime/mcp-stale.json"), "{}").unwrap();
-        let _again = McpConfigs::new(folder.path().join("runtime"));
+        let _again = ArgumentFiles::new(folder.path().join("runtime"));
         assert!(!folder.path().join("runtime/mcp-stale.json").exists());
     }
 
@@ -89,7 +103,7 @@ mod tests {
     #[test]
     fn no_mcp_config_returns_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(McpConfigs::new(folder.path().into()).path(&Map::new()).unwrap(), None);
+        assert_eq!(ArgumentFiles::new(folder.path().into()).mcp_config(&Map::new()).unwrap(), None);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }
