@@ -38,6 +38,8 @@ enum Command {
     Forget(commands::forget::Args),
     Import(commands::import::Args),
     Export(commands::export::Args),
+    Backup(commands::backup::BackupArgs),
+    Restore(commands::backup::RestoreArgs),
     Hooks(commands::hooks::Args),
     Mcp(commands::mcp::Args),
     CaptureTranscript(commands::capture_transcript::Args),
@@ -82,6 +84,8 @@ pub fn run() -> ExitCode {
         Command::Forget(args) => plain(&|context| commands::forget::run(context, &args)),
         Command::Import(args) => plain(&|context| commands::import::run(context, &args)),
         Command::Export(args) => plain(&|context| commands::export::run(context, &args)),
+        Command::Backup(args) => plain(&|context| commands::backup::backup(context, &args)),
+        Command::Restore(args) => plain(&|context| commands::backup::restore(context, &args)),
         Command::Key(args) => plain(&|context| commands::key::run(context, &args)),
         Command::Store(args) => plain(&|context| commands::store::run(context, &args)),
     };

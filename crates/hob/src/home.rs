@@ -92,6 +92,11 @@ impl Home {
         self.root.join("claude")
     }
 
+    /// Returns the folder of what agents ask the owner to forget.
+    pub fn forget_requests(&self) -> PathBuf {
+        self.root.join("forget-requests")
+    }
+
     /// Returns the folder of the configuration and data of apps' agents.
     pub fn agents(&self) -> PathBuf {
         self.root.join("agents")

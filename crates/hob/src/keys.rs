@@ -1,7 +1,7 @@
 //! The data key: random, stored in a file of its own, and wrapped by a passphrase if one is set.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -29,6 +29,17 @@ enum KeyFile {
 /// Reads the home's data key, and creates it if there is none. With a passphrase, a key in clear is
 /// wrapped from then on. A wrapped key needs its passphrase.
 pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
+    if !home.key().exists() {
+        // A new key would not open what is there.
+        let has_data = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
+        if let Some(path) = [home.ledger(), home.memory()].iter().find(|path| has_data(path)) {
+            bail!(
+                "{} is missing, and {} is encrypted with it: copy the key back, or restore a backup with `hob restore FILE`",
+                home.key().display(),
+                path.display()
+            );
+        }
+    }
     read_or_make(&home.key(), passphrase)
 }
 

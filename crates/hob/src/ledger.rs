@@ -6,6 +6,7 @@ use hob_domain::{ClusterStore, DataKey, LedgerStore, NodeId};
 use hob_sessions::session::ClusterOptions;
 use hob_store::{Ledger, PostgresLedger};
 
+use crate::inventory::Inventory;
 use crate::settings::Resolved;
 
 /// An open ledger.
@@ -18,7 +19,10 @@ pub struct OpenLedger {
 /// Opens the ledger. Creates it, or migrates its schema, if needed.
 pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<OpenLedger> {
     let Some(url) = &settings.values.store_url else {
+        let inventory = Inventory::new(&settings.home);
+        inventory.check_ledger()?;
         let ledger = Arc::new(Ledger::open(&settings.home.ledger(), key)?);
+        inventory.note_ledger()?;
         return Ok(OpenLedger { ledger, cluster: None });
     };
     let ledger = Arc::new(PostgresLedger::connect(url).await?);

@@ -6,6 +6,7 @@ mod demo;
 mod home;
 mod hook_runner;
 mod hooks;
+mod inventory;
 mod keys;
 mod ledger;
 mod logging;

@@ -10,11 +10,14 @@ use hob_domain::memory::{MemoryStore, Principal, Stored};
 use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{CallerContext, Tools};
 use hob_memory::{
-    CaptureBatch, Engine, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral, locate_project,
+    CaptureBatch, Engine, ForgetRequests, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral,
+    locate_project,
 };
 use hob_store::{ConnectError, Memory, PostgresMemory};
 use serde_json::Value;
 
+use crate::home::Home;
+use crate::inventory::Inventory;
 use crate::keys;
 use crate::settings::Resolved;
 use crate::socket::client::{CALL_TIMEOUT, Connection, PROBE_TIMEOUT};
@@ -35,7 +38,7 @@ const DEFERRAL_TIME_PER_MEBIBYTE: Duration = Duration::from_millis(100);
 /// The time that a hook must have left to read another part of a transcript.
 const MIN_TIME_PER_PART: Duration = Duration::from_millis(600);
 /// How long a command waits for another process that writes into the store.
-const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a command waits for the answer of a tool.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -77,7 +80,7 @@ pub async fn open_with(
     if let Some(store) = connect_postgres(settings, key, busy).await? {
         keys::publish_first(home, key)?;
         let engine = engine(Arc::new(store), OpeningKeys::from(OpeningKey::of(key)));
-        return Ok(Tools { engine, deferred: home.deferred() });
+        return Ok(tools(home, engine));
     }
     let (store, opening) = if home.next_key().exists() {
         // A key rotation was interrupted: either key may open the store, and secrets are sealed to
@@ -96,11 +99,19 @@ pub async fn open_with(
                 home.key().display()
             );
         }
+        let inventory = Inventory::new(home);
+        inventory.check_memory()?;
         let store = Memory::open(&home.memory(), key, busy)?;
+        inventory.note_memory(key)?;
         keys::publish_first(home, key)?;
         (store, OpeningKeys::from(OpeningKey::of(key)))
     };
-    Ok(Tools { engine: engine(Arc::new(store), opening), deferred: home.deferred() })
+    Ok(tools(home, engine(Arc::new(store), opening)))
+}
+
+fn tools(home: &Home, engine: Engine) -> Tools {
+    let forget_requests = ForgetRequests::new(home.forget_requests());
+    Tools { engine, deferred: home.deferred(), forget_requests }
 }
 
 /// Opens the memory in PostgreSQL, if `store.url` is set.
@@ -123,6 +134,21 @@ pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
+/// Calls the server, if one answers. The inner error is the reason for which it refused.
+pub fn call_server(
+    settings: &Resolved,
+    call: &Call,
+) -> anyhow::Result<Option<Result<Value, String>>> {
+    let Ok(mut connection) = Connection::open(&settings.socket, CALL_TIMEOUT) else {
+        return Ok(None);
+    };
+    match connection.call(call, TOOL_TIMEOUT)? {
+        Answer::Result(value) => Ok(Some(Ok(value))),
+        Answer::Refused(reason) => Ok(Some(Err(reason))),
+        other => anyhow::bail!("unexpected response from the server: {other:?}"),
+    }
+}
+
 /// Calls one of the memory's tools, through the server or in this process.
 pub fn call_tool(
     settings: &Resolved,
@@ -130,14 +156,13 @@ pub fn call_tool(
     arguments: Value,
 ) -> anyhow::Result<Result<Value, String>> {
     let cwd = std::env::current_dir().ok();
-    if let Ok(mut connection) = Connection::open(&settings.socket, CALL_TIMEOUT) {
-        let cwd = cwd.map(|cwd| cwd.display().to_string());
-        let call = Call::Tool { name: name.to_owned(), arguments, cwd };
-        return match connection.call(&call, TOOL_TIMEOUT)? {
-            Answer::Result(value) => Ok(Ok(value)),
-            Answer::Refused(reason) => Ok(Err(reason)),
-            other => anyhow::bail!("unexpected response from the server: {other:?}"),
-        };
+    let call = Call::Tool {
+        name: name.to_owned(),
+        arguments: arguments.clone(),
+        cwd: cwd.as_ref().map(|cwd| cwd.display().to_string()),
+    };
+    if let Some(answer) = call_server(settings, &call)? {
+        return Ok(answer);
     }
     settings.home.prepare()?;
     runtime()?.block_on(async {

@@ -390,8 +390,11 @@ fn mcp_inspector_lists_and_calls_every_tool() {
         assert_eq!(second["superseded"], *id, "{second}");
         let turns = call("memory_timeline", &["limit=10"]);
         assert_eq!(turns["turns"].as_array().unwrap().len(), 2, "{turns}");
-        assert_eq!(call("memory_forget", &[&by_id]), json!({"count": 1}));
-        assert_eq!(call("memory_stats", &[])["turns"], 1);
+        let forgotten = call("memory_forget", &[&by_id]);
+        let is_request = forgotten["request_id"].is_string();
+        let (count, left) = if is_request { (0, 2) } else { (1, 1) };
+        assert_eq!(forgotten["count"], count, "an agent of the owner only asks: {forgotten}");
+        assert_eq!(call("memory_stats", &[])["turns"], left);
         let wrong = setup.inspector(target, "memory_timeline", &["around=never"]);
         let said = String::from_utf8_lossy(&wrong.stdout) + String::from_utf8_lossy(&wrong.stderr);
         assert!(said.contains("around: never is neither"), "{said}");

@@ -50,7 +50,7 @@ pub fn tools() -> Vec<Tool> {
         ),
         tool::<ForgetArguments, ForgetResult>(
             "memory_forget",
-            "Permanently delete a record or a session.",
+            "Delete a record or a session of an app; for the owner's memory, ask the owner to confirm it.",
             delete().idempotent(true),
         ),
         tool::<TimelineArguments, TimelineResult>(

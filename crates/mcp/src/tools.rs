@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use hob_domain::memory::{Around, Forget, Principal, ProjectLocation, RecordId, Scope, Window};
 use hob_domain::{StoreError, Timestamp};
 use hob_memory::{
-    Backlog, Engine, ModelProgress, ModelState, Note, RecallQuery, backlog, locate_project,
-    waiting_turns,
+    Backlog, Engine, ForgetRequests, ModelProgress, ModelState, Note, RecallQuery, backlog,
+    locate_project, waiting_turns,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,6 +27,8 @@ pub struct Tools {
     pub engine: Engine,
     /// The folder of deferred captures.
     pub deferred: PathBuf,
+    /// What agents ask the owner to forget.
+    pub forget_requests: ForgetRequests,
 }
 
 /// The caller of a tool.
@@ -178,16 +180,31 @@ impl Tools {
         caller: &CallerContext,
         arguments: ForgetArguments,
     ) -> Result<ForgetResult, ToolError> {
-        let what = match (arguments.record_id, arguments.session_id) {
-            (Some(id), None) => Forget::Record(RecordId::new(id)),
-            (None, Some(session)) => Forget::Session(session),
+        let what = match (&arguments.record_id, &arguments.session_id) {
+            (Some(id), None) => Forget::Record(RecordId::new(id.as_str())),
+            (None, Some(session)) => Forget::Session(session.clone()),
             _ => {
                 let reason = "specify exactly one of record_id and session_id".to_owned();
                 return Err(ToolError::InvalidArguments(reason));
             }
         };
-        let count = self.engine.forget(&caller.principal, &what, Timestamp::now()).await?;
-        Ok(ForgetResult { count })
+        let now = Timestamp::now();
+        if caller.principal == Principal::Owner {
+            // Callers of a tool are agents. The owner's own command calls the engine.
+            let project = caller.location.as_ref().map(|location| location.project.clone());
+            let (requests, ForgetArguments { record_id, session_id }) =
+                (self.forget_requests.clone(), arguments);
+            let added = tokio::task::spawn_blocking(move || {
+                requests.add(record_id, session_id, project, now)
+            });
+            let request = added
+                .await
+                .map_err(|error| StoreError::Failed(error.to_string()))?
+                .map_err(|error| StoreError::Failed(error.to_string()))?;
+            return Ok(ForgetResult { count: 0, request_id: Some(request.id) });
+        }
+        let count = self.engine.forget(&caller.principal, &what, now).await?;
+        Ok(ForgetResult { count, request_id: None })
     }
 
     async fn timeline(

@@ -166,6 +166,9 @@ pub struct ForgetArguments {
 pub(crate) struct ForgetResult {
     /// Number of deleted records.
     pub count: usize,
+    /// The request that now waits for the owner, who confirms it with `hob forget --confirm`. Nothing is deleted before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

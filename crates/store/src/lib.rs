@@ -24,4 +24,4 @@ pub use migrate::{
     Analyse, Analysed, MigrateError, MigratedTable, Migration, MigrationProgress, ReportProgress,
 };
 pub use postgres::{BadUrl, ConnectError, StoreUrl};
-pub use sqlite::{OpenError, opens_with, rekey};
+pub use sqlite::{OpenError, copy_database, memory_mark, opens_with, rekey, verify_database};

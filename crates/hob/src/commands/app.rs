@@ -10,6 +10,7 @@ use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
 use hob_files::Trash;
 use serde_json::json;
 
+use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit};
 use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
@@ -45,6 +46,9 @@ enum AppAction {
     Revoke {
         /// Name of the app
         name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
         /// Print {"app":…,"revoked":true}
         #[arg(long)]
         json: bool,
@@ -53,6 +57,14 @@ enum AppAction {
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let home = &context.settings.home;
+    refuse_agents(context, "hob app")?;
+    if let AppAction::Revoke { name, yes, .. } = &args.action {
+        let question = format!("Delete the app {name} with all its sessions, files and memory?");
+        let act = OwnersAct { command: "hob app revoke", question: &question, yes: *yes };
+        if !act.is_confirmed(context)? {
+            return Ok(Exit::Failed);
+        }
+    }
     home.prepare()?;
     let _shared = home.share_store()?;
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
@@ -70,7 +82,7 @@ async fn act(
     match action {
         AppAction::Create { name, json } => create(store, name, *json).await,
         AppAction::List { json } => list(store, *json).await,
-        AppAction::Revoke { name, json } => revoke(store, settings, name, *json).await,
+        AppAction::Revoke { name, json, .. } => revoke(store, settings, name, *json).await,
     }
 }
 
@@ -121,6 +133,7 @@ async fn revoke(
         errln!("hob: no app has the name {name}; `hob app list` shows all");
         return Ok(Exit::Failed);
     }
+    store.append_audit(Timestamp::now(), "revoke", name.as_str(), &json!({})).await?;
     delete_data(store, settings, &name).await?;
     if json {
         printer::out_json(&json!({"app": name, "revoked": true}));

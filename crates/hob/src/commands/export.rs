@@ -8,6 +8,7 @@ use hob_domain::memory::Principal;
 use hob_memory::locate_project;
 use serde_json::json;
 
+use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit};
 use crate::memory;
 
@@ -23,9 +24,12 @@ pub struct Args {
     /// Print only turns from this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// Print secrets instead of masking them
+    /// Print secrets instead of masking them; asks first
     #[arg(long)]
     unseal: bool,
+    /// With --unseal, do not ask
+    #[arg(long)]
+    yes: bool,
     /// No effect: the output is always JSON
     #[arg(long)]
     json: bool,
@@ -33,8 +37,14 @@ pub struct Args {
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
-    if settings.home.is_inside_agent() {
-        anyhow::bail!("`hob export` is not available inside an agent; use `hob recall`");
+    refuse_agents(context, "hob export")?;
+    let unsealing = OwnersAct {
+        command: "hob export --unseal",
+        question: "Print the secrets in the memory?",
+        yes: args.yes,
+    };
+    if args.unseal && !unsealing.is_confirmed(context)? {
+        return Ok(Exit::Failed);
     }
     if !memory::exists(settings) {
         return Ok(Exit::Done);

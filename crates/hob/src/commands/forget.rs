@@ -1,47 +1,144 @@
-//! `hob forget`: deletes records from the memory.
+//! `hob forget`: deletes records from the memory, and answers what agents ask to be deleted.
 
-use clap::Args as ClapArgs;
-use serde_json::json;
+use clap::{ArgGroup, Args as ClapArgs};
+use hob_domain::Timestamp;
+use hob_domain::memory::{Forget, Principal, RecordId};
+use hob_memory::{ForgetRequest, ForgetRequests};
+use serde_json::{Value, json};
 
+use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit};
 use crate::memory;
 use crate::printer::{self, errln, outln};
 
 /// Permanently delete one turn or a whole session from the memory; later imports skip it
 #[derive(ClapArgs)]
-#[command(after_help = "Give RECORD_ID or --session-id.")]
+#[command(after_help = "\
+Give RECORD_ID, --session-id, --requests, --confirm or --decline. Agents cannot delete your turns: `memory_forget` only \
+files a request.")]
+#[command(group = ArgGroup::new("what").required(true).args(["record_id", "session_id", "requests", "confirm", "decline"]))]
 pub struct Args {
     /// ID of the turn's record, as `hob recall` shows it
-    #[arg(required_unless_present = "session_id", conflicts_with = "session_id")]
     record_id: Option<String>,
     /// Delete all turns of this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// Print {"count":…}
+    /// List what agents ask to be deleted
+    #[arg(long)]
+    requests: bool,
+    /// Delete what this request names
+    #[arg(long, value_name = "REQUEST")]
+    confirm: Option<String>,
+    /// Remove this request and delete nothing
+    #[arg(long, value_name = "REQUEST")]
+    decline: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Print {"count":…}, or {"requests":[…]}
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
-    let arguments = match (&args.record_id, &args.session_id) {
-        (Some(id), _) => json!({"record_id": id}),
-        (None, session) => json!({"session_id": session}),
+    refuse_agents(context, "hob forget")?;
+    let requests = ForgetRequests::new(context.settings.home.forget_requests());
+    if args.requests {
+        list(&requests.all(), args.json);
+        return Ok(Exit::Done);
+    }
+    let request = match args.confirm.as_ref().or(args.decline.as_ref()) {
+        Some(id) => match requests.all().into_iter().find(|request| request.id == *id) {
+            Some(request) => Some(request),
+            None => {
+                errln!("hob: no request has the ID {id}; `hob forget --requests` lists them");
+                return Ok(Exit::Failed);
+            }
+        },
+        None => None,
     };
-    let value = match memory::call_tool(&context.settings, "memory_forget", arguments)? {
+    if let (Some(request), Some(_)) = (&request, &args.decline) {
+        requests.remove(request)?;
+        print_count(&json!({"count": 0}), args.json, "removed the request");
+        return Ok(Exit::Done);
+    }
+    let (record_id, session_id) = match &request {
+        Some(request) => (request.record_id.clone(), request.session_id.clone()),
+        None => (args.record_id.clone(), args.session_id.clone()),
+    };
+    let question = match (&record_id, &session_id) {
+        (Some(id), _) => format!("Permanently delete the record {id}?"),
+        (None, session) => {
+            format!("Permanently delete all turns of session {}?", session.as_deref().unwrap_or(""))
+        }
+    };
+    let act = OwnersAct { command: "hob forget", question: &question, yes: args.yes };
+    if !act.is_confirmed(context)? {
+        return Ok(Exit::Failed);
+    }
+    let value = match forget(context, record_id, session_id)? {
         Ok(value) => value,
-        Err(why) => {
-            errln!("hob: {why}");
+        Err(reason) => {
+            errln!("hob: {reason}");
             return Ok(Exit::Failed);
         }
     };
-    if args.json {
-        printer::out_json(&value);
-    } else {
-        match value["count"].as_u64().unwrap_or_default() {
-            0 => outln!("no record has this ID"),
-            1 => outln!("deleted 1 record"),
-            count => outln!("deleted {count} records"),
-        }
+    if let Some(request) = &request {
+        requests.remove(request)?;
     }
+    let text = match value["count"].as_u64().unwrap_or_default() {
+        0 => "no record has this ID".to_owned(),
+        1 => "deleted 1 record".to_owned(),
+        count => format!("deleted {count} records"),
+    };
+    print_count(&value, args.json, &text);
     Ok(Exit::Done)
+}
+
+/// Deletes through the server, or in this process.
+fn forget(
+    context: &Context,
+    record_id: Option<String>,
+    session_id: Option<String>,
+) -> anyhow::Result<Result<Value, String>> {
+    let what = match (&record_id, &session_id) {
+        (Some(id), _) => Forget::Record(RecordId::new(id.as_str())),
+        (None, session) => Forget::Session(session.clone().unwrap_or_default()),
+    };
+    let call = crate::socket::Call::Forget { record_id, session_id };
+    if let Some(answer) = memory::call_server(&context.settings, &call)? {
+        return Ok(answer);
+    }
+    context.settings.home.prepare()?;
+    memory::runtime()?.block_on(async {
+        let tools = memory::open(&context.settings, memory::STORE_BUSY_TIMEOUT).await?;
+        let count = tools.engine.forget(&Principal::Owner, &what, Timestamp::now()).await?;
+        Ok(Ok(json!({"count": count})))
+    })
+}
+
+fn list(requests: &[ForgetRequest], json: bool) {
+    if json {
+        printer::out_json(&json!({"requests": requests}));
+        return;
+    }
+    for ForgetRequest { id, at, record_id, session_id, project } in requests {
+        let what = match (record_id, session_id) {
+            (Some(id), _) => format!("record {id}"),
+            (None, session) => format!("session {}", session.as_deref().unwrap_or_default()),
+        };
+        let project = project.as_ref().map_or(String::new(), |p| format!(", asked from {p}"));
+        outln!("{id}  {at}  {what}{project}");
+    }
+    if requests.is_empty() {
+        outln!("no agent asks to delete anything");
+    }
+}
+
+fn print_count(value: &Value, json: bool, text: &str) {
+    if json {
+        printer::out_json(value);
+    } else {
+        outln!("{text}");
+    }
 }

@@ -10,6 +10,7 @@ use hob_memory::{Drain, OpeningKey, OpeningKeys, backlog};
 use hob_store::Memory;
 use serde_json::json;
 
+use super::confirm::OwnersAct;
 use super::{Context, Exit};
 use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
@@ -31,6 +32,9 @@ pub struct Args {
 enum KeyAction {
     /// Create a new key and encrypt everything with it; stop `hob serve` first
     Rotate {
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
         /// Print {"rotated":true,"resealed":…}
         #[arg(long)]
         json: bool,
@@ -38,8 +42,16 @@ enum KeyAction {
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
-    let KeyAction::Rotate { json } = &args.action;
+    let KeyAction::Rotate { yes, json } = &args.action;
     let settings = &context.settings;
+    let act = OwnersAct {
+        command: "hob key rotate",
+        question: "Encrypt everything with a new key?",
+        yes: *yes,
+    };
+    if !act.is_confirmed(context)? {
+        return Ok(Exit::Failed);
+    }
     if let Some(url) = &settings.values.store_url {
         errln!(
             "hob: cannot rotate the key of {url}, because all nodes share it; move the data to Hob's home folder with \

@@ -2,10 +2,12 @@
 
 pub mod app;
 pub mod attach;
+pub mod backup;
 pub mod capture_transcript;
 pub mod capture_turn;
 pub mod claude;
 pub mod completions;
+mod confirm;
 mod context;
 pub mod doctor;
 pub mod export;

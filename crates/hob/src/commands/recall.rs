@@ -7,6 +7,7 @@ use hob_domain::memory::{Principal, RecordId};
 use hob_mcp::{Hit, RecallResult};
 use serde_json::{Map, Value, json};
 
+use super::confirm::OwnersAct;
 use super::{Context, Exit};
 use crate::memory;
 use crate::printer::{self, errln, outln};
@@ -39,9 +40,12 @@ pub struct Args {
     /// Approximate maximum size of all hits together, in tokens
     #[arg(long, value_name = "N", default_value_t = 4000)]
     budget_tokens: usize,
-    /// Show secrets instead of masking them
+    /// Show secrets instead of masking them; asks first
     #[arg(long)]
     unseal: bool,
+    /// With --unseal, do not ask
+    #[arg(long)]
+    yes: bool,
     /// Print {"hits":[…],"budget_used":…,"omitted":…,"partial":…}
     #[arg(long)]
     json: bool,
@@ -49,6 +53,14 @@ pub struct Args {
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
+    let unsealing = OwnersAct {
+        command: "hob recall --unseal",
+        question: "Show the secrets in the hits?",
+        yes: args.yes,
+    };
+    if args.unseal && !unsealing.is_confirmed(context)? {
+        return Ok(Exit::Failed);
+    }
     let mut arguments = Map::new();
     arguments.insert("cue".to_owned(), json!(args.cue.join(" ")));
     arguments.insert("limit".to_owned(), json!(args.limit));

@@ -17,7 +17,9 @@ use hob_store::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use super::confirm::OwnersAct;
 use super::{Context, Exit};
+use crate::inventory::Inventory;
 use crate::printer::{self, outln};
 use crate::settings::Resolved;
 use crate::{keys, memory};
@@ -57,6 +59,12 @@ After the migration, set `store.url` in config.toml (or HOB_STORE_URL), or remov
         #[arg(long)]
         json: bool,
     },
+    /// Go on without a database that is missing, or without turns that the memory has lost; stop `hob serve` first
+    AcceptLoss {
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,8 +76,11 @@ enum StoreChoice {
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
-    let StoreAction::Migrate { from, to, url, json } = &args.action;
     let settings = &context.settings;
+    let (from, to, url, json) = match &args.action {
+        StoreAction::Migrate { from, to, url, json } => (from, to, url, json),
+        StoreAction::AcceptLoss { yes } => return accept_loss(context, *yes),
+    };
     if from == to {
         bail!("--from and --to must be different stores");
     }
@@ -102,6 +113,19 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             outln!("copied everything to Hob's home folder; remove `store.url` to use it")
         }
     }
+    Ok(Exit::Done)
+}
+
+/// Forgets what the home has had, so that the next start creates what is missing.
+fn accept_loss(context: &Context, yes: bool) -> anyhow::Result<Exit> {
+    let question = "Go on without what is missing? A backup can bring it back: `hob restore FILE`.";
+    let act = OwnersAct { command: "hob store accept-loss", question, yes };
+    if !act.is_confirmed(context)? {
+        return Ok(Exit::Failed);
+    }
+    let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
+    Inventory::new(&context.settings.home).reset()?;
+    outln!("the next start creates what is missing");
     Ok(Exit::Done)
 }
 
@@ -197,6 +221,8 @@ async fn migrate_to_sqlite(
     for (new, path) in [(moving, to), (moving_memory, remembered)] {
         put_in_place(&new, &path)?;
     }
+    // The new memory counts its turns anew.
+    Inventory::new(&settings.home).reset()?;
     Ok(moved)
 }
 

@@ -44,9 +44,14 @@ pub enum Call {
     },
     /// Switches the connection to HTTP, with the owner's rights.
     Http,
-    /// Asks for the original text of a record, with its secrets unmasked.
+    /// Asks for the original text of a record, with its secrets unmasked. Only for the owner.
     Unseal {
         record_id: String,
+    },
+    /// Forgets a record or a session. Only for the owner.
+    Forget {
+        record_id: Option<String>,
+        session_id: Option<String>,
     },
 }
 

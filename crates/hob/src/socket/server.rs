@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hob_child::{Children, Placed};
-use hob_domain::AppName;
-use hob_domain::memory::{Principal, ProjectLocation, RecordId, Stored};
+use hob_domain::memory::{Forget, Principal, ProjectLocation, RecordId, Stored};
+use hob_domain::{AppName, LedgerStore, StoreError, Timestamp};
 use hob_gateway::{Connections, Router, serve_owner};
 use hob_mcp::{Caller, CallerContext, McpServer, ToolBackend, ToolError, Tools};
 use hob_memory::locate_project;
 use hob_sessions::session::Sessions;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -46,6 +46,8 @@ pub struct Service {
     router: Router,
     /// Cancelled at the end of a shutdown: all connections must close.
     disconnect: CancellationToken,
+    /// Holds the audit log.
+    ledger: Arc<dyn LedgerStore>,
     call_permits: CallPermits,
 }
 
@@ -80,9 +82,10 @@ impl Service {
         sessions: Sessions,
         router: Router,
         disconnect: CancellationToken,
+        ledger: Arc<dyn LedgerStore>,
     ) -> Service {
         let call_permits = CallPermits::default();
-        Service { hello, tools, children, sessions, router, disconnect, call_permits }
+        Service { hello, tools, children, sessions, router, disconnect, ledger, call_permits }
     }
 
     /// Identifies a peer by its process, not by what it claims: a descendant of an app's agent acts
@@ -258,6 +261,9 @@ async fn serve_frames(
                 let text = "inside an agent, use the app's own token over HTTP".to_owned();
                 Answer::Refused(text)
             }
+            Ok(Call::Unseal { .. } | Call::Forget { .. }) if *peer != Peer::Owner => {
+                Answer::Refused("only the owner can do this, outside of any agent".to_owned())
+            }
             Ok(call) => service.answer(&principal, call).await,
             Err(error) => Answer::Error(format!("unknown call: {error}")),
         };
@@ -311,6 +317,11 @@ impl Service {
         self.sessions.is_conversation(app, name)
     }
 
+    /// Records an act of the owner.
+    async fn audit(&self, action: &str, target: &str) -> Result<(), StoreError> {
+        self.ledger.append_audit(Timestamp::now(), action, target, &json!({})).await.map(drop)
+    }
+
     fn greet(&self, protocol: u32) -> Answer {
         match protocol {
             0..=PROTOCOL => Answer::Hello(self.hello.clone()),
@@ -362,10 +373,27 @@ impl Service {
             Call::Unseal { record_id } => {
                 match engine.record(principal, &RecordId::new(record_id.as_str())).await {
                     Ok(Some(record)) => match engine.unseal(&record) {
-                        Some(text) => Answer::Text(text),
+                        Some(text) => match self.audit("unseal", &record_id).await {
+                            Ok(()) => Answer::Text(text),
+                            Err(error) => Answer::Error(error.to_string()),
+                        },
                         None => Answer::Refused(format!("cannot unseal {record_id}")),
                     },
                     Ok(None) => Answer::Refused(format!("no record has the ID {record_id}")),
+                    Err(error) => Answer::Error(error.to_string()),
+                }
+            }
+            Call::Forget { record_id, session_id } => {
+                let (what, target) = match (record_id, session_id) {
+                    (Some(id), None) => (Forget::Record(RecordId::new(id.as_str())), id),
+                    (None, Some(session)) => (Forget::Session(session.clone()), session),
+                    _ => return Answer::Error("name a record or a session".to_owned()),
+                };
+                if let Err(error) = self.audit("forget", &target).await {
+                    return Answer::Error(error.to_string());
+                }
+                match engine.forget(principal, &what, Timestamp::now()).await {
+                    Ok(count) => Answer::Result(json!({"count": count})),
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }

@@ -537,3 +537,46 @@ fn prompts_of_a_run_are_on_no_command_line() {
         assert!(has_run, "the program was seen");
     });
 }
+
+/// An agent of the owner's own `hob run` could read all sealed secrets and delete the memory.
+#[test]
+fn agent_cannot_do_the_owners_acts() {
+    let home = TestHome::new();
+    configure(&home, "");
+    let token = home.app("tests");
+    let api = crate::backend::Backend::File.start(home, &token);
+    let secret = "the deploy key is ghp_aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5";
+    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", secret)]);
+    assert_eq!(capture(&api.home, &["--cwd", "/"], &path)["inserted"], 1);
+    let hob = format!(
+        "HOB_SOCKET={} {}",
+        api.home.hob_home().join("hob.sock").display(),
+        program("hob").display()
+    );
+    let acts = [
+        "recall --unseal --yes --project '*' deploy",
+        "forget --session-id s --yes",
+        "export --unseal --yes",
+        "app create evil",
+        "app revoke tests --yes",
+        "key rotate --yes",
+        "backup $PWD/all",
+    ];
+    let script = acts.map(|act| format!("{hob} {act} 2>&1")).join("; ");
+    let prompt = format!(
+        "[[tool Bash {}]] [[say done]]",
+        json!({"command": format!("({script}) > said; true")})
+    );
+    let workspace = api.home.user_home().join("work");
+    fs::create_dir_all(&workspace).unwrap();
+    let mut command = api.home.command(&["run", "--agent", "acp", &prompt]);
+    let output = command.current_dir(&workspace).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let texts = crate::memory_setup::exported_texts(&api.home);
+    assert!(texts.iter().any(|text| text.contains("the deploy key")), "{texts:?}");
+    let apps = api.home.run(&["app", "list"]);
+    let apps = String::from_utf8_lossy(&apps.stdout).into_owned();
+    assert!(apps.contains("tests") && !apps.contains("evil"), "{apps}");
+    let said = fs::read_to_string(workspace.join("said")).expect("the agent ran the commands");
+    assert!(!said.contains("ghp_aB3d"), "{said}");
+}

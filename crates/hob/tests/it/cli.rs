@@ -47,9 +47,9 @@ fn app_commands_work_with_and_without_a_server() {
     let names: Vec<&Value> =
         list["apps"].as_array().unwrap().iter().map(|app| &app["app"]).collect();
     assert_eq!(names, ["one", "two"]);
-    assert_eq!(json_of(&home.run(&["app", "revoke", "two", "--json"]))["revoked"], true);
+    assert_eq!(json_of(&home.run(&["app", "revoke", "two", "--yes", "--json"]))["revoked"], true);
     assert_eq!(server.post("/run", Some(&second), &run).status, 401, "worthless at once");
-    assert_eq!(home.run(&["app", "revoke", "two"]).status.code(), Some(1));
+    assert_eq!(home.run(&["app", "revoke", "two", "--yes"]).status.code(), Some(1));
 }
 
 #[test]

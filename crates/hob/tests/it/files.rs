@@ -59,7 +59,7 @@ fn file_of_another_app_is_unknown() {
         assert_eq!((status, &body["code"]), (400, &json!("unknown_file")), "{body}");
     }
     // A later app of the same name finds nothing of the former one.
-    assert!(setup.home.run(&["app", "revoke", "tests"]).status.success());
+    assert!(setup.home.run(&["app", "revoke", "tests", "--yes"]).status.success());
     assert!(!path.exists());
     let token = setup.home.app("tests");
     let (status, _) = setup.run_as(&token, &json!({"prompt": "x", "files": [id]}));

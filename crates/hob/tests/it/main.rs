@@ -26,6 +26,7 @@ mod memory_secrets;
 mod memory_setup;
 mod memory_turns;
 mod postgres;
+mod recovery;
 mod run;
 mod serve;
 mod sessions_cancel;

@@ -279,7 +279,7 @@ fn files_of_the_memory_are_private() {
     Bridge::new(&home, Path::new("/")).call("memory_capture", json!({"text": "a fact"}));
     check("it is served");
     assert!(server.stop().success());
-    assert!(home.run(&["key", "rotate"]).status.success());
+    assert!(home.run(&["key", "rotate", "--yes"]).status.success());
     check("the key is another");
 }
 

@@ -59,11 +59,15 @@ fn rotated_key_opens_everything_and_the_old_one_nothing() {
     let home = TestHome::new();
     let mut expected = sealed_home(120, &home);
     let server = home.serve();
-    assert_eq!(home.run(&["key", "rotate"]).status.code(), Some(3), "not while it is served");
+    assert_eq!(
+        home.run(&["key", "rotate", "--yes"]).status.code(),
+        Some(3),
+        "not while it is served"
+    );
     assert!(server.stop().success());
     defer(&home, 0, &mut expected);
     let old = fs::read(home.hob_home().join("key")).unwrap();
-    let answer = json_of(&home.run(&["key", "rotate", "--json"]));
+    let answer = json_of(&home.run(&["key", "rotate", "--yes", "--json"]));
     assert_eq!(
         (&answer["rotated"], answer["resealed"].as_u64() >= Some(120)),
         (&json!(true), true),
@@ -77,7 +81,8 @@ fn rotated_key_opens_everything_and_the_old_one_nothing() {
     let mut copy = std::process::Command::new("cp");
     assert!(copy.arg("-r").args([home.hob_home(), thief.hob_home()]).status().unwrap().success());
     fs::write(thief.hob_home().join("key"), old).unwrap();
-    for arguments in [&["export", "--unseal"][..], &["recall", "sealed", "--project", "*"]] {
+    for arguments in [&["export", "--unseal", "--yes"][..], &["recall", "sealed", "--project", "*"]]
+    {
         let output = thief.run(arguments);
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
     }
@@ -90,7 +95,7 @@ fn secrets_deferred_before_the_first_store_survive_a_rotation() {
     let mut expected = Vec::new();
     defer(&home, 0, &mut expected);
     assert!(!home.hob_home().join("memory.db").exists());
-    assert!(home.run(&["key", "rotate"]).status.success());
+    assert!(home.run(&["key", "rotate", "--yes"]).status.success());
     assert_all_there(&home, &expected, "after a rotation without a store");
 }
 
@@ -113,12 +118,12 @@ fn killed_rotation_loses_nothing() {
     let home = TestHome::new();
     let mut expected = sealed_home(400, &home);
     let started = Instant::now();
-    assert!(home.run(&["key", "rotate"]).status.success());
+    assert!(home.run(&["key", "rotate", "--yes"]).status.success());
     let whole = started.elapsed();
     let mut random = Random::new(7);
     for round in 0..10 {
         defer(&home, 2 * round, &mut expected);
-        let mut child = home.command(&["key", "rotate"]).spawn().unwrap();
+        let mut child = home.command(&["key", "rotate", "--yes"]).spawn().unwrap();
         // The test is about a kill at any moment, so it waits for no condition.
         let part = random.below(1000) as u32;
         std::thread::sleep(whole * part / 1000 + Duration::from_micros(200));
@@ -149,12 +154,12 @@ fn passphrase_is_needed_to_read_but_not_to_capture() {
     let server = home.serve_with(open);
     wait_for_drain(&home);
     assert!(server.stop().success());
-    let mut rotate = home.command(&["key", "rotate"]);
+    let mut rotate = home.command(&["key", "rotate", "--yes"]);
     assert!(!rotate.output().unwrap().status.success(), "a wrapped key needs its passphrase");
     open(&mut rotate);
     assert!(rotate.output().unwrap().status.success());
-    assert!(!home.run(&["export", "--unseal"]).status.success());
-    let mut export = home.command(&["export", "--unseal"]);
+    assert!(!home.run(&["export", "--unseal", "--yes"]).status.success());
+    let mut export = home.command(&["export", "--unseal", "--yes"]);
     open(&mut export);
     let output = export.output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains(&text), "{output:?}");
@@ -183,7 +188,7 @@ fn secrets_deferred_during_rotations_are_kept() {
                 }
             });
         }
-        let rotated: Vec<_> = (0..3).map(|_| home.run(&["key", "rotate"])).collect();
+        let rotated: Vec<_> = (0..3).map(|_| home.run(&["key", "rotate", "--yes"])).collect();
         done.store(true, Ordering::Relaxed);
         assert!(rotated.iter().all(|output| output.status.success()), "{rotated:?}");
     });
@@ -214,7 +219,7 @@ fn rotation_during_captures_succeeds_or_changes_nothing() {
                 }
             });
         }
-        let rotated = home.run(&["key", "rotate"]);
+        let rotated = home.run(&["key", "rotate", "--yes"]);
         done.store(true, Ordering::Relaxed);
         rotated.status.success()
     });

@@ -376,8 +376,14 @@ fn forgotten_turn_is_gone_and_is_not_imported_again() {
     };
     let mut bridge = Bridge::new(&home, &alpha);
     let hit = bridge.call("memory_recall", json!({"cue": "lighthouse"}))["hits"][0].clone();
-    assert_eq!(bridge.call("memory_forget", json!({"record_id": hit["record_id"]}))["count"], 1);
-    assert_eq!(bridge.call("memory_forget", json!({"record_id": hit["record_id"]}))["count"], 0);
+    let record = hit["record_id"].as_str().unwrap();
+    let forget = |arguments: &[&str]| {
+        let output = home.run(&[&["forget", "--json", "--yes"], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        json_of(&output)["count"].as_u64().unwrap()
+    };
+    assert_eq!(forget(&[record]), 1);
+    assert_eq!(forget(&[record]), 0);
     let gone = |needle: &str, bridge: &mut Bridge| {
         let all = json!({"cue": needle, "project": "*", "limit": 500, "budget_tokens": 99999});
         let found = bridge.recalled(all).into_iter().chain(exported_texts(&home));
@@ -386,7 +392,7 @@ fn forgotten_turn_is_gone_and_is_not_imported_again() {
     gone("alpha also has a lighthouse", &mut bridge);
     again();
     gone("alpha also has a lighthouse", &mut bridge);
-    assert_eq!(bridge.call("memory_forget", json!({"session_id": "alpha"}))["count"], 2);
+    assert_eq!(forget(&["--session-id", "alpha"]), 2);
     gone("alpha", &mut bridge);
     again();
     gone("alpha", &mut bridge);
@@ -437,9 +443,44 @@ fn memory_stats_count_turns_and_backlog() {
     assert_eq!(counts.map(|key| stats[key].as_u64().unwrap()), [6, 2, 2, 0, 0, 0]);
     assert_eq!((&stats["health"], &stats["backlog"]["files"]), (&json!("ok"), &json!(0)));
     assert_eq!(stats["last_ts"], "2026-01-02T03:00:02Z");
-    bridge.call("memory_forget", json!({"session_id": "beta"}));
+    assert!(home.run(&["forget", "--session-id", "beta", "--yes"]).status.success());
     let stats = bridge.call("memory_stats", json!({}));
     assert_eq!(counts.map(|key| stats[key].as_u64().unwrap()), [3, 1, 1, 0, 0, 3], "{stats}");
+    drop(bridge);
+    assert!(server.stop().success());
+}
+
+/// An agent only asks the owner to forget; the owner confirms or declines.
+#[test]
+fn agents_ask_the_owner_to_forget() {
+    let (server, home, alpha, _) = two_projects();
+    let mut bridge = Bridge::new(&home, &alpha);
+    let hit = bridge.call("memory_recall", json!({"cue": "lighthouse"}))["hits"][0].clone();
+    let ask = |bridge: &mut Bridge| {
+        let answer = bridge.call("memory_forget", json!({"record_id": hit["record_id"]}));
+        assert_eq!(answer["count"], 0, "{answer}");
+        answer["request_id"].as_str().unwrap().to_owned()
+    };
+    let requests = || json_of(&home.run(&["forget", "--requests", "--json"]))["requests"].clone();
+    let is_there = |bridge: &mut Bridge| {
+        bridge
+            .recalled(json!({"cue": "lighthouse"}))
+            .contains(&hit["text"].as_str().unwrap().to_owned())
+    };
+    let request = ask(&mut bridge);
+    assert_eq!(ask(&mut bridge), request, "one request for one record");
+    assert!(is_there(&mut bridge));
+    assert_eq!(requests()[0]["record_id"], hit["record_id"]);
+    assert!(home.run(&["forget", "--decline", &request]).status.success());
+    assert_eq!(requests(), json!([]));
+    assert!(is_there(&mut bridge));
+    let request = ask(&mut bridge);
+    assert!(!home.run(&["forget", "--confirm", &request]).status.success(), "it needs --yes");
+    assert!(is_there(&mut bridge));
+    assert!(home.run(&["forget", "--confirm", &request, "--yes"]).status.success());
+    assert!(!is_there(&mut bridge));
+    assert_eq!(requests(), json!([]));
+    assert!(!home.run(&["forget", "--confirm", &request, "--yes"]).status.success());
     drop(bridge);
     assert!(server.stop().success());
 }

@@ -174,7 +174,7 @@ fn assert_free(what: &str, output: &Output, needles: &[String]) {
 
 /// Returns the original texts of all turns, unsealed and sorted.
 pub fn unsealed(home: &TestHome) -> Vec<String> {
-    let output = home.run(&["export", "--unseal"]);
+    let output = home.run(&["export", "--unseal", "--yes"]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let mut texts: Vec<String> = text
@@ -267,6 +267,7 @@ fn plant(way: &str, serving: bool) {
         "recall",
         "--json",
         "--unseal",
+        "--yes",
         "--project",
         "*",
         "--limit",

@@ -214,7 +214,9 @@ fn revoked(backend: Backend, revoke: impl FnOnce(&Api)) {
 }
 
 fn revoking_an_app_ends_its_sessions(backend: Backend) {
-    revoked(backend, |api| assert!(api.home.run(&["app", "revoke", "tests"]).status.success()));
+    revoked(backend, |api| {
+        assert!(api.home.run(&["app", "revoke", "tests", "--yes"]).status.success())
+    });
 }
 
 fn revoking_an_app_over_http_ends_its_sessions(backend: Backend) {

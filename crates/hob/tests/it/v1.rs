@@ -415,13 +415,13 @@ fn v1_processes_of_a_revoked_app_end() {
     let other = api.home.app("other");
     let mut talk = api.talk_as(&other);
     talk.ask("[[say mine]]", Value::clone);
-    assert!(api.home.run(&["app", "revoke", "other"]).status.success());
+    assert!(api.home.run(&["app", "revoke", "other", "--yes"]).status.success());
     assert!(!api.home.hob_home().join("workspaces/v1-other").exists());
     let again = api.home.app("other");
     let mut taken = api.talk_as(&again);
     taken.messages = talk.messages.clone();
     assert_eq!(taken.ask("[[say hers]]", Value::clone).1, "seeded", "another app of that name");
-    assert!(api.home.run(&["app", "revoke", "other"]).status.success());
+    assert!(api.home.run(&["app", "revoke", "other", "--yes"]).status.success());
     api.wait_for_no_process();
 }
 

@@ -19,6 +19,8 @@ pub enum OpenError {
          with a hob version that uses schema {oldest}, then with this one", path.display()
     )]
     Older { path: PathBuf, found: u32, oldest: u32 },
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged { path: PathBuf, what: String },
     #[error("cannot open {}: {error}", path.display())]
     Failed { path: PathBuf, error: rusqlite::Error },
     #[error("cannot open {} for writing: {error}", path.display())]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hob_agents::{LiveLimit, Runtime};
-use hob_domain::LedgerStore;
+use hob_domain::{DataKey, LedgerStore};
 use hob_gateway::{Connections, Router};
 use hob_mcp::Tools;
 use hob_memory::{Drain, backlog};
@@ -19,6 +19,7 @@ use super::listeners::Listeners;
 use super::signals::StopSignals;
 use super::{parts, runtime};
 use crate::commands::Context;
+use crate::inventory::Inventory;
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
 use crate::{keys, ledger, maintenance, memory, outbox};
@@ -29,6 +30,8 @@ const FAREWELL_DEADLINE: Duration = Duration::from_millis(2500);
 const END_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a write waits for another process that is writing into the memory.
 const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the server notes how much the memory holds.
+const INVENTORY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Runs the server until a signal or the idle timeout stops it.
 pub async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<()> {
@@ -57,6 +60,7 @@ struct Server {
     ledger: Arc<dyn LedgerStore>,
     tools: Tools,
     completions: Completions,
+    key: DataKey,
 }
 
 impl Server {
@@ -96,6 +100,7 @@ impl Server {
             ledger,
             tools,
             completions,
+            key,
         };
         server.spawn_background_tasks(&sessions);
         server.spawn_socket(UnixListener::from_std(listeners.unix)?, sessions, router.clone());
@@ -115,6 +120,9 @@ impl Server {
         tasks.spawn(outbox::drain(self.ledger.clone(), engine.clone(), stopping.clone()));
         let deferred = Drain::new(engine.clone(), self.tools.deferred.clone());
         tasks.spawn(deferred.run(stopping.clone()));
+        if self.settings.values.store_url.is_none() {
+            tasks.spawn(note_inventory(self.settings.clone(), self.key.clone(), stopping.clone()));
+        }
         let model = self.settings.values.memory_model.clone();
         tasks.spawn(maintenance::run(engine.clone(), model, stopping.clone()));
     }
@@ -134,6 +142,7 @@ impl Server {
             sessions,
             router,
             self.disconnect.clone(),
+            self.ledger.clone(),
         );
         runtime.tasks.spawn(socket::server::serve(
             listener,
@@ -219,5 +228,21 @@ async fn idle_for(limit: Duration, connections: &Connections, live: &LiveLimit, 
             return;
         }
         tokio::time::sleep(limit - idle).await;
+    }
+}
+
+/// Notes from time to time, and at the end, how much the memory holds.
+async fn note_inventory(settings: Arc<Resolved>, key: DataKey, stopping: CancellationToken) {
+    loop {
+        let stopped = stopping.run_until_cancelled(tokio::time::sleep(INVENTORY_INTERVAL)).await;
+        let (settings, key) = (settings.clone(), key.clone());
+        let noted =
+            tokio::task::spawn_blocking(move || Inventory::new(&settings.home).note_memory(&key));
+        if let Ok(Err(error)) = noted.await {
+            tracing::error!(%error, "cannot note how much the memory holds");
+        }
+        if stopped.is_none() {
+            return;
+        }
     }
 }

@@ -52,8 +52,8 @@ fn turns_are_stored_in_the_database() {
     let hits = bridge.call("memory_recall", json!({"cue": "crane harbour"}));
     let id = hits["hits"][0]["record_id"].as_str().unwrap().to_owned();
     assert_eq!(hits["hits"][0]["text"], "the crane is by the harbour");
-    let forgotten = bridge.call("memory_forget", json!({"record_id": id}));
-    assert_eq!(forgotten["count"], 1, "{forgotten}");
+    let forgotten = home.run(&["forget", &id, "--yes", "--json"]);
+    assert_eq!(json_of(&forgotten)["count"], 1, "{forgotten:?}");
     assert_eq!(capture(&home, &arguments, &second)["inserted"], 0, "it stays forgotten");
     assert_eq!(bridge.call("memory_stats", json!({}))["turns"], 3);
     drop(bridge);
@@ -113,7 +113,7 @@ fn nodes_share_a_memory_by_sharing_the_key() {
     std::fs::copy(one.hob_home().join("key"), two.hob_home().join("key")).unwrap();
     std::fs::remove_file(two.hob_home().join("key.pub")).unwrap();
     assert_eq!(exported_texts(&two), ["where is the lighthouse?"]);
-    let rotated = two.run(&["key", "rotate"]);
+    let rotated = two.run(&["key", "rotate", "--yes"]);
     assert!(!rotated.status.success() && format!("{rotated:?}").contains("all nodes"));
 }
 
@@ -173,7 +173,7 @@ fn memory_of_an_app_is_isolated_in_the_database() {
     };
     wait_until("both turns are remembered", || (of("tests") == "2").then_some(()));
     assert_eq!(of(""), "0");
-    assert!(api.home.run(&["app", "revoke", "tests"]).status.success());
+    assert!(api.home.run(&["app", "revoke", "tests", "--yes"]).status.success());
     assert_eq!(of("tests"), "0");
     for table in ["projects", "sessions", "standing", "vectors", "recent", "runs"] {
         let left = format!("SELECT count(*) FROM hob.memory_{table}");

@@ -128,8 +128,8 @@ fn store_migrates_to_postgresql_and_back() {
     assert_eq!(capture(&home, &arguments, &unrecorded)["inserted"], 2);
     let forgotten = recall(&home, &work, &["lighthouse storm"])["hits"][0].clone();
     let id = forgotten["record_id"].as_str().unwrap();
-    assert!(home.run(&["forget", id]).status.success());
-    assert!(home.run(&["forget", "--session-id", "talk-3"]).status.success());
+    assert!(home.run(&["forget", id, "--yes"]).status.success());
+    assert!(home.run(&["forget", "--session-id", "talk-3", "--yes"]).status.success());
     let (before, all) = (answers(&home), export(&home));
     assert_eq!(all.len(), 73);
 
@@ -159,7 +159,7 @@ fn store_migrates_to_postgresql_and_back() {
     let fifth = talk(&home, "talk-4", 5, 10);
     assert_eq!(import(&home)["inserted"], 10);
     let gone = recall(&home, &work, &["ferry morning"])["hits"][0].clone();
-    assert!(home.run(&["forget", gone["record_id"].as_str().unwrap()]).status.success());
+    assert!(home.run(&["forget", gone["record_id"].as_str().unwrap(), "--yes"]).status.success());
     let (before, all) = (answers(&home), export(&home));
     assert_eq!(all.len(), 82);
 
@@ -282,7 +282,7 @@ fn migration_killed_before_its_last_file_rename_resumes() {
         assert!(file(&home, &format!("{name}.before-2")).exists());
     }
     // With another key it moves into an empty database, and is known there.
-    assert!(home.run(&["key", "rotate"]).status.success());
+    assert!(home.run(&["key", "rotate", "--yes"]).status.success());
     let url = server().database();
     assert_eq!(moved(&there(&home, &url), "memory_turns"), 58);
     use_database(&home, &url);

@@ -71,9 +71,9 @@ fn app_commands_work_on_the_database() {
     let names: Vec<&str> =
         list["apps"].as_array().unwrap().iter().map(|app| app["app"].as_str().unwrap()).collect();
     assert_eq!(names, ["other", "tests"]);
-    assert!(api.home.run(&["app", "revoke", "other"]).status.success());
+    assert!(api.home.run(&["app", "revoke", "other", "--yes"]).status.success());
     assert_eq!(api.server.get("/sessions", Some(&token)).status, 401);
-    assert!(api.home.run(&["app", "revoke", "tests"]).status.success());
+    assert!(api.home.run(&["app", "revoke", "tests", "--yes"]).status.success());
     assert_eq!(api.get(&format!("/sessions/{id}")).status, 401);
     let left = "SELECT count(*) FROM hob.sessions, hob.events, hob.heads, hob.turns";
     assert_eq!(server().sql(&address(&api.home), left), "0");
