@@ -4,6 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
+use hob_domain::AppName;
+
+/// How many agents of the owner's own may run in addition when all permits are taken.
+const OWNERS_RESERVE: usize = 2;
 
 /// The limit on live agents. Clones share it.
 #[derive(Clone)]
@@ -50,9 +54,21 @@ impl LiveLimit {
         }
     }
 
+    /// Acquires a permit for an agent of this app. For the owner's own work there are some more.
+    pub async fn acquire_for(&self, app: &AppName) -> Option<LivePermit> {
+        match self.acquire().await {
+            None if *app == AppName::owner() => self.try_acquire_below(self.limit + OWNERS_RESERVE),
+            permit => permit,
+        }
+    }
+
     /// Acquires a permit if one is free.
     pub fn try_acquire(&self) -> Option<LivePermit> {
-        let free = |in_use| (in_use < self.limit).then_some(in_use + 1);
+        self.try_acquire_below(self.limit)
+    }
+
+    fn try_acquire_below(&self, limit: usize) -> Option<LivePermit> {
+        let free = |in_use| (in_use < limit).then_some(in_use + 1);
         self.in_use.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
         Some(LivePermit { in_use: self.in_use.clone() })
     }
@@ -95,6 +111,18 @@ mod tests {
         drop((restored, more));
         let taken = limit.try_acquire();
         assert!(taken.is_some() && limit.try_acquire().is_none());
+    }
+
+    #[tokio::test]
+    async fn owner_gets_a_place_when_apps_have_taken_all() {
+        let limit = LiveLimit::new(1);
+        let _taken = limit.acquire().await;
+        assert!(limit.acquire().await.is_none());
+        let (app, owner) = (AppName::new("a").unwrap(), AppName::owner());
+        assert!(limit.acquire_for(&app).await.is_none());
+        let (first, second) = (limit.acquire_for(&owner).await, limit.acquire_for(&owner).await);
+        assert!(first.is_some() && second.is_some());
+        assert!(limit.acquire_for(&owner).await.is_none());
     }
 
     struct Warm(Mutex<Vec<LivePermit>>);

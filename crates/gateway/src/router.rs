@@ -92,7 +92,7 @@ fn v1_routes() -> Router<Arc<Gateway>> {
 
 /// Gives every request an id and a log line. Queries and headers are not logged.
 async fn trace(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
-    let id = Uuid::now_v7().to_string();
+    let id = Uuid::new_v4().to_string();
     let started = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = next.run(request).await;

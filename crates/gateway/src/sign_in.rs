@@ -14,8 +14,10 @@ use hob_domain::secret::{hex, unhex};
 use hob_domain::{DataKey, Timestamp, TokenHash};
 use sha2::Sha256;
 
+use crate::error::ApiError;
+
 pub(crate) const COOKIE_NAME: &str = "hob_console";
-/// After this many wrong tokens within a minute, nobody can sign in until the minute is over.
+/// After this many wrong tokens within a minute, further ones are refused until the minute is over.
 const MAX_FAILURES_PER_MINUTE: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -71,8 +73,18 @@ impl SignIn {
         self.check(value, now)
     }
 
+    /// Records a wrong token. Fails if there were too many lately.
+    pub(crate) fn refuse_wrong_token(&self, now: Instant) -> Result<(), ApiError> {
+        if let Some(retry_after) = self.locked_for(now) {
+            let message = "too many wrong tokens; try again later".to_owned();
+            return Err(ApiError::Limited { code: "too_many_attempts", message, retry_after });
+        }
+        self.record_failure(now);
+        Ok(())
+    }
+
     /// Returns how long sign-in stays locked after too many failures.
-    pub(crate) fn locked_for(&self, now: Instant) -> Option<Duration> {
+    fn locked_for(&self, now: Instant) -> Option<Duration> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         while failures.front().is_some_and(|at| now.saturating_duration_since(*at) >= MINUTE) {
             failures.pop_front();
@@ -82,7 +94,7 @@ impl SignIn {
     }
 
     /// Records a failed attempt.
-    pub(crate) fn record_failure(&self, now: Instant) {
+    fn record_failure(&self, now: Instant) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push_back(now);
     }
 }

@@ -202,6 +202,7 @@ impl Completions {
         let temporary = options.runtime.sandbox.temporary_of(&temporary_scope(app));
         options.runtime.discard(&temporary);
         options.runtime.discard(&self.own_folder(app));
+        options.runtime.discard(&options.runtime.sandbox.private_of(app));
     }
 
     /// Ends every process.

@@ -1,6 +1,8 @@
 //! One-shot runs: a temporary folder, one process tree, one answer.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hob_child::{Child, ChildSpec, SpawnError, Stdin, StopLadder, Streams};
@@ -29,13 +31,30 @@ pub struct RunnerOptions {
 pub struct Runner {
     options: RunnerOptions,
     changes: TranscriptWatcher,
+    /// Cancelled when an app is removed.
+    apps: Mutex<HashMap<AppName, CancellationToken>>,
 }
 
 impl Runner {
     /// Creates the runner, after removing what the runs of a killed Hob left.
     pub fn new(options: RunnerOptions) -> Runner {
         workspace::remove_leftovers(&options.workspaces, &options.runtime);
-        Runner { options, changes: TranscriptWatcher::start() }
+        Runner { options, changes: TranscriptWatcher::start(), apps: Mutex::default() }
+    }
+
+    /// Ends all runs of an app that is being removed.
+    pub fn forget_app(&self, app: &AppName) {
+        let token = self.apps.lock().unwrap_or_else(PoisonError::into_inner).remove(app);
+        if let Some(token) = token {
+            token.cancel();
+        }
+    }
+
+    /// Returns a token that is cancelled with the runs of this app.
+    fn cancellation(&self, app: &AppName) -> CancellationToken {
+        let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = apps.entry(app.clone());
+        all.or_insert_with(|| self.options.runtime.ending.child_token()).child_token()
     }
 
     /// Runs a prompt. Dropping the returned future cancels the run: its process tree is ended and
@@ -50,7 +69,7 @@ impl Runner {
         if options.runtime.stopping.is_cancelled() {
             return Err(RunError::Stopping);
         }
-        let permit = options.runtime.live.acquire().await;
+        let permit = options.runtime.live.acquire_for(app).await;
         let permit = permit.ok_or(RunError::PoolFull { live: options.runtime.live.in_use() })?;
         let run = ActiveRun {
             permit,
@@ -61,7 +80,7 @@ impl Runner {
             timeout: request.timeout,
             workspaces: options.workspaces.clone(),
         };
-        let cancel = options.runtime.ending.child_token();
+        let cancel = self.cancellation(app);
         let guard = cancel.clone().drop_guard();
         let (sender, answer) = oneshot::channel();
         options.runtime.tasks.spawn(async move {

@@ -18,7 +18,7 @@ pub(crate) struct RunWorkspace {
 
 impl RunWorkspace {
     pub fn create(parent: &Path, runtime: &Runtime) -> io::Result<RunWorkspace> {
-        let path = parent.join(format!("{PREFIX}{}", Uuid::now_v7()));
+        let path = parent.join(format!("{PREFIX}{}", Uuid::new_v4()));
         fs::create_dir_all(&path)?;
         // Agents name their transcripts after the real path.
         Ok(RunWorkspace { path: fs::canonicalize(path)?, runtime: runtime.clone() })

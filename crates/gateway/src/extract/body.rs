@@ -18,6 +18,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// still receives the response.
 const MAX_DISCARDED_BYTES: usize = 64 << 20;
 
+const MAX_SMALL_BODY_BYTES: usize = 16 << 10;
+/// The most lists, objects and elements in a body. A parsed value takes many times the memory of its text.
+const MAX_VALUES: usize = 250_000;
+
 /// A request body of type `T`. The content type is ignored.
 pub(crate) struct JsonBody<T>(pub T);
 
@@ -28,12 +32,34 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for JsonBody<T> {
         request: Request,
         gateway: &Arc<Gateway>,
     ) -> Result<JsonBody<T>, ApiError> {
-        let limit = gateway.limits.max_body_bytes;
-        let reading = read(request.into_body(), limit);
-        let bytes =
-            tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_| ApiError::SlowBody)??;
-        parse(&bytes).map(JsonBody)
+        receive(request, gateway.limits.max_body_bytes).await.map(JsonBody)
     }
+}
+
+/// A small request body of type `T`, for callers that have not been authenticated.
+pub(crate) struct SmallJsonBody<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for SmallJsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(
+        request: Request,
+        gateway: &Arc<Gateway>,
+    ) -> Result<SmallJsonBody<T>, ApiError> {
+        let limit = gateway.limits.max_body_bytes.min(MAX_SMALL_BODY_BYTES);
+        receive(request, limit).await.map(SmallJsonBody)
+    }
+}
+
+async fn receive<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, ApiError> {
+    let reading = read(request.into_body(), limit);
+    let bytes =
+        tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_| ApiError::SlowBody)??;
+    if has_too_many_values(&bytes) {
+        let message = format!("the body has more than {MAX_VALUES} values");
+        return Err(ApiError::bad_request(message));
+    }
+    parse(&bytes)
 }
 
 async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
@@ -54,6 +80,21 @@ async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
         return Err(ApiError::TooLarge(message));
     }
     Ok(bytes)
+}
+
+/// Counts the values without parsing them.
+fn has_too_many_values(bytes: &[u8]) -> bool {
+    let (mut values, mut in_string, mut escaped) = (0, false, false);
+    for byte in bytes {
+        match (in_string, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b'[' | b'{' | b',') => values += 1,
+            _ => {}
+        }
+    }
+    values > MAX_VALUES
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
@@ -101,6 +142,15 @@ mod tests {
             }
             other => panic!("{body}: {other:?}"),
         }
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        let list = |count: usize| format!("[{}]", vec!["[]"; count].join(","));
+        assert!(!has_too_many_values(list(1000).as_bytes()));
+        assert!(has_too_many_values(list(MAX_VALUES / 2 + 1).as_bytes()));
+        let text = r#"[,{\\\",["#.repeat(MAX_VALUES);
+        assert!(!has_too_many_values(format!("{{\"prompt\":\"{text}\"}}").as_bytes()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Authentication: the app or the admin that a request comes from.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -57,7 +58,11 @@ impl FromRequestParts<Arc<Gateway>> for Admin {
         if is_token_presented(&parts.headers) {
             let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
             let is_admins = token.hash() == gateway.admin;
-            return if is_admins { Ok(Admin { until: None }) } else { Err(ApiError::Unauthorized) };
+            if is_admins {
+                return Ok(Admin { until: None });
+            }
+            gateway.sign_in.refuse_wrong_token(Instant::now())?;
+            return Err(ApiError::Unauthorized);
         }
         let until = gateway.sign_in.signed_in_until(&parts.headers, Timestamp::now());
         let until = until.ok_or(ApiError::Unauthorized)?;

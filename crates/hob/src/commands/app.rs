@@ -8,10 +8,13 @@ use hob_domain::memory::Principal;
 use hob_domain::session::DeleteFilter;
 use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
 use hob_files::Trash;
-use serde_json::json;
+use hob_gateway::client::Method;
+use serde_json::{Value, json};
 
 use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit};
+use crate::home::Home;
+use crate::owner_client::{self, NotRunning};
 use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
 use crate::{keys, ledger, memory};
@@ -66,6 +69,11 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         }
     }
     home.prepare()?;
+    if let AppAction::Revoke { name, json, .. } = &args.action
+        && let Some(exit) = revoke_through_server(&context.settings, name, *json)?
+    {
+        return Ok(exit);
+    }
     let _shared = home.share_store()?;
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
     memory::runtime()?.block_on(async {
@@ -122,6 +130,44 @@ async fn list(store: &dyn LedgerStore, json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Lets a running server revoke the app, which ends its agents at once. Returns `None` if no server answers.
+fn revoke_through_server(
+    settings: &Resolved,
+    name: &str,
+    json: bool,
+) -> anyhow::Result<Option<Exit>> {
+    let name = AppName::new(name)?;
+    memory::runtime()?.block_on(async {
+        let mut client = match owner_client::connect(&settings.socket).await {
+            Err(error) if error.is::<NotRunning>() => return Ok(None),
+            client => client?,
+        };
+        let apps = owner_client::request(&mut client, Method::GET, "/admin/apps", None).await?;
+        let is_known = |apps: &Vec<Value>| apps.iter().any(|app| app["app"] == name.as_str());
+        if !apps["apps"].as_array().is_some_and(is_known) {
+            print_unknown(&name);
+            return Ok(Some(Exit::Failed));
+        }
+        let path = format!("/admin/apps/{name}");
+        owner_client::request(&mut client, Method::DELETE, &path, None).await?;
+        remove_folders(&settings.home, &name)?;
+        print_revoked(&name, json);
+        Ok(Some(Exit::Done))
+    })
+}
+
+fn print_unknown(name: &AppName) {
+    errln!("hob: no app has the name {name}; `hob app list` shows all");
+}
+
+fn print_revoked(name: &AppName, json: bool) {
+    if json {
+        printer::out_json(&json!({"app": name, "revoked": true}));
+    } else {
+        outln!("revoked {name}");
+    }
+}
+
 async fn revoke(
     store: &dyn LedgerStore,
     settings: &Resolved,
@@ -130,17 +176,27 @@ async fn revoke(
 ) -> anyhow::Result<Exit> {
     let name = AppName::new(name)?;
     if !store.list_apps().await?.iter().any(|app| app.name == name) {
-        errln!("hob: no app has the name {name}; `hob app list` shows all");
+        print_unknown(&name);
         return Ok(Exit::Failed);
     }
     store.append_audit(Timestamp::now(), "revoke", name.as_str(), &json!({})).await?;
     delete_data(store, settings, &name).await?;
-    if json {
-        printer::out_json(&json!({"app": name, "revoked": true}));
-    } else {
-        outln!("revoked {name}");
-    }
+    print_revoked(&name, json);
     Ok(Exit::Done)
+}
+
+/// Removes the folders of an app, except those of its sessions.
+fn remove_folders(home: &Home, name: &AppName) -> anyhow::Result<()> {
+    let trash = Trash::open(&home.trash())?;
+    for folder in [
+        home.files().join(name.as_str()),
+        home.claude().join("apps").join(name.as_str()),
+        home.agents().join(name.as_str()),
+        hob_sessions::conversation_folder(&home.workspaces(), name),
+    ] {
+        trash.remove(&folder)?;
+    }
+    Ok(())
 }
 
 /// Deletes an app with its sessions, files and memory. The app itself goes last, so that an
@@ -157,15 +213,7 @@ async fn delete_data(
     for id in store.delete_sessions(&sessions).await? {
         trash.remove(&home.workspaces().join(id.as_str()))?;
     }
-    let folders = [
-        home.files().join(name.as_str()),
-        home.claude().join("apps").join(name.as_str()),
-        home.agents().join(name.as_str()),
-        hob_sessions::conversation_folder(&home.workspaces(), name),
-    ];
-    for folder in folders {
-        trash.remove(&folder)?;
-    }
+    remove_folders(home, name)?;
     // The next app of this name is another app, and must not find the memory of this one.
     let memory = memory::open(settings, STORE_BUSY_TIMEOUT).await?;
     memory.engine.forget_principal(&Principal::App(name.as_str().to_owned())).await?;

@@ -152,6 +152,9 @@ impl SettingValue for usize {
     }
 }
 
+/// Longer durations could not be added to a time.
+const MAX_DURATION_SECS: u64 = 10 * 365 * 24 * 3600;
+
 /// A duration is written as a whole number of seconds.
 impl SettingValue for Duration {
     fn parse(text: &str) -> Result<Value, String> {
@@ -159,7 +162,12 @@ impl SettingValue for Duration {
     }
 
     fn convert(given: &Given<'_>) -> Result<Duration, String> {
-        given.count().map(Duration::from_secs)
+        match given.count()? {
+            seconds if seconds > MAX_DURATION_SECS => {
+                Err(format!("must be at most {MAX_DURATION_SECS} (ten years)"))
+            }
+            seconds => Ok(Duration::from_secs(seconds)),
+        }
     }
 }
 

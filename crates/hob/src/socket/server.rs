@@ -27,6 +27,12 @@ use tokio_util::task::TaskTracker;
 
 use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
 
+/// The largest frame of an agent's process. A hook inside an agent sends its turns in smaller parts.
+const AGENT_FRAME_LIMIT: usize = 8 << 20;
+/// How long the rest of a frame may take to arrive.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most connections of one app's agents.
+const MAX_APP_CONNECTIONS: usize = 64;
 /// The maximum number of calls that the owner's processes run at once; further calls wait.
 const MAX_OWNER_CALLS: usize = 64;
 /// The maximum number of calls that the agents of one app run at once; further calls wait.
@@ -49,6 +55,41 @@ pub struct Service {
     /// Holds the audit log.
     ledger: Arc<dyn LedgerStore>,
     call_permits: CallPermits,
+    connection_counts: ConnectionCounts,
+}
+
+/// The open connections of each app's agents.
+#[derive(Clone, Default)]
+struct ConnectionCounts(Arc<Mutex<HashMap<String, usize>>>);
+
+impl ConnectionCounts {
+    /// Counts a connection until the result is dropped. Returns `None` if its app has too many.
+    fn open(&self, peer: &Peer) -> Option<CountedConnection> {
+        let Peer::AgentOf(app) = peer else { return Some(CountedConnection(None)) };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(app.clone()).or_default();
+        if *count >= MAX_APP_CONNECTIONS {
+            return None;
+        }
+        *count += 1;
+        Some(CountedConnection(Some((self.clone(), app.clone()))))
+    }
+}
+
+/// A connection that is counted while this value lives.
+struct CountedConnection(Option<(ConnectionCounts, String)>);
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        let Some((counts, app)) = &self.0 else { return };
+        let mut counts = counts.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(app) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(app);
+            }
+        }
+    }
 }
 
 /// The limits on concurrent calls. Every principal has its own, so that the agents of one app cannot keep the owner
@@ -84,8 +125,18 @@ impl Service {
         disconnect: CancellationToken,
         ledger: Arc<dyn LedgerStore>,
     ) -> Service {
-        let call_permits = CallPermits::default();
-        Service { hello, tools, children, sessions, router, disconnect, ledger, call_permits }
+        let (call_permits, connection_counts) = Default::default();
+        Service {
+            hello,
+            tools,
+            children,
+            sessions,
+            router,
+            disconnect,
+            ledger,
+            call_permits,
+            connection_counts,
+        }
     }
 
     /// Identifies a peer by its process, not by what it claims: a descendant of an app's agent acts
@@ -193,6 +244,7 @@ pub async fn serve(
             continue;
         }
         let Some(peer) = service.peer(&stream) else { continue };
+        let Some(counted) = service.connection_counts.open(&peer) else { continue };
         let open = connections.open();
         let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(async move {
@@ -210,7 +262,7 @@ pub async fn serve(
                     () = service.disconnect.cancelled() => {}
                 }
             }
-            drop(open);
+            drop((open, counted));
         });
     }
 }
@@ -232,14 +284,19 @@ async fn serve_frames(
             Err(error) => return Err(error),
         }
         let length = u32::from_be_bytes(length) as usize;
-        if length > FRAME_LIMIT {
-            let error = format!("a frame of {length} bytes is too large (maximum: {FRAME_LIMIT})");
+        let limit = match peer {
+            Peer::Owner => FRAME_LIMIT,
+            Peer::AgentOf(_) => AGENT_FRAME_LIMIT,
+        };
+        if length > limit {
+            let error = format!("a frame of {length} bytes is too large (maximum: {limit})");
             send(&mut stream, &Answer::Error(error)).await?;
             return Ok(NextProtocol::None);
         }
         // The buffer grows with the data: a peer cannot reserve memory by a length alone.
         let mut body = Vec::new();
-        (&mut stream).take(length as u64).read_to_end(&mut body).await?;
+        let mut frame = (&mut stream).take(length as u64);
+        tokio::time::timeout(FRAME_TIMEOUT, frame.read_to_end(&mut body)).await??;
         if body.len() < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

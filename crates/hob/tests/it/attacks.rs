@@ -580,3 +580,56 @@ fn agent_cannot_do_the_owners_acts() {
     let said = fs::read_to_string(workspace.join("said")).expect("the agent ran the commands");
     assert!(!said.contains("ghp_aB3d"), "{said}");
 }
+
+/// A revoked app's runs went on to their end, and its agents until the next sweep.
+#[test]
+fn revoked_app_loses_its_runs_and_agents_at_once() {
+    let api = api("[sessions]\nsweep_interval_secs = 3600\n");
+    let id = api.session();
+    api.shell(&id, "sleep 1234.75 > /dev/null 2>&1 & echo started");
+    let runs = |argument: &str| {
+        let has = |line: Vec<u8>| String::from_utf8_lossy(&line).contains(argument);
+        let line = |pid: i32| fs::read(format!("/proc/{pid}/cmdline"));
+        tree::all().iter().any(|process| line(process.pid).is_ok_and(has))
+    };
+    assert!(runs("1234.75"));
+    let body = json!({"prompt": "[[sleep 30000]] [[say late]]", "agent": "claude"});
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| api.call("POST", "/run", &[], &body));
+        wait_until("the run has started", || runs("--output-format").then_some(()));
+        let revoked = api.home.run(&["app", "revoke", "tests", "--yes"]);
+        assert!(revoked.status.success(), "{revoked:?}");
+        let answer = run.join().unwrap();
+        assert_ne!(answer.status, 200, "{}", answer.text);
+    });
+    wait_until("the agents have ended", || (!runs("1234.75")).then_some(()));
+    assert_eq!(api.server.get("/sessions", Some(&api.token)).status, 401);
+}
+
+/// A body of many small values took hundreds of times its size.
+#[test]
+fn body_of_millions_of_values_is_refused() {
+    let api = api("");
+    let values = vec!["[]"; 2_700_000].join(",");
+    let body = format!("{{\"agent\":\"acp\",\"meta\":{{\"x\":[{values}]}}}}");
+    for _ in 0..3 {
+        let answer = api.server.call("POST", "/sessions", Some(&api.token), Some(body.as_bytes()));
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert_small(&api.server);
+    }
+}
+
+/// Ten wrong tokens locked the owner out for a minute.
+#[test]
+fn wrong_tokens_do_not_lock_the_owner_out() {
+    let api = api("");
+    let mut limited = 0;
+    for _ in 0..15 {
+        let answer = api.server.get("/admin/apps", Some("hob_wrong"));
+        limited += usize::from(answer.status == 429);
+        assert!(matches!(answer.status, 401 | 429), "{}", answer.text);
+    }
+    assert!(limited >= 5, "{limited}");
+    let token = fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+    assert_eq!(api.server.get("/admin/apps", Some(token.trim())).status, 200);
+}

@@ -52,7 +52,7 @@ impl SessionCreator {
                 return Err(too_many_sessions(open));
             }
         }
-        let permit = options.runtime.live.acquire().await;
+        let permit = options.runtime.live.acquire_for(app).await;
         let permit =
             permit.ok_or(SessionError::PoolFull { live: options.runtime.live.in_use() })?;
         let cwd = match &chosen {

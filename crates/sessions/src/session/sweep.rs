@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use hob_domain::Timestamp;
 use hob_domain::session::{DeleteFilter, Session, SessionFilter};
@@ -24,12 +24,13 @@ impl Sweeper {
     /// Sweeps at regular intervals until Hob stops.
     pub async fn run(self) {
         let options = &self.local.context.options;
+        let mut clock = SteadyClock::new(Timestamp::now(), Instant::now());
         loop {
             tokio::select! {
                 () = tokio::time::sleep(options.limits.sweep_interval) => {}
                 () = options.runtime.stopping.cancelled() => return,
             }
-            self.sweep(Timestamp::now()).await;
+            self.sweep(clock.now(Timestamp::now(), Instant::now())).await;
         }
     }
 
@@ -40,8 +41,9 @@ impl Sweeper {
         self.delete_closed(before(now, limits.hard_ttl)).await;
         let runtime = self.local.context.options.runtime.clone();
         let age = limits.hard_ttl;
-        let removal =
-            move || remove_old_files(&runtime.sandbox.files, age, &|path| runtime.discard(path));
+        let removal = move || {
+            remove_old_files(&runtime.sandbox.files, now, age, &|path| runtime.discard(path))
+        };
         let _ = tokio::task::spawn_blocking(removal).await;
         self.local.drop_deleted().await;
         if let Err(error) = self.placement.delete_old_files(age).await {
@@ -72,18 +74,52 @@ impl Sweeper {
     }
 }
 
+/// A clock that does not follow a sudden jump ahead of the system's clock: what it says decides what is deleted.
+struct SteadyClock {
+    /// What the clock said last, and when.
+    said: Timestamp,
+    at: Instant,
+    /// Since when the system's clock has been ahead.
+    ahead_since: Option<Instant>,
+}
+
+impl SteadyClock {
+    /// How far the system's clock may be ahead of the time that has passed.
+    const TOLERANCE: Duration = Duration::from_secs(60);
+    /// A jump that has lasted for this long is real: the machine was suspended, or its clock was set right.
+    const ACCEPTED_AFTER: Duration = Duration::from_secs(3600);
+
+    fn new(system: Timestamp, at: Instant) -> SteadyClock {
+        SteadyClock { said: system, at, ahead_since: None }
+    }
+
+    fn now(&mut self, system: Timestamp, at: Instant) -> Timestamp {
+        let passed = self.said.saturating_add(at.duration_since(self.at)).unwrap_or(self.said);
+        let tolerated = passed.saturating_add(SteadyClock::TOLERANCE).unwrap_or(passed);
+        if system > tolerated {
+            let since = *self.ahead_since.get_or_insert(at);
+            if at.duration_since(since) < SteadyClock::ACCEPTED_AFTER {
+                return passed;
+            }
+        }
+        *self = SteadyClock::new(system, at);
+        system
+    }
+}
+
 fn before(now: Timestamp, age: Duration) -> Timestamp {
     let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(now.as_second().saturating_sub(age)).unwrap_or(Timestamp::MIN)
 }
 
-/// Removes uploads that are older than `age`.
-fn remove_old_files(files: &Path, age: Duration, remove: &dyn Fn(&Path)) {
+/// Removes uploads that are older than `age` at the time `now`.
+fn remove_old_files(files: &Path, now: Timestamp, age: Duration, remove: &dyn Fn(&Path)) {
+    let now = SystemTime::from(now);
     let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
     for app in folders(files) {
         for upload in folders(&app.path()) {
             let modified = upload.metadata().and_then(|metadata| metadata.modified()).ok();
-            if modified.and_then(|at| at.elapsed().ok()).is_some_and(|old| old > age) {
+            if modified.and_then(|at| now.duration_since(at).ok()).is_some_and(|old| old > age) {
                 remove(&upload.path());
             }
         }
@@ -95,17 +131,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn clock_that_jumps_ahead_is_not_followed_at_once() {
+        let (start, at) = (Timestamp::from_second(1_000_000).unwrap(), Instant::now());
+        let seconds = |n: u64| Duration::from_secs(n);
+        let later = |n: i64| Timestamp::from_second(1_000_000 + n).unwrap();
+        let mut clock = SteadyClock::new(start, at);
+        assert_eq!(clock.now(later(30), at + seconds(30)), later(30));
+        let week = 7 * 24 * 3600;
+        assert_eq!(clock.now(later(week + 60), at + seconds(60)), later(60), "it jumps by a week");
+        assert_eq!(clock.now(later(90), at + seconds(90)), later(90), "and back");
+        assert_eq!(clock.now(later(week), at + seconds(120)), later(120));
+        let much_later = at + seconds(120 + 3600);
+        assert_eq!(clock.now(later(week), much_later), later(week), "the jump was real");
+        assert_eq!(clock.now(later(0), much_later), later(0), "the clock is set back");
+    }
+
+    #[test]
     fn old_uploads_are_removed() {
         let files = tempfile::tempdir().unwrap();
         let upload = files.path().join("app/1234");
         std::fs::create_dir_all(&upload).unwrap();
         std::fs::write(upload.join("x.txt"), "x").unwrap();
         let remove = |path: &Path| std::fs::remove_dir_all(path).unwrap();
-        remove_old_files(files.path(), Duration::from_secs(60), &remove);
+        remove_old_files(files.path(), Timestamp::now(), Duration::from_secs(60), &remove);
         assert!(upload.exists());
         let past = std::time::SystemTime::now() - Duration::from_secs(3600);
         std::fs::File::open(&upload).unwrap().set_modified(past).unwrap();
-        remove_old_files(files.path(), Duration::from_secs(60), &remove);
+        remove_old_files(files.path(), Timestamp::now(), Duration::from_secs(60), &remove);
         assert!(!upload.exists() && files.path().join("app").exists());
     }
 }

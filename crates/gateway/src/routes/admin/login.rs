@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use crate::audit_log;
 use crate::error::{ApiError, ErrorBody};
-use crate::extract::body::JsonBody;
+use crate::extract::body::SmallJsonBody;
 use crate::extract::caller::Admin;
 use crate::sign_in::COOKIE_NAME;
 use crate::state::Gateway;
@@ -57,15 +57,12 @@ pub(crate) struct SignedOut {
 ))]
 pub(crate) async fn login(
     State(gateway): State<Arc<Gateway>>,
-    JsonBody(body): JsonBody<Login>,
+    SmallJsonBody(body): SmallJsonBody<Login>,
 ) -> Result<Response, ApiError> {
     let sign_in = &gateway.sign_in;
-    if let Some(retry_after) = sign_in.locked_for(Instant::now()) {
-        let message = "too many wrong tokens; try again later".to_owned();
-        return Err(ApiError::Limited { code: "too_many_attempts", message, retry_after });
-    }
+    // The right token is accepted at any time: others cannot lock the owner out by wrong ones.
     if Token::presented(body.token.trim()).hash() != gateway.admin {
-        sign_in.record_failure(Instant::now());
+        sign_in.refuse_wrong_token(Instant::now())?;
         audit_log::record(&gateway, "login_failed", "", json!({})).await;
         return Err(ApiError::Unauthorized);
     }

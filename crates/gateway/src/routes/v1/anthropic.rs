@@ -77,7 +77,7 @@ pub(crate) async fn messages(
         }
     };
     // The SDKs report this header as the request's id.
-    let id = format!("req_{}", Uuid::now_v7().simple());
+    let id = format!("req_{}", Uuid::new_v4().simple());
     if let Ok(id) = id.parse() {
         response.headers_mut().insert("request-id", id);
     }
@@ -104,7 +104,7 @@ async fn answer(
     let named = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
     let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
-    let id = format!("msg_{}", Uuid::now_v7().simple());
+    let id = format!("msg_{}", Uuid::new_v4().simple());
     let mut response = match body.stream.unwrap_or_default() {
         true => {
             let reply = reply.begun().await?;

@@ -111,7 +111,7 @@ async fn answer(
     let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
     let mut head = Head {
-        id: format!("chatcmpl-{}", Uuid::now_v7().simple()),
+        id: format!("chatcmpl-{}", Uuid::new_v4().simple()),
         created: Timestamp::now().as_second(),
         model: body.model.unwrap_or_else(|| models::DEFAULT.to_owned()),
     };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::listeners::Listeners;
 use super::server;
@@ -50,6 +51,7 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
             return Ok(Exit::WrongState);
         }
     };
+    raise_open_files_limit();
     let _logging = logging::start(&settings.home, &settings.values.log)?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
@@ -62,4 +64,17 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
     let outcome = runtime.block_on(server::serve(context, listeners));
     runtime.shutdown_timeout(BLOCKING_DEADLINE);
     outcome.map(|()| Exit::Done)
+}
+
+/// Raises the limit of open files, which is 1,024 on many systems: every event stream of a client needs one.
+fn raise_open_files_limit() {
+    const WANTED: u64 = 65_536;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let wanted = WANTED.min(hard);
+    if soft < wanted {
+        // Without more files the server still works, for fewer clients.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, hard);
+    }
+    // A core dump would contain the key.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
 }
