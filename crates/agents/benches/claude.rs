@@ -44,6 +44,7 @@ impl Fixture {
             files: folder.join("files"),
             temporary: folder.join("temporary"),
             private: folder.join("private"),
+            has_view: false,
             environment: Vec::new(),
         };
         let trash = Trash::open(&folder.join("trash")).expect("a folder");

@@ -41,6 +41,7 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
         files: temporary.join("uploads"),
         temporary: temporary.join("tmp"),
         private: temporary.join("private"),
+        has_view: false,
         environment: Vec::new(),
     };
     let trash = Trash::open(&temporary.join("trash"))?;

@@ -1,10 +1,14 @@
 //! JSON objects on an agent's standard output, one per line, unchanged.
 
+use hob_domain::json_size::has_too_many_values;
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// Longer lines are dropped, since a line must fit in memory.
 const MAX_LINE_BYTES: usize = 32 << 20;
+
+/// Longer ids are none.
+const MAX_ID_BYTES: usize = 4096;
 
 /// The role of a line in JSON-RPC.
 #[derive(Debug, PartialEq)]
@@ -32,14 +36,16 @@ pub fn parse(text: &str) -> Option<JsonLine> {
     // Only these fields are parsed.
     #[derive(serde::Deserialize)]
     struct LineHead<'a> {
-        id: Option<Value>,
+        #[serde(borrow)]
+        id: Option<&'a serde_json::value::RawValue>,
         #[serde(borrow)]
         method: Option<&'a serde_json::value::RawValue>,
     }
     let head: LineHead<'_> = serde_json::from_str(text).ok()?;
-    let kind = match (head.method, head.id) {
-        (None, Some(id)) => LineKind::Response(id),
-        (Some(_), Some(id)) if !id.is_null() => LineKind::Request,
+    let id = head.id.filter(|id| id.get().len() <= MAX_ID_BYTES);
+    let kind = match (head.method, id.map(|id| id.get())) {
+        (None, Some(id)) => LineKind::Response(serde_json::from_str(id).ok()?),
+        (Some(_), Some(id)) if id != "null" => LineKind::Request,
         _ => LineKind::Notification,
     };
     Some(JsonLine { text: text.to_owned(), kind })
@@ -58,6 +64,10 @@ pub fn method(text: &str) -> Option<String> {
 pub async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Option<JsonLine> {
     loop {
         let bytes = next_bytes(input).await?;
+        if has_too_many_values(&bytes) {
+            tracing::warn!("dropped a line of an agent that has too many values");
+            continue;
+        }
         if let Some(line) = std::str::from_utf8(&bytes).ok().and_then(parse) {
             return Some(line);
         }

@@ -36,8 +36,13 @@ pub fn copy_from_owner(from: &Path, folder: &Path, below: &Path) -> io::Result<(
         below.parent().zip(below.file_name()).ok_or(io::ErrorKind::InvalidInput)?;
     let parent = folder.create_folders(parent, 0o700)?;
     match parent.remove_file(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // A folder of that name is the agent's own doing.
+        Err(_) => {
+            let aside = format!(".replaced-{}", uuid::Uuid::new_v4().simple());
+            parent.rename(name, &parent, aside.as_ref())?;
+        }
+        Ok(()) => {}
     }
     match parent.create_file(Path::new(name), 0o600) {
         // Another agent of the app starts at the same time.

@@ -62,6 +62,8 @@ pub struct SandboxConfig {
     pub temporary: PathBuf,
     /// The folder of agents' configuration and data, with a subfolder per app.
     pub private: PathBuf,
+    /// Whether the kernel allows agents a view of their own.
+    pub has_view: bool,
     /// The environment from which the agents' variables are picked.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -148,7 +150,8 @@ impl SandboxConfig {
             if !path.exists() && path.extension().is_none() {
                 fs::create_dir_all(&path)?;
             }
-            writable.push(path);
+            // A link of the owner's is followed here, where no agent has a say in it.
+            writable.push(path.canonicalize().unwrap_or(path));
         }
         // A folder inside another one is writable anyway. Looked up by itself, it could be a link that an agent has put
         // there, to a folder that agents must not write.
@@ -170,6 +173,7 @@ impl SandboxConfig {
             sockets: vec![self.socket.clone()],
             visible,
             temporary,
+            view_required: self.has_view,
             strict: agent.sandbox == Sandbox::Strict,
         })
     }

@@ -60,6 +60,7 @@ fn setup_of(
         files: folder.path().join("files"),
         temporary: folder.path().join("temporary"),
         private: folder.path().join("private"),
+        has_view: false,
         environment: Vec::new(),
     };
     let trash = Trash::open(&folder.path().join("trash")).unwrap();

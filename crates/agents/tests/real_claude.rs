@@ -82,6 +82,7 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
         files: folder.path().join("files"),
         temporary: folder.path().join("temporary"),
         private: folder.path().join("private"),
+        has_view: false,
         environment: Vec::new(),
     };
     let trash = Trash::open(&folder.path().join("trash")).unwrap();

@@ -49,21 +49,26 @@ pub struct Confinement {
     pub visible: Vec<PathBuf>,
     /// The child's own folder for temporary files, which is shown as `/tmp`.
     pub temporary: PathBuf,
-    /// Whether the child must not start with less than a view of its own and [`STRICT_LANDLOCK_VERSION`].
+    /// Whether the child must not start without a view of its own. Set where the kernel allows views: a failure then has
+    /// another reason, perhaps something that another child did.
+    pub view_required: bool,
+    /// Whether the child must also not start with less than [`STRICT_LANDLOCK_VERSION`].
     pub strict: bool,
 }
 
 /// The paths of a confinement as they are on this machine: real, and without those that would expose a hidden one.
 pub(crate) struct GrantedPaths {
     pub hidden: Vec<PathBuf>,
+    /// The hidden paths, including those that do not exist yet.
+    pub closed: Vec<PathBuf>,
     pub writable: Vec<PathBuf>,
     pub readable: Vec<PathBuf>,
 }
 
 impl Confinement {
-    /// Looks the paths up. Fails if the first hidden one does not exist, or if `cwd`, which the caller has checked,
-    /// leads through a link: another child may have put it there since.
-    pub(crate) fn granted(&self, cwd: &Path) -> io::Result<GrantedPaths> {
+    /// Looks the paths up. Fails if the first hidden one does not exist, or if a writable one leads through a link: another
+    /// child may have put it there since the path was checked. In the first hidden folder no child can do that.
+    pub(crate) fn granted(&self) -> io::Result<GrantedPaths> {
         let first = self.hidden.first().map(|path| path.canonicalize()).transpose()?;
         // A store of credentials need not exist.
         let others = self.hidden.iter().skip(1).filter_map(|path| path.canonicalize().ok());
@@ -74,7 +79,8 @@ impl Confinement {
                 Err(error) if is_missing(&error) => return Ok(None),
                 real => real?,
             };
-            if given == cwd && real != *given {
+            let is_trusted = self.hidden.first().is_some_and(|home| given.starts_with(home));
+            if real != *given && !is_trusted {
                 return Err(io::Error::from_raw_os_error(libc::ELOOP));
             }
             let exposes = paths.meets(&real, &fs::metadata(&real)?);
@@ -84,7 +90,13 @@ impl Confinement {
         let all = |given: &[PathBuf]| -> io::Result<Vec<PathBuf>> {
             given.iter().filter_map(|path| grant(path).transpose()).collect()
         };
-        Ok(GrantedPaths { writable: all(&self.writable)?, readable: all(&self.readable)?, hidden })
+        let closed = self.hidden.iter().map(|path| path.canonicalize().unwrap_or(path.clone()));
+        Ok(GrantedPaths {
+            writable: all(&self.writable)?,
+            readable: all(&self.readable)?,
+            closed: closed.collect(),
+            hidden,
+        })
     }
 }
 
@@ -117,13 +129,13 @@ pub(crate) struct Rules {
 impl Rules {
     /// Builds the rules of a child that sees the whole machine. Returns `None` if the kernel has no Landlock;
     /// a child then runs unconfined.
-    pub fn new(confinement: &Confinement, cwd: &Path) -> io::Result<Option<Rules>> {
+    pub fn new(confinement: &Confinement) -> io::Result<Option<Rules>> {
         if landlock_version().is_none() {
             return Ok(None);
         }
-        let granted = confinement.granted(cwd)?;
+        let granted = confinement.granted()?;
         let mut rules = Rules::empty(DROPPED_CAPABILITIES)?;
-        rules.allow_around(&HiddenPaths::new(&granted.hidden), Path::new("/"))?;
+        rules.allow_around(&HiddenPaths::new(&granted.closed), Path::new("/"))?;
         let own = [confinement.temporary.clone(), "/dev/shm".into()];
         rules
             .allow_paths(granted.writable.iter().chain(&own), AccessFs::from_all(RESTRICTED_ABI))?;
@@ -138,8 +150,9 @@ impl Rules {
         }
         // With capabilities of its namespace, a child of root could take the view apart.
         let mut rules = Rules::empty(CapabilitySet::all())?;
-        rules.allow_paths(&[PathBuf::from("/")], READ_ACCESS)?;
-        rules.allow_paths(&[PathBuf::from("/dev")], READ_ACCESS | DEVICE_ACCESS)?;
+        // The view covers what is hidden now. A store of credentials that the owner creates or replaces later has no rule.
+        rules.allow_around(&HiddenPaths::new(&granted.closed), Path::new("/"))?;
+        rules.allow_paths(&granted.readable, READ_ACCESS)?;
         let own = ["/dev/shm", "/tmp", "/var/tmp"].map(PathBuf::from);
         rules
             .allow_paths(granted.writable.iter().chain(&own), AccessFs::from_all(RESTRICTED_ABI))?;

@@ -5,11 +5,12 @@
 //! folders, no socket but those it may use, and everything read-only except its writable folders. An ordinary user may
 //! create such a view where the kernel allows unprivileged user namespaces.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -95,12 +96,16 @@ struct Kept {
 }
 
 impl Kept {
-    /// Takes a copy of what a path shows now. Returns `None` if there is nothing.
+    /// Takes a copy of what a path shows now, following links. Returns `None` if there is nothing.
     fn take(given: &Path, writable: bool) -> io::Result<Option<Kept>> {
-        let path = match given.canonicalize() {
-            Err(error) if is_missing(&error) => return Ok(None),
-            found => found?,
-        };
+        match given.canonicalize() {
+            Err(error) if is_missing(&error) => Ok(None),
+            path => Kept::take_real(given, path?, writable).map(Some),
+        }
+    }
+
+    /// Takes a copy of what a real path shows now. Fails if there is a link on the way to it.
+    fn take_real(given: &Path, path: PathBuf, writable: bool) -> io::Result<Kept> {
         let (file, metadata) = look_at(&path)?;
         let (is_folder, identity) = (metadata.is_dir(), (metadata.dev(), metadata.ino()));
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -108,7 +113,7 @@ impl Kept {
             | OpenTreeFlags::AT_EMPTY_PATH
             | OpenTreeFlags::AT_RECURSIVE;
         let tree = open_tree(&file, "", flags)?;
-        Ok(Some(Kept { given: given.to_owned(), path, identity, tree, is_folder, writable }))
+        Ok(Kept { given: given.to_owned(), path, identity, tree, is_folder, writable })
     }
 
     /// Returns whether its path shows it now.
@@ -165,10 +170,14 @@ pub(crate) fn enter(
         paths.iter().filter_map(|path| Kept::take(path, writable).transpose()).collect()
     };
     let visible = take_all(&confinement.visible, false)?;
-    let mut own = take_all(&granted.writable, true)?;
+    // What was granted is real, and must still be.
+    let take_granted = |paths: &[PathBuf], writable: bool| -> io::Result<Vec<Kept>> {
+        paths.iter().map(|path| Kept::take_real(path, path.clone(), writable)).collect()
+    };
+    let mut own = take_granted(&granted.writable, true)?;
+    own.extend(take_granted(&granted.readable, false)?);
     own.extend(take_all(&confinement.sockets, true)?);
     own.extend(take_all(std::slice::from_ref(&confinement.temporary), true)?);
-    own.extend(take_all(&granted.readable, false)?);
     own.sort_by_key(|kept| kept.path.components().count());
     let temporary =
         || Kept::take(&confinement.temporary, true)?.ok_or(io::ErrorKind::NotFound.into());
@@ -202,7 +211,10 @@ pub(crate) fn enter(
     }
     make_read_only("/run", Below::This)?;
     make_read_only("/dev", Below::This)?;
-    sockets.iter().filter(|socket| !allows(confinement, socket)).try_for_each(|path| hide(path))
+    sockets
+        .iter()
+        .filter(|socket| !allows(confinement, socket))
+        .try_for_each(|path| hide_socket(confinement, path))
 }
 
 fn allows(confinement: &Confinement, socket: &Path) -> bool {
@@ -213,11 +225,16 @@ fn allows(confinement: &Confinement, socket: &Path) -> bool {
 
 /// Returns the paths of all sockets that are bound now.
 fn bound_sockets() -> io::Result<Vec<PathBuf>> {
-    let table = fs::read_to_string("/proc/net/unix")?;
+    // Any process of the machine chooses names in this table, which need not be UTF-8.
+    let table = fs::read("/proc/net/unix")?;
     // Num RefCount Protocol Flags Type St Inode Path
-    let path = |line: &str| line.splitn(8, ' ').nth(7).map(str::trim_start).map(PathBuf::from);
+    let path = |line: &[u8]| {
+        let path = line.splitn(8, |byte| *byte == b' ').nth(7)?.trim_ascii_start();
+        Some(PathBuf::from(OsStr::from_bytes(path)))
+    };
+    let lines = table.split(|byte| *byte == b'\n').skip(1);
     let mut paths: Vec<PathBuf> =
-        table.lines().skip(1).filter_map(path).filter(|path| path.is_absolute()).collect();
+        lines.filter_map(path).filter(|path| path.is_absolute()).collect();
     paths.sort();
     paths.dedup();
     Ok(paths)
@@ -234,6 +251,23 @@ fn build_devices(devices: &[Kept]) -> io::Result<()> {
         std::os::unix::fs::symlink(target, Path::new("/dev").join(name))?;
     }
     Ok(())
+}
+
+/// Shows a device in place of a socket. The path is what some process calls its socket; nothing happens unless it leads to
+/// one.
+fn hide_socket(confinement: &Confinement, path: &Path) -> io::Result<()> {
+    let Ok(real) = path.canonicalize() else { return Ok(()) };
+    let Ok((_, metadata)) = look_at(&real) else { return Ok(()) };
+    let is_allowed = |socket: &PathBuf| socket.canonicalize().is_ok_and(|socket| socket == real);
+    if !metadata.file_type().is_socket() || confinement.sockets.iter().any(is_allowed) {
+        return Ok(());
+    }
+    let empty = Kept::take(Path::new("/dev/null"), true)?.ok_or(io::ErrorKind::NotFound)?;
+    // A socket that was removed meanwhile need not be hidden.
+    match empty.place_at(&real) {
+        Err(_) if fs::symlink_metadata(&real).is_err() => Ok(()),
+        placed => placed,
+    }
 }
 
 /// Shows an empty folder or file in place of what a path shows now. Nothing happens if there is nothing.

@@ -9,12 +9,12 @@ use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::cmsg_space;
 use nix::errno::Errno;
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
@@ -60,6 +60,7 @@ pub fn run() -> ! {
 pub const ARGUMENT: &str = "__shim";
 
 fn run_to_the_end() -> io::Result<()> {
+    leave_what_was_inherited();
     let control: UnixStream = io::stdin().as_fd().try_clone_to_owned()?.into();
     // This fails, harmlessly, if the process leads a session already.
     let _ = setsid();
@@ -77,9 +78,8 @@ fn run_to_the_end() -> io::Result<()> {
     drop(null);
 
     let (launch, mut streams) = receive_launch(&control)?;
-    let cwd = Path::new(&launch.cwd);
     if let Some(confinement) = &launch.confinement {
-        match view::run(confinement, cwd, &signals, &control, &mut streams) {
+        match view::run(confinement, &signals, &control, &mut streams) {
             Ok(view::Role::Guard) => return Ok(()),
             Ok(view::Role::Init(report, granted)) => {
                 let rules = Rules::in_view(&granted).and_then(|rules| strictly(confinement, rules));
@@ -87,7 +87,7 @@ fn run_to_the_end() -> io::Result<()> {
                     report.started(agent)
                 });
             }
-            Err(error) if confinement.strict => {
+            Err(error) if confinement.strict || confinement.view_required => {
                 let errno = error.raw_os_error().unwrap_or(Errno::EPERM as i32);
                 let event = ShimEvent::NotConfined { errno };
                 return (&control).write_all(event.encode().as_bytes());
@@ -95,12 +95,24 @@ fn run_to_the_end() -> io::Result<()> {
             Err(_) => {}
         }
     }
-    let confinement = launch.confinement.as_ref();
-    let rules = confinement.map_or(Ok(None), |confinement| Rules::new(confinement, cwd));
+    let rules = launch.confinement.as_ref().map_or(Ok(None), Rules::new);
     keep(&launch, streams, rules, control, &signals, |agent| {
         let start = tree::start_time(agent.as_raw()).unwrap_or(0);
         Some(ShimEvent::Started { pid: agent.as_raw(), start })
     })
+}
+
+/// Closes descriptors and leaves the keyring that the server inherited from the program that started it. Through them an
+/// agent would reach what its view does not show.
+fn leave_what_was_inherited() {
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    let (first, last, none) = (3 as libc::c_long, libc::c_long::from(u32::MAX), 0 as libc::c_long);
+    // SAFETY: the process has one thread and uses no descriptor but its standard ones yet. A new anonymous keyring needs no
+    // name.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, first, last, none);
+        libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, none);
+    }
 }
 
 /// Refuses rules that are weaker than a strict confinement demands.

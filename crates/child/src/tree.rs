@@ -15,7 +15,8 @@ pub struct Process {
 
 /// Returns the process with a pid, or `None` if there is none.
 pub fn process(pid: i32) -> Option<Process> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    // A process chooses its name, which need not be UTF-8.
+    parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
 }
 
 /// Returns the start time of a live process.
@@ -25,7 +26,8 @@ pub fn start_time(pid: i32) -> Option<u64> {
 
 /// Returns the numbers of a live process: the one that it has here, then those inside of its process namespaces.
 pub fn numbers(pid: i32) -> Vec<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
     line.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect()
 }

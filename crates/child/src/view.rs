@@ -47,12 +47,11 @@ impl Report {
 /// drops the agent's streams. An error means that the kernel does not allow a view; then nothing has happened.
 pub(crate) fn run(
     confinement: &Confinement,
-    cwd: &Path,
     signals: &SignalFd,
     control: &UnixStream,
     streams: &mut Vec<OwnedFd>,
 ) -> io::Result<Role> {
-    let (user, granted) = (User::current(), confinement.granted(cwd)?);
+    let (user, granted) = (User::current(), confinement.granted()?);
     let (guard, mut init) = UnixStream::pair()?;
     let Some(pid) = namespaces::fork()? else {
         drop(guard);
@@ -123,7 +122,7 @@ pub const PROBE_ARGUMENT: &str = "__view";
 pub fn run_probe() -> ! {
     let confinement = Confinement { temporary: std::env::temp_dir(), ..Confinement::default() };
     let user = User::current();
-    let code = match (namespaces::fork(), confinement.granted(Path::new("/"))) {
+    let code = match (namespaces::fork(), confinement.granted()) {
         (Ok(None), Ok(granted)) => match namespaces::enter(user, &confinement, &granted) {
             Ok(()) => 0,
             Err(_) => 1,

@@ -53,7 +53,7 @@ impl Launch {
         };
         put(lists.len().to_string().as_bytes());
         if let Some(confinement) = &self.confinement {
-            put(if confinement.strict { b"s" } else { b"w" });
+            put(&[u8::from(confinement.view_required), u8::from(confinement.strict)]);
         }
         for list in lists {
             put(list.len().to_string().as_bytes());
@@ -96,15 +96,19 @@ impl Launch {
         let lists: usize = text(fields.next()?)?.parse().ok()?;
         let confinement = match lists {
             0 => None,
-            _ => Some(Confinement {
-                strict: fields.next()? == b"s",
-                hidden: paths(&mut fields)?,
-                writable: paths(&mut fields)?,
-                readable: paths(&mut fields)?,
-                sockets: paths(&mut fields)?,
-                visible: paths(&mut fields)?,
-                temporary: paths(&mut fields)?.pop()?,
-            }),
+            _ => {
+                let &[view_required, strict] = fields.next()? else { return None };
+                Some(Confinement {
+                    view_required: view_required == 1,
+                    strict: strict == 1,
+                    hidden: paths(&mut fields)?,
+                    writable: paths(&mut fields)?,
+                    readable: paths(&mut fields)?,
+                    sockets: paths(&mut fields)?,
+                    visible: paths(&mut fields)?,
+                    temporary: paths(&mut fields)?.pop()?,
+                })
+            }
         };
         let mut env = Vec::new();
         while let Some(name) = fields.next() {
@@ -212,6 +216,7 @@ mod tests {
         let some = (path(), paths(), paths(), any::<bool>()).prop_map(
             |(temporary, hidden, writable, strict)| Confinement {
                 strict,
+                view_required: !strict,
                 readable: writable.clone(),
                 hidden,
                 writable,

@@ -14,6 +14,7 @@ pub mod fingerprint;
 mod identity;
 pub mod ids;
 pub mod json_reply;
+pub mod json_size;
 pub mod ledger;
 pub mod memory;
 pub mod message;

@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, openat2, renameat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, openat2, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
@@ -31,6 +31,14 @@ impl Folder {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlag::O_DIRECTORY.bits());
         Ok(Folder(options.open(path)?.into()))
+    }
+
+    /// Opens a folder by a path that has been checked. Fails if there is a link on the way, which somebody may have put there
+    /// since.
+    pub fn open_real(path: &Path) -> io::Result<Folder> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        Ok(Folder(openat2(AT_FDCWD, path, how)?))
     }
 
     /// Opens a folder below this one.

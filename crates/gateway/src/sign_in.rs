@@ -18,20 +18,36 @@ use crate::error::ApiError;
 
 pub(crate) const COOKIE_NAME: &str = "hob_console";
 /// After this many wrong tokens within a minute, further ones are refused until the minute is over.
-const MAX_FAILURES_PER_MINUTE: usize = 10;
+const MAX_WRONG_SIGN_INS_PER_MINUTE: usize = 10;
+const MAX_WRONG_REQUESTS_PER_MINUTE: usize = 300;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Signs and checks the console's cookies, and limits failed attempts.
 pub struct SignIn {
     key: [u8; 32],
     lifetime: Duration,
-    failures: Mutex<VecDeque<Instant>>,
+    /// Wrong tokens at sign-in.
+    sign_ins: Failures,
+    /// Wrong tokens of other requests with admin rights.
+    requests: Failures,
+}
+
+/// The times of wrong tokens in the last minute.
+struct Failures {
+    max: usize,
+    times: Mutex<VecDeque<Instant>>,
 }
 
 impl SignIn {
     pub fn new(data_key: &DataKey, admin: TokenHash, lifetime: Duration) -> SignIn {
         let key = hmac(data_key.expose(), &format!("hob console 1 {}", admin.to_hex()));
-        SignIn { key, lifetime, failures: Mutex::default() }
+        let failures = |max| Failures { max, times: Mutex::default() };
+        SignIn {
+            key,
+            lifetime,
+            sign_ins: failures(MAX_WRONG_SIGN_INS_PER_MINUTE),
+            requests: failures(MAX_WRONG_REQUESTS_PER_MINUTE),
+        }
     }
 
     /// Returns how long a sign-in lasts.
@@ -73,29 +89,35 @@ impl SignIn {
         self.check(value, now)
     }
 
-    /// Records a wrong token. Fails if there were too many lately.
-    pub(crate) fn refuse_wrong_token(&self, now: Instant) -> Result<(), ApiError> {
+    /// Records a wrong token at sign-in. Fails if there were too many lately.
+    pub(crate) fn record_wrong_sign_in(&self, now: Instant) -> Result<(), ApiError> {
+        self.sign_ins.record(now)
+    }
+
+    /// Records a wrong token of another request. Fails if there were too many lately.
+    pub(crate) fn record_wrong_request(&self, now: Instant) -> Result<(), ApiError> {
+        self.requests.record(now)
+    }
+}
+
+impl Failures {
+    fn record(&self, now: Instant) -> Result<(), ApiError> {
         if let Some(retry_after) = self.locked_for(now) {
             let message = "too many wrong tokens; try again later".to_owned();
             return Err(ApiError::Limited { code: "too_many_attempts", message, retry_after });
         }
-        self.record_failure(now);
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).push_back(now);
         Ok(())
     }
 
-    /// Returns how long sign-in stays locked after too many failures.
+    /// Returns how long wrong tokens are refused after too many of them.
     fn locked_for(&self, now: Instant) -> Option<Duration> {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         while failures.front().is_some_and(|at| now.saturating_duration_since(*at) >= MINUTE) {
             failures.pop_front();
         }
-        let oldest = failures.front().filter(|_| failures.len() >= MAX_FAILURES_PER_MINUTE)?;
+        let oldest = failures.front().filter(|_| failures.len() >= self.max)?;
         Some(MINUTE.saturating_sub(now.saturating_duration_since(*oldest)))
-    }
-
-    /// Records a failed attempt.
-    fn record_failure(&self, now: Instant) {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push_back(now);
     }
 }
 
@@ -170,10 +192,17 @@ mod tests {
         let (ours, start) = (sign_in(1, "a"), Instant::now());
         let later = |seconds| start + Duration::from_secs(seconds);
         for second in 0..10 {
-            assert_eq!(ours.locked_for(later(second)), None);
-            ours.record_failure(later(second));
+            assert!(ours.record_wrong_sign_in(later(second)).is_ok());
         }
-        assert_eq!(ours.locked_for(later(10)), Some(Duration::from_secs(50)));
-        assert_eq!(ours.locked_for(later(60)), None);
+        let retry = match ours.record_wrong_sign_in(later(10)) {
+            Err(ApiError::Limited { retry_after, .. }) => Some(retry_after),
+            _ => None,
+        };
+        assert_eq!(retry, Some(Duration::from_secs(50)));
+        assert!(
+            ours.record_wrong_request(later(10)).is_ok(),
+            "other requests have their own limit"
+        );
+        assert!(ours.record_wrong_sign_in(later(60)).is_ok());
     }
 }

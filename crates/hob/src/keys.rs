@@ -29,16 +29,16 @@ enum KeyFile {
 /// Reads the home's data key, and creates it if there is none. With a passphrase, a key in clear is
 /// wrapped from then on. A wrapped key needs its passphrase.
 pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey> {
-    if !home.key().exists() {
-        // A new key would not open what is there.
-        let has_data = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
-        if let Some(path) = [home.ledger(), home.memory()].iter().find(|path| has_data(path)) {
-            bail!(
-                "{} is missing, and {} is encrypted with it: copy the key back, or restore a backup with `hob restore FILE`",
-                home.key().display(),
-                path.display()
-            );
-        }
+    // A new key would not open what is there. The databases are looked at first: a process that starts at the same time
+    // creates them after the key.
+    let has_data = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
+    let data = [home.ledger(), home.memory()].into_iter().find(has_data);
+    if let Some(path) = data.filter(|_| !home.key().exists()) {
+        bail!(
+            "{} is missing, and {} is encrypted with it: copy the key back, or restore a backup with `hob restore FILE`",
+            home.key().display(),
+            path.display()
+        );
     }
     read_or_make(&home.key(), passphrase)
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Further requests are refused until the owner has answered some.
 const MAX_REQUESTS: usize = 1000;
 const MAX_FILE_BYTES: u64 = 64 << 10;
+const MAX_ID_BYTES: usize = 1024;
 const EXTENSION: &str = "json";
 
 /// A request to forget a record or a session.
@@ -45,6 +46,10 @@ impl ForgetRequests {
         project: Option<String>,
         now: Timestamp,
     ) -> io::Result<ForgetRequest> {
+        let is_long = |id: &Option<String>| id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES);
+        if is_long(&record_id) || is_long(&session_id) {
+            return Err(io::Error::other("the ID is too long"));
+        }
         let all = self.all();
         let is_known = |request: &&ForgetRequest| {
             request.record_id == record_id && request.session_id == session_id
@@ -69,7 +74,12 @@ impl ForgetRequests {
     pub fn all(&self) -> Vec<ForgetRequest> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let read = |path: &Path| -> Option<ForgetRequest> {
-            serde_json::from_slice(&hob_files::read_regular(path, MAX_FILE_BYTES).ok()?).ok()
+            let request: ForgetRequest =
+                serde_json::from_slice(&hob_files::read_regular(path, MAX_FILE_BYTES).ok()?)
+                    .ok()?;
+            // The name of the file is the ID, and nothing else.
+            (self.path(&request.id) == path && path.file_stem()?.to_str()? == request.id)
+                .then_some(request)
         };
         let mut all: Vec<ForgetRequest> =
             entries.filter_map(|entry| read(&entry.path())).take(MAX_REQUESTS).collect();

@@ -32,11 +32,15 @@ struct Fixture {
 
 /// Returns `None` on a kernel that cannot confine.
 fn place() -> Option<Fixture> {
+    place_in(&std::env::temp_dir())
+}
+
+fn place_in(parent: &Path) -> Option<Fixture> {
     if landlock_version().is_none() {
         println!("skipped: this kernel has no Landlock");
         return None;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in(parent).unwrap();
     let base = folder.path().canonicalize().unwrap().join("base");
     for path in ["hidden/other", "hidden/ws", "user/.conf", "tmp"] {
         fs::create_dir_all(base.join(path)).unwrap();
@@ -104,6 +108,14 @@ impl Fixture {
             child.stdout.take().unwrap().read_to_string(&mut text).await.unwrap();
             (child.gone().await, text + &child.output().tail_text())
         })
+    }
+
+    /// Asserts that a child is not even started.
+    #[track_caller]
+    fn does_not_start(&self, confinement: Confinement) {
+        let spec = self.shell("true", Some(confinement));
+        let started = self.runtime.block_on(self.children.spawn(spec));
+        assert!(matches!(started, Err(SpawnError::NotConfined(_))), "{started:?}");
     }
 
     #[track_caller]
@@ -318,6 +330,8 @@ fn links_do_not_lead_into_the_hidden_folder() {
     symlink(place.path("hidden/other"), place.path("hidden/ws/planted")).unwrap();
     let mut confinement = place.confinement();
     confinement.writable.push(place.path("user/.conf/planted"));
+    place.does_not_start(confinement);
+    let mut confinement = place.confinement();
     confinement.writable.push(place.path("hidden/ws/planted"));
     place.refuses_under(confinement.clone(), "cat $H/other/secret");
     place.refuses_under(confinement, "echo x >> $H/other/secret");
@@ -340,6 +354,10 @@ fn folders_above_the_hidden_one_are_not_writable() {
         assert!(opens(&place.path(path), &hidden), "{path}");
         let mut confinement = place.confinement();
         confinement.writable.push(place.path(path));
+        if path.starts_with("user/up") {
+            place.does_not_start(confinement);
+            continue;
+        }
         for script in ["cat $H/key", "echo x >> $U/file", "touch $U/../new"] {
             place.refuses_under(confinement.clone(), script);
         }
@@ -482,4 +500,42 @@ fn confined_child_has_limits() {
     assert_eq!(limits[0], 0, "core dumps");
     assert!(limits[1] <= 65_536, "open files: {limits:?}");
     assert!(limits[2] < u64::MAX, "size of a file: {limits:?}");
+}
+
+/// A descriptor that Hob inherited leads around the view.
+#[test]
+fn child_inherits_no_descriptor() {
+    let Some(place) = place() else { return };
+    let file = fs::File::open(place.path("hidden/key")).unwrap();
+    let inherited = nix::unistd::dup(&file).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&inherited);
+    let (_, text) =
+        place.run(place.confined(&format!("cat /proc/self/fd/{number} 2>&1; echo end")));
+    assert!(!text.contains("content") && text.contains("end"), "{text}");
+}
+
+/// A store of credentials that the owner creates or replaces while a child runs stays hidden. Its folder must not lie in
+/// `/tmp`, which is the child's own.
+#[test]
+fn stores_that_change_stay_hidden() {
+    let Some(place) = place_in(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
+    fs::create_dir_all(place.path("user/.store")).unwrap();
+    fs::write(place.path("user/.store/login"), "old content\n").unwrap();
+    let stores = ["hidden", "user/.store/login", "user/.keys"].map(|path| place.path(path));
+    let confinement = Confinement { hidden: stores.to_vec(), ..place.confinement() };
+    let script =
+        "until test -e go; do sleep 0.02; done; cat $U/.store/login $U/.keys/key; cat $U/file";
+    let mut child = place.start(place.shell(script, Some(confinement)));
+    fs::write(place.path("user/.store/new"), "new content\n").unwrap();
+    fs::rename(place.path("user/.store/new"), place.path("user/.store/login")).unwrap();
+    fs::create_dir_all(place.path("user/.keys")).unwrap();
+    fs::write(place.path("user/.keys/key"), "new content\n").unwrap();
+    fs::write(place.path("hidden/ws/go"), "").unwrap();
+    let text = place.runtime.block_on(async {
+        let mut text = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut text).await.unwrap();
+        child.gone().await;
+        text
+    });
+    assert_eq!(text, "content\n", "only what is not hidden");
 }

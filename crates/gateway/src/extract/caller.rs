@@ -61,7 +61,7 @@ impl FromRequestParts<Arc<Gateway>> for Admin {
             if is_admins {
                 return Ok(Admin { until: None });
             }
-            gateway.sign_in.refuse_wrong_token(Instant::now())?;
+            gateway.sign_in.record_wrong_request(Instant::now())?;
             return Err(ApiError::Unauthorized);
         }
         let until = gateway.sign_in.signed_in_until(&parts.headers, Timestamp::now());

@@ -106,14 +106,21 @@ pub fn backup(context: &Context, args: &BackupArgs) -> anyhow::Result<Exit> {
     let key = keys::data_key(home, settings.passphrase.as_deref())?;
     let folder = tempfile::Builder::new().prefix("backup-").tempdir_in(home.root())?;
     let (names, manifest) = collect(home, &key, folder.path(), !args.without_key)?;
-    let partial = with_suffix(&args.file, ".part");
-    let written = write_archive(&partial, home, folder.path(), &names, &manifest)
-        .and_then(|()| verify_archive(&partial, &manifest));
-    if let Err(error) = written {
-        let _ = fs::remove_file(&partial);
-        return Err(error.context(format!("cannot write {}", args.file.display())));
-    }
-    fs::rename(&partial, &args.file)?;
+    let write = || -> anyhow::Result<()> {
+        // A new file with a random name, which nobody else can have prepared.
+        let parent = args.file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let partial = tempfile::Builder::new()
+            .prefix(".hob-backup-")
+            .tempfile_in(parent.unwrap_or(Path::new(".")))?;
+        write_archive(partial.as_file(), home, folder.path(), &names, &manifest)?;
+        verify_archive(partial.path(), &manifest)?;
+        match args.force {
+            true => partial.persist(&args.file).map(drop)?,
+            false => partial.persist_noclobber(&args.file).map(drop)?,
+        }
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", args.file.display()))?;
     let bytes = fs::metadata(&args.file)?.len();
     if args.json {
         printer::out_json(&json!({"file": args.file, "bytes": bytes, "rows": manifest.rows}));
@@ -195,16 +202,13 @@ fn list_files(root: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<
 }
 
 fn write_archive(
-    path: &Path,
+    file: &File,
     home: &Home,
     folder: &Path,
     names: &[String],
     manifest: &Manifest,
 ) -> anyhow::Result<()> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut archive = tar::Builder::new(options.open(path)?);
+    let mut archive = tar::Builder::new(file.try_clone()?);
     append(&mut archive, MANIFEST, &serde_json::to_vec_pretty(manifest)?[..], None)?;
     for name in names {
         let file = File::open(source(home, folder, name))?;
@@ -386,6 +390,9 @@ fn verify_databases(settings: &Resolved, manifest: &Manifest, folder: &Path) -> 
     }
     let key = keys::data_key(&restored, settings.passphrase.as_deref())?;
     for (name, expected) in &manifest.rows {
+        if ![LEDGER, MEMORY].contains(&name.as_str()) {
+            bail!("{name} is not a database of hob");
+        }
         let found = hob_store::verify_database(&folder.join(name), &key)?;
         if found.into_iter().collect::<BTreeMap<_, _>>() != *expected {
             bail!("{name} of the backup has other rows than its manifest says");
@@ -415,10 +422,4 @@ fn put_in_place(home: &Home, manifest: &Manifest, folder: &Path) -> anyhow::Resu
         }
     }
     Ok(before)
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -128,7 +128,9 @@ fn list(requests: &[ForgetRequest], json: bool) {
             (None, session) => format!("session {}", session.as_deref().unwrap_or_default()),
         };
         let project = project.as_ref().map_or(String::new(), |p| format!(", asked from {p}"));
-        outln!("{id}  {at}  {what}{project}");
+        // What an agent wrote must not look like another line.
+        let line = format!("{id}  {at}  {what}{project}").replace(['\n', '\r', '\t'], " ");
+        outln!("{line}");
     }
     if requests.is_empty() {
         outln!("no agent asks to delete anything");

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hob_child::{Children, Placed};
+use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::{Forget, Principal, ProjectLocation, RecordId, Stored};
 use hob_domain::{AppName, LedgerStore, StoreError, Timestamp};
 use hob_gateway::{Connections, Router, serve_owner};
@@ -32,7 +33,7 @@ const AGENT_FRAME_LIMIT: usize = 8 << 20;
 /// How long the rest of a frame may take to arrive.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most connections of one app's agents.
-const MAX_APP_CONNECTIONS: usize = 64;
+const MAX_APP_CONNECTIONS: usize = 16;
 /// The maximum number of calls that the owner's processes run at once; further calls wait.
 const MAX_OWNER_CALLS: usize = 64;
 /// The maximum number of calls that the agents of one app run at once; further calls wait.
@@ -299,6 +300,10 @@ async fn serve_frames(
         tokio::time::timeout(FRAME_TIMEOUT, frame.read_to_end(&mut body)).await??;
         if body.len() < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if *peer != Peer::Owner && has_too_many_values(&body) {
+            send(&mut stream, &Answer::Error("the call has too many values".to_owned())).await?;
+            return Ok(NextProtocol::None);
         }
         let answer = match serde_json::from_slice(&body) {
             // A hello needs no permit: a probe must not wait for running calls.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use agent_client_protocol::v1::schema::{
     ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
@@ -20,6 +21,8 @@ pub(super) struct FileAccess {
     folder: PathBuf,
     /// Read only: the app's uploaded files.
     files: PathBuf,
+    /// Both, opened before the agent started. An agent of another session may be able to replace them.
+    opened: [Option<Arc<Folder>>; 2],
     /// Never reachable, even if it lies in `folder`.
     hidden: Option<PathBuf>,
 }
@@ -27,7 +30,9 @@ pub(super) struct FileAccess {
 impl FileAccess {
     pub fn new(folder: &Path, files: &Path, hidden: Option<&Path>) -> FileAccess {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        FileAccess { folder: real(folder), files: real(files), hidden: hidden.map(real) }
+        let (folder, files) = (real(folder), real(files));
+        let opened = [&folder, &files].map(|path| Folder::open_real(path).ok().map(Arc::new));
+        FileAccess { folder, files, opened, hidden: hidden.map(real) }
     }
 
     /// Returns whether a real path lies in the folder and is not hidden.
@@ -42,12 +47,13 @@ impl FileAccess {
     pub fn read(&self, request: &ReadTextFileRequest) -> Result<ReadTextFileResponse, Error> {
         let wrong = |error: io::Error| failed(&request.path, &error);
         let path = request.path.canonicalize().map_err(wrong)?;
-        let base = match self.in_folder(&path) {
-            true => &self.folder,
-            false if path.starts_with(&self.files) => &self.files,
+        let [folder, files] = &self.opened;
+        let (base, opened) = match self.in_folder(&path) {
+            true => (&self.folder, folder),
+            false if path.starts_with(&self.files) => (&self.files, files),
             false => return Err(outside(&request.path)),
         };
-        let (folder, below) = open_base(base, &path).map_err(wrong)?;
+        let (folder, below) = open_base(base, opened, &path).map_err(wrong)?;
         let bytes = folder.read(below, MAX_READ_BYTES).map_err(wrong)?;
         let text = String::from_utf8(bytes).map_err(|error| wrong(io::Error::other(error)))?;
         Ok(ReadTextFileResponse::new(part(&text, request.line, request.limit)))
@@ -56,7 +62,8 @@ impl FileAccess {
     pub fn write(&self, request: &WriteTextFileRequest) -> Result<WriteTextFileResponse, Error> {
         let path = self.writable(&request.path)?;
         let wrong = |error: io::Error| failed(&request.path, &error);
-        let (folder, below) = open_base(&self.folder, &path).map_err(wrong)?;
+        let [opened, _] = &self.opened;
+        let (folder, below) = open_base(&self.folder, opened, &path).map_err(wrong)?;
         let parent = below.parent().unwrap_or(Path::new(""));
         folder.create_folders(parent, 0o777).map_err(wrong)?;
         let mut file = folder.overwrite_file(below, 0o666).map_err(wrong)?;
@@ -96,11 +103,15 @@ impl FileAccess {
     }
 }
 
-/// Opens a folder, and returns it with the rest of a path that lies below it. What was checked is what is opened,
-/// whatever an agent swaps meanwhile.
-fn open_base<'a>(base: &Path, path: &'a Path) -> io::Result<(Folder, &'a Path)> {
+/// Returns an opened folder with the rest of a path that lies below it. What was checked is what is opened, whatever an
+/// agent swaps meanwhile.
+fn open_base<'a>(
+    base: &Path,
+    opened: &'a Option<Arc<Folder>>,
+    path: &'a Path,
+) -> io::Result<(&'a Folder, &'a Path)> {
     let below = path.strip_prefix(base).map_err(|_| io::ErrorKind::PermissionDenied)?;
-    Ok((Folder::open(base)?, below))
+    Ok((opened.as_ref().ok_or(io::ErrorKind::NotFound)?, below))
 }
 
 /// Returns at most `limit` lines, starting at `line` (the first is 1).

@@ -62,7 +62,7 @@ pub(crate) async fn login(
     let sign_in = &gateway.sign_in;
     // The right token is accepted at any time: others cannot lock the owner out by wrong ones.
     if Token::presented(body.token.trim()).hash() != gateway.admin {
-        sign_in.refuse_wrong_token(Instant::now())?;
+        sign_in.record_wrong_sign_in(Instant::now())?;
         audit_log::record(&gateway, "login_failed", "", json!({})).await;
         return Err(ApiError::Unauthorized);
     }

@@ -43,6 +43,7 @@ fn sandbox(settings: &Resolved) -> SandboxConfig {
         files: home.files(),
         temporary: home.temporary(),
         private: home.agents(),
+        has_view: std::env::current_exe().is_ok_and(|path| hob_child::view::is_available(&path)),
         environment: std::env::vars_os().collect(),
     }
 }
