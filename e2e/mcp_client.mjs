@@ -141,8 +141,9 @@ const owners = await exercise(owner, "owner");
 const apps = await exercise(app, "app");
 await stranger(app, owners);
 await stranger(owner, apps);
-for (const [client, [, text]] of [[owner, owners], [app, apps]]) {
-  assert.deepEqual(texts(await recall(client, "ferry", { project: "*" })), [text]);
+for (const [client, name, [, text]] of [[owner, "owner", owners], [app, "app", apps]]) {
+  const found = texts(await recall(client, "ferry", { project: "*" }));
+  assert(found.includes(text) && found.every((hit) => hit.includes(`The ${name} ferry`)), JSON.stringify(found));
 }
 await owner.close();
 await app.close();

@@ -169,11 +169,13 @@ async def main(told):
         await stranger(owner, *left["app"])
         for session, name in [(owner, "owner"), (app, "app")]:
             hits = await recall(session, "ferry", project="*")
-            assert [hit["text"] for hit in hits] == [left[name][1]], hits
+            texts = [hit["text"] for hit in hits]
+            assert left[name][1] in texts and all(f"The {name} ferry" in text for text in texts), hits
     # The SDK's own way to connect, with the newest handshake that both sides support.
     async with Client(stdio_client(stdio(told))) as client:
         result = await client.call_tool("memory_recall", {"cue": "owner ferry"})
-        assert len(result.structured_content["hits"]) == 1, result
+        # The owner has not confirmed that the correction is to be forgotten.
+        assert len(result.structured_content["hits"]) == 2, result
         protocol = client.session.protocol_version
     await refused(told, "hob_wrong")
     print(json.dumps({"ok": True, "tools": len(TOOLS), "protocol": protocol}))

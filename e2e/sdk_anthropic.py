@@ -8,7 +8,7 @@ from anthropic import Anthropic, AsyncAnthropic
 
 from sdk_told import (
     DRIVERS, HEADER, PAIR, REAL, SYSTEM, TOLD, WORK, agents, app, ask, done, long_work, nothing_left,
-    only_agent, path_in, png, raises, restart, said, timed, wait_for,
+    only_agent, path_in, png, raises, restart, said, timed, wait_for, system_prompt,
 )
 
 MODEL = "sonnet"
@@ -118,7 +118,8 @@ def ten_turns(kind):
     turn("ten", ["echo: ten"], lambda message: message.content)
     assert origins == ["fresh"] + ["warm"] * 9, origins
     assert only_agent(kind)["pid"] == agent["pid"]
-    assert f"--model={MODEL}" in agent["command"] and SYSTEM in agent["command"], agent
+    assert f"--model={MODEL}" in agent["command"] and SYSTEM not in agent["command"], agent
+    assert SYSTEM in system_prompt(agent["command"]), agent
     if REAL:
         request = ask("request", holding="ten")
         assert SYSTEM in request["system"] and MODEL in request["model"], request
@@ -264,7 +265,7 @@ def broken_off(kind):
                              metadata={"user_id": "u"}, extra_body={"temperature": 0.5, "top_k": 3})
     assert (origin, texts(message)) == ("fresh", ["echo: and now"]), (origin, message)
     command = only_agent(kind)["command"]
-    assert "First words.\n\nSecond words." in command, command
+    assert "First words.\n\nSecond words." in system_prompt(command), command
     if REAL:
         request = ask("request", holding="and now")
         assert "First words." in request["system"] and "Second words." in request["system"], request

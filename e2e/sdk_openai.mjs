@@ -7,7 +7,7 @@ import OpenAI from "openai";
 
 import {
   HEADER, PAIR, SYSTEM, agents, app, ask, inFolder, longWork, main, nothingLeft, onlyAgent, pathIn, png,
-  raises, real, said, told, waitFor, work,
+  raises, real, said, told, waitFor, work, systemPrompt,
 } from "./sdk_told.mjs";
 
 const MODEL = "sonnet";
@@ -103,7 +103,8 @@ async function tenTurns(kind) {
   // The helper does not expose headers, but the turn after it was warm in the same process.
   assert.deepEqual(origins, ["fresh", ...Array(8).fill("warm")]);
   assert.equal((await onlyAgent(kind)).pid, agent.pid);
-  assert.ok(agent.command.includes(`--model=${MODEL}`) && agent.command.includes(SYSTEM), agent.command);
+  assert.ok(agent.command.includes(`--model=${MODEL}`) && !agent.command.includes(SYSTEM), agent.command);
+  assert.ok(systemPrompt(agent.command).includes(SYSTEM), agent.command);
   if (real) {
     const request = await ask("request", { holding: "ten" });
     assert.ok(request.system.includes(SYSTEM) && request.model.includes(MODEL), request.model);
@@ -240,7 +241,7 @@ async function brokenOff(kind) {
   });
   assert.deepEqual([origin, message.content], ["fresh", "echo: and now"]);
   const { command } = await onlyAgent(kind);
-  assert.ok(command.includes("First words.\n\nSecond words.\n\nAnswer with one JSON object"), command);
+  assert.ok(systemPrompt(command).includes("First words.\n\nSecond words.\n\nAnswer with one JSON object"), command);
   if (real) {
     const request = await ask("request", { holding: "and now" });
     assert.ok(request.system.includes("First words.") && request.system.includes("Second words."));

@@ -19,6 +19,11 @@ export const PAIR = '[[tool Bash {"command":"echo a"}]] [[also Bash {"command":"
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
+// The file that a command line names. The prompt itself is never on it.
+export function systemPrompt(command) {
+  return readFileSync(/--append-system-prompt-file=(\S+)/.exec(command)[1], "utf-8");
+}
+
 export async function ask(question, more = {}) {
   console.log(JSON.stringify({ ask: question, ...more }));
   return JSON.parse((await lines.next()).value);

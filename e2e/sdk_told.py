@@ -9,6 +9,7 @@ Anything else is an exception and exit 1. crates/hob/tests/e2e_v1.rs answers.
 import base64
 import json
 import os
+import re
 import struct
 import sys
 import time
@@ -23,6 +24,12 @@ SYSTEM = "You are Beaver, the harbour's clerk."
 # A tool of Claude Code's own in the middle of a turn: it writes a file.
 WORK = '[[say Looking.]] [[tool Bash {"command":"echo done > %s"}]] [[say Found it.]]'
 PAIR = '[[tool Bash {"command":"echo a"}]] [[also Bash {"command":"echo b"}]] [[say Both.]]'
+
+
+def system_prompt(command):
+    """The file that a command line names. The prompt itself is never on it."""
+    (path,) = re.findall(r"--append-system-prompt-file=(\S+)", command)
+    return Path(path).read_text(encoding="utf-8")
 
 
 def ask(question, **more):

@@ -35,20 +35,16 @@ pub fn copy_from_owner(from: &Path, folder: &Path, below: &Path) -> io::Result<(
     let (parent, name) =
         below.parent().zip(below.file_name()).ok_or(io::ErrorKind::InvalidInput)?;
     let parent = folder.create_folders(parent, 0o700)?;
-    match parent.remove_file(name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // A folder of that name is the agent's own doing.
-        Err(_) => {
-            let aside = format!(".replaced-{}", uuid::Uuid::new_v4().simple());
-            parent.rename(name, &parent, aside.as_ref())?;
-        }
-        Ok(()) => {}
+    // Complete under another name first: other agents of the app may be reading it.
+    let new = format!(".new-{}", uuid::Uuid::new_v4().simple());
+    parent.create_file(Path::new(&new), 0o600)?.write_all(&content)?;
+    if parent.rename(new.as_ref(), &parent, name).is_ok() {
+        return Ok(());
     }
-    match parent.create_file(Path::new(name), 0o600) {
-        // Another agent of the app starts at the same time.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        file => file?.write_all(&content),
-    }
+    // A folder of that name is the agent's own doing.
+    let aside = format!(".replaced-{}", uuid::Uuid::new_v4().simple());
+    parent.rename(name, &parent, aside.as_ref())?;
+    parent.rename(new.as_ref(), &parent, name)
 }
 
 /// Empties the refresh tokens of a JSON document. Other content stays as it is.

@@ -159,8 +159,9 @@ impl SandboxConfig {
         writable.retain(|path| !all.iter().any(|other| path != other && path.starts_with(other)));
         let readable: Vec<PathBuf> = agent.readable.iter().map(expand).collect();
         let stores = CREDENTIALS.iter().filter_map(|path| Some(user.as_ref()?.join(path)));
-        let is_open =
-            |path: &PathBuf| readable.iter().chain(&writable).any(|o| path.starts_with(o));
+        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        let opened: Vec<PathBuf> = readable.iter().chain(&writable).map(real).collect();
+        let is_open = |path: &PathBuf| opened.iter().any(|open| real(path).starts_with(open));
         let mut hidden = vec![self.home.clone()];
         hidden.extend(stores.filter(|path| !is_open(path)));
         let mut visible: Vec<PathBuf> = user.iter().cloned().collect();
@@ -193,6 +194,8 @@ impl SandboxConfig {
         env: &mut Vec<(OsString, OsString)>,
     ) -> io::Result<Vec<PathBuf>> {
         let mut folders = Vec::new();
+        // Where the user keeps these files, if not where the entry says.
+        let users: Vec<_> = env.clone();
         for variable in &agent.private {
             let folder = self.private_of(app).join(variable);
             fs::create_dir_all(&folder)?;
@@ -203,7 +206,12 @@ impl SandboxConfig {
         for (from, to) in &agent.copy {
             if let Some((variable, below)) = to.split_once('/') {
                 let folder = self.private_of(app).join(variable);
-                copy_from_owner(&expand(from), &folder, Path::new(below))?;
+                let own = users.iter().find(|(name, _)| name == variable);
+                let from = match own {
+                    Some((_, users)) => Path::new(users).join(below),
+                    None => expand(from),
+                };
+                copy_from_owner(&from, &folder, Path::new(below))?;
             }
         }
         Ok(folders)

@@ -63,6 +63,7 @@ pub(crate) struct GrantedPaths {
     pub closed: Vec<PathBuf>,
     pub writable: Vec<PathBuf>,
     pub readable: Vec<PathBuf>,
+    pub temporary: PathBuf,
 }
 
 impl Confinement {
@@ -95,6 +96,8 @@ impl Confinement {
             writable: all(&self.writable)?,
             readable: all(&self.readable)?,
             closed: closed.collect(),
+            // It lies in the first hidden folder, where no child can replace it.
+            temporary: self.temporary.canonicalize().unwrap_or_else(|_| self.temporary.clone()),
             hidden,
         })
     }
@@ -136,7 +139,7 @@ impl Rules {
         let granted = confinement.granted()?;
         let mut rules = Rules::empty(DROPPED_CAPABILITIES)?;
         rules.allow_around(&HiddenPaths::new(&granted.closed), Path::new("/"))?;
-        let own = [confinement.temporary.clone(), "/dev/shm".into()];
+        let own = [granted.temporary.clone(), "/dev/shm".into()];
         rules
             .allow_paths(granted.writable.iter().chain(&own), AccessFs::from_all(RESTRICTED_ABI))?;
         rules.allow_paths(&granted.readable, READ_ACCESS)?;
@@ -152,6 +155,8 @@ impl Rules {
         let mut rules = Rules::empty(CapabilitySet::all())?;
         // The view covers what is hidden now. A store of credentials that the owner creates or replaces later has no rule.
         rules.allow_around(&HiddenPaths::new(&granted.closed), Path::new("/"))?;
+        // Folders can be listed everywhere: what is hidden now is covered.
+        rules.allow_paths(&[PathBuf::from("/")], AccessFs::ReadDir.into())?;
         rules.allow_paths(&granted.readable, READ_ACCESS)?;
         let own = ["/dev/shm", "/tmp", "/var/tmp"].map(PathBuf::from);
         rules
@@ -183,8 +188,14 @@ impl Rules {
     fn allow_around(&mut self, paths: &HiddenPaths, folder: &Path) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
-            // For example a `/home` that cannot be listed. Less is allowed then, never more.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            // For example a `/home` that cannot be listed. Of what is in it, only the way to hidden paths is known.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                for below in paths.known_in(folder) {
+                    self.allow_around(paths, &below)?;
+                }
+                return Ok(());
+            }
+            Err(error) if is_missing(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
         for entry in entries {
@@ -248,6 +259,15 @@ impl HiddenPaths {
             hidden: hidden.iter().map(|path| step(path)).collect(),
             above: above.map(step).collect(),
         }
+    }
+
+    /// Returns the folders in a folder that lead to hidden paths.
+    fn known_in(&self, folder: &Path) -> Vec<PathBuf> {
+        let mut known: Vec<PathBuf> = self.above.iter().map(|(path, _)| path.clone()).collect();
+        known.retain(|path| path.parent() == Some(folder));
+        known.sort();
+        known.dedup();
+        known
     }
 
     /// Returns whether a path is a hidden one.

@@ -184,7 +184,7 @@ impl Home {
             Ok(()) => Ok(StoreLock { _file: file }),
             Err(fs::TryLockError::WouldBlock) => {
                 anyhow::bail!(
-                    "`hob store migrate` is migrating the databases in {}; try again when it is done",
+                    "`hob store migrate` or `hob restore` is changing the databases in {}; try again when it is done",
                     self.root.display()
                 )
             }

@@ -191,6 +191,11 @@ impl Tools {
         let now = Timestamp::now();
         if caller.principal == Principal::Owner {
             // Callers of a tool are agents. The owner's own command calls the engine.
+            if let Forget::Record(id) = &what
+                && self.engine.record(&caller.principal, id).await?.is_none()
+            {
+                return Ok(ForgetResult { count: 0, request_id: None });
+            }
             let project = caller.location.as_ref().map(|location| location.project.clone());
             let (requests, ForgetArguments { record_id, session_id }) =
                 (self.forget_requests.clone(), arguments);

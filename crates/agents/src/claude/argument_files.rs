@@ -13,7 +13,7 @@ const PREFIX: &str = "argument-";
 /// The prefix of earlier versions.
 const EARLIER_PREFIX: &str = "mcp-";
 
-/// The files of one backend, one per text.
+/// The files of one backend: one per set of MCP servers, and one per process for its prompts.
 #[derive(Debug)]
 pub struct ArgumentFiles {
     folder: PathBuf,
@@ -41,9 +41,18 @@ impl ArgumentFiles {
         self.file(json!({"mcpServers": servers}).to_string(), "json").map(Some)
     }
 
-    /// Returns the file with a prompt, or `None` if there is no prompt.
-    pub fn prompt(&self, text: Option<&str>) -> io::Result<Option<PathBuf>> {
-        text.map(|text| self.file(text.to_owned(), "txt")).transpose()
+    /// Writes a prompt into a new file; `None` if there is no prompt. The file is removed with the result: prompts differ
+    /// from process to process, and would pile up.
+    pub fn prompt(&self, text: Option<&str>) -> io::Result<Option<PromptFile>> {
+        let Some(text) = text else { return Ok(None) };
+        let path = self.new_path("txt")?;
+        hob_files::create(&path, text.as_bytes())?;
+        Ok(Some(PromptFile { path }))
+    }
+
+    fn new_path(&self, extension: &str) -> io::Result<PathBuf> {
+        fs::create_dir_all(&self.folder)?;
+        Ok(self.folder.join(format!("{PREFIX}{}.{extension}", uuid::Uuid::new_v4().simple())))
     }
 
     fn file(&self, body: String, extension: &str) -> io::Result<PathBuf> {
@@ -51,9 +60,7 @@ impl ArgumentFiles {
         if let Some(path) = files.get(&body) {
             return Ok(path.clone());
         }
-        fs::create_dir_all(&self.folder)?;
-        let name = format!("{PREFIX}{}.{extension}", uuid::Uuid::new_v4().simple());
-        let path = self.folder.join(name);
+        let path = self.new_path(extension)?;
         hob_files::create(&path, body.as_bytes())?;
         files.insert(body, path.clone());
         Ok(path)
@@ -64,6 +71,18 @@ impl ArgumentFiles {
         for (_, path) in self.files.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+/// A file with a prompt, which is removed with this value.
+#[derive(Debug)]
+pub struct PromptFile {
+    pub path: PathBuf,
+}
+
+impl Drop for PromptFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
     }
 }
 

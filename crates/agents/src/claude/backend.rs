@@ -24,7 +24,7 @@ use super::options::{BackendOptions, HistoryMode};
 use super::pool::Pool;
 use super::process::ClaudeProcess;
 use super::process_list::{ProcessEntry, ProcessInfo, ProcessList};
-use super::profile::{ClaudeTransport, Profile};
+use super::profile::{ArgumentPaths, ClaudeTransport, Profile};
 use super::request::CompletionRequest;
 use super::stream_session::StreamSession;
 use super::terminal_session::{Launch, TerminalSession, TurnTimeouts};
@@ -81,6 +81,8 @@ struct PooledProcess {
     entry: ProcessEntry,
     /// The transcript, if it lies in Hob's own configuration folder. Nobody else resumes it.
     transcript: Option<OwnTranscript>,
+    /// The files that its arguments name.
+    arguments: ArgumentPaths,
 }
 
 /// A transcript that is removed with its process.
@@ -309,19 +311,19 @@ impl BackendState {
     async fn start(&self, request: &CompletionRequest) -> Result<PooledProcess, BackendError> {
         let session_id = Uuid::new_v4().to_string();
         let entry = self.enter_list(request, &session_id).await?;
-        let (process, transcript) = self.start_process(request, session_id).await?;
+        let (process, transcript, arguments) = self.start_process(request, session_id).await?;
         entry.update(|info| {
             info.pid = Some(process.pid());
             info.output = Some(process.output().clone());
         });
-        Ok(PooledProcess { process, entry, transcript })
+        Ok(PooledProcess { process, entry, transcript, arguments })
     }
 
     async fn start_process(
         &self,
         request: &CompletionRequest,
         session_id: String,
-    ) -> Result<(ClaudeProcess, Option<OwnTranscript>), BackendError> {
+    ) -> Result<(ClaudeProcess, Option<OwnTranscript>, ArgumentPaths), BackendError> {
         let profile = &request.profile;
         let mut launch_spec = self.options.launch_specs.launch_spec(profile).map_err(internal)?;
         launch_spec.unattended();
@@ -368,7 +370,7 @@ impl BackendState {
                 ClaudeProcess::Stream(StreamSession::start(children, &self.tasks, launch).await?)
             }
         };
-        Ok((process, own))
+        Ok((process, own, paths))
     }
 
     /// Returns the arguments that name the session. A history is written as a transcript to resume, if
@@ -427,9 +429,9 @@ impl IdleAgents for BackendState {
 impl PooledProcess {
     /// Ends the process. Its entry stays in the list until the process tree is gone.
     async fn end(self) {
-        let PooledProcess { process, entry, transcript } = self;
+        let PooledProcess { process, entry, transcript, arguments } = self;
         process.end().await;
-        drop((transcript, entry));
+        drop((transcript, arguments, entry));
     }
 }
 

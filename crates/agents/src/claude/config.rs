@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hob_domain::secret::hex;
 use serde_json::{Value, json};
@@ -87,9 +88,22 @@ pub fn prepare_own_folder(parent: &Path, api_key: &str) -> io::Result<PathBuf> {
 /// Creates the configuration folder for the user's login below `parent`, unless it exists, and copies the login, which
 /// lies in the file `credentials`. `state` is the user's `.claude.json`, which names the account.
 fn prepare_login_folder(parent: &Path, credentials: &Path, state: &Path) -> io::Result<PathBuf> {
-    let state = fs::read(state).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    let account = state.map(|state| state["oauthAccount"].clone()).unwrap_or_default();
-    let folder = write_state(parent.join("login"), json!({"oauthAccount": account}))?;
+    let read = |path: &Path| -> Value {
+        let text = fs::read(path).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    };
+    let expires = read(credentials)["claudeAiOauth"]["expiresAt"].as_u64();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    if expires.is_some_and(|expires| u128::from(expires) <= now) {
+        return Err(io::Error::other(
+            "your login of Claude Code has expired: use `claude` once yourself, or set ANTHROPIC_API_KEY or \
+             CLAUDE_CODE_OAUTH_TOKEN for `hob serve`",
+        ));
+    }
+    let state = read(state);
+    let more =
+        json!({"oauthAccount": state["oauthAccount"], "primaryApiKey": state["primaryApiKey"]});
+    let folder = write_state(parent.join("login"), more)?;
     copy_from_owner(credentials, &folder, Path::new(".credentials.json"))?;
     Ok(folder)
 }
@@ -145,7 +159,7 @@ mod tests {
         fs::create_dir(path(".claude")).unwrap();
         fs::write(
             path(".claude/.credentials.json"),
-            r#"{"claudeAiOauth":{"accessToken":"a","refreshToken":"r","expiresAt":9}}"#,
+            r#"{"claudeAiOauth":{"accessToken":"a","refreshToken":"r","expiresAt":99999999999999}}"#,
         )
         .unwrap();
         fs::write(
@@ -166,6 +180,13 @@ mod tests {
         let state = read(".claude.json");
         assert_eq!(state["oauthAccount"]["emailAddress"], "me@x");
         assert!(state["mcpServers"].is_null(), "commands of the user's are not copied");
+        fs::write(
+            path(".claude/.credentials.json"),
+            r#"{"claudeAiOauth":{"accessToken":"a","refreshToken":"r","expiresAt":9}}"#,
+        )
+        .unwrap();
+        let expired = ConfigFolder::for_environment(&environment, &path("apps"), true);
+        assert!(expired.unwrap_err().to_string().contains("has expired"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use hob_domain::Driver;
 use serde_json::{Map, Value, json};
 
-use super::argument_files::ArgumentFiles;
+use super::argument_files::{ArgumentFiles, PromptFile};
 
 /// The transport between Hob and a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,17 +35,18 @@ impl ClaudeTransport {
     }
 }
 
-/// The files that the arguments of a process name.
+/// The files that the arguments of a process name. It must live as long as the process.
 #[derive(Debug, Default)]
 pub(crate) struct ArgumentPaths {
     mcp_config: Option<PathBuf>,
-    system_prompt: Option<PathBuf>,
-    append_system_prompt: Option<PathBuf>,
+    system_prompt: Option<PromptFile>,
+    append_system_prompt: Option<PromptFile>,
 }
 
 impl ArgumentPaths {
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.mcp_config, &self.system_prompt, &self.append_system_prompt].into_iter().flatten()
+        let prompts = [&self.system_prompt, &self.append_system_prompt].into_iter().flatten();
+        self.mcp_config.iter().chain(prompts.map(|prompt| &prompt.path))
     }
 }
 
@@ -113,15 +114,16 @@ impl Profile {
     /// process of the machine can read those.
     pub(crate) fn arguments(&self, paths: &ArgumentPaths) -> Vec<String> {
         let mut args = Vec::new();
-        let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let prompt =
+            |file: &Option<PromptFile>| file.as_ref().map(|file| file.path.display().to_string());
         let tools = (!self.allowed_tools.is_empty()).then(|| self.allowed_tools.join(","));
         let pairs = [
             ("--model", self.model.clone()),
-            ("--system-prompt-file", text(&paths.system_prompt)),
-            ("--append-system-prompt-file", text(&paths.append_system_prompt)),
+            ("--system-prompt-file", prompt(&paths.system_prompt)),
+            ("--append-system-prompt-file", prompt(&paths.append_system_prompt)),
             ("--permission-mode", self.permission_mode.clone()),
             ("--allowedTools", tools),
-            ("--mcp-config", text(&paths.mcp_config)),
+            ("--mcp-config", paths.mcp_config.as_ref().map(|path| path.display().to_string())),
         ];
         for (flag, value) in pairs {
             if let Some(value) = value {
@@ -158,7 +160,8 @@ mod tests {
         let mut profile = Profile::new("/w");
         profile.system_prompt = Some("a secret role".into());
         profile.append_system_prompt = Some("a secret rule".into());
-        let arguments = profile.arguments(&profile.argument_files(&files).unwrap());
+        let paths = profile.argument_files(&files).unwrap();
+        let arguments = profile.arguments(&paths);
         assert!(!arguments.iter().any(|argument| argument.contains("secret")), "{arguments:?}");
         let read = |flag: &str| {
             let path = arguments.iter().find_map(|argument| argument.strip_prefix(flag)).unwrap();
@@ -166,5 +169,11 @@ mod tests {
         };
         assert_eq!(read("--system-prompt-file="), "a secret role");
         assert_eq!(read("--append-system-prompt-file="), "a secret rule");
+        drop(paths);
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "they end with the process"
+        );
     }
 }

@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use super::start::{StartError, StartOptions};
 use crate::claude::input;
-use crate::claude::{ArgumentFiles, ConfigFolder, LaunchSpec, Profile, TranscriptFile};
+use crate::claude::{
+    ArgumentFiles, ArgumentPaths, ConfigFolder, LaunchSpec, Profile, TranscriptFile,
+};
 use crate::mcp_servers;
 
 /// A conversation that is ready to be started or resumed.
@@ -24,12 +26,15 @@ pub(super) struct PreparedSession {
     rebuilt: bool,
     /// The files that the arguments name, removed with this value.
     argument_files: ArgumentFiles,
+    /// Those of them that hold prompts.
+    prompts: ArgumentPaths,
     /// The folder that holds only those files.
     folder: PathBuf,
 }
 
 impl Drop for PreparedSession {
     fn drop(&mut self) {
+        self.prompts = ArgumentPaths::default();
         self.argument_files.remove();
         let _ = std::fs::remove_dir(&self.folder);
     }
@@ -84,7 +89,15 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
     paths.all().for_each(|path| launch_spec.show_path(path));
     (start.child.env, start.child.confinement) = (launch_spec.environment, launch_spec.confinement);
     arguments.extend(profile.arguments(&paths));
-    Ok(PreparedSession { session, transcript, arguments, rebuilt, argument_files, folder })
+    Ok(PreparedSession {
+        session,
+        transcript,
+        arguments,
+        rebuilt,
+        argument_files,
+        prompts: paths,
+        folder,
+    })
 }
 
 /// Returns whether a transcript holds the last prompt and, after it, the end of its answer.

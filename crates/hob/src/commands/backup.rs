@@ -112,7 +112,7 @@ pub fn backup(context: &Context, args: &BackupArgs) -> anyhow::Result<Exit> {
         let partial = tempfile::Builder::new()
             .prefix(".hob-backup-")
             .tempfile_in(parent.unwrap_or(Path::new(".")))?;
-        write_archive(partial.as_file(), home, folder.path(), &names, &manifest)?;
+        write_archive(partial.as_file(), folder.path(), &names, &manifest)?;
         verify_archive(partial.path(), &manifest)?;
         match args.force {
             true => partial.persist(&args.file).map(drop)?,
@@ -143,6 +143,10 @@ fn collect(
 ) -> anyhow::Result<(Vec<String>, Manifest)> {
     let mut rows = BTreeMap::new();
     let mut names = Vec::new();
+    // The databases come last: a capture that the server stores meanwhile is then in both, and is not stored twice.
+    for name in PLAIN {
+        link_files(home.root(), folder, Path::new(name), &mut names)?;
+    }
     for (name, path) in [(LEDGER, home.ledger()), (MEMORY, home.memory())] {
         if path.exists() {
             let copy = folder.join(name);
@@ -158,17 +162,10 @@ fn collect(
         fs::copy(home.key(), folder.join(KEY))?;
         names.push(KEY.to_owned());
     }
-    for name in PLAIN {
-        list_files(home.root(), Path::new(name), &mut names)?;
-    }
     let mut digests = BTreeMap::new();
     for name in &names {
-        // A capture may have been stored since it was listed.
-        if let Ok(mut file) = File::open(source(home, folder, name)) {
-            digests.insert(name.clone(), digest(&mut file)?);
-        }
+        digests.insert(name.clone(), digest(&mut File::open(folder.join(name))?)?);
     }
-    names.retain(|name| digests.contains_key(name));
     let manifest = Manifest {
         version: VERSION,
         hob: env!("CARGO_PKG_VERSION").to_owned(),
@@ -179,23 +176,36 @@ fn collect(
     Ok((names, manifest))
 }
 
-/// Returns where an entry of the backup is read: a copy, or the home itself.
-fn source(home: &Home, folder: &Path, name: &str) -> PathBuf {
-    match name {
-        LEDGER | MEMORY | KEY => folder.join(name),
-        _ => home.root().join(name),
-    }
-}
-
-/// Lists a file, or all regular files below a folder.
-fn list_files(root: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<()> {
+/// Links a file, or all regular files below a folder, into `folder`, and lists them. The content of these files does not
+/// change, but they may be removed meanwhile.
+fn link_files(
+    root: &Path,
+    folder: &Path,
+    below: &Path,
+    names: &mut Vec<String>,
+) -> anyhow::Result<()> {
     let path = root.join(below);
-    let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(()) };
-    if metadata.is_file() {
-        names.extend(below.to_str().map(str::to_owned));
-    } else if metadata.is_dir() {
+    // The settings and the uploads themselves may be links of the owner's.
+    let is_top = below.components().count() == 1;
+    let metadata = if is_top { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
+    let Ok(metadata) = metadata else { return Ok(()) };
+    if metadata.is_dir() {
         for entry in fs::read_dir(&path)? {
-            list_files(root, &below.join(entry?.file_name()), names)?;
+            link_files(root, folder, &below.join(entry?.file_name()), names)?;
+        }
+    } else if metadata.is_file() {
+        let Some(name) = below.to_str() else {
+            bail!("the name of {} is not UTF-8", path.display());
+        };
+        let target = folder.join(below);
+        fs::create_dir_all(target.parent().unwrap_or(folder))?;
+        let real = path.canonicalize().unwrap_or(path);
+        match fs::hard_link(&real, &target).or_else(|_| fs::copy(&real, &target).map(drop)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            linked => {
+                linked?;
+                names.push(name.to_owned());
+            }
         }
     }
     Ok(())
@@ -203,7 +213,6 @@ fn list_files(root: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<
 
 fn write_archive(
     file: &File,
-    home: &Home,
     folder: &Path,
     names: &[String],
     manifest: &Manifest,
@@ -211,7 +220,7 @@ fn write_archive(
     let mut archive = tar::Builder::new(file.try_clone()?);
     append(&mut archive, MANIFEST, &serde_json::to_vec_pretty(manifest)?[..], None)?;
     for name in names {
-        let file = File::open(source(home, folder, name))?;
+        let file = File::open(folder.join(name))?;
         let length = file.metadata()?.len();
         append(&mut archive, name, file, Some(length))?;
     }
@@ -406,16 +415,20 @@ fn put_in_place(home: &Home, manifest: &Manifest, folder: &Path) -> anyhow::Resu
     let name = format!("before-restore-{}", Timestamp::now().as_second());
     let before = home.root().join(name);
     fs::create_dir(&before)?;
-    let mut names: Vec<&str> =
-        vec![LEDGER, "hob.db-wal", "hob.db-shm", MEMORY, "memory.db-wal", "memory.db-shm"];
-    names.extend(PLAIN);
+    let mut names: Vec<String> = PLAIN.map(str::to_owned).to_vec();
+    for database in [LEDGER, MEMORY] {
+        names.extend(["", "-wal", "-shm", "-journal"].map(|end| format!("{database}{end}")));
+    }
+    // A rotation that was interrupted concerned the old key. Transcripts are captured again from their start, since the
+    // backup may be older than what was captured; nothing is stored twice.
+    names.extend(["key.next", "capture-state"].map(str::to_owned));
     if manifest.digests.contains_key(KEY) {
-        names.push(KEY);
+        names.push(KEY.to_owned());
     }
     for name in names {
-        let (old, new) = (home.root().join(name), folder.join(name));
+        let (old, new) = (home.root().join(&name), folder.join(&name));
         if fs::symlink_metadata(&old).is_ok() {
-            fs::rename(&old, before.join(name))?;
+            fs::rename(&old, before.join(&name))?;
         }
         if fs::symlink_metadata(&new).is_ok() {
             fs::rename(&new, &old)?;

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit};
+use crate::inventory::Inventory;
 use crate::memory;
 
 /// How many records are read from the store at a time.
@@ -45,6 +46,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     };
     if args.unseal && !unsealing.is_confirmed(context)? {
         return Ok(Exit::Failed);
+    }
+    if settings.values.store_url.is_none() {
+        Inventory::new(&settings.home).check_memory()?;
     }
     if !memory::exists(settings) {
         return Ok(Exit::Done);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use hob_domain::{DataKey, NodeStore};
+use hob_files::Trash;
 use hob_memory::{IndexEntry, TextIndexer};
 use hob_store::{
     Analyse, Analysed, Ledger, Memory, MigrateError, MigratedTable, Migration, MigrationProgress,
@@ -118,14 +119,18 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
 
 /// Forgets what the home has had, so that the next start creates what is missing.
 fn accept_loss(context: &Context, yes: bool) -> anyhow::Result<Exit> {
-    let question = "Go on without what is missing? A backup can bring it back: `hob restore FILE`.";
+    let question =
+        "Go on without what is missing, although `hob restore FILE` could bring it back?";
     let act = OwnersAct { command: "hob store accept-loss", question, yes };
     if !act.is_confirmed(context)? {
         return Ok(Exit::Failed);
     }
     let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
-    Inventory::new(&context.settings.home).reset()?;
-    outln!("the next start creates what is missing");
+    let home = &context.settings.home;
+    Inventory::new(home).reset()?;
+    // Transcripts that are still there are captured again from their start.
+    Trash::open(&home.trash())?.remove(&home.capture_state())?;
+    outln!("the next start goes on with what is there");
     Ok(Exit::Done)
 }
 

@@ -32,8 +32,10 @@ use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
 const AGENT_FRAME_LIMIT: usize = 8 << 20;
 /// How long the rest of a frame may take to arrive.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most connections of one app's agents.
-const MAX_APP_CONNECTIONS: usize = 16;
+/// The most connections of one app's agents. Each bridge of an agent keeps one open.
+const MAX_APP_CONNECTIONS: usize = 256;
+/// A longer frame of an agent counts as a call while it arrives, so that an app cannot send many of them at once.
+const LONG_FRAME_BYTES: usize = 64 << 10;
 /// The maximum number of calls that the owner's processes run at once; further calls wait.
 const MAX_OWNER_CALLS: usize = 64;
 /// The maximum number of calls that the agents of one app run at once; further calls wait.
@@ -245,7 +247,10 @@ pub async fn serve(
             continue;
         }
         let Some(peer) = service.peer(&stream) else { continue };
-        let Some(counted) = service.connection_counts.open(&peer) else { continue };
+        let Some(counted) = service.connection_counts.open(&peer) else {
+            tracing::warn!(?peer, "closed a connection of an app that has too many");
+            continue;
+        };
         let open = connections.open();
         let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(async move {
@@ -294,6 +299,12 @@ async fn serve_frames(
             send(&mut stream, &Answer::Error(error)).await?;
             return Ok(NextProtocol::None);
         }
+        let permit = match peer {
+            Peer::AgentOf(_) if length > LONG_FRAME_BYTES => {
+                service.call_permits.acquire(&principal).await
+            }
+            _ => None,
+        };
         // The buffer grows with the data: a peer cannot reserve memory by a length alone.
         let mut body = Vec::new();
         let mut frame = (&mut stream).take(length as u64);
@@ -301,6 +312,7 @@ async fn serve_frames(
         if body.len() < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        drop(permit);
         if *peer != Peer::Owner && has_too_many_values(&body) {
             send(&mut stream, &Answer::Error("the call has too many values".to_owned())).await?;
             return Ok(NextProtocol::None);

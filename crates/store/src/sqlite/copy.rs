@@ -1,6 +1,7 @@
 //! Copies of a database that others may be using, and a full check of one.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use hob_domain::{DataKey, secret::hex};
 use rusqlite::backup::{Backup, StepResult};
@@ -21,8 +22,13 @@ pub fn copy_database(from: &Path, key: &DataKey, to: &Path) -> Result<(), OpenEr
         target.pragma_update(None, "cipher_log_level", "NONE")?;
         let backup = Backup::new(&source, &mut target)?;
         // All pages at once: a reader of a write-ahead log does not block its writers, and is not restarted by them.
-        while backup.step(-1)? != StepResult::Done {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+        let deadline = Instant::now() + BUSY_TIMEOUT;
+        loop {
+            match backup.step(-1)? {
+                StepResult::Done => break,
+                _ if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+                _ => return Err(busy()),
+            }
         }
         drop(backup);
         // One file, without a write-ahead log beside it.
@@ -76,4 +82,9 @@ pub fn memory_mark(path: &Path, key: &DataKey) -> Result<u64, OpenError> {
         connection.query_row(sql, [], |row| row.get::<_, i64>(0))
     };
     read().map(i64::cast_unsigned).map_err(|error| open_error(path, error))
+}
+
+fn busy() -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+    rusqlite::Error::SqliteFailure(code, Some("another process is using it".to_owned()))
 }

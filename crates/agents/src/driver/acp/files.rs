@@ -30,6 +30,8 @@ pub(super) struct FileAccess {
 impl FileAccess {
     pub fn new(folder: &Path, files: &Path, hidden: Option<&Path>) -> FileAccess {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        // The first upload may come later.
+        let _ = std::fs::create_dir_all(files);
         let (folder, files) = (real(folder), real(files));
         let opened = [&folder, &files].map(|path| Folder::open_real(path).ok().map(Arc::new));
         FileAccess { folder, files, opened, hidden: hidden.map(real) }
