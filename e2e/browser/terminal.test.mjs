@@ -132,6 +132,8 @@ test('escape sequences of an agent do not act on the page', { timeout: 90_000 },
     const frames = sent(page);
     await page.evaluate((where) => { location.hash = where; }, `/sessions/${id}/terminal`);
     await page.locator('.xterm-rows').waitFor();
+    // The page names the session once it has loaded it.
+    await page.waitForFunction(() => document.title.startsWith('claude'));
     const title = await page.title();
     await hob.ask(id, 'be nasty');
     await shows(page, 'it is over');
@@ -172,6 +174,8 @@ test('escape sequences do not act on the page without the filter of the server',
     await page.evaluate((where) => { location.hash = where; }, `/sessions/${id}/terminal`);
     await page.locator('.xterm-rows').waitFor();
     await until('it is joined', () => feed);
+    // The page names the session once it has loaded it.
+    await page.waitForFunction(() => document.title.startsWith('claude'));
     const title = await page.title();
     for (const one of NASTY) feed(`a ${one} b\r\n`);
     feed('it is over\r\n');
