@@ -144,23 +144,26 @@ impl SandboxConfig {
         fs::create_dir_all(&files)?;
         let mut writable = vec![cwd.to_owned()];
         writable.extend(self.private_folders(app, agent, &expand, env)?);
-        for path in agent.writable.iter().map(expand) {
+        let named: Vec<PathBuf> = agent.writable.iter().map(expand).collect();
+        for path in &named {
+            // A path inside another writable one is writable anyway. Looked up by itself, it could be a link that an agent
+            // has put there, to a folder that agents must not write.
+            let mut others = writable.iter().chain(&named).filter(|other| *other != path);
+            if others.any(|other| leads_through(path, other)) {
+                continue;
+            }
             // The kernel cannot allow a path that does not exist, and the agent could not create it. A name
             // with an extension is a file, whose content Hob cannot know.
             if !path.exists() && path.extension().is_none() {
-                fs::create_dir_all(&path)?;
+                fs::create_dir_all(path)?;
             }
             // A link of the owner's is followed here, where no agent has a say in it.
-            writable.push(path.canonicalize().unwrap_or(path));
+            writable.push(real(path));
         }
-        // A folder inside another one is writable anyway. Looked up by itself, it could be a link that an agent has put
-        // there, to a folder that agents must not write.
-        let all = writable.clone();
-        writable.retain(|path| !all.iter().any(|other| path != other && path.starts_with(other)));
         let readable: Vec<PathBuf> = agent.readable.iter().map(expand).collect();
         let stores = CREDENTIALS.iter().filter_map(|path| Some(user.as_ref()?.join(path)));
-        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
-        let opened: Vec<PathBuf> = readable.iter().chain(&writable).map(real).collect();
+        let opened: Vec<PathBuf> =
+            readable.iter().chain(&writable).map(|path| real(path)).collect();
         let is_open = |path: &PathBuf| opened.iter().any(|open| real(path).starts_with(open));
         let mut hidden = vec![self.home.clone()];
         hidden.extend(stores.filter(|path| !is_open(path)));
@@ -215,5 +218,42 @@ impl SandboxConfig {
             }
         }
         Ok(folders)
+    }
+}
+
+/// Returns a path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Returns whether a folder on the way to a path is `folder` or lies in it, under any name.
+fn leads_through(path: &Path, folder: &Path) -> bool {
+    let folder = real(folder);
+    path.ancestors().skip(1).any(|above| real(above).starts_with(&folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn path_that_leads_through_a_folder_is_recognised_under_any_name() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for name in ["open/sub", "private"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        symlink(path("open"), path("link")).unwrap();
+        symlink(path("private"), path("open/planted")).unwrap();
+        for inside in
+            ["open/sub", "open/planted", "open/planted/x", "link/planted", "link/missing/x"]
+        {
+            assert!(leads_through(&path(inside), &path("open")), "{inside}");
+            assert!(leads_through(&path(inside), &path("link")), "{inside}");
+        }
+        for outside in ["open", "link", "private", "private/x", "openly"] {
+            assert!(!leads_through(&path(outside), &path("open")), "{outside}");
+        }
     }
 }

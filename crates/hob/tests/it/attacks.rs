@@ -484,6 +484,35 @@ fn agent_cannot_change_the_owners_configuration_of_agents() {
     }
 }
 
+/// A writable path inside another one was looked up by itself: an agent could replace it by a link, and the next agent
+/// could write where it led.
+#[test]
+fn link_in_place_of_a_writable_path_opens_nothing() {
+    let home = TestHome::new();
+    let target = home.user_home().join("private");
+    fs::create_dir_all(&target).unwrap();
+    let agent = program("hob-scripted-agent").display().to_string();
+    configure(
+        &home,
+        &format!(
+            "[agents.nested]\ndriver = \"acp\"\ncommand = [{agent:?}, \"acp\"]\n\
+             writable = [\"~/.hob-scripted\", \"~/.x\", \"~/.x/projects\"]\n"
+        ),
+    );
+    let token = home.app("tests");
+    let api = crate::backend::Backend::File.start(home, &token);
+    let plant =
+        "rm -rf $HOME/.x/projects; ln -s $HOME/private $HOME/.x/projects; ls -d $HOME/.x/projects";
+    let first = api.create(&json!({"agent": "nested"}));
+    assert!(api.shell(&first, plant).contains("projects"), "it may write its own folder");
+    let second = api.create(&json!({"agent": "nested"}));
+    api.shell(
+        &second,
+        "echo x > $HOME/private/escaped 2>&1; echo x > $HOME/.x/projects/escaped 2>&1; echo tried",
+    );
+    assert!(!target.join("escaped").exists());
+}
+
 /// An agent needs the owner's login, but not the token that renews it, and no other app may see it.
 #[test]
 fn login_reaches_an_agent_as_a_copy_for_its_app_only() {
