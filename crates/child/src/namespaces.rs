@@ -262,9 +262,8 @@ fn hide_socket(confinement: &Confinement, path: &Path) -> io::Result<()> {
     if !metadata.file_type().is_socket() || confinement.sockets.iter().any(is_allowed) {
         return Ok(());
     }
-    let empty = Kept::take(Path::new("/dev/null"), true)?.ok_or(io::ErrorKind::NotFound)?;
     // A socket that was removed meanwhile need not be hidden.
-    match empty.place_at(&real) {
+    match cover_file(&real) {
         Err(_) if fs::symlink_metadata(&real).is_err() => Ok(()),
         placed => placed,
     }
@@ -280,8 +279,12 @@ fn hide(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return cover_folder(&path);
     }
+    cover_file(&path)
+}
+
+fn cover_file(path: &Path) -> io::Result<()> {
     let empty = Kept::take(Path::new("/dev/null"), true)?.ok_or(io::ErrorKind::NotFound)?;
-    empty.place_at(&path)
+    empty.place_at(path)
 }
 
 fn cover_folder(path: &Path) -> io::Result<()> {

@@ -17,6 +17,7 @@ const EARLIER_PREFIX: &str = "mcp-";
 #[derive(Debug)]
 pub struct ArgumentFiles {
     folder: PathBuf,
+    /// The files of MCP servers, by their content.
     files: Mutex<HashMap<String, PathBuf>>,
 }
 
@@ -38,7 +39,15 @@ impl ArgumentFiles {
         if servers.is_empty() {
             return Ok(None);
         }
-        self.file(json!({"mcpServers": servers}).to_string(), "json").map(Some)
+        let body = json!({"mcpServers": servers}).to_string();
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = files.get(&body) {
+            return Ok(Some(path.clone()));
+        }
+        let path = self.new_path("json")?;
+        hob_files::create(&path, body.as_bytes())?;
+        files.insert(body, path.clone());
+        Ok(Some(path))
     }
 
     /// Writes a prompt into a new file; `None` if there is no prompt. The file is removed with the result: prompts differ
@@ -55,18 +64,7 @@ impl ArgumentFiles {
         Ok(self.folder.join(format!("{PREFIX}{}.{extension}", uuid::Uuid::new_v4().simple())))
     }
 
-    fn file(&self, body: String, extension: &str) -> io::Result<PathBuf> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = files.get(&body) {
-            return Ok(path.clone());
-        }
-        let path = self.new_path(extension)?;
-        hob_files::create(&path, body.as_bytes())?;
-        files.insert(body, path.clone());
-        Ok(path)
-    }
-
-    /// Removes all files.
+    /// Removes the files of MCP servers.
     pub fn remove(&self) {
         for (_, path) in self.files.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let _ = fs::remove_file(path);

@@ -218,11 +218,12 @@ fn write_archive(
     manifest: &Manifest,
 ) -> anyhow::Result<()> {
     let mut archive = tar::Builder::new(file.try_clone()?);
-    append(&mut archive, MANIFEST, &serde_json::to_vec_pretty(manifest)?[..], None)?;
+    let manifest = serde_json::to_vec_pretty(manifest)?;
+    append(&mut archive, MANIFEST, &manifest[..], manifest.len() as u64)?;
     for name in names {
         let file = File::open(folder.join(name))?;
         let length = file.metadata()?.len();
-        append(&mut archive, name, file, Some(length))?;
+        append(&mut archive, name, file.take(length), length)?;
     }
     archive.into_inner()?.sync_all()?;
     Ok(())
@@ -232,24 +233,12 @@ fn append(
     archive: &mut tar::Builder<File>,
     name: &str,
     content: impl Read,
-    length: Option<u64>,
-) -> anyhow::Result<()> {
-    let mut content = content;
-    let mut bytes = Vec::new();
+    length: u64,
+) -> io::Result<()> {
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o600);
-    match length {
-        Some(length) => {
-            header.set_size(length);
-            archive.append_data(&mut header, name, content.take(length))?;
-        }
-        None => {
-            content.read_to_end(&mut bytes)?;
-            header.set_size(bytes.len() as u64);
-            archive.append_data(&mut header, name, &bytes[..])?;
-        }
-    }
-    Ok(())
+    header.set_size(length);
+    archive.append_data(&mut header, name, content)
 }
 
 /// Reads a backup and compares every entry with the manifest.
@@ -262,12 +251,18 @@ fn verify_archive(path: &Path, expected: &Manifest) -> anyhow::Result<()> {
 }
 
 fn digest(content: &mut dyn Read) -> io::Result<String> {
-    let mut hash = Sha256::new();
-    let mut part = vec![0; 1 << 16];
+    copy_and_digest(content, &mut io::sink())
+}
+
+fn copy_and_digest(content: &mut dyn Read, out: &mut dyn Write) -> io::Result<String> {
+    let (mut hash, mut part) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
         match content.read(&mut part)? {
             0 => return Ok(hex(&hash.finalize())),
-            read => hash.update(&part[..read]),
+            read => {
+                hash.update(&part[..read]);
+                out.write_all(&part[..read])?;
+            }
         }
     }
 }
@@ -362,18 +357,9 @@ fn extract(file: &Path, manifest: &Manifest, folder: &Path) -> anyhow::Result<()
         options.write(true).create_new(true);
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut out = options.open(&target)?;
-        let (mut hash, mut part) = (Sha256::new(), vec![0; 1 << 16]);
-        loop {
-            match content.read(&mut part)? {
-                0 => break,
-                read => {
-                    hash.update(&part[..read]);
-                    out.write_all(&part[..read])?;
-                }
-            }
-        }
+        let digest = copy_and_digest(content, &mut out)?;
         out.sync_all()?;
-        Ok((name.to_owned(), hex(&hash.finalize())))
+        Ok((name.to_owned(), digest))
     });
     let found: BTreeMap<_, _> =
         found.with_context(|| format!("{} is damaged", file.display()))?.into_iter().collect();

@@ -226,7 +226,7 @@ async fn migrate_to_sqlite(
     for (new, path) in [(moving, to), (moving_memory, remembered)] {
         put_in_place(&new, &path)?;
     }
-    // The new memory counts its turns anew.
+    // How many turns the replaced memory had stored says nothing about the copied one.
     Inventory::new(&settings.home).reset()?;
     Ok(moved)
 }

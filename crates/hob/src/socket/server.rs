@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, Permissions};
+use std::hash::Hash;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -57,64 +58,51 @@ pub struct Service {
     disconnect: CancellationToken,
     /// Holds the audit log.
     ledger: Arc<dyn LedgerStore>,
-    call_permits: CallPermits,
-    connection_counts: ConnectionCounts,
+    call_permits: Permits<Principal>,
+    connection_permits: Permits<Peer>,
 }
 
-/// The open connections of each app's agents.
-#[derive(Clone, Default)]
-struct ConnectionCounts(Arc<Mutex<HashMap<String, usize>>>);
+/// Permits of which every key has its own, so that the agents of one app cannot keep the owner or another app waiting.
+struct Permits<K> {
+    max: fn(&K) -> usize,
+    by_key: Mutex<HashMap<K, Arc<Semaphore>>>,
+}
 
-impl ConnectionCounts {
-    /// Counts a connection until the result is dropped. Returns `None` if its app has too many.
-    fn open(&self, peer: &Peer) -> Option<CountedConnection> {
-        let Peer::AgentOf(app) = peer else { return Some(CountedConnection(None)) };
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(app.clone()).or_default();
-        if *count >= MAX_APP_CONNECTIONS {
-            return None;
-        }
-        *count += 1;
-        Some(CountedConnection(Some((self.clone(), app.clone()))))
+impl<K: Clone + Eq + Hash> Permits<K> {
+    fn new(max: fn(&K) -> usize) -> Permits<K> {
+        Permits { max, by_key: Mutex::default() }
     }
-}
 
-/// A connection that is counted while this value lives.
-struct CountedConnection(Option<(ConnectionCounts, String)>);
-
-impl Drop for CountedConnection {
-    fn drop(&mut self) {
-        let Some((counts, app)) = &self.0 else { return };
-        let mut counts = counts.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(app) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(app);
-            }
-        }
-    }
-}
-
-/// The limits on concurrent calls. Every principal has its own, so that the agents of one app cannot keep the owner
-/// or another app waiting.
-#[derive(Default)]
-struct CallPermits(Mutex<HashMap<Principal, Arc<Semaphore>>>);
-
-impl CallPermits {
     /// Waits for a permit. Returns `None` when the server is stopping.
-    async fn acquire(&self, principal: &Principal) -> Option<OwnedSemaphorePermit> {
-        let permits = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // An entry whose permits nobody uses or waits for is not needed.
-            all.retain(|known, permits| known == principal || Arc::strong_count(permits) > 1);
-            let max = match principal {
-                Principal::Owner => MAX_OWNER_CALLS,
-                Principal::App(_) => MAX_APP_CALLS,
-            };
-            let permits = all.entry(principal.clone());
-            permits.or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
-        };
-        permits.acquire_owned().await.ok()
+    async fn acquire(&self, key: &K) -> Option<OwnedSemaphorePermit> {
+        self.of(key).acquire_owned().await.ok()
+    }
+
+    /// Returns a permit, or `None` if all are taken.
+    fn try_acquire(&self, key: &K) -> Option<OwnedSemaphorePermit> {
+        self.of(key).try_acquire_owned().ok()
+    }
+
+    fn of(&self, key: &K) -> Arc<Semaphore> {
+        let mut all = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        // An entry whose permits nobody uses or waits for is not needed.
+        all.retain(|known, permits| known == key || Arc::strong_count(permits) > 1);
+        let permits = all.entry(key.clone());
+        permits.or_insert_with(|| Arc::new(Semaphore::new((self.max)(key)))).clone()
+    }
+}
+
+fn max_calls(principal: &Principal) -> usize {
+    match principal {
+        Principal::Owner => MAX_OWNER_CALLS,
+        Principal::App(_) => MAX_APP_CALLS,
+    }
+}
+
+fn max_connections(peer: &Peer) -> usize {
+    match peer {
+        Peer::Owner => Semaphore::MAX_PERMITS,
+        Peer::AgentOf(_) => MAX_APP_CONNECTIONS,
     }
 }
 
@@ -128,7 +116,6 @@ impl Service {
         disconnect: CancellationToken,
         ledger: Arc<dyn LedgerStore>,
     ) -> Service {
-        let (call_permits, connection_counts) = Default::default();
         Service {
             hello,
             tools,
@@ -137,8 +124,8 @@ impl Service {
             router,
             disconnect,
             ledger,
-            call_permits,
-            connection_counts,
+            call_permits: Permits::new(max_calls),
+            connection_permits: Permits::new(max_connections),
         }
     }
 
@@ -154,7 +141,7 @@ impl Service {
 }
 
 /// The process at the other end of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Peer {
     Owner,
     /// A process that an agent of this app has started.
@@ -247,7 +234,7 @@ pub async fn serve(
             continue;
         }
         let Some(peer) = service.peer(&stream) else { continue };
-        let Some(counted) = service.connection_counts.open(&peer) else {
+        let Some(permit) = service.connection_permits.try_acquire(&peer) else {
             tracing::warn!(?peer, "closed a connection of an app that has too many");
             continue;
         };
@@ -268,7 +255,7 @@ pub async fn serve(
                     () = service.disconnect.cancelled() => {}
                 }
             }
-            drop((open, counted));
+            drop((open, permit));
         });
     }
 }

@@ -51,7 +51,7 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
             return Ok(Exit::WrongState);
         }
     };
-    raise_open_files_limit();
+    set_resource_limits();
     let _logging = logging::start(&settings.home, &settings.values.log)?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
@@ -66,15 +66,13 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
     outcome.map(|()| Exit::Done)
 }
 
-/// Raises the limit of open files, which is 1,024 on many systems: every event stream of a client needs one.
-fn raise_open_files_limit() {
+/// Raises the limit of open files, which is 1,024 on many systems although every event stream of a client needs one, and
+/// allows no core dump.
+fn set_resource_limits() {
     const WANTED: u64 = 65_536;
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let wanted = WANTED.min(hard);
-    if soft < wanted {
-        // Without more files the server still works, for fewer clients.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, hard);
-    }
     // A core dump would contain the key.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    // Without more files the server still works, for fewer clients.
+    let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(WANTED.min(hard)), hard);
 }
