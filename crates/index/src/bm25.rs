@@ -7,9 +7,9 @@
 use std::ops::{Add, Div, Mul, Sub};
 
 /// Term saturation of turns: how soon more occurrences of a term add nothing.
-pub const K1: f64 = 0.7;
+pub const K1: f64 = 1.0;
 /// Length normalisation of turns: how much a turn that is longer than the average pays for it.
-pub const B: f64 = 0.25;
+pub const B: f64 = 0.5;
 
 /// The two floating-point types BM25 is computed in.
 pub trait Real:
@@ -119,6 +119,6 @@ mod tests {
 
     #[test]
     fn parameters_are_the_same_in_both_precisions() {
-        assert_eq!((Bm25::<f32>::TURN.k1, Bm25::<f32>::TURN.b), (0.7_f32, 0.25_f32));
+        assert_eq!((Bm25::<f32>::TURN.k1, Bm25::<f32>::TURN.b), (1.0_f32, 0.5_f32));
     }
 }

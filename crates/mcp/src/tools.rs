@@ -102,6 +102,9 @@ impl Tools {
                 "budget_tokens: must be at least 1".to_owned(),
             ));
         }
+        if arguments.min_score.is_some_and(|score| !(0.0..=1.0).contains(&score)) {
+            return Err(ToolError::InvalidArguments("min_score: must be from 0 to 1".to_owned()));
+        }
         let query = RecallQuery {
             text: arguments.cue,
             budget_tokens: arguments.budget_tokens,
@@ -113,6 +116,8 @@ impl Tools {
                 until: time("until", arguments.until.as_deref(), DayEdge::End)?,
             },
             preferred_project: own,
+            min_score: arguments.min_score,
+            explain: arguments.explain,
         };
         let recall = self.engine.recall(&caller.principal, &query).await?;
         let waiting = caller.principal == Principal::Owner && backlog(&self.deferred).files > 0;

@@ -1,6 +1,8 @@
 //! Arguments and results of the tools. The tools' schemas are generated from these types and their doc
 //! comments.
 
+use std::collections::BTreeMap;
+
 use hob_domain::memory::{Record, Tier, TurnRole};
 use hob_memory::{ModelProgress, ModelState, RecallHit};
 use schemars::JsonSchema;
@@ -27,6 +29,13 @@ pub struct RecallArguments {
     pub since: Option<String>,
     /// Only turns up to this date or time.
     pub until: Option<String>,
+    /// Lowest score of a hit, from 0 to 1. 0 also shows turns that hardly match. Agents need not know of it.
+    #[schemars(skip)]
+    pub min_score: Option<f64>,
+    /// Show the features that each hit was ranked by. Agents need not know of it.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub explain: bool,
 }
 
 pub(crate) fn default_budget() -> usize {
@@ -52,13 +61,21 @@ pub struct RecallResult {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Hit {
     pub record_id: String,
+    /// The turn, or the passage of a long turn that answers.
     pub text: String,
+    /// True if the text is only a passage. `memory_timeline` around the record shows all of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
     pub role: String,
     pub session_id: String,
     pub project: String,
     pub ts: String,
+    /// Probability that the turn answers the cue, from 0 to 1.
     pub score: f64,
     pub reason: String,
+    /// With `explain`: what the hit was ranked by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub features: BTreeMap<String, f64>,
     /// Working tree of the turn, if it is not the project's root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
@@ -74,6 +91,7 @@ impl From<RecallHit> for Hit {
         Hit {
             record_id: record.id.to_string(),
             text: record.text,
+            cut: hit.is_cut,
             role: record.role.as_str().to_owned(),
             session_id: record.session,
             worktree: in_other_worktree.then_some(record.place.worktree),
@@ -81,6 +99,11 @@ impl From<RecallHit> for Hit {
             ts: record.ts.to_string(),
             score: (hit.score * 10_000.0).round() / 10_000.0,
             reason: hit.reason,
+            features: hit
+                .features
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
             superseded_by: record.superseded_by.map(|id| id.to_string()),
         }
     }

@@ -40,6 +40,12 @@ pub struct Args {
     /// Approximate maximum size of all hits together, in tokens
     #[arg(long, value_name = "N", default_value_t = 4000)]
     budget_tokens: usize,
+    /// Lowest score of a hit, from 0 to 1; 0 also shows turns that hardly match
+    #[arg(long, value_name = "SCORE")]
+    min_score: Option<f64>,
+    /// Show the features that each hit was ranked by
+    #[arg(long)]
+    explain: bool,
     /// Show secrets instead of masking them; asks first
     #[arg(long)]
     unseal: bool,
@@ -83,6 +89,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             arguments.insert(name.to_owned(), json!(value));
         }
     }
+    if args.explain {
+        arguments.insert("explain".to_owned(), json!(true));
+    }
+    if let Some(min_score) = args.min_score {
+        arguments.insert("min_score".to_owned(), json!(min_score));
+    }
     let value = match memory::call_tool(settings, "memory_recall", Value::Object(arguments))? {
         Ok(value) => value,
         Err(why) => {
@@ -94,7 +106,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if args.unseal {
         for hit in &mut result.hits {
             match unseal(settings, &hit.record_id) {
-                Ok(text) => hit.text = text,
+                Ok(text) => (hit.text, hit.cut) = (text, false),
                 Err(error) => errln!("hob: {}: {error:#}", hit.record_id),
             }
         }
@@ -128,13 +140,31 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
 }
 
 fn print(result: &RecallResult) {
-    for Hit { record_id, text, role, session_id, project, ts, reason, worktree, .. } in &result.hits
-    {
+    for hit in &result.hits {
+        let Hit {
+            record_id,
+            text,
+            role,
+            session_id,
+            project,
+            ts,
+            reason,
+            features,
+            worktree,
+            cut,
+            ..
+        } = hit;
         let tree = worktree.as_ref().map_or(String::new(), |tree| format!(" (in {tree})"));
         outln!("{ts}  {role}  {project}{tree}  session {session_id}");
         outln!("  [{record_id}] {reason}");
+        for (name, value) in features {
+            outln!("    {name} {value:.3}");
+        }
         for line in text.trim_end().lines() {
             outln!("  | {line}");
+        }
+        if *cut {
+            outln!("  (a passage of a longer turn; `hob recall --budget-tokens` shows more of it)");
         }
         outln!();
     }

@@ -119,7 +119,7 @@ fn huge_mcp_arguments_keep_the_connection() {
     bridge.ask("tools/call", json!({"name": "memory_recall", "arguments": {"cue": cue}}));
     let mut other = Bridge::new(&home, Path::new("/"));
     let found = other.recalled(json!({"cue": "crane"}));
-    assert_eq!(found, ["a crane in the harbour"], "others are served meanwhile");
+    assert_eq!(found[0], "a crane in the harbour", "others are served meanwhile");
     let answer = bridge.answer()["result"].clone();
     assert_ne!(answer["isError"], true, "{answer}");
     assert!(bridge.call("memory_stats", json!({}))["turns"].is_number());

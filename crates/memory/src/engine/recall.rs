@@ -8,15 +8,18 @@ use hob_domain::{StoreError, Timestamp};
 use super::state::Engine;
 use crate::recall::analysed_query::{AnalysedQuery, without_any_names};
 use crate::recall::pack::pack;
-use crate::recall::rank::score;
+use crate::recall::rank::turn_idfs;
 use crate::recall::rerank::rerank;
 use crate::recall::types::{ScoredCandidate, ScoredRecord};
+use crate::recall::weights::WEIGHTS;
 use crate::recall::{recurring, session_start};
 use crate::redact;
 
-/// How many more records than twice the limit are read. Some are duplicates or do not fit the
-/// budget.
-const SPARE_RECORDS: usize = 20;
+/// How many of the best candidates are read and reranked by their texts, whatever the limit: a
+/// question gets the same first hits for every limit.
+const RERANKED_RECORDS: usize = 60;
+/// How many more records than the limit are read. Some are duplicates or do not fit the budget.
+const SPARE_RECORDS: usize = 40;
 
 /// A question to the memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +32,11 @@ pub struct RecallQuery {
     pub scope: Scope,
     /// A project whose hits come before those of other projects in scope.
     pub preferred_project: Option<String>,
+    /// The lowest score of a hit. By default only turns that say nothing of what is asked are left
+    /// out.
+    pub min_score: Option<f64>,
+    /// Whether each hit gets the features that it was ranked by.
+    pub explain: bool,
 }
 
 /// The answer to a [`RecallQuery`].
@@ -46,10 +54,14 @@ pub struct Recall {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecallHit {
     pub record: Record,
+    /// Whether the record's text is only the passage of it that answers.
+    pub is_cut: bool,
     /// From 0 to 1.
     pub score: f64,
     /// Why the turn was found, in words for the user.
     pub reason: String,
+    /// The features that the turn was ranked by, with their names; empty unless asked for.
+    pub features: Vec<(&'static str, f64)>,
 }
 
 impl Engine {
@@ -77,28 +89,54 @@ impl Engine {
         // The store has secrets only in their masked form, so the query is masked in the same way.
         let text = redact::mask(&query.text).text;
         let model_vector = model.embed_query(|| without_any_names(&text)).await;
-        let analysed = AnalysedQuery::new(indexer, &text, model_vector, query.limit, now);
-        let max_records = query.limit.saturating_mul(2).saturating_add(SPARE_RECORDS);
+        let analysed = AnalysedQuery::new(indexer, &text, model_vector, now);
+        let max_records = query.limit.saturating_add(SPARE_RECORDS).max(RERANKED_RECORDS);
         let mut scored = Vec::new();
         let mut seen = HashSet::new();
+        let mut idfs = Vec::new();
         for scope in searched_scopes(query) {
-            let set = store.candidates(principal, &scope, analysed.candidate_query()).await?;
-            let without_names = || analysed.without_common_names(indexer, &set);
-            let model_vector = model.embed_query(without_names).await;
-            let ranked = analysed.rank(indexer, &set, model_vector.as_ref(), max_records);
-            scored.extend(ranked.into_iter().filter(|candidate| seen.insert(candidate.seq)));
+            // Candidates are compared with each other, so their number must not depend on the limit:
+            // a question gets the same first hits for every limit. More follow where more are asked
+            // for.
+            let more = Some(query.limit).filter(|limit| *limit > WEIGHTS.candidates);
+            for limit in [Some(WEIGHTS.candidates), more].into_iter().flatten() {
+                let set =
+                    store.candidates(principal, &scope, analysed.candidate_query(limit)).await?;
+                let without_names = || analysed.without_common_names(indexer, &set);
+                let model_vector = model.embed_query(without_names).await;
+                let ranked = analysed.rank(indexer, &set, model_vector.as_ref(), max_records);
+                scored.extend(ranked.into_iter().filter(|candidate| seen.insert(candidate.seq)));
+                idfs = turn_idfs(&set);
+                if scored.len() >= query.limit {
+                    break;
+                }
+            }
         }
         let unread = scored.len().saturating_sub(max_records);
         scored.truncate(max_records);
         let mut records = read_records(store.as_ref(), principal, scored).await?;
-        rerank(&text, &mut records);
+        // All features of all hits are explained, so then all texts count.
+        let max_reranked = if query.explain { usize::MAX } else { RERANKED_RECORDS };
+        let reranked = records.len().min(max_reranked);
+        rerank(&text, &mut records[..reranked]);
         if let Some(preferred) = &query.preferred_project {
             records.sort_by_key(|scored| scored.record.place.project != *preferred);
         }
-        let packed = pack(records, query.budget_tokens, query.limit);
+        let scores = scores(&mut records, query.min_score);
+        let passages = analysed.passages(&indexer.analyser, &idfs);
+        let packed = pack(records, query.budget_tokens, query.limit, &passages);
         let hits = packed.records.into_iter().map(|scored| {
-            let reason = analysed.reason(&scored);
-            RecallHit { record: scored.record, score: score(scored.sum), reason }
+            let (seq, reason) = (scored.record.seq, analysed.reason(&scored));
+            let coverage = ("coverage", scored.likelihood.coverage);
+            let features = || scored.features.named().into_iter().chain([coverage]).collect();
+            let features = if query.explain { features() } else { Vec::new() };
+            RecallHit {
+                record: scored.record,
+                is_cut: scored.is_cut,
+                score: scores.get(&seq).copied().unwrap_or_default(),
+                reason,
+                features,
+            }
         });
         Ok(Recall {
             hits: hits.collect(),
@@ -130,6 +168,29 @@ impl Engine {
     }
 }
 
+/// Leaves out the records that are too unlikely to answer, and returns the scores of the others. No
+/// score is greater than the one before it.
+fn scores(records: &mut Vec<ScoredRecord>, min_score: Option<f64>) -> HashMap<i64, f64> {
+    let mut scores = HashMap::new();
+    let mut lowest = 1.0_f64;
+    records.retain(|scored| {
+        let score = scored.likelihood.score(scored.sum, scores.len()).min(lowest);
+        let is_hit = match min_score {
+            Some(min_score) => score >= min_score,
+            None => {
+                let few = scored.likelihood.candidates < WEIGHTS.min_score_candidates;
+                scored.evidence.speaks_for_it() && (few || score >= WEIGHTS.min_score)
+            }
+        };
+        if is_hit {
+            lowest = score;
+            scores.insert(scored.record.seq, score);
+        }
+        is_hit
+    });
+    scores
+}
+
 /// Returns the scopes to search, in order. The preferred project is searched by itself as well:
 /// among many other projects its turns might not become candidates.
 fn searched_scopes(query: &RecallQuery) -> Vec<Scope> {
@@ -152,7 +213,8 @@ async fn read_records(
         records.into_iter().map(|record| (record.seq, record)).collect();
     let read = |candidate: ScoredCandidate| {
         let record = by_seq.remove(&candidate.seq)?;
-        Some(ScoredRecord { record, sum: candidate.sum, evidence: candidate.evidence })
+        let ScoredCandidate { sum, features, likelihood, evidence, .. } = candidate;
+        Some(ScoredRecord { record, sum, features, likelihood, evidence, is_cut: false })
     };
     Ok(candidates.into_iter().filter_map(read).collect())
 }

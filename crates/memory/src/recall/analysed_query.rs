@@ -7,12 +7,13 @@ use hob_domain::memory::{CandidateQuery, CandidateSet, KindVector, QueryTerm};
 use crate::indexer::TextIndexer;
 use crate::recall::expected_terms::expected_terms;
 use crate::recall::names::without_names;
+use crate::recall::passage::PassageFinder;
 use crate::recall::period::{Period, periods};
 use crate::recall::rank::{RankingQuery, rank, turn_idfs};
 use crate::recall::reason::reason;
 use crate::recall::types::{ScoredCandidate, ScoredRecord};
 use crate::recall::weights::WEIGHTS;
-use crate::text::analyse::{is_compound, is_single_ideograph};
+use crate::text::analyse::{Analyser, is_compound, is_single_ideograph};
 use crate::text::writing_systems::is_katakana_part;
 
 /// A query that is ready to be searched for.
@@ -26,8 +27,6 @@ pub(crate) struct AnalysedQuery {
     vector: Vec<i8>,
     model_vector: Option<KindVector>,
     periods: Vec<Period>,
-    /// How many candidates to ask the store for.
-    limit: usize,
 }
 
 /// Returns the text to embed with a model before anything is known about the turns.
@@ -42,7 +41,6 @@ impl AnalysedQuery {
         indexer: &TextIndexer,
         text: &str,
         model_vector: Option<KindVector>,
-        limit: usize,
         now: Timestamp,
     ) -> AnalysedQuery {
         let own = indexer.analyser.query_terms(text);
@@ -75,16 +73,16 @@ impl AnalysedQuery {
             terms,
             related_to,
             periods: periods(text, now),
-            limit: WEIGHTS.min_candidates.max(limit.saturating_mul(2)),
         }
     }
 
-    pub(crate) fn candidate_query(&self) -> CandidateQuery {
+    /// Returns the query for `limit` candidates by their terms, and as many by their vectors.
+    pub(crate) fn candidate_query(&self, limit: usize) -> CandidateQuery {
         CandidateQuery {
             terms: self.terms.clone(),
             vector: self.vector.clone(),
             model_vector: self.model_vector.clone(),
-            limit: self.limit,
+            limit,
         }
     }
 
@@ -135,6 +133,17 @@ impl AnalysedQuery {
     /// Returns the reason why a record was found, in words for the user.
     pub(crate) fn reason(&self, scored: &ScoredRecord) -> String {
         reason(scored, &self.terms, self.own_terms())
+    }
+
+    /// Returns what finds the passage of a long text that answers the query.
+    pub(crate) fn passages<'a>(
+        &'a self,
+        analyser: &'a Analyser,
+        idfs: &'a [f64],
+    ) -> PassageFinder<'a> {
+        let value =
+            |(term, idf): (&'a QueryTerm, &f64)| (&*term.term, f64::from(term.weight) * idf);
+        PassageFinder::new(analyser, self.terms.iter().zip(idfs).map(value))
     }
 
     fn own_terms(&self) -> usize {

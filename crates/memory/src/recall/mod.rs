@@ -19,8 +19,10 @@
 pub(crate) mod analysed_query;
 mod boilerplate;
 mod expected_terms;
+mod features;
 mod names;
 pub(crate) mod pack;
+pub(crate) mod passage;
 mod period;
 pub(crate) mod rank;
 mod reason;
@@ -29,4 +31,4 @@ pub(crate) mod rerank;
 pub(crate) mod session_start;
 mod tokens;
 pub(crate) mod types;
-mod weights;
+pub(crate) mod weights;

@@ -1,9 +1,7 @@
 //! Ranking: pure, and the same for every store.
 //!
-//! A turn's value is the sum of its own lexical value (BM25), that of its neighbours and its
-//! session, and the cosine of its vector. Lexical and dense values are z-scores among the
-//! candidates of the same query before they are added, because neither has a scale of its own.
-//! docs/recall.md says what each part adds.
+//! Every candidate gets [`Features`], and its sum is their weighted sum. The weights are fitted by
+//! `bench/recall/fit.py`; docs/recall.md says what each feature adds.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,27 +9,11 @@ use hob_domain::memory::{Candidate, CandidateSet, DocumentFrequency, QueryTerm, 
 use hob_index::bm25::{Bm25, idf};
 
 use crate::embed::quantize::cosines;
+use crate::recall::features::Features;
 use crate::recall::period::Period;
-use crate::recall::types::{Evidence, ScoredCandidate};
-use crate::recall::weights::{DenseWeight, WEIGHTS};
+use crate::recall::types::{Evidence, Likelihood, ScoredCandidate};
+use crate::recall::weights::WEIGHTS;
 use crate::text::writing_systems::is_ideograph;
-
-/// How much the query's terms leave open. Both values are from 0 to 1.
-#[derive(Clone, Copy)]
-struct LexicalGaps {
-    /// The share of the terms that the best turn has.
-    coverage: f64,
-    /// The share of the terms that no turn has, so that the answer must use other words.
-    paraphrase: f64,
-}
-
-impl DenseWeight {
-    fn at(&self, gaps: LexicalGaps) -> f64 {
-        self.base
-            + self.uncovered * (1.0 - gaps.coverage)
-            + WEIGHTS.dense_paraphrase * gaps.paraphrase
-    }
-}
 
 /// The parts of a query that ranking needs.
 #[derive(Debug, Clone, Copy)]
@@ -50,50 +32,25 @@ pub(crate) struct RankingQuery<'a> {
     pub(crate) explained: usize,
 }
 
-/// Maps a sum to a score from 0 to 1.
-pub(crate) fn score(sum: f64) -> f64 {
-    1.0 / (1.0 + (-sum / 2.0).exp())
-}
-
 /// Orders the candidates in scope, the best first. Of equals the newest is first.
 pub(crate) fn rank(set: &CandidateSet, query: &RankingQuery<'_>) -> Vec<ScoredCandidate> {
     let candidates = &set.candidates;
-    let idfs = turn_idfs(set);
-    let term_weights = term_weights(query, &idfs);
-    let own_weights = own_term_weights(set, query, &idfs);
-    let context = Neighbourhood::of(candidates);
-    let lexical = lexical_values(set, &context, &idfs, &term_weights);
     let table_cosines = cosines(query.vector, candidates.iter().map(|one| &*one.vector));
     let model_cosines =
         cosines(query.model_vector, candidates.iter().map(|one| &*one.model_vector));
-    let gaps = LexicalGaps {
-        coverage: coverage(candidates, &own_weights),
-        paraphrase: paraphrase(set, query, &own_weights),
-    };
-    let dense = dense_values(&context, &table_cosines, &model_cosines, gaps);
-    let in_period: Vec<f64> = candidates
-        .iter()
-        .map(|candidate| {
-            let each = query.periods.iter().map(|period| period.nearness(candidate.ts));
-            each.fold(0.0, f64::max)
-        })
-        .collect();
-    let lexical_weight = 1.0 - WEIGHTS.lexical_paraphrase_loss * gaps.paraphrase;
-    let mut sums: Vec<f64> = z_scores(&lexical)
-        .into_iter()
-        .zip(dense)
-        .zip(&in_period)
-        .map(|((lexical, dense), in_period)| {
-            lexical_weight * lexical + dense + WEIGHTS.period * in_period
-        })
-        .collect();
-    let best = context.best_of_session(&sums);
-    for (sum, best) in sums.iter_mut().zip(best) {
-        *sum += WEIGHTS.best_of_session * best;
-    }
-    add_length(set, &mut sums);
+    let features = features(set, query, &table_cosines, &model_cosines);
     let mut order: Vec<usize> =
         (0..candidates.len()).filter(|index| candidates[*index].in_scope).collect();
+    let sums: Vec<f64> = features.iter().map(|one| one.dot(&WEIGHTS.features)).collect();
+    let (mean_sum, sum_deviation) = mean_and_deviation(&sums);
+    let own_weights = own_term_weights(set, query, &turn_idfs(set));
+    let likelihood = |index: usize| Likelihood {
+        coverage: coverage(&candidates[index], query, &own_weights),
+        best_cosine_nearby: features[index].best_cosine_nearby,
+        mean_sum,
+        sum_deviation,
+        candidates: candidates.len(),
+    };
     order.sort_by(|a, b| {
         let (one, other) = (&candidates[*a], &candidates[*b]);
         sums[*b].total_cmp(&sums[*a]).then(other.ts.cmp(&one.ts)).then(other.seq.cmp(&one.seq))
@@ -105,16 +62,65 @@ pub(crate) fn rank(set: &CandidateSet, query: &RankingQuery<'_>) -> Vec<ScoredCa
     let evidence = |index: usize| Evidence {
         terms: candidates[index].counts.iter().map(|count| count.term).collect(),
         similar_meaning: is_similar(index),
-        in_period: in_period[index] > 0.5,
+        near_match: features[index].best_lexical_nearby > 0.0,
+        in_period: features[index].in_period > 0.5,
         ..Evidence::default()
     };
     let scored = |(place, index): (usize, usize)| ScoredCandidate {
         seq: candidates[index].seq,
         ts: candidates[index].ts,
         sum: sums[index],
+        features: features[index],
+        likelihood: likelihood(index),
         evidence: if place < query.explained { evidence(index) } else { Evidence::default() },
     };
     order.into_iter().enumerate().map(scored).collect()
+}
+
+/// Returns the features of each candidate.
+fn features(
+    set: &CandidateSet,
+    query: &RankingQuery<'_>,
+    table_cosines: &[Option<f64>],
+    model_cosines: &[Option<f64>],
+) -> Vec<Features> {
+    let candidates = &set.candidates;
+    let idfs = turn_idfs(set);
+    let own_weights = own_term_weights(set, query, &idfs);
+    let context = Neighbourhood::of(candidates);
+    let lexical = LexicalValues::of(set, query, &idfs, &own_weights);
+    let with_context = z_scores(&lexical.with_context(candidates, &context));
+    let dense = dense_values(candidates, &context, table_cosines, model_cosines);
+    let paraphrase = paraphrase(set, query, &own_weights);
+    let cosines = filled(&if has_enough(model_cosines) {
+        model_cosines.iter().zip(table_cosines).map(|(model, table)| model.or(*table)).collect()
+    } else {
+        table_cosines.to_vec()
+    });
+    let average = mean(&cosines);
+    let above_average: Vec<f64> = cosines.iter().map(|one| (one - average).max(0.0)).collect();
+    // Among few candidates no z-score is great, and a match must not lose to a turn of a better
+    // length.
+    let few = (candidates.len() as f64 / WEIGHTS.full_length_candidates).min(1.0);
+    let of = |(index, candidate): (usize, &Candidate)| {
+        let periods = query.periods.iter().map(|period| period.nearness(candidate.ts));
+        let length = (1.0 + f64::from(candidate.length)).ln();
+        let best_length = (1.0 + WEIGHTS.best_length_terms).ln();
+        Features {
+            lexical: with_context[index],
+            dense: dense[index],
+            lexical_if_paraphrased: paraphrase * with_context[index],
+            dense_if_paraphrased: paraphrase * dense[index],
+            best_lexical_nearby: context.greatest_nearby(&lexical.own, index),
+            best_cosine_nearby: context.greatest_nearby(&cosines, index),
+            similar_surroundings: context.surroundings(&above_average, index),
+            in_period: periods.fold(0.0, f64::max),
+            length: few * length.min(best_length),
+            excess_length: few * (length - best_length).max(0.0),
+            ..Features::default()
+        }
+    };
+    candidates.iter().enumerate().map(of).collect()
 }
 
 /// Returns the idf of each term among turns.
@@ -147,18 +153,25 @@ fn own_term_weights(set: &CandidateSet, query: &RankingQuery<'_>, idfs: &[f64]) 
     own.map(weight).collect()
 }
 
-/// Returns the share of the query that the turn with most of it has, from 0 to 1.
-fn coverage(candidates: &[Candidate], own_weights: &[f64]) -> f64 {
-    // A term that no candidate has says nothing about where to look.
-    let occurs =
-        |term: usize| candidates.iter().any(|one| one.counts.iter().any(|c| c.term == term));
-    let all: f64 =
-        (0..own_weights.len()).filter(|term| occurs(*term)).map(|term| own_weights[term]).sum();
-    let covered = |candidate: &Candidate| -> f64 {
-        candidate.counts.iter().filter_map(|count| own_weights.get(count.term)).sum()
-    };
-    let most = candidates.iter().map(covered).fold(0.0, f64::max);
-    if all > 0.0 { (most / all).min(1.0) } else { 0.0 }
+/// Returns the share of the query's own terms that a turn has, from 0 to 1. A related term counts
+/// by its cosine.
+fn coverage(candidate: &Candidate, query: &RankingQuery<'_>, own_weights: &[f64]) -> f64 {
+    let mut found = vec![0_f64; own_weights.len()];
+    for count in &candidate.counts {
+        let (own, share) = match count.term.checked_sub(own_weights.len()) {
+            None => (Some(count.term), 1.0),
+            Some(added) => {
+                let weight = query.terms[count.term].weight / WEIGHTS.related_term;
+                let related_to = query.related_to.get(added).copied().flatten();
+                (related_to, WEIGHTS.related_term_coverage * f64::from(weight).max(0.0).sqrt())
+            }
+        };
+        if let Some(own) = own {
+            found[own] = found[own].max(share);
+        }
+    }
+    let covered: f64 = found.iter().zip(own_weights).map(|(share, weight)| share * weight).sum();
+    covered / own_weights.iter().sum::<f64>().max(1e-9)
 }
 
 /// Returns how much of the query must have been said in other words: the share of its terms that
@@ -175,22 +188,6 @@ fn paraphrase(set: &CandidateSet, query: &RankingQuery<'_>, own_weights: &[f64])
     let share = if all > 0.0 { nowhere / all } else { 0.0 };
     let threshold = WEIGHTS.paraphrase_threshold;
     ((share - threshold) / (1.0 - threshold)).max(0.0)
-}
-
-/// Adds the value of the turns' lengths.
-fn add_length(set: &CandidateSet, sums: &mut [f64]) {
-    let average = average_length(set);
-    let few = (set.candidates.len() as f64 / WEIGHTS.full_length_candidates).min(1.0);
-    let weight = WEIGHTS.length * few;
-    for (sum, candidate) in sums.iter_mut().zip(&set.candidates) {
-        let length = f64::from(candidate.length).min(WEIGHTS.max_length_terms);
-        *sum += weight * ((1.0 + length) / (1.0 + average)).ln();
-    }
-}
-
-/// Returns the average number of terms of a turn.
-fn average_length(set: &CandidateSet) -> f64 {
-    (set.length as f64 / (set.turns as f64).max(1.0)).max(1.0)
 }
 
 /// The neighbours and sessions of candidates, by their indices.
@@ -219,137 +216,189 @@ impl Neighbourhood {
         neighbourhood
     }
 
-    /// Returns a value plus the weighted values of its neighbours, the nearest first.
-    fn with_neighbours(
-        &self,
-        values: &[f64],
-        index: usize,
-        previous_weights: &[f64],
-        next_weights: &[f64],
-    ) -> f64 {
-        let mut sum = values[index];
-        let directions = [(&self.previous, previous_weights), (&self.next, next_weights)];
-        for (links, weights) in directions {
-            let mut at = links[index];
-            for weight in weights {
-                let Some(neighbour) = at else { break };
-                sum += weight * values[neighbour];
-                at = links[neighbour];
-            }
-        }
-        sum
+    fn before(&self, index: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.previous[index], |at| self.previous[*at])
     }
 
-    /// Returns for each candidate the greatest value of its session.
-    fn best_of_session(&self, values: &[f64]) -> Vec<f64> {
-        let mut best = vec![0.0; values.len()];
-        for indices in self.sessions.values() {
-            let greatest = indices.iter().map(|index| values[*index]).fold(f64::MIN, f64::max);
-            for index in indices {
-                best[*index] = greatest;
-            }
-        }
-        best
+    fn after(&self, index: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.next[index], |at| self.next[*at])
     }
-}
 
-/// Returns for each candidate its BM25, with that of its neighbours and its session.
-fn lexical_values(
-    set: &CandidateSet,
-    context: &Neighbourhood,
-    idfs: &[f64],
-    term_weights: &[f64],
-) -> Vec<f64> {
-    let bm25 = |counts: &[TermCount], bm25: Bm25<f64>, idfs: &[f64], length: f64| -> f64 {
-        let value = |count: &TermCount| {
-            let weight = term_weights.get(count.term)? * idfs.get(count.term)?;
-            Some(weight * bm25.saturation(f64::from(count.times), length))
+    /// Returns the weighted sum of the values of a turn's neighbours. The weights of each side are
+    /// those of the nearest neighbours first.
+    fn weighted(&self, values: &[f64], index: usize, before: &[f64], after: &[f64]) -> f64 {
+        let before = self.before(index).zip(before);
+        let after = self.after(index).zip(after);
+        before.chain(after).map(|(neighbour, weight)| weight * values[neighbour]).sum()
+    }
+
+    /// Returns the greatest value of a turn and the turns nearby.
+    fn greatest_nearby(&self, values: &[f64], index: usize) -> f64 {
+        let (before, after) = (self.before(index), self.after(index));
+        let nearby = before.take(WEIGHTS.nearby_turns).chain(after.take(WEIGHTS.nearby_turns));
+        nearby.map(|neighbour| values[neighbour]).fold(values[index], f64::max)
+    }
+
+    /// Returns the sum of the values around a turn. The farther a neighbour is, the less it counts.
+    fn surroundings(&self, values: &[f64], index: usize) -> f64 {
+        let side = |neighbours: &mut dyn Iterator<Item = usize>| -> f64 {
+            let decayed = std::iter::successors(Some(WEIGHTS.surroundings_decay), |weight| {
+                Some(weight * WEIGHTS.surroundings_decay)
+            });
+            let near = neighbours.take(WEIGHTS.surrounding_turns);
+            near.zip(decayed).map(|(neighbour, weight)| weight * values[neighbour]).sum()
         };
-        counts.iter().filter_map(value).sum()
-    };
-    let average = average_length(set);
-    let turn = |one: &Candidate| {
-        bm25(&one.counts, WEIGHTS.turn_bm25, idfs, f64::from(one.length) / average)
-    };
-    let own: Vec<f64> = set.candidates.iter().map(turn).collect();
-    let session_idfs: Vec<f64> = set
-        .document_frequencies
-        .iter()
-        .map(|df| idf(set.sessions, df.sessions.min(set.sessions)))
-        .collect();
-    let average = (set.length as f64 / (set.sessions as f64).max(1.0)).max(1.0);
-    let sessions: HashMap<i64, f64> = set
-        .session_statistics
-        .iter()
-        .map(|one| {
-            let length = one.length as f64 / average;
-            (one.session, bm25(&one.counts, WEIGHTS.session_bm25, &session_idfs, length))
-        })
-        .collect();
-    let value = |(index, candidate): (usize, &Candidate)| {
-        let session = sessions.get(&candidate.session).copied().unwrap_or_default();
-        let (previous, next) = (&WEIGHTS.lexical_previous, &WEIGHTS.lexical_next);
-        context.with_neighbours(&own, index, previous, next) + WEIGHTS.lexical_session * session
-    };
-    set.candidates.iter().enumerate().map(value).collect()
+        side(&mut self.before(index)) + side(&mut self.after(index))
+    }
 }
 
-/// Returns for each candidate the value of its vectors: the model's if it has one, else the
+/// BM25 values relative to the greatest that the query's own terms can give, about from 0 to 1.
+struct LexicalValues {
+    /// Of each candidate.
+    own: Vec<f64>,
+    /// Of each candidate's session.
+    session: Vec<f64>,
+}
+
+impl LexicalValues {
+    fn of(
+        set: &CandidateSet,
+        query: &RankingQuery<'_>,
+        idfs: &[f64],
+        own_weights: &[f64],
+    ) -> LexicalValues {
+        let term_weights = term_weights(query, idfs);
+        let greatest = own_weights.iter().sum::<f64>().max(1e-9);
+        let bm25 = |counts: &[TermCount], bm25: Bm25<f64>, idfs: &[f64], length: f64| -> f64 {
+            let value = |count: &TermCount| {
+                let weight = term_weights.get(count.term)? * idfs.get(count.term)?;
+                Some(weight * bm25.saturation(f64::from(count.times), length))
+            };
+            counts.iter().filter_map(value).sum::<f64>() / greatest
+        };
+        let average = average_length(set.length, set.turns);
+        let turn = |one: &Candidate| {
+            bm25(&one.counts, WEIGHTS.turn_bm25, idfs, f64::from(one.length) / average)
+        };
+        let session_idfs: Vec<f64> = set
+            .document_frequencies
+            .iter()
+            .map(|df| idf(set.sessions, df.sessions.min(set.sessions)))
+            .collect();
+        let average = average_length(set.length, set.sessions);
+        let sessions: HashMap<i64, f64> = set
+            .session_statistics
+            .iter()
+            .map(|one| {
+                let length = one.length as f64 / average;
+                (one.session, bm25(&one.counts, WEIGHTS.session_bm25, &session_idfs, length))
+            })
+            .collect();
+        let session = |one: &Candidate| sessions.get(&one.session).copied().unwrap_or_default();
+        LexicalValues {
+            own: set.candidates.iter().map(turn).collect(),
+            session: set.candidates.iter().map(session).collect(),
+        }
+    }
+
+    /// Returns each value with those of the turn's neighbours and its session.
+    fn with_context(&self, candidates: &[Candidate], context: &Neighbourhood) -> Vec<f64> {
+        let (before, after) = (&WEIGHTS.lexical_previous, &WEIGHTS.lexical_next);
+        let value = |index: usize| {
+            let neighbours = context.weighted(&self.own, index, before, after);
+            self.own[index]
+                + context_share(&candidates[index]) * neighbours
+                + WEIGHTS.lexical_session * self.session[index]
+        };
+        (0..candidates.len()).map(value).collect()
+    }
+}
+
+/// Returns how much a turn takes from its neighbours, from 0 to 1. A short turn has its subject from
+/// the turns around it; a long one stands by itself, and a long reply must not take the place of the
+/// prompt that it repeats.
+fn context_share(candidate: &Candidate) -> f64 {
+    (WEIGHTS.best_length_terms / (1.0 + f64::from(candidate.length))).min(1.0)
+}
+
+fn average_length(length: u64, documents: u64) -> f64 {
+    (length as f64 / (documents as f64).max(1.0)).max(1.0)
+}
+
+/// Returns for each candidate the z-score of its vector: the model's if it has one, else the
 /// table's.
 ///
 /// Cosines of two kinds of vectors are on two scales, so each is compared with its own kind only.
 fn dense_values(
+    candidates: &[Candidate],
     context: &Neighbourhood,
     table_cosines: &[Option<f64>],
     model_cosines: &[Option<f64>],
-    gaps: LexicalGaps,
 ) -> Vec<f64> {
-    let table = relative_cosines(context, table_cosines);
-    let enough = model_cosines.iter().flatten().count() >= WEIGHTS.min_model_vectors;
-    let model = if enough {
-        relative_cosines(context, model_cosines)
-    } else {
-        vec![0.0; model_cosines.len()]
+    let table = relative_cosines(candidates, context, table_cosines);
+    if !has_enough(model_cosines) {
+        return table;
+    }
+    let model = relative_cosines(candidates, context, model_cosines);
+    let value = |((cosine, model), table): ((&Option<f64>, f64), f64)| {
+        if cosine.is_some() { model } else { table }
     };
-    let value = |index: usize| match model_cosines[index] {
-        Some(_) if enough => WEIGHTS.model.at(gaps) * model[index],
-        _ => WEIGHTS.table.at(gaps) * table[index],
-    };
-    (0..table_cosines.len()).map(value).collect()
+    model_cosines.iter().zip(model).zip(table).map(value).collect()
 }
 
-/// Returns the z-scores of one kind of cosines, with those of the turn before and of the session. A
-/// candidate without a vector counts as an average one.
-fn relative_cosines(context: &Neighbourhood, cosines: &[Option<f64>]) -> Vec<f64> {
-    let count = cosines.iter().flatten().count().max(1) as f64;
-    let average = cosines.iter().flatten().sum::<f64>() / count;
-    let cosines: Vec<f64> = cosines.iter().map(|cosine| cosine.unwrap_or(average)).collect();
+/// Returns whether enough candidates have a vector of the model.
+fn has_enough(model_cosines: &[Option<f64>]) -> bool {
+    model_cosines.iter().flatten().count() >= WEIGHTS.min_model_vectors
+}
+
+/// Returns the z-scores of one kind of cosines, with those of the turn before and of the session.
+fn relative_cosines(
+    candidates: &[Candidate],
+    context: &Neighbourhood,
+    cosines: &[Option<f64>],
+) -> Vec<f64> {
+    let cosines = filled(cosines);
     let mut of_session = vec![0.0; cosines.len()];
     for indices in context.sessions.values() {
         let mut nearest: Vec<f64> = indices.iter().map(|index| cosines[*index]).collect();
         nearest.sort_by(|a, b| b.total_cmp(a));
         nearest.truncate(WEIGHTS.dense_session_turns);
-        let mean = nearest.iter().sum::<f64>() / nearest.len() as f64;
+        let mean = mean(&nearest);
         for index in indices {
             of_session[*index] = mean;
         }
     }
-    let values: Vec<f64> = (0..cosines.len())
-        .map(|index| {
-            context.with_neighbours(&cosines, index, &[WEIGHTS.dense_previous], &[])
-                + WEIGHTS.dense_session * of_session[index]
-        })
-        .collect();
-    z_scores(&values)
+    let value = |index: usize| {
+        let previous = context.weighted(&cosines, index, &[WEIGHTS.dense_previous], &[]);
+        cosines[index]
+            + context_share(&candidates[index]) * previous
+            + WEIGHTS.dense_session * of_session[index]
+    };
+    z_scores(&(0..cosines.len()).map(value).collect::<Vec<f64>>())
+}
+
+/// Returns the cosines, with the average one for each candidate that has no vector.
+fn filled(cosines: &[Option<f64>]) -> Vec<f64> {
+    let known: Vec<f64> = cosines.iter().flatten().copied().collect();
+    let average = mean(&known);
+    cosines.iter().map(|cosine| cosine.unwrap_or(average)).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / (values.len() as f64).max(1.0)
+}
+
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let mean_value = mean(values);
+    let squares: Vec<f64> = values.iter().map(|value| (value - mean_value).powi(2)).collect();
+    (mean_value, mean(&squares).sqrt())
 }
 
 /// Returns each value's distance from the mean in standard deviations.
 fn z_scores(values: &[f64]) -> Vec<f64> {
-    let count = (values.len() as f64).max(1.0);
-    let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
-    let deviation = variance.sqrt();
-    let z_score = |value: &f64| if deviation > 1e-9 { (value - mean) / deviation } else { 0.0 };
+    let (mean_value, deviation) = mean_and_deviation(values);
+    let z_score =
+        |value: &f64| if deviation > 1e-9 { (value - mean_value) / deviation } else { 0.0 };
     values.iter().map(z_score).collect()
 }
 

@@ -108,17 +108,17 @@ fn vectors_periods_and_age_decide_between_equals() {
 }
 
 #[test]
-fn longer_turns_are_preferred_up_to_a_length() {
+fn turns_of_the_best_length_are_preferred() {
     let mut all: Vec<Candidate> = (1..=3).map(|seq| candidate(seq, seq, &[])).collect();
     (all[0].length, all[1].length, all[2].length) = (40, 4, 400);
-    assert_eq!(order(&candidate_set(all), &[0, 0], &[]), [3, 1, 2]);
+    assert_eq!(order(&candidate_set(all), &[0, 0], &[]), [1, 2, 3]);
 }
 
 #[test]
 fn vectors_weigh_more_when_no_turn_has_the_words() {
     let mut all = vec![candidate(1, 1, &[(0, 1)]), candidate(2, 2, &[])];
-    all[0].vector = vec![-9, 1].into();
-    all[1].vector = vec![9, 1].into();
+    all[0].vector = vec![10, 90].into();
+    all[1].vector = vec![15, 90].into();
     let mut set = candidate_set(all);
     assert_eq!(order(&set, &[1, 0], &[])[0], 1);
     set.document_frequencies[1] = DocumentFrequency::default();
@@ -223,7 +223,8 @@ proptest! {
         };
         let ranked = rank(&candidate_set(all.clone()), &query);
         prop_assert_eq!(ranked.len(), all.iter().filter(|one| one.in_scope).count());
-        prop_assert!(ranked.iter().all(|one| (0.0..=1.0).contains(&score(one.sum))));
+        prop_assert!(ranked.iter().all(|one| (0.0..=1.0).contains(&one.likelihood.score(one.sum, 0))));
+        prop_assert!(ranked.iter().all(|one| (0.0..=1.0 + 1e-9).contains(&one.likelihood.coverage)));
         prop_assert!(ranked.windows(2).all(|pair| pair[0].sum >= pair[1].sum));
         prop_assert_eq!(ranked.clone(), rank(&candidate_set(all), &query));
     }

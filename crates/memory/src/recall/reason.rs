@@ -30,8 +30,11 @@ pub(crate) fn reason(scored: &ScoredRecord, terms: &[QueryTerm], own_terms: usiz
     if evidence.similar_meaning {
         reasons.push("similar meaning".to_owned());
     }
-    if reasons.is_empty() {
-        reasons.push("next to a matching turn".to_owned());
+    if reasons.is_empty() && evidence.near_match {
+        reasons.push("near a matching turn".to_owned());
+    }
+    if reasons.is_empty() && !evidence.in_period {
+        reasons.push("has little in common with the question".to_owned());
     }
     if evidence.in_period {
         reasons.push("from the requested period".to_owned());
@@ -64,12 +67,15 @@ mod tests {
         let terms: Vec<QueryTerm> =
             ["port", "socket"].map(|term| QueryTerm { term: term.to_owned(), weight: 1.0 }).into();
         let mut hit = scored(1, "the port");
-        assert_eq!(reason(&hit, &terms, 1), "next to a matching turn");
+        assert_eq!(reason(&hit, &terms, 1), "has little in common with the question");
+        hit.evidence.near_match = true;
+        assert_eq!(reason(&hit, &terms, 1), "near a matching turn");
         hit.evidence.terms = vec![1];
         assert_eq!(reason(&hit, &terms, 1), "has related words: socket");
         hit.evidence = Evidence {
             terms: vec![0, 1],
             similar_meaning: true,
+            near_match: true,
             in_period: true,
             named_speaker: Some("Anna".to_owned()),
             says_changed: true,

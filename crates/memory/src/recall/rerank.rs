@@ -2,8 +2,6 @@
 //! they say that something changed, and whether they consist of boilerplate. The texts are read
 //! anyway.
 
-use std::collections::HashMap;
-
 use crate::recall::boilerplate::{SessionText, boilerplate_shares};
 use crate::recall::types::ScoredRecord;
 use crate::recall::weights::WEIGHTS;
@@ -15,8 +13,15 @@ const MAX_CHANGE_BYTES: usize = 1 << 10;
 const MAX_SPEAKER_BYTES: usize = 40;
 
 /// Words that say that something changed.
-const CHANGE_WORDS: [&str; 10] = [
+const CHANGE_WORDS: [&str; 17] = [
+    "amended",
+    "amendment",
     "anymore",
+    "overrides",
+    "revised",
+    "superseded",
+    "supersedes",
+    "updated",
     "instead",
     "replace",
     "replaces",
@@ -72,43 +77,34 @@ pub(crate) fn rerank(query: &str, ranked: &mut [ScoredRecord]) {
         .collect();
     let boilerplate = boilerplate_shares(&query, &texts);
     for ((scored, named), boilerplate) in ranked.iter_mut().zip(named).zip(boilerplate) {
-        scored.sum -= WEIGHTS.boilerplate * boilerplate;
+        let text = &scored.record.text;
+        let features = &mut scored.features;
+        features.boilerplate = boilerplate;
         if let Some((position, name)) = named {
-            scored.sum += if Some(position) == first_named {
-                WEIGHTS.first_named_speaker
+            if Some(position) == first_named {
+                features.first_named_speaker = 1.0;
             } else {
-                WEIGHTS.other_named_speaker
-            };
+                features.other_named_speaker = 1.0;
+            }
             scored.evidence.named_speaker = Some(name);
         }
-        if says_changed(&scored.record.text) {
+        if says_changed(text) {
+            features.says_changed = 1.0;
             scored.evidence.says_changed = true;
-            scored.sum += WEIGHTS.says_changed;
         }
-        if scored.record.text.trim_end().ends_with(['?', '？']) {
-            scored.sum -= WEIGHTS.asks;
+        if only_asks(text) {
+            features.asks = 1.0;
         }
+        scored.sum = features.dot(&WEIGHTS.features);
     }
-    sort(ranked);
-    lower_further_turns_of_sessions(ranked);
-    sort(ranked);
-}
-
-/// Sorts by sum. The sort is stable: of equals the first stays first.
-fn sort(ranked: &mut [ScoredRecord]) {
+    // The sort is stable: of equals the first stays first.
     ranked.sort_by(|a, b| b.sum.total_cmp(&a.sum));
 }
 
-fn lower_further_turns_of_sessions(ranked: &mut [ScoredRecord]) {
-    let mut seen: HashMap<&str, u8> = HashMap::new();
-    let better = ranked.iter().map(|scored| {
-        let seen = seen.entry(&scored.record.session).or_default();
-        std::mem::replace(seen, (*seen + 1).min(WEIGHTS.max_same_session))
-    });
-    let better: Vec<u8> = better.collect();
-    for (scored, better) in ranked.iter_mut().zip(better) {
-        scored.sum -= WEIGHTS.same_session * f64::from(better);
-    }
+/// Returns whether a text is a question and little else.
+fn only_asks(text: &str) -> bool {
+    let is_short = text.split_whitespace().nth(WEIGHTS.max_question_words).is_none();
+    is_short && text.trim_end().ends_with(['?', '？'])
 }
 
 /// Returns for each record its speaker and the position of their name in the query, if the query
@@ -216,11 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn boilerplate_and_further_turns_of_a_session_are_lower() {
+    fn boilerplate_is_lower() {
         let order = |turns: &[(&str, &str, f64)]| -> Vec<String> {
             let one = |(session, text, sum): &(&str, &str, f64)| {
                 let mut hit = scored(1, text);
-                (hit.record.session, hit.sum) = ((*session).to_owned(), *sum);
+                hit.record.session = (*session).to_owned();
+                hit.features.lexical = *sum / WEIGHTS.features.lexical;
                 hit
             };
             let mut ranked: Vec<ScoredRecord> = turns.iter().map(one).collect();
@@ -230,8 +227,6 @@ mod tests {
         let again = "I've read it again and the next step is small.";
         let found = order(&[("a", again, 2.0), ("b", again, 1.9), ("c", "It is 2 s.", 1.0)]);
         assert_eq!(found[0], "It is 2 s.");
-        let found = order(&[("a", "1", 2.0), ("a", "2", 1.9), ("b", "3", 1.7), ("b", "4", 0.0)]);
-        assert_eq!(found, ["1", "3", "2", "4"]);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use hob_domain::Timestamp;
 use hob_domain::memory::Record;
 
+use crate::recall::features::Features;
+use crate::recall::weights::WEIGHTS;
+
 /// A candidate with its rank value, before its record is read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScoredCandidate {
@@ -10,6 +13,8 @@ pub(crate) struct ScoredCandidate {
     pub(crate) ts: Timestamp,
     /// The sum of all that speaks for and against the turn. Any number; greater is better.
     pub(crate) sum: f64,
+    pub(crate) features: Features,
+    pub(crate) likelihood: Likelihood,
     pub(crate) evidence: Evidence,
 }
 
@@ -19,7 +24,51 @@ pub(crate) struct ScoredRecord {
     pub(crate) record: Record,
     /// The sum of all that speaks for and against the turn. Any number; greater is better.
     pub(crate) sum: f64,
+    pub(crate) features: Features,
+    pub(crate) likelihood: Likelihood,
     pub(crate) evidence: Evidence,
+    /// Whether the record's text is only the passage of it that answers.
+    pub(crate) is_cut: bool,
+}
+
+/// How likely a turn answers the query, apart from its place among the hits.
+///
+/// Sums only order the candidates of one query: also the best turn about something else has a great
+/// one. What tells whether a turn answers is how much of the query it has.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Likelihood {
+    /// The share of the query's terms that the turn has, from 0 to 1. A related term counts by its
+    /// cosine.
+    pub(crate) coverage: f64,
+    /// The greatest cosine of the turn and the turns nearby.
+    pub(crate) best_cosine_nearby: f64,
+    /// The mean of the sums of all candidates.
+    pub(crate) mean_sum: f64,
+    /// The standard deviation of these sums.
+    pub(crate) sum_deviation: f64,
+    /// The number of candidates.
+    pub(crate) candidates: usize,
+}
+
+impl Likelihood {
+    /// Returns the probability that a turn with this sum at this place, counted from 0, answers the
+    /// query.
+    pub(crate) fn score(&self, sum: f64, place: usize) -> f64 {
+        // Among candidates that are nearly equal, a small difference is a great z-score. It must not hide
+        // a turn.
+        let z_score = if self.sum_deviation > 1e-9 {
+            ((sum - self.mean_sum) / self.sum_deviation).max(0.0)
+        } else {
+            0.0
+        };
+        let weights = &WEIGHTS.score;
+        let logit = weights.constant
+            + weights.coverage * self.coverage
+            + weights.best_cosine_nearby * self.best_cosine_nearby
+            + weights.z_score * z_score
+            + weights.place / (1.0 + place as f64);
+        1.0 / (1.0 + (-logit).exp())
+    }
 }
 
 /// What speaks for a turn, to be explained to the user.
@@ -29,6 +78,8 @@ pub(crate) struct Evidence {
     pub(crate) terms: Vec<usize>,
     /// Whether the turn's vector is near that of the query.
     pub(crate) similar_meaning: bool,
+    /// Whether a turn nearby has terms of the query.
+    pub(crate) near_match: bool,
     /// Whether the turn is from a period that the query asks for.
     pub(crate) in_period: bool,
     /// How many other turns have the same text and are not shown.
@@ -37,4 +88,11 @@ pub(crate) struct Evidence {
     pub(crate) named_speaker: Option<String>,
     /// Whether the turn says that something changed.
     pub(crate) says_changed: bool,
+}
+
+impl Evidence {
+    /// Returns whether anything in the turn, or near it, has to do with the query.
+    pub(crate) fn speaks_for_it(&self) -> bool {
+        !self.terms.is_empty() || self.similar_meaning || self.near_match || self.in_period
+    }
 }

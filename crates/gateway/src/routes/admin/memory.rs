@@ -183,8 +183,15 @@ pub(crate) async fn search(
         (newest.filter(|record| of_client(record)).map(RememberedTurn::from).collect(), 0)
     } else {
         let budget_tokens = NO_BUDGET;
-        let query =
-            RecallQuery { text: cue, budget_tokens, limit: most, scope, preferred_project: None };
+        let query = RecallQuery {
+            text: cue,
+            budget_tokens,
+            limit: most,
+            scope,
+            preferred_project: None,
+            min_score: None,
+            explain: false,
+        };
         let recall = engine.recall(&Principal::Owner, &query).await?;
         let hits = recall.hits.into_iter().filter(|found| of_client(&found.record));
         // Turns of other clients do not match.

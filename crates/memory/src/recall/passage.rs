@@ -1,0 +1,150 @@
+//! Passages: the part of a long text that answers a query.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::recall::tokens::estimated_tokens;
+use crate::text::analyse::{Analyser, truncated};
+
+/// How many bytes of a text are searched for a passage.
+const MAX_SEARCHED_BYTES: usize = 64 << 10;
+
+/// Finds passages by the terms of one query.
+pub(crate) struct PassageFinder<'a> {
+    analyser: &'a Analyser,
+    /// What each term of the query is worth.
+    values: HashMap<&'a str, f64>,
+}
+
+impl<'a> PassageFinder<'a> {
+    pub(crate) fn new(
+        analyser: &'a Analyser,
+        terms: impl Iterator<Item = (&'a str, f64)>,
+    ) -> PassageFinder<'a> {
+        PassageFinder { analyser, values: terms.collect() }
+    }
+
+    /// Returns the passage that has most of the query's terms; `None` if the text has at most
+    /// `max_tokens` tokens. Of equals the first is returned.
+    pub(crate) fn find(&self, text: &str, max_tokens: usize) -> Option<String> {
+        if estimated_tokens(text) <= max_tokens {
+            return None;
+        }
+        let units = units(truncated(text, MAX_SEARCHED_BYTES), max_tokens);
+        let found: Vec<Vec<(&str, f64)>> =
+            units.iter().map(|unit| self.terms_of(&text[unit.clone()])).collect();
+        let tokens: Vec<usize> =
+            units.iter().map(|unit| estimated_tokens(&text[unit.clone()])).collect();
+        let (mut best, mut best_value) = (0..0, -1.0);
+        let (mut start, mut used) = (0, 0);
+        for end in 0..units.len() {
+            used += tokens[end];
+            while used > max_tokens && start < end {
+                used -= tokens[start];
+                start += 1;
+            }
+            let value = value_of_distinct(&found[start..=end]);
+            if value > best_value {
+                (best, best_value) = (start..end + 1, value);
+            }
+        }
+        while best.len() > 1 && found[best.start].is_empty() {
+            best.start += 1;
+        }
+        // What follows the best units belongs to them more than what precedes.
+        let mut used: usize = tokens[best.clone()].iter().sum();
+        while best.end < units.len() && used + tokens[best.end] <= max_tokens {
+            used += tokens[best.end];
+            best.end += 1;
+        }
+        let (first, last) = (units.get(best.start)?, units.get(best.end.checked_sub(1)?)?);
+        Some(text[first.start..last.end].trim().to_owned())
+    }
+
+    fn terms_of(&self, unit: &str) -> Vec<(&str, f64)> {
+        let terms = self.analyser.terms(unit);
+        terms
+            .iter()
+            .filter_map(|term| self.values.get_key_value(&**term))
+            .map(|(term, value)| (*term, *value))
+            .collect()
+    }
+}
+
+/// Returns the sum of the values of all terms, each counted once.
+fn value_of_distinct(units: &[Vec<(&str, f64)>]) -> f64 {
+    let distinct: HashMap<&str, f64> = units.iter().flatten().copied().collect();
+    distinct.values().sum()
+}
+
+/// Splits a text into sentences and lines. Longer ones are cut between words.
+fn units(text: &str, max_tokens: usize) -> Vec<Range<usize>> {
+    let mut units = Vec::new();
+    let mut start = 0;
+    let mut tokens = 0.0;
+    let mut last_space = None;
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let end = at + character.len_utf8();
+        let followed_by_space = characters.peek().is_none_or(|(_, next)| next.is_whitespace());
+        tokens += if character.is_ascii() { 0.25 } else { 0.67 };
+        if character.is_whitespace() {
+            last_space = Some(end);
+        }
+        let is_end = match character {
+            '\n' | '。' | '！' | '？' => true,
+            '.' | '!' | '?' => followed_by_space,
+            _ => false,
+        };
+        let is_too_long = tokens >= max_tokens as f64;
+        if is_end || is_too_long {
+            let end = last_space.filter(|_| !is_end).unwrap_or(end);
+            units.push(start..end);
+            (start, tokens, last_space) = (end, 0.0, None);
+        }
+    }
+    if start < text.len() {
+        units.push(start..text.len());
+    }
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn find(text: &str, terms: &[&'static str], max_tokens: usize) -> Option<String> {
+        let analyser = Analyser::default();
+        let terms = terms.iter().map(|term| (*term, 1.0));
+        PassageFinder::new(&analyser, terms).find(text, max_tokens)
+    }
+
+    #[test]
+    fn passage_has_the_terms_of_the_query() {
+        assert_eq!(find("The port is 80.", &["port"], 10), None);
+        let text = "We talked about the weather for long. Nothing else was said.\n\
+                    The port is 8080, as decided. Then we went home and slept well. The end came late.";
+        assert_eq!(find(text, &["port"], 8).unwrap(), "The port is 8080, as decided.");
+        assert_eq!(find(text, &["weather"], 10).unwrap(), "We talked about the weather for long.");
+        assert_eq!(find(text, &[], 10).unwrap(), "We talked about the weather for long.");
+        let both = find(text, &["port", "sleep"], 18).unwrap();
+        assert_eq!(both, "The port is 8080, as decided. Then we went home and slept well.");
+        let chinese = "今天我们讨论了天气。端口改为八零八零。之后大家都回家了。";
+        assert_eq!(find(chinese, &["端口"], 8).unwrap(), "端口改为八零八零。");
+    }
+
+    proptest! {
+        /// For any text the units have all of it, and a passage is a part of it that fits.
+        #[test]
+        fn passage_is_a_part_of_the_text_that_fits(text in "(\\PC| |\n|\\. |。|port ){0,300}", max in 5_usize..60) {
+            let parts = units(&text, max);
+            let joined: String = parts.iter().map(|part| &text[part.clone()]).collect();
+            prop_assert_eq!(&joined, &text);
+            if let Some(passage) = find(&text, &["port"], max) {
+                prop_assert!(text.contains(&passage));
+                prop_assert!(estimated_tokens(&passage) <= max + 1, "{}", estimated_tokens(&passage));
+            }
+        }
+    }
+}
