@@ -29,10 +29,10 @@ pub struct RecallArguments {
     pub since: Option<String>,
     /// Only turns up to this date or time.
     pub until: Option<String>,
-    /// Lowest score of a hit, from 0 to 1. 0 also shows turns that hardly match. Agents need not know of it.
+    /// Lowest score of a hit, from 0 to 1. 0 also shows turns that hardly match. Not in the schema that agents see.
     #[schemars(skip)]
     pub min_score: Option<f64>,
-    /// Show the features that each hit was ranked by. Agents need not know of it.
+    /// Show the features that each hit was ranked by. Not in the schema that agents see.
     #[serde(default)]
     #[schemars(skip)]
     pub explain: bool,

@@ -1,7 +1,7 @@
 //! Ranking: pure, and the same for every store.
 //!
-//! Every candidate gets [`Features`], and its sum is their weighted sum. The weights are fitted by
-//! `bench/recall/fit.py`; docs/recall.md says what each feature adds.
+//! Every candidate gets [`Features`], and its sum is their weighted sum. docs/recall.md says how the
+//! weights were fitted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -38,12 +38,16 @@ pub(crate) fn rank(set: &CandidateSet, query: &RankingQuery<'_>) -> Vec<ScoredCa
     let table_cosines = cosines(query.vector, candidates.iter().map(|one| &*one.vector));
     let model_cosines =
         cosines(query.model_vector, candidates.iter().map(|one| &*one.model_vector));
-    let features = features(set, query, &table_cosines, &model_cosines);
+    let idfs = turn_idfs(set);
+    let own_weights = own_term_weights(set, query, &idfs);
+    let lexical = LexicalValues::of(set, query, &idfs, &own_weights);
+    let paraphrase = paraphrase(set, query, &own_weights);
+    let cosines = (&*table_cosines, &*model_cosines);
+    let features = features(candidates, query.periods, &lexical, paraphrase, cosines);
     let mut order: Vec<usize> =
         (0..candidates.len()).filter(|index| candidates[*index].in_scope).collect();
     let sums: Vec<f64> = features.iter().map(|one| one.dot(&WEIGHTS.features)).collect();
     let (mean_sum, sum_deviation) = mean_and_deviation(&sums);
-    let own_weights = own_term_weights(set, query, &turn_idfs(set));
     let likelihood = |index: usize| Likelihood {
         coverage: coverage(&candidates[index], query, &own_weights),
         best_cosine_nearby: features[index].best_cosine_nearby,
@@ -79,19 +83,15 @@ pub(crate) fn rank(set: &CandidateSet, query: &RankingQuery<'_>) -> Vec<ScoredCa
 
 /// Returns the features of each candidate.
 fn features(
-    set: &CandidateSet,
-    query: &RankingQuery<'_>,
-    table_cosines: &[Option<f64>],
-    model_cosines: &[Option<f64>],
+    candidates: &[Candidate],
+    periods: &[Period],
+    lexical: &LexicalValues,
+    paraphrase: f64,
+    (table_cosines, model_cosines): (&[Option<f64>], &[Option<f64>]),
 ) -> Vec<Features> {
-    let candidates = &set.candidates;
-    let idfs = turn_idfs(set);
-    let own_weights = own_term_weights(set, query, &idfs);
     let context = Neighbourhood::of(candidates);
-    let lexical = LexicalValues::of(set, query, &idfs, &own_weights);
     let with_context = z_scores(&lexical.with_context(candidates, &context));
     let dense = dense_values(candidates, &context, table_cosines, model_cosines);
-    let paraphrase = paraphrase(set, query, &own_weights);
     let cosines = filled(&if has_enough(model_cosines) {
         model_cosines.iter().zip(table_cosines).map(|(model, table)| model.or(*table)).collect()
     } else {
@@ -103,7 +103,7 @@ fn features(
     // length.
     let few = (candidates.len() as f64 / WEIGHTS.full_length_candidates).min(1.0);
     let of = |(index, candidate): (usize, &Candidate)| {
-        let periods = query.periods.iter().map(|period| period.nearness(candidate.ts));
+        let periods = periods.iter().map(|period| period.nearness(candidate.ts));
         let length = (1.0 + f64::from(candidate.length)).ln();
         let best_length = (1.0 + WEIGHTS.best_length_terms).ln();
         Features {

@@ -1,9 +1,10 @@
 //! The constants of the ranking.
 //!
-//! `bench/recall/fit.py` fits the weights of the features and of the scores on four groups of data: chats,
-//! histories of assistants, long mixed histories and coding sessions. It prints the figures with each
-//! group left out; docs/recall.md has them. The other constants are the field's usual ones, or were
-//! chosen on the same data.
+//! The weights of the features and of the scores are fitted on four groups of data: chats, histories of
+//! assistants, long mixed histories and coding sessions. Those in use come from a simulation of these
+//! features outside Hob; `bench/recall/fit.py` fits them by the same method through Hob.
+//! docs/recall.md has the figures. The other constants are the field's usual ones, or were chosen on
+//! the same data.
 
 use hob_index::bm25::Bm25;
 
