@@ -1,6 +1,5 @@
 //! Equal turns captured in several ways, at once and in any order: each is stored once, and no two are merged.
 
-use std::process::Stdio;
 use std::sync::Mutex;
 
 use hob_testkit::{Random, TestHome};
@@ -249,9 +248,12 @@ fn captures_in_any_way_and_order_store_each_turn_once() {
                         0 => drop(watch.capture(home, &["--no-spawn"], &path)),
                         1 => drop(watch.capture(home, &[], &path)),
                         2 => {
-                            let mut import = home.command(&["import", &path]);
-                            let import = import.stdout(Stdio::null()).stderr(Stdio::null());
-                            assert!(import.status().unwrap().success());
+                            let import = home.run(&["import", &path]);
+                            assert!(
+                                import.status.success(),
+                                "{}",
+                                String::from_utf8_lossy(&import.stderr)
+                            );
                         }
                         _ => drop(watch.turn(home, &input)),
                     });

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hob_domain::{DataKey, StoreError, secret::hex};
 use rusqlite::{Connection, OpenFlags, Transaction};
@@ -21,6 +21,9 @@ pub(crate) const MIN_CACHE_KIB: u64 = 8000;
 
 /// The size of a page, in KiB.
 const PAGE_KIB: u64 = 4;
+
+/// How long to wait before another attempt to switch a new file to a write-ahead log.
+const WAL_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The options for reading a file.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +152,7 @@ pub(crate) fn connect(
     connection.pragma_update(None, "cipher_log_level", "NONE")?;
     connection.busy_timeout(busy)?;
     // The first statement that reads the file, so the one that detects a wrong key.
-    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    use_write_ahead_log(&connection, busy)?;
     connection.pragma_update(None, "synchronous", "full")?;
     // With more pages per checkpoint, a page that changes often is written back less often.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
@@ -159,6 +162,23 @@ pub(crate) fn connect(
     set_cache(&connection, MIN_CACHE_KIB)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Switches the file to a write-ahead log. If several processes create a file at the same time, SQLite fails here at
+/// once for all but one of them, without regard to the busy timeout.
+fn use_write_ahead_log(connection: &Connection, busy: Duration) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + busy;
+    loop {
+        let switched =
+            connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
+        let is_busy = switched.as_ref().is_err_and(|error| {
+            error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+        });
+        if !is_busy || Instant::now() >= deadline {
+            return switched;
+        }
+        std::thread::sleep(WAL_RETRY_INTERVAL);
+    }
 }
 
 /// Sets the page cache of a connection to an eighth of its file, within the limits.
@@ -179,4 +199,29 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_file_that_another_process_is_creating_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new.db");
+        let key = DataKey::from_bytes([7; 32]);
+        // The other process has not switched to a write-ahead log yet.
+        let other = Connection::open(&path).unwrap();
+        other.pragma_update(None, "key", format!("x'{}'", hex(key.expose()))).unwrap();
+        other.execute_batch("CREATE TABLE there (n); BEGIN IMMEDIATE").unwrap();
+        let failed = connect(&path, &key, OpenFlags::empty(), Duration::ZERO).unwrap_err();
+        assert_eq!(failed.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy));
+        std::thread::scope(|scope| {
+            let waiting =
+                scope.spawn(|| connect(&path, &key, OpenFlags::empty(), Duration::from_secs(60)));
+            std::thread::sleep(WAL_RETRY_INTERVAL * 10);
+            other.execute_batch("COMMIT").unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+    }
 }
