@@ -3,11 +3,13 @@
 //! - [`driver`] starts an agent and talks to it, whatever its protocol.
 //! - [`claude`] keeps real Claude Code processes warm and answers whole conversations with them.
 //! - [`SandboxConfig`] makes the environment and the confinement of every agent.
+//! - [`client_tools`] lets an agent call tools that a client of `/v1` runs.
 //! - [`mcp_servers`] reads the MCP servers that an agent is given.
 //! - [`LiveLimit`] bounds how many agents are live at once.
 //! - [`Runtime`] is what all of them share.
 
 pub mod claude;
+pub mod client_tools;
 pub mod driver;
 mod json_lines;
 mod live_limit;

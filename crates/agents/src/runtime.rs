@@ -8,6 +8,7 @@ use hob_terminal::Terminals;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client_tools::ToolServers;
 use crate::live_limit::LiveLimit;
 use crate::sandbox::SandboxConfig;
 
@@ -29,6 +30,8 @@ pub struct Runtime {
     pub sandbox: SandboxConfig,
     /// Removes folders that agents have filled.
     pub trash: Trash,
+    /// The servers by which agents call the tools of clients.
+    pub tool_servers: ToolServers,
 }
 
 impl Runtime {
@@ -49,6 +52,7 @@ impl Runtime {
             live,
             sandbox,
             trash,
+            tool_servers: ToolServers::default(),
         }
     }
 

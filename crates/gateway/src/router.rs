@@ -16,7 +16,7 @@ use crate::routes::admin::{
     sessions as all_sessions, usage,
 };
 use crate::routes::sessions::{control, events, manage, turns};
-use crate::routes::v1::{anthropic, fallback, models, openai};
+use crate::routes::v1::{anthropic, count_tokens, fallback, models, openai};
 use crate::routes::{console, files, health, mcp, metrics, run};
 use crate::state::Gateway;
 use crate::{openapi, origin_guard};
@@ -83,6 +83,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
 fn v1_routes() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/messages", post(anthropic::messages))
+        .route("/messages/count_tokens", post(count_tokens::count_tokens))
         .route("/chat/completions", post(openai::chat))
         .route("/models", get(models::list))
         .route("/models/{model}", get(models::get))

@@ -39,7 +39,8 @@ pub struct Bridge {
 
 struct Shared {
     socket: PathBuf,
-    cwd: Option<String>,
+    /// The call that switches a connection to MCP.
+    call: Call,
     state: Mutex<BridgeState>,
     /// Has a lock of its own, which is never held while a line is being sent: the server may block
     /// until its own output is read.
@@ -67,11 +68,12 @@ struct PendingRequest {
 }
 
 impl Bridge {
-    pub fn new(socket: PathBuf, cwd: Option<String>) -> Bridge {
+    /// Creates a bridge. `call` switches its connections to MCP.
+    pub fn new(socket: PathBuf, call: Call) -> Bridge {
         Bridge {
             shared: Arc::new(Shared {
                 socket,
-                cwd,
+                call,
                 state: Mutex::default(),
                 pending: Mutex::default(),
             }),
@@ -176,7 +178,7 @@ impl Bridge {
         if state.server.is_some() {
             return Ok(());
         }
-        let mut stream = connect(&self.shared.socket, self.shared.cwd.clone())?;
+        let mut stream = connect(&self.shared.socket, &self.shared.call)?;
         for line in &state.handshake {
             stream.write_all(&replayed(line))?;
         }
@@ -248,6 +250,9 @@ impl Bridge {
         let result = match message.method.as_deref().unwrap_or_default() {
             "initialize" => offline::initialize(version()),
             "ping" => json!({}),
+            "tools/list" if matches!(self.shared.call, Call::ClientTools { .. }) => {
+                json!({"tools": []})
+            }
             "tools/list" => {
                 let tools: Value = serde_json::from_str(offline::TOOLS).unwrap_or_default();
                 json!({"tools": tools})
@@ -268,9 +273,9 @@ impl Bridge {
     }
 }
 
-fn connect(socket: &Path, cwd: Option<String>) -> io::Result<UnixStream> {
+fn connect(socket: &Path, call: &Call) -> io::Result<UnixStream> {
     let mut connection = Connection::open(socket, client::CALL_TIMEOUT)?;
-    match connection.call(&Call::Mcp { cwd }, client::CALL_TIMEOUT)? {
+    match connection.call(call, client::CALL_TIMEOUT)? {
         Answer::Mcp => connection.into_stream(),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }

@@ -1,15 +1,18 @@
-//! The memory's tools for agents. Only this crate speaks MCP.
+//! The memory's tools for agents, and the tools of clients. Only this crate speaks MCP.
 //!
 //! [`tools`] lists the tools, [`Tools`] runs them, and [`McpServer`] speaks the protocol, over the
 //! stream of a bridge ([`serve_stream`]) or over HTTP ([`http_service`]). A bridge only forwards
-//! lines; [`offline`] has its answers for the case that no server runs.
+//! lines; [`offline`] has its answers for the case that no server runs. [`serve_client_tools`] serves the
+//! tools that a client of `/v1` runs.
 
+mod client_tools;
 mod definitions;
 pub mod offline;
 mod server;
 mod tools;
 mod wire;
 
+pub use client_tools::{ClientToolBackend, ToolDefinition, ToolReply, serve_client_tools};
 pub use definitions::tools;
 pub use server::{Caller, McpServer, ToolBackend, ToolService, http_service, serve_stream};
 pub use tools::{CallerContext, ToolError, Tools};

@@ -22,9 +22,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::session::{SessionError, Sessions};
 use hob_agents::Runtime;
 use hob_agents::claude::{
-    BackendError, BackendFigures, ClaudeBackend, ClaudeTransport, Completion, CompletionRequest,
-    Event, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
+    AnswerCheck, BackendError, BackendFigures, ClaudeBackend, ClaudeTransport, Completion,
+    CompletionRequest, Event, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
 };
+use hob_agents::client_tools::ClientTool;
 
 /// What completions get from the rest of Hob.
 pub struct CompletionsOptions {
@@ -56,7 +57,7 @@ pub struct ConversationSetup {
 }
 
 /// A conversation that the next turn continues.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Conversation {
     /// All messages in Anthropic's format. The last one is the user's.
     pub messages: Vec<Value>,
@@ -64,6 +65,14 @@ pub struct Conversation {
     pub prompt: Option<String>,
     pub system: Option<String>,
     pub model: Option<String>,
+    /// Tools that the client runs.
+    pub tools: Vec<ClientTool>,
+    /// Checks the text of the answer.
+    pub answer_check: Option<AnswerCheck>,
+    /// Whether the answer must call one of the tools.
+    pub must_call: bool,
+    /// Whether an answer may have only one call.
+    pub one_call_at_a_time: bool,
 }
 
 /// Why a completion failed.
@@ -86,6 +95,18 @@ struct CompletionsState {
     options: CompletionsOptions,
     /// Cancels the running turns of an app that is removed.
     apps: Mutex<HashMap<AppName, CancellationToken>>,
+    /// What paused turns have said before their last pause, by the agent's session id.
+    paused: Mutex<HashMap<String, TurnSoFar>>,
+}
+
+/// The part of a turn before a pause.
+#[derive(Default)]
+struct TurnSoFar {
+    app: Option<AppName>,
+    prompt: String,
+    texts: Vec<String>,
+    asked_at: Timestamp,
+    usage: TurnUsage,
 }
 
 /// A running turn. Dropping it before its end cancels the turn and closes its process.
@@ -105,7 +126,13 @@ impl Stream for CompletionStream {
 
 impl Completions {
     pub fn new(options: CompletionsOptions) -> Completions {
-        Completions { shared: Arc::new(CompletionsState { options, apps: Mutex::default() }) }
+        Completions {
+            shared: Arc::new(CompletionsState {
+                options,
+                apps: Mutex::default(),
+                paused: Mutex::default(),
+            }),
+        }
     }
 
     /// Returns every live process, in a turn or idle.
@@ -127,9 +154,13 @@ impl Completions {
         let mut profile = self.profile(&app.name, &asked)?;
         profile.app_since = app.created_at.to_string();
         let app = &app.name;
-        let Conversation { messages, prompt, .. } = asked;
+        let Conversation { messages, prompt, answer_check, must_call, one_call_at_a_time, .. } =
+            asked;
         // An invalid request is refused before it counts against the limits.
-        let request = CompletionRequest::new(&profile, &messages, prompt.as_deref())?;
+        let mut request = CompletionRequest::new(&profile, &messages, prompt.as_deref())?;
+        request.answer_check = answer_check;
+        request.must_call = must_call;
+        request.one_call_at_a_time = one_call_at_a_time;
         options.sessions.check_app(app).await?;
         let asked_at = Timestamp::now();
         let mut completion = options.backend.begin(Ok(request));
@@ -159,6 +190,7 @@ impl Completions {
             asked_at,
             prompt: prompt.unwrap_or_default(),
             texts: Vec::new(),
+            completions: self.clone(),
         };
         options.runtime.tasks.spawn(forwarder.run(sender, cancel));
         Ok(CompletionStream { origin, events, _guard: guard })
@@ -172,6 +204,7 @@ impl Completions {
                 () = tokio::time::sleep(interval) => {}
                 () = options.runtime.stopping.cancelled() => return,
             }
+            self.count_abandoned().await;
             let live: BTreeSet<String> =
                 options.backend.live_sessions().into_iter().map(|info| info.app).collect();
             if live.is_empty() {
@@ -182,6 +215,37 @@ impl Completions {
                 if !name.is_owner() && !known.iter().any(|app| app.name == name) {
                     self.forget_app(&name).await;
                 }
+            }
+        }
+    }
+
+    /// Counts the turns whose client never returned the results of its tools.
+    async fn count_abandoned(&self) {
+        let live: BTreeSet<String> = self
+            .shared
+            .options
+            .backend
+            .live_sessions()
+            .into_iter()
+            .map(|info| info.session_id)
+            .collect();
+        let abandoned: Vec<TurnSoFar> = self
+            .shared
+            .paused()
+            .extract_if(|session, _| !live.contains(session))
+            .map(|(_, turn)| turn)
+            .collect();
+        for turn in abandoned {
+            let Some(app) = turn.app else { continue };
+            let turn = SessionlessTurn {
+                app,
+                state: TurnState::Cancelled,
+                usage: turn.usage,
+                outbox: None,
+            };
+            let store = &self.shared.options.store;
+            if let Err(error) = store.note_turn(&turn, Timestamp::now()).await {
+                tracing::error!(%error, app = %turn.app, "failed to count a turn");
             }
         }
     }
@@ -243,6 +307,7 @@ impl Completions {
         profile.transport = transport;
         profile.model = asked.model.clone();
         profile.append_system_prompt = asked.system.clone();
+        profile.client_tools = asked.tools.clone();
         if setup.permissions == Permissions::Allow {
             profile.permission_mode = Some("bypassPermissions".to_owned());
         }
@@ -259,6 +324,10 @@ pub fn conversation_folder(workspaces: &Path, app: &AppName) -> PathBuf {
 }
 
 impl CompletionsState {
+    fn paused(&self) -> std::sync::MutexGuard<'_, HashMap<String, TurnSoFar>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn apps(&self) -> std::sync::MutexGuard<'_, HashMap<AppName, CancellationToken>> {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -274,6 +343,7 @@ struct TurnForwarder {
     asked_at: Timestamp,
     prompt: String,
     texts: Vec<String>,
+    completions: Completions,
 }
 
 impl TurnForwarder {
@@ -292,11 +362,20 @@ impl TurnForwarder {
             };
             let Some(event) = event else { return };
             match &event {
-                Ok(Event::User { text }) if self.prompt.is_empty() => self.prompt = text.clone(),
+                Ok(Event::User { text })
+                    if self.prompt.is_empty() && text != hob_agents::claude::CONTINUE_PROMPT =>
+                {
+                    self.prompt = text.clone();
+                }
                 Ok(Event::Assistant { block: Block::Text(text), .. }) => {
                     self.texts.push(text.clone());
                 }
                 Ok(Event::Result(result)) => self.keep(result).await,
+                Ok(Event::Paused(paused)) => {
+                    self.pause(&paused.result);
+                    let _ = sender.send(event);
+                    return;
+                }
                 Err(_) => self.count(TurnState::Failed).await,
                 Ok(_) => {}
             }
@@ -314,25 +393,43 @@ impl TurnForwarder {
         }
     }
 
-    /// What the turn used, and what is to be remembered of it. Its answer is given all the same.
-    async fn keep(&self, result: &TurnResult) {
+    /// Returns the turn up to now, with its part before the last pause.
+    fn so_far(&mut self, result: &TurnResult) -> TurnSoFar {
+        let before = self.completions.shared.paused().remove(&result.session_id);
+        let is_continued = before.is_some();
+        let mut turn = before.unwrap_or_default();
+        turn.app = Some(self.app.clone());
+        if !is_continued {
+            (turn.prompt, turn.asked_at) = (std::mem::take(&mut self.prompt), self.asked_at);
+        }
+        turn.texts.append(&mut self.texts);
         let used = &result.usage;
-        let usage = TurnUsage {
-            input_tokens: used.input_tokens,
-            output_tokens: used.output_tokens,
-            cached_read_tokens: used.cache_read_input_tokens,
-            cached_write_tokens: used.cache_creation_input_tokens,
-            cost_usd: result.cost_usd,
-        };
+        turn.usage.input_tokens += used.input_tokens;
+        turn.usage.output_tokens += used.output_tokens;
+        turn.usage.cached_read_tokens += used.cache_read_input_tokens;
+        turn.usage.cached_write_tokens += used.cache_creation_input_tokens;
+        turn.usage.cost_usd += result.cost_usd;
+        turn
+    }
+
+    /// Keeps the turn for the request that brings the results of the client's tools.
+    fn pause(&mut self, result: &TurnResult) {
+        let turn = self.so_far(result);
+        self.completions.shared.paused().insert(result.session_id.clone(), turn);
+    }
+
+    /// What the turn used, and what is to be remembered of it. Its answer is given all the same.
+    async fn keep(&mut self, result: &TurnResult) {
+        let TurnSoFar { prompt, texts, asked_at, usage, .. } = self.so_far(result);
         let now = Timestamp::now();
         let remembered = RememberedTurn {
             session_id: result.session_id.clone(),
             turn_index: result.num_turns,
             cwd: self.cwd.clone(),
             agent: self.agent.clone(),
-            prompt: self.prompt.clone(),
-            answers: self.texts.clone(),
-            asked_at: self.asked_at,
+            prompt,
+            answers: texts,
+            asked_at,
             ended_at: now,
         };
         let (app, state) = (self.app.clone(), TurnState::Finished);

@@ -8,7 +8,7 @@
 //! | `[[say TEXT]]` | a block of text |
 //! | `[[big N]]` | a block of N bytes of text |
 //! | `[[think TEXT]]` | a block of thinking |
-//! | `[[tool NAME JSON]]` | a tool call; the agent runs `Bash` for real, in a session of its own |
+//! | `[[tool NAME JSON]]` | a tool call; the agent runs `Bash` for real, in a session of its own, and asks MCP servers |
 //! | `[[also NAME JSON]]` | one more call in the same message as the tool before it |
 //! | `[[stop REASON]]` | the stop reason |
 //! | `[[error STATUS TEXT]]` | the model API's error |
@@ -30,7 +30,8 @@
 //! | `[[stamps N MS]]` | over ACP: N chunks of text, one every MS milliseconds, each with the time of its writing |
 //! | `[[env NAME]]` | a block of text with that variable's value |
 //!
-//! On the terminal, in stream-json and over ACP, `{history}` in a text is replaced by all earlier messages.
+//! On the terminal, in stream-json and over ACP, `{history}` in a text is replaced by all earlier messages. On the
+//! terminal and in stream-json, `{result}` is replaced by the last result of a tool.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -50,13 +50,22 @@ impl ArgumentFiles {
         Ok(Some(path))
     }
 
-    /// Writes a prompt into a new file; `None` if there is no prompt. The file is removed with the result: prompts differ
-    /// from process to process, and would pile up.
-    pub fn prompt(&self, text: Option<&str>) -> io::Result<Option<PromptFile>> {
-        let Some(text) = text else { return Ok(None) };
-        let path = self.new_path("txt")?;
+    /// Writes a prompt into a new file; `None` if there is no prompt.
+    pub fn prompt(&self, text: Option<&str>) -> io::Result<Option<ProcessFile>> {
+        text.map(|text| self.process_file(text, "txt")).transpose()
+    }
+
+    /// Writes MCP servers of which one belongs to a single process.
+    pub fn process_mcp_config(&self, servers: &Map<String, Value>) -> io::Result<ProcessFile> {
+        self.process_file(&json!({"mcpServers": servers}).to_string(), "json")
+    }
+
+    /// Writes a file for one process. It is removed with the result: such files differ from process to process, and would
+    /// pile up.
+    fn process_file(&self, text: &str, extension: &str) -> io::Result<ProcessFile> {
+        let path = self.new_path(extension)?;
         hob_files::create(&path, text.as_bytes())?;
-        Ok(Some(PromptFile { path }))
+        Ok(ProcessFile { path })
     }
 
     fn new_path(&self, extension: &str) -> io::Result<PathBuf> {
@@ -72,13 +81,13 @@ impl ArgumentFiles {
     }
 }
 
-/// A file with a prompt, which is removed with this value.
+/// A file of one process, which is removed with this value.
 #[derive(Debug)]
-pub struct PromptFile {
+pub struct ProcessFile {
     pub path: PathBuf,
 }
 
-impl Drop for PromptFile {
+impl Drop for ProcessFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }

@@ -7,31 +7,23 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::Stream;
-use hob_domain::session::Permissions;
-use hob_domain::{Fingerprint, Timestamp, fingerprint};
-use hob_transcript::claude::{Event, SeedContext, TurnResult, preamble, seed_transcript};
+use hob_domain::{Fingerprint, fingerprint};
+use hob_transcript::claude::{Event, TurnResult, Usage, preamble};
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
-use uuid::Uuid;
 
-use super::argument_files::ArgumentFiles;
-use super::config::ConfigFolder;
 use super::counts::{BackendFigures, Origin, OriginCounts};
 use super::error::BackendError;
 use super::options::{BackendOptions, HistoryMode};
 use super::pool::Pool;
-use super::process::ClaudeProcess;
-use super::process_list::{ProcessEntry, ProcessInfo, ProcessList};
-use super::profile::{ArgumentPaths, ClaudeTransport, Profile};
+use super::process_list::ProcessInfo;
+use super::profile::Profile;
 use super::request::CompletionRequest;
-use super::stream_session::StreamSession;
-use super::terminal_session::{Launch, TerminalSession, TurnTimeouts};
-use super::transcript_file::TranscriptFile;
-use super::transcript_tail::TranscriptWatcher;
+use super::starter::{PooledProcess, ProcessStarter};
+use super::turn_output::{Continuation, Listener, TurnOutput, WaitingTurn};
+use crate::client_tools::ToolServer;
 use crate::live_limit::IdleAgents;
-use hob_terminal::{TerminalKind, TerminalRegistrar};
 
 /// How long the processes of a removed app may take to end.
 const FORGET_APP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,35 +55,14 @@ pub struct ClaudeBackend {
 }
 
 struct BackendState {
-    options: BackendOptions,
-    changes: TranscriptWatcher,
-    argument_files: ArgumentFiles,
-    tasks: TaskTracker,
+    starter: ProcessStarter,
     closing: CancellationToken,
     pool: Mutex<Pool<PooledProcess>>,
-    live: ProcessList,
+    /// Turns that wait for the results of the client's tools.
+    waiting: Mutex<Pool<WaitingTurn>>,
     /// Wakes the task that ends processes which have been idle for too long.
     pooled: Notify,
     counts: OriginCounts,
-}
-
-/// A live process with its entry in the list. Dropping it ends the process and removes the entry.
-struct PooledProcess {
-    process: ClaudeProcess,
-    entry: ProcessEntry,
-    /// The transcript, if it lies in Hob's own configuration folder. Nobody else resumes it.
-    transcript: Option<OwnTranscript>,
-    /// The files that its arguments name.
-    arguments: ArgumentPaths,
-}
-
-/// A transcript that is removed with its process.
-struct OwnTranscript(TranscriptFile);
-
-impl Drop for OwnTranscript {
-    fn drop(&mut self) {
-        let _ = self.0.remove();
-    }
 }
 
 /// The events of one turn. Dropping it before the end cancels the turn and closes its process.
@@ -120,21 +91,17 @@ impl Stream for Completion {
 impl ClaudeBackend {
     /// Creates a backend without processes. Must be called within a tokio runtime.
     pub fn new(options: BackendOptions) -> ClaudeBackend {
-        let argument_files = ArgumentFiles::new(options.runtime_folder.clone());
         let inner = Arc::new(BackendState {
-            options,
-            changes: TranscriptWatcher::start(),
-            argument_files,
-            tasks: TaskTracker::new(),
+            starter: ProcessStarter::new(options),
             closing: CancellationToken::new(),
             pool: Mutex::default(),
-            live: ProcessList::default(),
+            waiting: Mutex::default(),
             pooled: Notify::new(),
             counts: OriginCounts::default(),
         });
-        inner.tasks.spawn(expire(inner.clone()));
+        inner.starter.tasks.spawn(expire(inner.clone()));
         let idle: Arc<dyn IdleAgents> = inner.clone();
-        inner.options.runtime.live.set_idle_agents(Arc::downgrade(&idle));
+        inner.starter.options.runtime.live.set_idle_agents(Arc::downgrade(&idle));
         ClaudeBackend { inner }
     }
 
@@ -154,12 +121,16 @@ impl ClaudeBackend {
         match if open { request } else { Err(BackendError::Closed) } {
             Err(error) => drop(sender.send(Err(error))),
             Ok(request) => {
-                let inner = self.inner.clone();
-                self.inner.tasks.spawn(async move {
-                    let emit = |event| drop(sender.send(Ok(event)));
-                    let end = inner.perform(request, &cancel, &origin_sender, emit).await;
-                    drop(sender.send(end.map(Event::Result)));
-                });
+                let listener = Listener { sender, origin: origin_sender, cancel };
+                let continuation = Box::new(Continuation { request, listener });
+                if let Some(unclaimed) = self.inner.resume(continuation) {
+                    let inner = self.inner.clone();
+                    let Continuation { request, listener } = *unclaimed;
+                    self.inner
+                        .starter
+                        .tasks
+                        .spawn(async move { inner.perform(request, listener).await });
+                }
             }
         }
         Completion { events, origin, _guard: guard }
@@ -167,18 +138,19 @@ impl ClaudeBackend {
 
     /// Returns every live process, in a turn or idle.
     pub fn live_sessions(&self) -> Vec<ProcessInfo> {
-        self.inner.live.entries()
+        self.inner.starter.live.entries()
     }
 
     /// Returns the backend's figures.
     pub fn figures(&self) -> BackendFigures {
-        self.inner.counts.with(&self.inner.live.entries())
+        self.inner.counts.with(&self.inner.starter.live.entries())
     }
 
     /// Ends the idle processes of an app, and waits for those whose turn was cancelled.
     pub async fn forget_app(&self, app: &str) {
         let until = Instant::now() + FORGET_APP_TIMEOUT;
         while self.live_sessions().iter().any(|info| info.app == app) && Instant::now() < until {
+            drop(self.inner.waiting().take_where(|turn| turn.app == app));
             let idle = self.inner.pool().take_where(|pooled| pooled.entry.app() == app);
             end_all(idle).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -188,12 +160,12 @@ impl ClaudeBackend {
     /// Ends every process and removes every temporary file. Later calls fail.
     pub async fn close(&self) {
         self.inner.closing.cancel();
-        self.inner.tasks.close();
+        self.inner.starter.tasks.close();
         // Idle processes first, since they have tasks too; then those whose turn has just ended.
         self.inner.end_idle().await;
-        self.inner.tasks.wait().await;
+        self.inner.starter.tasks.wait().await;
         self.inner.end_idle().await;
-        self.inner.argument_files.remove();
+        self.inner.starter.argument_files.remove();
     }
 }
 
@@ -202,67 +174,161 @@ impl BackendState {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn waiting(&self) -> MutexGuard<'_, Pool<WaitingTurn>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn end_idle(&self) {
         let idle = self.pool().take_all();
         end_all(idle).await;
     }
 
-    fn limits(&self) -> TurnTimeouts {
-        let options = &self.options;
-        TurnTimeouts {
-            ready: options.ready_timeout,
-            turn: options.turn_timeout,
-            stall: options.stall_after,
+    /// Hands the results of the client's tools to the turn that waits for them. Returns the request if none does.
+    fn resume(&self, mut continuation: Box<Continuation>) -> Option<Box<Continuation>> {
+        if continuation.request.results.is_empty() {
+            return Some(continuation);
+        }
+        let key = continuation.request.paused_key();
+        loop {
+            let taken = self.waiting().take(key);
+            let Some(turn) = taken else { return Some(continuation) };
+            match turn.resume.send(continuation) {
+                Ok(()) => return None,
+                // That turn has ended meanwhile.
+                Err(back) => continuation = back,
+            }
         }
     }
 
     /// Runs one turn, from finding its process to returning it to the pool. A process whose turn failed
-    /// or was cancelled is ended before this returns.
-    async fn perform(
-        &self,
-        request: CompletionRequest,
-        cancel: &CancellationToken,
-        announced: &watch::Sender<Option<Origin>>,
-        mut emit: impl FnMut(Event),
-    ) -> Result<TurnResult, BackendError> {
-        loop {
-            let (mut pooled, prompt, origin) = tokio::select! {
-                found = self.find(&request) => found?,
-                () = cancel.cancelled() => return Err(BackendError::Cancelled),
-            };
-            let mut events = Vec::new();
-            let turn = pooled.process.turn(&prompt, self.limits(), |event| {
-                if announced.send_replace(Some(origin)).is_none() {
-                    self.counts.add(origin);
-                }
-                if !matches!(event, Event::Piece { .. }) {
-                    events.push(event.clone());
-                }
-                emit(event);
-            });
-            let result = tokio::select! {
-                result = turn => result,
+    /// or was cancelled is ended before the listener hears of it.
+    async fn perform(&self, mut request: CompletionRequest, listener: Listener) {
+        let scope = request.scope.clone();
+        let mut cancel = listener.cancel.clone();
+        let output = TurnOutput::new(listener);
+        let end = loop {
+            let found = tokio::select! {
+                found = self.find(&request) => found,
                 () = cancel.cancelled() => Err(BackendError::Cancelled),
             };
+            let (mut pooled, prompt, origin) = match found {
+                Ok(found) => found,
+                Err(error) => break Err(error),
+            };
+            let mut result = self
+                .run_turn(&mut pooled, &prompt, origin, &mut request, &mut cancel, &output)
+                .await;
+            let objection = match &result {
+                Ok(first) => request
+                    .objection(first, &output.events())
+                    .map(|objection| (objection.prompt, first.usage)),
+                Err(_) => None,
+            };
+            if let Some((prompt, used)) = objection {
+                result = self
+                    .run_turn(&mut pooled, &prompt, origin, &mut request, &mut cancel, &output)
+                    .await;
+                result = result.and_then(|mut second| {
+                    second.usage = Usage::total([&used, &second.usage]);
+                    match request.objection(&second, &output.events()) {
+                        Some(objection) => Err(objection.error),
+                        None => Ok(second),
+                    }
+                });
+            }
             match result {
                 // No later turn will use the process.
-                Ok(result) if self.options.runtime.stopping.is_cancelled() => {
+                Ok(result) if self.starter.options.runtime.stopping.is_cancelled() => {
                     pooled.end().await;
-                    return Ok(result);
+                    break Ok(result);
                 }
                 Ok(result) => {
                     // The process must be back in the pool before the caller sees the end.
-                    self.keep(pooled, request.keys(&events));
-                    return Ok(result);
+                    self.keep(pooled, request.keys(&scope, &output.events()));
+                    break Ok(result);
                 }
                 Err(error) => {
                     pooled.end().await;
                     // A warm process that died before it accepted the prompt has done nothing, so
                     // another process may run the turn.
-                    let untouched = origin == Origin::Warm && events.is_empty();
+                    let untouched = origin == Origin::Warm && output.events().is_empty();
                     if !(untouched && matches!(error, BackendError::Died { .. })) {
-                        return Err(error);
+                        break Err(error);
                     }
+                }
+            }
+        };
+        output.end(end);
+    }
+
+    /// Runs a turn on its process. Whenever the agent calls the client's tools, the response to the current request ends,
+    /// and `request` and `cancel` become those of the request that brings the results.
+    async fn run_turn(
+        &self,
+        pooled: &mut PooledProcess,
+        prompt: &str,
+        origin: Origin,
+        request: &mut CompletionRequest,
+        cancel: &mut CancellationToken,
+        output: &TurnOutput,
+    ) -> Result<TurnResult, BackendError> {
+        let started = Instant::now();
+        let exchange = pooled.tools.as_ref().map(ToolServer::exchange);
+        let (session_id, turns) = pooled.entry.session();
+        let turn = pooled.process.turn(prompt, self.starter.limits(), |event| {
+            if output.push(event, origin) {
+                self.counts.add(origin);
+            }
+        });
+        tokio::pin!(turn);
+        loop {
+            let calls = tokio::select! {
+                result = &mut turn => return result,
+                () = cancel.cancelled() => return Err(BackendError::Cancelled),
+                calls = output.client_calls(exchange.as_deref()) => calls,
+            };
+            let (resume, resumed) = oneshot::channel();
+            let app = request.profile.app.clone();
+            let given = if request.one_call_at_a_time { 1 } else { calls.len() };
+            let (calls, held_back) = calls.split_at(given);
+            let keys = request.keys_after_pause(&output.said(calls));
+            // The next request must find the turn as soon as the client has the calls.
+            self.waiting().put(WaitingTurn { app, resume }, keys, Instant::now());
+            output.pause(
+                calls,
+                held_back,
+                TurnResult {
+                    subtype: "success".to_owned(),
+                    duration_ms: started.elapsed().as_millis() as u64,
+                    num_turns: turns,
+                    session_id: session_id.clone(),
+                    stop_reason: "tool_use".to_owned(),
+                    usage: Default::default(),
+                    cost_usd: 0.0,
+                },
+            );
+            let limit = self.starter.options.tool_result_timeout;
+            let continued = tokio::select! {
+                result = &mut turn => Err(result),
+                continued = resumed => continued.map_err(|_| Err(BackendError::Cancelled)),
+                () = tokio::time::sleep(limit) => Err(Err(BackendError::Cancelled)),
+                () = self.starter.options.runtime.stopping.cancelled() => Err(Err(BackendError::Cancelled)),
+                () = self.closing.cancelled() => Err(Err(BackendError::Cancelled)),
+            };
+            match continued {
+                Ok(continuation) => {
+                    let Continuation { request: next, listener } = *continuation;
+                    *cancel = listener.cancel.clone();
+                    let ids = next.results.iter().map(|(id, _)| id.clone()).collect();
+                    output.resume(listener, ids);
+                    if let Some(exchange) = &exchange {
+                        next.answer(exchange);
+                    }
+                    *request = next;
+                }
+                Err(end) => {
+                    drop(self.waiting().take_where(|turn| turn.resume.is_closed()));
+                    return end;
                 }
             }
         }
@@ -300,115 +366,11 @@ impl BackendState {
         }
         let fresh = request.history().is_empty();
         let origin = if fresh { Origin::Fresh } else { Origin::Seeded };
-        let prompt = match self.options.history {
-            HistoryMode::ConcatMessage if !fresh => preamble(request.history(), &request.prompt),
+        let prompt = match self.starter.options.history {
+            HistoryMode::ConcatMessage if !fresh => preamble(&request.seed(), &request.prompt),
             _ => request.prompt.clone(),
         };
-        Ok((self.start(request).await?, prompt, origin))
-    }
-
-    /// Starts a process, seeded with the history if the mode says so.
-    async fn start(&self, request: &CompletionRequest) -> Result<PooledProcess, BackendError> {
-        let session_id = Uuid::new_v4().to_string();
-        let entry = self.enter_list(request, &session_id).await?;
-        let (process, transcript, arguments) = self.start_process(request, session_id).await?;
-        entry.update(|info| {
-            info.pid = Some(process.pid());
-            info.output = Some(process.output().clone());
-        });
-        Ok(PooledProcess { process, entry, transcript, arguments })
-    }
-
-    async fn start_process(
-        &self,
-        request: &CompletionRequest,
-        session_id: String,
-    ) -> Result<(ClaudeProcess, Option<OwnTranscript>, ArgumentPaths), BackendError> {
-        let profile = &request.profile;
-        let mut launch_spec = self.options.launch_specs.launch_spec(profile).map_err(internal)?;
-        launch_spec.unattended();
-        let transcript = TranscriptFile::new(&launch_spec.config, &profile.cwd, &session_id);
-        let folder = transcript.create_folder().map_err(internal)?;
-        // Created before anything is written, so that a later failure removes the file too.
-        let is_own = matches!(launch_spec.config, ConfigFolder::Own(_));
-        let own = is_own.then(|| OwnTranscript(transcript.clone()));
-        let mut arguments = self.session_arguments(request, &session_id, &transcript)?;
-        let paths = profile.argument_files(&self.argument_files).map_err(internal)?;
-        paths.all().for_each(|path| launch_spec.show_path(path));
-        if profile.permission_mode.as_deref() == Some("bypassPermissions") {
-            arguments.extend(launch_spec.permit(Permissions::Allow).1);
-        }
-        arguments.extend(profile.arguments(&paths));
-        if profile.transport == ClaudeTransport::Terminal {
-            launch_spec.set("TERM", "xterm-256color");
-        }
-        let id = session_id.clone();
-        let launch = Launch {
-            command: launch_spec.command,
-            arguments,
-            environment: launch_spec.environment,
-            cwd: profile.cwd.clone(),
-            app: profile.app.clone(),
-            session_id,
-            transcript: transcript.clone(),
-            watch: self.changes.watch(&folder),
-            confinement: launch_spec.confinement,
-            registrar: TerminalRegistrar {
-                terminals: self.options.runtime.terminals.clone(),
-                id,
-                kind: TerminalKind::Backend,
-                agent: "claude".to_owned(),
-            },
-        };
-        let children = &self.options.runtime.children;
-        let process = match profile.transport {
-            ClaudeTransport::Terminal => {
-                let session = TerminalSession::start(children, launch, self.limits()).await?;
-                ClaudeProcess::Terminal(Box::new(session))
-            }
-            ClaudeTransport::Stream => {
-                ClaudeProcess::Stream(StreamSession::start(children, &self.tasks, launch).await?)
-            }
-        };
-        Ok((process, own, paths))
-    }
-
-    /// Returns the arguments that name the session. A history is written as a transcript to resume, if
-    /// the mode says so.
-    fn session_arguments(
-        &self,
-        request: &CompletionRequest,
-        session_id: &str,
-        transcript: &TranscriptFile,
-    ) -> Result<Vec<String>, BackendError> {
-        let profile = &request.profile;
-        let is_seeded =
-            !request.history().is_empty() && self.options.history == HistoryMode::NativeJsonl;
-        if !is_seeded {
-            return Ok(vec!["--session-id".to_owned(), session_id.to_owned()]);
-        }
-        let now = Timestamp::now().to_string();
-        let context = SeedContext {
-            session: session_id,
-            cwd: &profile.cwd.to_string_lossy(),
-            now: &now,
-            model: profile.model.as_deref().unwrap_or("claude"),
-        };
-        let text = seed_transcript(request.history(), &context, || Uuid::new_v4().to_string());
-        transcript.create(&text).map_err(internal)?;
-        Ok(vec!["--resume".to_owned(), session_id.to_owned()])
-    }
-
-    /// Adds the new process to the list. At the limit, the process that has been idle for longest is ended
-    /// first.
-    async fn enter_list(
-        &self,
-        request: &CompletionRequest,
-        session_id: &str,
-    ) -> Result<ProcessEntry, BackendError> {
-        let live = &self.options.runtime.live;
-        let permit = live.acquire().await.ok_or(BackendError::PoolFull(live.limit()))?;
-        Ok(self.live.enter(permit, &request.profile, session_id))
+        Ok((self.starter.start(request).await?, prompt, origin))
     }
 }
 
@@ -426,19 +388,6 @@ impl IdleAgents for BackendState {
     }
 }
 
-impl PooledProcess {
-    /// Ends the process. Its entry stays in the list until the process tree is gone.
-    async fn end(self) {
-        let PooledProcess { process, entry, transcript, arguments } = self;
-        process.end().await;
-        drop((transcript, arguments, entry));
-    }
-}
-
-fn internal(error: std::io::Error) -> BackendError {
-    BackendError::Internal(error.to_string())
-}
-
 /// Ends all processes concurrently.
 async fn end_all(processes: Vec<PooledProcess>) {
     futures_util::future::join_all(processes.into_iter().map(PooledProcess::end)).await;
@@ -447,7 +396,7 @@ async fn end_all(processes: Vec<PooledProcess>) {
 /// Ends processes that have been idle for too long, and all idle ones once no new work may begin. It
 /// sleeps until the next one expires.
 async fn expire(inner: Arc<BackendState>) {
-    let limit = inner.options.idle_timeout;
+    let limit = inner.starter.options.idle_timeout;
     loop {
         let next = inner.pool().next_expiry(limit);
         let sleep = async {
@@ -459,7 +408,7 @@ async fn expire(inner: Arc<BackendState>) {
         tokio::select! {
             () = sleep => {}
             () = inner.pooled.notified() => continue,
-            () = inner.options.runtime.stopping.cancelled() => return inner.end_idle().await,
+            () = inner.starter.options.runtime.stopping.cancelled() => return inner.end_idle().await,
             () = inner.closing.cancelled() => return,
         }
         let expired = inner.pool().take_expired(limit, Instant::now());

@@ -7,8 +7,9 @@
 //! - Transcript side: [`hob_transcript::claude`] reads records, assembles turns and writes a history for
 //!   `--resume`; [`transcript_tail`] follows a transcript file.
 //! - Terminal side: [`input`] makes a prompt safe to type, [`screen`] recognises what is shown.
-//! - [`terminal_session`] is one process in a terminal, [`stream_session`] one without, [`process_list`]
-//!   lists all of them, [`pool`] holds the idle ones, [`backend`] puts everything together.
+//! - [`terminal_session`] is one process in a terminal, [`stream_session`] one without, [`starter`] starts
+//!   them, [`process_list`] lists all of them, [`pool`] holds the idle ones, [`turn_output`] is what a turn
+//!   has said, [`backend`] puts everything together.
 
 mod argument_files;
 mod backend;
@@ -25,14 +26,16 @@ mod process_list;
 mod profile;
 mod request;
 mod screen;
+mod starter;
 mod stream_session;
 mod terminal_session;
 mod tidy_input;
 mod transcript_file;
 mod transcript_tail;
+mod turn_output;
 
 pub(crate) use argument_files::ArgumentFiles;
-pub use request::CompletionRequest;
+pub use request::{AnswerCheck, CONTINUE_PROMPT, CompletionRequest};
 pub(crate) use terminal_session::{Launch, TerminalSession, TurnEnd, TurnTimeouts};
 pub(crate) use transcript_file::TranscriptFile;
 pub use transcript_tail::TranscriptWatcher;
@@ -42,7 +45,7 @@ pub use config::{ConfigFolder, prepare_own_folder};
 pub use counts::{BackendFigures, Origin};
 pub use error::BackendError;
 pub use hob_transcript::claude::{
-    Event, TurnResult, Usage, synthesize_turn_messages, transcript_path,
+    Event, PausedTurn, TurnResult, Usage, synthesize_turn_messages, transcript_path,
 };
 pub use launch_spec::temporary_scope;
 pub use launch_spec::{LaunchSpec, LaunchSpecProvider, SandboxedLauncher};

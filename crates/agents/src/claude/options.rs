@@ -25,6 +25,8 @@ pub struct BackendOptions {
     pub turn_timeout: Duration,
     /// A turn without activity for this long emits a stall event with the text on the screen.
     pub stall_after: Duration,
+    /// A turn that waits for the results of the client's tools is ended after this time.
+    pub tool_result_timeout: Duration,
 }
 
 impl BackendOptions {
@@ -43,6 +45,7 @@ impl BackendOptions {
             ready_timeout: Duration::from_secs(60),
             turn_timeout: Duration::from_secs(1800),
             stall_after: Duration::from_secs(20),
+            tool_result_timeout: Duration::from_secs(600),
         }
     }
 }

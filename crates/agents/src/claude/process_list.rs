@@ -83,6 +83,13 @@ impl ProcessEntry {
         self.list.lock().entries.get(&self.number).map(|info| info.app.clone()).unwrap_or_default()
     }
 
+    /// Returns the session id and the number of completed turns.
+    pub fn session(&self) -> (String, u32) {
+        let list = self.list.lock();
+        let info = list.entries.get(&self.number);
+        info.map(|info| (info.session_id.clone(), info.turns)).unwrap_or_default()
+    }
+
     pub fn update(&self, change: impl FnOnce(&mut ProcessInfo)) {
         if let Some(info) = self.list.lock().entries.get_mut(&self.number) {
             change(info);

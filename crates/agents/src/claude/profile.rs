@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use hob_domain::Driver;
 use serde_json::{Map, Value, json};
 
-use super::argument_files::{ArgumentFiles, PromptFile};
+use super::argument_files::{ArgumentFiles, ProcessFile};
+use crate::client_tools::{ClientTool, NAME_PREFIX, SERVER_NAME};
 
 /// The transport between Hob and a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +40,16 @@ impl ClaudeTransport {
 #[derive(Debug, Default)]
 pub(crate) struct ArgumentPaths {
     mcp_config: Option<PathBuf>,
-    system_prompt: Option<PromptFile>,
-    append_system_prompt: Option<PromptFile>,
+    /// Replaces `mcp_config` if the client has tools.
+    process_mcp_config: Option<ProcessFile>,
+    system_prompt: Option<ProcessFile>,
+    append_system_prompt: Option<ProcessFile>,
 }
 
 impl ArgumentPaths {
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        let prompts = [&self.system_prompt, &self.append_system_prompt].into_iter().flatten();
-        self.mcp_config.iter().chain(prompts.map(|prompt| &prompt.path))
+        let files = [&self.process_mcp_config, &self.system_prompt, &self.append_system_prompt];
+        self.mcp_config.iter().chain(files.into_iter().flatten().map(|file| &file.path))
     }
 }
 
@@ -69,6 +72,8 @@ pub struct Profile {
     pub permission_mode: Option<String>,
     pub allowed_tools: Vec<String>,
     pub mcp_servers: Map<String, Value>,
+    /// Tools that the client runs.
+    pub client_tools: Vec<ClientTool>,
     pub extra_args: Vec<String>,
 }
 
@@ -86,25 +91,52 @@ impl Profile {
             permission_mode: Some("dontAsk".to_owned()),
             allowed_tools: Vec::new(),
             mcp_servers: Map::new(),
+            client_tools: Vec::new(),
             extra_args: Vec::new(),
         }
     }
 
     /// Returns the part of the fingerprint other than the history.
     pub(crate) fn scope(&self) -> Value {
+        let client_tools: Vec<Value> = self.client_tools.iter().map(ClientTool::to_value).collect();
         json!({
             "app": self.app, "since": self.app_since, "cwd": self.cwd.to_string_lossy(), "model": self.model,
             "way": self.transport.as_str(),
             "system": self.system_prompt, "append": self.append_system_prompt,
             "permissions": self.permission_mode, "tools": self.allowed_tools,
-            "mcp": self.mcp_servers, "args": self.extra_args,
+            "mcp": self.mcp_servers, "client_tools": client_tools, "args": self.extra_args,
         })
     }
 
-    /// Writes the files that the arguments name.
-    pub(crate) fn argument_files(&self, files: &ArgumentFiles) -> io::Result<ArgumentPaths> {
+    /// Returns the part of the fingerprint of a turn that waits for the client's tools. The ids of its calls identify it,
+    /// so the settings may change.
+    pub(crate) fn paused_scope(&self) -> Value {
+        json!({"app": self.app, "since": self.app_since})
+    }
+
+    /// Returns the name that the agent has for a tool of the client.
+    pub(crate) fn agent_tool_name(&self, name: &str) -> Option<String> {
+        let is_known = self.client_tools.iter().any(|tool| tool.name == name);
+        is_known.then(|| format!("{NAME_PREFIX}{name}"))
+    }
+
+    /// Writes the files that the arguments name. `tool_server` is the entry of the server of the client's tools.
+    pub(crate) fn argument_files(
+        &self,
+        files: &ArgumentFiles,
+        tool_server: Option<Value>,
+    ) -> io::Result<ArgumentPaths> {
+        let (mcp_config, process_mcp_config) = match tool_server {
+            None => (files.mcp_config(&self.mcp_servers)?, None),
+            Some(tool_server) => {
+                let mut servers = self.mcp_servers.clone();
+                servers.insert(SERVER_NAME.to_owned(), tool_server);
+                (None, Some(files.process_mcp_config(&servers)?))
+            }
+        };
         Ok(ArgumentPaths {
-            mcp_config: files.mcp_config(&self.mcp_servers)?,
+            mcp_config,
+            process_mcp_config,
             system_prompt: files.prompt(self.system_prompt.as_deref())?,
             append_system_prompt: files.prompt(self.append_system_prompt.as_deref())?,
         })
@@ -114,16 +146,21 @@ impl Profile {
     /// process of the machine can read those.
     pub(crate) fn arguments(&self, paths: &ArgumentPaths) -> Vec<String> {
         let mut args = Vec::new();
-        let prompt =
-            |file: &Option<PromptFile>| file.as_ref().map(|file| file.path.display().to_string());
-        let tools = (!self.allowed_tools.is_empty()).then(|| self.allowed_tools.join(","));
+        let path =
+            |file: &Option<ProcessFile>| file.as_ref().map(|file| file.path.display().to_string());
+        let mcp_config = paths.mcp_config.as_ref().map(|path| path.display().to_string());
+        let mut tools = self.allowed_tools.clone();
+        if paths.process_mcp_config.is_some() {
+            tools.push(format!("mcp__{SERVER_NAME}"));
+        }
+        let tools = (!tools.is_empty()).then(|| tools.join(","));
         let pairs = [
             ("--model", self.model.clone()),
-            ("--system-prompt-file", prompt(&paths.system_prompt)),
-            ("--append-system-prompt-file", prompt(&paths.append_system_prompt)),
+            ("--system-prompt-file", path(&paths.system_prompt)),
+            ("--append-system-prompt-file", path(&paths.append_system_prompt)),
             ("--permission-mode", self.permission_mode.clone()),
             ("--allowedTools", tools),
-            ("--mcp-config", paths.mcp_config.as_ref().map(|path| path.display().to_string())),
+            ("--mcp-config", path(&paths.process_mcp_config).or(mcp_config)),
         ];
         for (flag, value) in pairs {
             if let Some(value) = value {
@@ -160,7 +197,7 @@ mod tests {
         let mut profile = Profile::new("/w");
         profile.system_prompt = Some("a secret role".into());
         profile.append_system_prompt = Some("a secret rule".into());
-        let paths = profile.argument_files(&files).unwrap();
+        let paths = profile.argument_files(&files, None).unwrap();
         let arguments = profile.arguments(&paths);
         assert!(!arguments.iter().any(|argument| argument.contains("secret")), "{arguments:?}");
         let read = |flag: &str| {

@@ -173,12 +173,13 @@ fn interpret(record: &Value) -> Interpretation {
         Some(StreamEvent::Delta { kind: DeltaKind::Text, text }) => vec![Event::Piece { text }],
         // Hob reports the program's own messages itself; they are not the model's words.
         Some(StreamEvent::Assistant(message)) if message.model == SYNTHETIC_MODEL => Vec::new(),
-        Some(StreamEvent::Assistant(StreamMessage { id, model, stop_reason, blocks })) => {
+        Some(StreamEvent::Assistant(StreamMessage { id, model, stop_reason, blocks, usage })) => {
             let event = |block| Event::Assistant {
                 message_id: id.clone(),
                 model: model.clone(),
                 block,
                 stop_reason: stop_reason.clone(),
+                usage,
             };
             blocks.into_iter().map(event).collect()
         }

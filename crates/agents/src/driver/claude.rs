@@ -84,7 +84,7 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
     let folder = start.claude.join("mcp").join(&session);
     let argument_files = ArgumentFiles::new(folder.clone());
     profile.mcp_servers = mcp_servers::for_claude(&start.mcp_servers);
-    let paths = profile.argument_files(&argument_files).map_err(internal)?;
+    let paths = profile.argument_files(&argument_files, None).map_err(internal)?;
     // The files lie in Hob's home, which the sandbox hides.
     paths.all().for_each(|path| launch_spec.show_path(path));
     (start.child.env, start.child.confinement) = (launch_spec.environment, launch_spec.confinement);

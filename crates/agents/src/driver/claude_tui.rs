@@ -160,7 +160,9 @@ fn translate(session: &str, event: Event, raw: &Value) -> Option<AgentEvent> {
     let block = match event {
         Event::Assistant { block, .. } | Event::ToolResult { block } => block,
         Event::Stalled { screen } => return Some(AgentEvent::Stalled(screen)),
-        Event::User { .. } | Event::Piece { .. } | Event::Result(_) => return None,
+        Event::User { .. } | Event::Piece { .. } | Event::Paused(_) | Event::Result(_) => {
+            return None;
+        }
     };
     let update = claude::block_update(&block)?;
     Some(AgentEvent::Message(claude::update(session, update, raw)))

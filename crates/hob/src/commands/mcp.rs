@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
+use hob_agents::client_tools::KEY_VARIABLE;
 
 use super::Exit;
 use crate::mcp_bridge::Bridge;
 use crate::printer::errln;
 use crate::settings;
+use crate::socket::Call;
 
 /// Serve the memory over MCP on standard input and output, for use by an agent
 #[derive(ClapArgs)]
@@ -21,8 +23,14 @@ pub struct Args {}
 pub fn run() -> ExitCode {
     let outcome = match settings::socket_path() {
         Ok(socket) => {
-            let cwd = std::env::current_dir().ok().map(|cwd| cwd.to_string_lossy().into_owned());
-            Bridge::new(socket, cwd).run(std::io::stdin().lock());
+            let call = match std::env::var(KEY_VARIABLE) {
+                Ok(key) => Call::ClientTools { key },
+                Err(_) => {
+                    let cwd = std::env::current_dir().ok();
+                    Call::Mcp { cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()) }
+                }
+            };
+            Bridge::new(socket, call).run(std::io::stdin().lock());
             Exit::Done
         }
         Err(error) => {

@@ -160,6 +160,10 @@ settings! {
         key: "claude.idle_secs", default: "900", min: 1,
         help: "Stop a `/v1` process after this many seconds without a request.",
     }
+    claude_tool_result: Duration {
+        key: "claude.tool_result_timeout_secs", default: "600", min: 1,
+        help: "A client has this many seconds to return the result of its own tool (`/v1`). Then Hob ends the turn.",
+    }
     memory_model: Option<PathBuf> {
         key: "memory.model", default: "",
         help: "Folder with a BERT sentence model (`model.safetensors`, `tokenizer.json`, `config.json`) that recall uses in addition to the built-in embedding table. If empty, recall uses the table alone.",

@@ -3,5 +3,6 @@
 pub mod client;
 mod protocol;
 pub mod server;
+mod tool_backends;
 
 pub use protocol::{Answer, Call, Hello, PROTOCOL};

@@ -36,6 +36,11 @@ pub enum Call {
     Mcp {
         cwd: Option<String>,
     },
+    /// Switches the connection to MCP with the tools of a client of `/v1`.
+    ClientTools {
+        /// Names the live process whose agent calls the tools.
+        key: String,
+    },
     /// Asks for the memory of a project, for an agent that starts a session in `cwd`.
     SessionStart {
         cwd: String,

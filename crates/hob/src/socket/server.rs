@@ -11,16 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use async_trait::async_trait;
+use hob_agents::Runtime;
+use hob_agents::client_tools::{ToolExchange, ToolServers};
 use hob_child::{Children, Placed};
 use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::{Forget, Principal, ProjectLocation, RecordId, Stored};
 use hob_domain::{AppName, LedgerStore, StoreError, Timestamp};
 use hob_gateway::{Connections, Router, serve_owner};
-use hob_mcp::{Caller, CallerContext, McpServer, ToolBackend, ToolError, Tools};
+use hob_mcp::{CallerContext, McpServer, ToolBackend, Tools};
 use hob_memory::locate_project;
 use hob_sessions::session::Sessions;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
+use super::tool_backends::{ClientTools, PeerTools};
 
 /// The largest frame of an agent's process. A hook inside an agent sends its turns in smaller parts.
 const AGENT_FRAME_LIMIT: usize = 8 << 20;
@@ -51,6 +53,7 @@ pub struct Service {
     pub hello: Hello,
     pub tools: Tools,
     children: Children,
+    tool_servers: ToolServers,
     sessions: Sessions,
     /// The HTTP API, for the owner.
     router: Router,
@@ -110,7 +113,7 @@ impl Service {
     pub fn new(
         hello: Hello,
         tools: Tools,
-        children: Children,
+        runtime: &Runtime,
         sessions: Sessions,
         router: Router,
         disconnect: CancellationToken,
@@ -119,7 +122,8 @@ impl Service {
         Service {
             hello,
             tools,
-            children,
+            children: runtime.children.clone(),
+            tool_servers: runtime.tool_servers.clone(),
             sessions,
             router,
             disconnect,
@@ -314,6 +318,14 @@ async fn serve_frames(
                 hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
                 return Ok(NextProtocol::None);
             }
+            Ok(Call::ClientTools { key }) => match service.client_tools(peer, &key) {
+                Some(tools) => {
+                    send(&mut stream, &Answer::Mcp).await?;
+                    hob_mcp::serve_client_tools(Arc::new(ClientTools(tools)), stream).await;
+                    return Ok(NextProtocol::None);
+                }
+                None => Answer::Refused("no client waits for calls of its tools".to_owned()),
+            },
             Ok(Call::Http) if *peer == Peer::Owner => {
                 send(&mut stream, &Answer::Http).await?;
                 return Ok(NextProtocol::Http(stream));
@@ -345,30 +357,17 @@ async fn locate(folder: Option<String>) -> Option<ProjectLocation> {
     tokio::task::spawn_blocking(move || locate_project(Path::new(&folder))).await.ok()
 }
 
-/// The memory's tools for one peer and its project.
-struct PeerTools {
-    tools: Tools,
-    caller: CallerContext,
-}
-
-#[async_trait]
-impl ToolBackend for PeerTools {
-    async fn call(
-        &self,
-        _: Option<&Caller>,
-        name: &str,
-        arguments: Value,
-    ) -> Result<Value, String> {
-        self.tools.call(&self.caller, name, arguments).await.map_err(|error| {
-            if let ToolError::Store(error) = &error {
-                tracing::error!(%error, name, "a memory tool failed");
-            }
-            error.to_string()
-        })
-    }
-}
-
 impl Service {
+    /// Returns the tools of a client, if the peer is an agent of the client's app.
+    fn client_tools(&self, peer: &Peer, key: &str) -> Option<Arc<ToolExchange>> {
+        let owner = AppName::owner();
+        let app = match peer {
+            Peer::Owner => owner.as_str(),
+            Peer::AgentOf(app) => app,
+        };
+        self.tool_servers.find(key, app)
+    }
+
     fn is_session(&self, principal: &Principal, name: &str) -> bool {
         let owner = AppName::owner();
         let app = match principal {
@@ -418,7 +417,7 @@ impl Service {
                     Err(reason) => Answer::Refused(reason),
                 }
             }
-            Call::Hello { .. } | Call::Mcp { .. } | Call::Http => {
+            Call::Hello { .. } | Call::Mcp { .. } | Call::ClientTools { .. } | Call::Http => {
                 Answer::Error("unexpected call".to_owned())
             }
             Call::SessionStart { cwd, session_id, budget_tokens } => {

@@ -42,3 +42,4 @@ mod sessions_turn_failures;
 mod sessions_turns;
 mod setup;
 mod v1;
+mod v1_tools;

@@ -270,7 +270,7 @@ fn v1_errors_have_each_dialects_shape() {
         (token, r#"{"messages": [{"role": "user", "content": 3}]}"#.into(), 400,
             "invalid_request_error", "messages[0].content"),
         (token, r#"{"messages": "x"}"#.into(), 400, "invalid_request_error", "messages"),
-        (token, r#"{"messages": [{"role": "user", "content": "x"}], "tools": [{"name": "t"}]}"#.into(),
+        (token, r#"{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "web_search", "name": "t"}]}"#.into(),
             400, "invalid_request_error", "tools"),
         (token, r#"{"model": 3, "messages": [{"role": "user", "content": "x"}]}"#.into(), 400,
             "invalid_request_error", "model"),

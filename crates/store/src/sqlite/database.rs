@@ -169,8 +169,7 @@ pub(crate) fn connect(
 fn use_write_ahead_log(connection: &Connection, busy: Duration) -> rusqlite::Result<()> {
     let deadline = Instant::now() + busy;
     loop {
-        let switched =
-            connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
+        let switched = connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
         let is_busy = switched.as_ref().is_err_and(|error| {
             error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
         });

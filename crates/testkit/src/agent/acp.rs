@@ -175,7 +175,7 @@ impl Agent {
                         json!({"sessionUpdate": "tool_call", "toolCallId": call,
                         "title": name, "kind": "execute", "status": "pending", "rawInput": input}),
                     );
-                    let outcome = effects::tool(name, input, &session.interrupt);
+                    let outcome = effects::tool("", name, input, &session.interrupt);
                     let status = if outcome.is_some() { "completed" } else { "failed" };
                     let text = outcome.as_ref().map_or("", |(text, _)| text);
                     self.update(&session.id, json!({"sessionUpdate": "tool_call_update",

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
 use serde_json::Value;
 
+use super::mcp;
 use crate::script::Step;
 
 /// Whether a turn was interrupted, and a way to wait for it.
@@ -114,8 +115,12 @@ pub fn perform(step: &Step, interrupt: &Interrupt) -> bool {
 }
 
 /// Runs a tool. `Bash` runs for real, in a session of its own as Claude Code does it; the output is
-/// what a tool result would hold. `None` when interrupted, and then its tree is killed.
-pub fn tool(name: &str, input: &Value, interrupt: &Interrupt) -> Option<(String, bool)> {
+/// what a tool result would hold. `None` when interrupted, and then its tree is killed. A tool of an MCP server is called
+/// there.
+pub fn tool(id: &str, name: &str, input: &Value, interrupt: &Interrupt) -> Option<(String, bool)> {
+    if let Some(result) = mcp::call(id, name, input) {
+        return Some(result);
+    }
     let Some(command) = input["command"].as_str().filter(|_| name == "Bash") else {
         return Some((format!("{name} done"), false));
     };

@@ -4,6 +4,7 @@
 
 pub mod acp;
 mod effects;
+mod mcp;
 pub mod print;
 pub mod stream;
 pub mod terminal;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 /// Runs the protocol that the arguments ask for.
 pub fn run(arguments: &[String]) -> ExitCode {
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    mcp::start(arguments);
     if arguments.first().is_some_and(|first| first == "acp") {
         acp::run()
     } else if flag(arguments, "--input-format") == Some("stream-json") {

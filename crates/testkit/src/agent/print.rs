@@ -31,7 +31,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         effects::perform(step, &interrupt);
         match step {
             Step::Say(said) => text = said.clone(),
-            Step::Tool { name, input, .. } => drop(effects::tool(name, input, &interrupt)),
+            Step::Tool { name, input, .. } => drop(effects::tool("", name, input, &interrupt)),
             Step::Garbage(line) => println!("{line}"),
             Step::Error { status, message } => {
                 error = Some((*status, format!("API Error: {status} {message}")));

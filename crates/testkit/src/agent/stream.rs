@@ -80,6 +80,7 @@ impl Face {
         self.output.send(&json!({"type": "system", "subtype": "init", "session_id": self.session,
             "tools": ["Bash", "Read"], "model": "claude-scripted"}));
         let mut text = String::new();
+        let mut last_result = String::new();
         let mut failure = None;
         let mut interrupted = false;
         'turn: for message in script::messages(&steps) {
@@ -92,6 +93,7 @@ impl Face {
                 }
                 match step {
                     Step::Say(said) => {
+                        let said = &said.replace("{result}", &last_result);
                         text = said.clone();
                         if self.partial {
                             self.pieces(said);
@@ -109,10 +111,12 @@ impl Face {
                             &id,
                             json!({"type": "tool_use", "id": call, "name": name, "input": input}),
                         );
-                        let Some(result) = effects::tool(name, input, &self.interrupt) else {
+                        let Some(result) = effects::tool(&call, name, input, &self.interrupt)
+                        else {
                             interrupted = true;
                             break 'turn;
                         };
+                        last_result = result.0.clone();
                         results.push((call, result));
                     }
                     Step::Garbage(line) => self.output.send_raw(line),

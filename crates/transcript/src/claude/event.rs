@@ -38,6 +38,8 @@ pub enum Event {
         model: String,
         block: Block,
         stop_reason: Option<String>,
+        /// The usage of the whole message.
+        usage: Usage,
     },
     /// The result of one tool call.
     ToolResult {
@@ -51,7 +53,18 @@ pub enum Event {
     Stalled {
         screen: String,
     },
+    /// The turn waits for the results of tools that the client runs. The next request continues it.
+    Paused(PausedTurn),
     Result(TurnResult),
+}
+
+/// A turn that waits for the client's tools.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PausedTurn {
+    /// The calls as `tool_use` blocks, with the client's names of the tools.
+    pub calls: Vec<Block>,
+    /// The state of the turn; its `stop_reason` is `tool_use`.
+    pub result: TurnResult,
 }
 
 /// How a turn ended.
@@ -90,11 +103,32 @@ pub fn synthesize_turn_messages(events: &[Event]) -> Vec<Message> {
                 Some(message) if message.role == Role::User => message.content.push(block.clone()),
                 _ => messages.push(Message { role: Role::User, content: vec![block.clone()] }),
             },
-            Event::User { .. } | Event::Piece { .. } | Event::Stalled { .. } | Event::Result(_) => {
-            }
+            Event::User { .. }
+            | Event::Piece { .. }
+            | Event::Stalled { .. }
+            | Event::Paused(_)
+            | Event::Result(_) => {}
         }
     }
     messages
+}
+
+/// Returns the text of the last message.
+pub fn last_text(events: &[Event]) -> String {
+    let mut texts: Vec<&str> = Vec::new();
+    let mut last_id: Option<&str> = None;
+    for event in events {
+        if let Event::Assistant { message_id, block, .. } = event {
+            if last_id != Some(message_id) {
+                texts.clear();
+            }
+            last_id = Some(message_id);
+            if let Block::Text(text) = block {
+                texts.push(text);
+            }
+        }
+    }
+    texts.join("\n\n")
 }
 
 /// Returns the forms in which a client may send this turn back: as a whole, all of its text, or its last
@@ -133,6 +167,7 @@ mod tests {
             model: "claude-test".into(),
             block,
             stop_reason: None,
+            usage: Usage::default(),
         }
     }
 
@@ -187,5 +222,7 @@ mod tests {
         assert_eq!(echoes.len(), 3);
         assert_eq!(echoes[1][0].text(), "look\n\none\n\ntwo");
         assert_eq!(echoes[2][0].text(), "one\n\ntwo");
+        assert_eq!(last_text(&events), "one\n\ntwo");
+        assert_eq!(last_text(&events[..5]), "look");
     }
 }

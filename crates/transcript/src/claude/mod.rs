@@ -18,7 +18,9 @@ mod user_text;
 
 pub use command_guard::{COMMAND_GUARD, is_command};
 pub(crate) use conversation::ConversationReader;
-pub use event::{Event, TurnResult, Usage, UsageById, echoes, synthesize_turn_messages};
+pub use event::{
+    Event, PausedTurn, TurnResult, Usage, UsageById, echoes, last_text, synthesize_turn_messages,
+};
 pub use live_record::LiveRecord;
 pub use paths::transcript_path;
 pub use record::SYNTHETIC_MODEL;

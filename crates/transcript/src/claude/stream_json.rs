@@ -6,6 +6,8 @@
 use hob_domain::Block;
 use serde_json::{Value, json};
 
+use super::event::Usage;
+
 /// The launch arguments for stream-json in both directions, with partial messages.
 pub const ARGUMENTS: [&str; 7] = [
     "-p",
@@ -48,6 +50,7 @@ pub struct StreamMessage {
     pub model: String,
     pub stop_reason: Option<String>,
     pub blocks: Vec<Block>,
+    pub usage: Usage,
 }
 
 /// A `can_use_tool` request, sent if `--permission-prompt-tool stdio` is given.
@@ -89,6 +92,7 @@ pub fn parse(record: &Value) -> Option<StreamEvent> {
                 model: text(&message["model"]).unwrap_or_default(),
                 stop_reason: text(&message["stop_reason"]),
                 blocks: blocks(message).collect(),
+                usage: usage(&message["usage"]),
             }))
         }
         "user" if !of_sub_agent => {
@@ -145,6 +149,16 @@ fn text(value: &Value) -> Option<String> {
 
 fn blocks(message: &Value) -> impl Iterator<Item = Block> {
     message["content"].as_array().into_iter().flatten().filter_map(Block::parse)
+}
+
+fn usage(value: &Value) -> Usage {
+    let tokens = |name: &str| value[name].as_u64().unwrap_or_default();
+    Usage {
+        input_tokens: tokens("input_tokens"),
+        output_tokens: tokens("output_tokens"),
+        cache_creation_input_tokens: tokens("cache_creation_input_tokens"),
+        cache_read_input_tokens: tokens("cache_read_input_tokens"),
+    }
 }
 
 fn delta(record: &Value) -> Option<StreamEvent> {

@@ -114,6 +114,7 @@ impl TurnReader {
                 model: assistant.model.clone(),
                 block,
                 stop_reason: assistant.stop_reason.clone(),
+                usage: assistant.usage,
             });
         }
     }

@@ -9,7 +9,6 @@ use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use hob_agents::claude::TurnResult;
-use hob_sessions::Conversation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -17,12 +16,16 @@ use uuid::Uuid;
 
 use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
-use super::models;
-use super::reply::{KEEP_ALIVE, Part, Reply, Wording, in_words};
+use super::models::{self, conversation};
+use super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
+use super::{structured, tools};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::state::Gateway;
+
+/// The header that the SDKs report as a request's id.
+pub(super) const REQUEST_ID_HEADER: &str = "request-id";
 
 /// A conversation in Anthropic's shape. Fields that are not here are accepted and have no effect.
 #[derive(Deserialize, ToSchema)]
@@ -41,9 +44,19 @@ pub(crate) struct MessagesBody {
     #[schema(minimum = 1)]
     max_tokens: Option<u64>,
     stream: Option<bool>,
-    /// Must be empty: Claude Code uses its own tools.
-    #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
+    /// The client's own tools, in addition to those of Claude Code. An answer that calls one ends with `tool_use`, and the
+    /// next request with the result continues the turn.
+    #[schema(value_type = Option<Vec<Object>>)]
     tools: Option<Vec<Value>>,
+    /// `auto`, `any`, `tool` or `none`.
+    #[schema(value_type = Option<Object>)]
+    tool_choice: Option<Value>,
+    /// Its `format` may be a `json_schema`. An answer without the form is asked for once more, and is then an error.
+    #[schema(value_type = Option<Object>)]
+    output_config: Option<Value>,
+    /// The older name of `output_config.format`.
+    #[schema(value_type = Option<Object>)]
+    output_format: Option<Value>,
 }
 
 /// Anthropic's Messages API on Claude Code.
@@ -76,12 +89,14 @@ pub(crate) async fn messages(
             Dialect::Anthropic.respond(problem)
         }
     };
-    // The SDKs report this header as the request's id.
-    let id = format!("req_{}", Uuid::new_v4().simple());
-    if let Ok(id) = id.parse() {
-        response.headers_mut().insert("request-id", id);
-    }
+    response.headers_mut().insert(REQUEST_ID_HEADER, request_id());
     response
+}
+
+/// Returns the id of a request.
+pub(super) fn request_id() -> HeaderValue {
+    let id = format!("req_{}", Uuid::new_v4().simple());
+    HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("req_unknown"))
 }
 
 async fn answer(
@@ -95,12 +110,13 @@ async fn answer(
     if body.max_tokens == Some(0) {
         return Err(ApiError::bad_request("max_tokens: must be at least 1").into());
     }
-    models::no_tools("tools", body.tools.as_deref())?;
+    let tools = tools::anthropic(body.tools.as_deref(), body.tool_choice.as_ref())?;
     let model = models::asked(body.model.as_deref())?;
+    let form = structured::anthropic(body.output_config.as_ref(), body.output_format.as_ref())?;
     let system = system_text(body.system.as_ref())?;
     let messages = merged(body.messages);
     let prompt = prompt(&gateway, &app.name, &messages).await?;
-    let asked = Conversation { messages, prompt, system, model };
+    let asked = conversation(messages, prompt, system, model, tools, form);
     let named = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
     let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
@@ -113,8 +129,9 @@ async fn answer(
         }
         false => {
             let whole = reply.whole().await?;
-            let content: Vec<Value> =
-                whole.texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
+            let texts = whole.texts.iter().map(|text| json!({"type": "text", "text": text}));
+            let calls = whole.calls.into_iter().map(tool_use);
+            let content: Vec<Value> = texts.chain(calls).collect();
             Json(json!({
                 "id": id, "type": "message", "role": "assistant",
                 "model": whole.model.unwrap_or(named), "content": content,
@@ -146,9 +163,13 @@ fn system_text(system: Option<&Value>) -> Result<Option<String>, Problem> {
     models::system(text)
 }
 
+fn tool_use(call: ClientCall) -> Value {
+    json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input})
+}
+
 fn stop_reason(result: &TurnResult) -> &str {
     match result.stop_reason.as_str() {
-        known @ ("max_tokens" | "stop_sequence" | "refusal" | "pause_turn") => known,
+        known @ ("max_tokens" | "stop_sequence" | "refusal" | "pause_turn" | "tool_use") => known,
         _ => "end_turn",
     }
 }
@@ -197,6 +218,19 @@ impl Wording for Words {
             Part::End => {
                 self.index += 1;
                 events.push_back(event(&json!({"type": "content_block_stop", "index": index})));
+            }
+            Part::Call(call) => {
+                self.index += 1;
+                let arguments = call.input.to_string();
+                let mut start = tool_use(call);
+                start["input"] = json!({});
+                events.extend([
+                    event(&json!({"type": "content_block_start", "index": index,
+                        "content_block": start})),
+                    event(&json!({"type": "content_block_delta", "index": index,
+                        "delta": {"type": "input_json_delta", "partial_json": arguments}})),
+                    event(&json!({"type": "content_block_stop", "index": index})),
+                ]);
             }
             Part::Over(result) => {
                 let delta = json!({"stop_reason": stop_reason(&result), "stop_sequence": null});

@@ -48,7 +48,7 @@ pub(super) async fn prompt(
         return Ok(None);
     };
     let blocks = blocks_of(last);
-    if blocks.iter().all(|block| block["type"] == "text") {
+    if blocks.iter().all(|block| block["type"] == "text" || block["type"] == "tool_result") {
         return Ok(None);
     }
     let (mut texts, mut paths) = (Vec::new(), Vec::new());
@@ -65,11 +65,7 @@ pub(super) async fn prompt(
                     paths.push(stored.path.display().to_string());
                 }
             },
-            Some("tool_result") => {
-                return Err(Problem::invalid(format!(
-                    "{place}: tool results are not accepted, because the client's own tools are not supported; Claude Code uses its own tools"
-                )));
-            }
+            Some("tool_result") => {}
             Some(other) => {
                 return Err(Problem::invalid(format!(
                     "{place}: a block of type {other:?} can't be passed on; send text, images or documents"

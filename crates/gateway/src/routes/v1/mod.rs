@@ -6,8 +6,11 @@
 
 pub(crate) mod anthropic;
 mod attachments;
+pub(crate) mod count_tokens;
 mod dialect;
 pub(crate) mod fallback;
 pub(crate) mod models;
 pub(crate) mod openai;
 mod reply;
+mod structured;
+mod tools;

@@ -2,9 +2,12 @@
 
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Json, Response};
+use hob_sessions::Conversation;
 use serde_json::{Value, json};
 
 use super::dialect::{Dialect, Problem};
+use super::structured::AnswerForm;
+use super::tools::ToolUse;
 use crate::error::ApiError;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
@@ -87,15 +90,44 @@ pub(super) fn asked(name: Option<&str>) -> Result<Option<String>, Problem> {
     }
 }
 
-/// Refuses client tools: an answer is the text of a whole turn.
-pub(super) fn no_tools(field: &str, tools: Option<&[Value]>) -> Result<(), Problem> {
-    match tools {
+/// Refuses the older form of OpenAI's tools.
+pub(super) fn no_functions(functions: Option<&[Value]>) -> Result<(), Problem> {
+    match functions {
         None | Some([]) => Ok(()),
-        Some(_) => Err(ApiError::bad_request(format!(
-            "{field}: a client's own tools can't be used here; Claude Code brings its own, and MCP \
-             servers can be given to a session (POST /sessions, mcp_servers)"
-        ))
-        .into()),
+        Some(_) => {
+            let text = "functions: this older form is not supported; use tools instead";
+            Err(ApiError::bad_request(text).into())
+        }
+    }
+}
+
+/// Returns the conversation of a request. A required call or form of the answer is asked for in the system prompt, and
+/// checked.
+pub(super) fn conversation(
+    messages: Vec<Value>,
+    prompt: Option<String>,
+    system: Option<String>,
+    model: Option<String>,
+    tools: ToolUse,
+    form: Option<AnswerForm>,
+) -> Conversation {
+    let names: Vec<&str> = tools.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let required_call = tools.is_required.then(|| {
+        let names = names.join(", ");
+        format!("You must answer by calling one of these tools, and with nothing else: {names}.")
+    });
+    let instruction = form.as_ref().map(|form| form.instruction.clone());
+    let systems: Vec<String> = [system, instruction, required_call].into_iter().flatten().collect();
+    let system = (!systems.is_empty()).then(|| systems.join("\n\n"));
+    Conversation {
+        messages,
+        prompt,
+        system,
+        model,
+        tools: tools.tools,
+        answer_check: form.map(|form| form.check),
+        must_call: tools.is_required,
+        one_call_at_a_time: tools.one_at_a_time,
     }
 }
 

@@ -10,7 +10,6 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use hob_agents::claude::TurnResult;
 use hob_domain::Timestamp;
-use hob_sessions::Conversation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -18,8 +17,9 @@ use uuid::Uuid;
 
 use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
-use super::models;
-use super::reply::{KEEP_ALIVE, Part, Reply, Wording, in_words};
+use super::models::{self, conversation};
+use super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
+use super::{structured, tools};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
@@ -42,13 +42,19 @@ pub(crate) struct ChatBody {
     /// Must be 1.
     #[schema(minimum = 1, maximum = 1)]
     n: Option<u64>,
-    /// Must be empty: Claude Code uses its own tools.
-    #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
+    /// The client's own functions, in addition to the tools of Claude Code. An answer that calls one ends with
+    /// `tool_calls`, and the next request with the result continues the turn.
+    #[schema(value_type = Option<Vec<Object>>)]
     tools: Option<Vec<Value>>,
-    /// The older form of `tools`.
+    /// `auto`, `none`, `required` or a function.
+    #[schema(value_type = Option<Value>)]
+    tool_choice: Option<Value>,
+    /// With `false`, an answer has at most one call.
+    parallel_tool_calls: Option<bool>,
+    /// Must be empty. Use `tools`.
     #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
     functions: Option<Vec<Value>>,
-    /// `json_object` and `json_schema` are described to the agent in words.
+    /// `text`, `json_object` or `json_schema`. An answer without the form is asked for once more, and is then an error.
     #[schema(value_type = Option<Object>)]
     response_format: Option<Value>,
 }
@@ -98,16 +104,17 @@ async fn answer(
     if body.n.is_some_and(|n| n != 1) {
         return Err(ApiError::bad_request("n: must be 1").into());
     }
-    models::no_tools("tools", body.tools.as_deref())?;
-    models::no_tools("functions", body.functions.as_deref())?;
+    models::no_functions(body.functions.as_deref())?;
+    let tools =
+        tools::openai(body.tools.as_deref(), body.tool_choice.as_ref(), body.parallel_tool_calls)?;
     let model = models::asked(body.model.as_deref())?;
     let mut systems = Vec::new();
     let messages = anthropic_messages(&body.messages, &mut systems)?;
-    systems.extend(format_words(body.response_format.as_ref())?);
+    let form = structured::openai(body.response_format.as_ref())?;
     let system = models::system(systems.join("\n\n"))?;
     let messages = merged(messages);
     let prompt = prompt(&gateway, &app.name, &messages).await?;
-    let asked = Conversation { messages, prompt, system, model };
+    let asked = conversation(messages, prompt, system, model, tools, form);
     let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
     let mut head = Head {
@@ -124,8 +131,14 @@ async fn answer(
         }
         false => {
             let whole = reply.whole().await?;
-            let message = json!({"role": "assistant", "content": whole.texts.join("\n\n"),
+            let mut message = json!({"role": "assistant", "content": whole.texts.join("\n\n"),
                 "refusal": null});
+            if !whole.calls.is_empty() {
+                if whole.texts.is_empty() {
+                    message["content"] = Value::Null;
+                }
+                message["tool_calls"] = whole.calls.iter().map(tool_call).collect();
+            }
             Json(json!({
                 "id": head.id, "object": "chat.completion", "created": head.created,
                 "model": whole.model.unwrap_or(head.model),
@@ -221,30 +234,16 @@ fn data_url(url: &Value, kind: &str) -> Option<Value> {
         "source": {"type": "base64", "media_type": media, "data": data}}))
 }
 
-/// Returns the instruction about the form of the answer.
-fn format_words(format: Option<&Value>) -> Result<Option<String>, Problem> {
-    let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(None) };
-    match format["type"].as_str() {
-        Some("text") => Ok(None),
-        Some("json_object") => {
-            Ok(Some("Answer with one JSON object and nothing else, no code fence.".to_owned()))
-        }
-        Some("json_schema") => Ok(Some(format!(
-            "Answer with one JSON value that is valid under this JSON schema and nothing else, no \
-             code fence: {}",
-            format["json_schema"]["schema"]
-        ))),
-        _ => Err(ApiError::bad_request(
-            "response_format: its type must be text, json_object or json_schema",
-        )
-        .into()),
-    }
+fn tool_call(call: &ClientCall) -> Value {
+    json!({"id": call.id, "type": "function",
+        "function": {"name": call.name, "arguments": call.input.to_string()}})
 }
 
 fn finish_reason(result: &TurnResult) -> &'static str {
     match result.stop_reason.as_str() {
         "max_tokens" => "length",
         "refusal" => "content_filter",
+        "tool_use" => "tool_calls",
         _ => "stop",
     }
 }
@@ -271,6 +270,8 @@ struct Words {
     with_usage: bool,
     /// Whether a text has been sent: the next one begins a new paragraph.
     said: bool,
+    /// The number of calls that have been sent.
+    calls: usize,
 }
 
 fn stream(
@@ -278,7 +279,7 @@ fn stream(
     head: Head,
     with_usage: bool,
 ) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
-    let words = Words { head, with_usage, said: false };
+    let words = Words { head, with_usage, said: false, calls: 0 };
     let start = json!({"role": "assistant", "content": "", "refusal": null});
     let first = [words.piece(start, Value::Null)].into();
     let events = in_words(reply, words, first);
@@ -295,6 +296,17 @@ impl Wording for Words {
             Part::Text(text) => {
                 self.said = true;
                 events.push_back(self.piece(json!({"content": text}), Value::Null));
+            }
+            Part::Call(call) => {
+                let mut start = tool_call(&call);
+                start["index"] = json!(self.calls);
+                let arguments = std::mem::replace(&mut start["function"]["arguments"], json!(""));
+                let rest = json!({"index": self.calls, "function": {"arguments": arguments}});
+                self.calls += 1;
+                for piece in [start, rest] {
+                    let delta = json!({"tool_calls": [piece]});
+                    events.push_back(self.piece(delta, Value::Null));
+                }
             }
             Part::Over(result) => {
                 events.push_back(self.piece(json!({}), json!(finish_reason(&result))));
@@ -362,6 +374,5 @@ mod tests {
         check(json!({"role": "user", "content": [{"type": "input_audio"}]}), "content[0]");
         let far = json!([{"type": "image_url", "image_url": {"url": "http://x"}}]);
         check(json!({"role": "user", "content": far}), "data:");
-        assert!(format_words(Some(&json!({"type": "yaml"}))).is_err());
     }
 }

@@ -10,8 +10,10 @@ use futures_util::StreamExt;
 use hob_agents::claude::{BackendError, Event as Happened, Origin, TurnResult};
 use hob_domain::{App, Block};
 use hob_sessions::{CompletionStream, Conversation};
+use serde_json::Value;
 
 use super::dialect::Problem;
+use super::structured::json_text;
 use crate::state::Gateway;
 
 /// Interval of keep-alive comments on a quiet stream.
@@ -27,8 +29,18 @@ pub(super) enum Part {
     Text(String),
     /// The text block is complete.
     End,
-    /// The turn has ended.
+    /// A call of one of the client's tools.
+    Call(ClientCall),
+    /// The answer has ended: with the turn, or with calls.
     Over(TurnResult),
+}
+
+/// A call of one of the client's tools.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ClientCall {
+    pub id: String,
+    pub name: String,
+    pub input: Value,
 }
 
 /// A reply in progress. Dropping it before its end ends the turn.
@@ -40,11 +52,25 @@ pub(super) struct Reply {
     ready: VecDeque<Part>,
     in_pieces: bool,
     over: bool,
+    /// The texts so far, if the answer is to have a form: then the last message is the whole answer.
+    formed: Option<HeldTexts>,
+}
+
+/// Texts that are held back until the answer ends.
+#[derive(Default)]
+struct HeldTexts {
+    /// The texts before the last message.
+    before: Vec<String>,
+    /// The id of the last message.
+    id: String,
+    /// The texts of the last message.
+    last: Vec<String>,
 }
 
 /// A complete reply.
 pub(super) struct Whole {
     pub texts: Vec<String>,
+    pub calls: Vec<ClientCall>,
     pub model: Option<String>,
     pub result: TurnResult,
 }
@@ -56,9 +82,11 @@ impl Reply {
         app: &App,
         asked: Conversation,
     ) -> Result<Reply, Problem> {
+        let formed = asked.answer_check.is_some().then(HeldTexts::default);
+        let in_pieces = formed.is_none();
         let answering = gateway.completions.ask(app, asked).await?;
         let (texts, ready) = (Texts::default(), VecDeque::new());
-        Ok(Reply { answering, model: None, texts, ready, in_pieces: true, over: false })
+        Ok(Reply { answering, model: None, texts, ready, in_pieces, over: false, formed })
     }
 
     /// Waits a while for the first part. A failure before it is still a response with its own status,
@@ -100,13 +128,16 @@ impl Reply {
     /// Waits for the complete reply.
     pub async fn whole(mut self) -> Result<Whole, BackendError> {
         self.in_pieces = false;
-        let mut texts = Vec::new();
+        let (mut texts, mut calls) = (Vec::new(), Vec::new());
         while let Some(part) = self.next().await {
             match part? {
                 Part::Begin => texts.push(String::new()),
                 Part::Text(piece) => texts.last_mut().into_iter().for_each(|t| t.push_str(&piece)),
                 Part::End => {}
-                Part::Over(result) => return Ok(Whole { texts, model: self.model, result }),
+                Part::Call(call) => calls.push(call),
+                Part::Over(result) => {
+                    return Ok(Whole { texts, calls, model: self.model, result });
+                }
             }
         }
         Err(BackendError::Cancelled)
@@ -115,9 +146,12 @@ impl Reply {
     fn take(&mut self, event: Happened) {
         match event {
             Happened::Piece { text } if self.in_pieces => self.texts.piece(text, &mut self.ready),
-            Happened::Assistant { block, model, .. } => {
+            Happened::Assistant { block, model, message_id, .. } => {
                 if !model.is_empty() {
                     self.model.get_or_insert(model);
+                }
+                if let Some(held) = &mut self.formed {
+                    return held.take(message_id, block);
                 }
                 match block {
                     Block::Text(text) => self.texts.block(text, &mut self.ready),
@@ -125,14 +159,46 @@ impl Reply {
                 }
             }
             Happened::Result(result) => {
+                if let Some(held) = self.formed.take() {
+                    let text = held.last.join("\n\n");
+                    self.texts.block(json_text(&text).to_owned(), &mut self.ready);
+                }
                 self.texts.close(&mut self.ready);
                 self.ready.push_back(Part::Over(result));
+                self.over = true;
+            }
+            Happened::Paused(paused) => {
+                let held = self.formed.take().unwrap_or_default();
+                for text in held.before.into_iter().chain(held.last) {
+                    self.texts.block(text, &mut self.ready);
+                }
+                self.texts.close(&mut self.ready);
+                let calls = paused.calls.into_iter().filter_map(|call| match call {
+                    Block::ToolUse { id, name, input } => {
+                        Some(Part::Call(ClientCall { id, name, input }))
+                    }
+                    _ => None,
+                });
+                self.ready.extend(calls);
+                self.ready.push_back(Part::Over(paused.result));
                 self.over = true;
             }
             Happened::User { .. }
             | Happened::Piece { .. }
             | Happened::ToolResult { .. }
             | Happened::Stalled { .. } => {}
+        }
+    }
+}
+
+impl HeldTexts {
+    fn take(&mut self, id: String, block: Block) {
+        if self.id != id {
+            self.id = id;
+            self.before.append(&mut self.last);
+        }
+        if let Block::Text(text) = block {
+            self.last.push(text);
         }
     }
 }

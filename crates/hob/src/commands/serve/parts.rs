@@ -71,6 +71,7 @@ pub fn completions(
         ready_timeout: settings.sessions.start_timeout,
         turn_timeout: settings.values.turn_timeout,
         stall_after: Duration::MAX,
+        tool_result_timeout: settings.values.claude_tool_result,
     });
     Ok(Completions::new(CompletionsOptions {
         backend,

@@ -138,7 +138,7 @@ impl Server {
         let service = socket::server::Service::new(
             hello,
             self.tools.clone(),
-            runtime.children.clone(),
+            runtime,
             sessions,
             router,
             self.disconnect.clone(),

@@ -84,6 +84,7 @@ fn messages(terminal: &Terminal, steps: &[Step]) -> End {
     let mut shown_anything = false;
     let count = script::messages(steps).len();
     let mut late = Duration::ZERO;
+    let mut last_result = String::new();
     for message in script::messages(steps) {
         let id = format!("msg_{}", new_id());
         let mut blocks: Vec<Value> = Vec::new();
@@ -99,6 +100,7 @@ fn messages(terminal: &Terminal, steps: &[Step]) -> End {
             }
             match step {
                 Step::Say(text) => {
+                    let text = text.replace("{result}", &last_result);
                     terminal.screen.line(&format!("● {text}"));
                     blocks.push(json!({"type": "text", "text": text}));
                 }
@@ -137,12 +139,14 @@ fn messages(terminal: &Terminal, steps: &[Step]) -> End {
         }
         for call in calls {
             let name = call["name"].as_str().unwrap_or_default();
-            let Some((text, is_error)) = effects::tool(name, &call["input"], interrupt) else {
+            let id = call["id"].as_str().unwrap_or_default();
+            let Some((text, is_error)) = effects::tool(id, name, &call["input"], interrupt) else {
                 tool_result(terminal, &call["id"], DENIED, true);
                 user_text(terminal, INTERRUPTED_TOOL);
                 return End::Interrupted;
             };
             tool_result(terminal, &call["id"], &text, is_error);
+            last_result = text;
         }
     }
     transcript.record(json!({"type": "system", "subtype": "turn_duration", "durationMs": 5,

@@ -1,0 +1,208 @@
+//! What a running turn has said, and the request that waits for it. A turn that calls the client's tools pauses; the request
+//! with their results becomes the one that waits.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hob_domain::Block;
+use hob_transcript::claude::{Event, PausedTurn, TurnResult, Usage, UsageById};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::counts::Origin;
+use super::error::BackendError;
+use super::request::CompletionRequest;
+use crate::client_tools::{NAME_PREFIX, ToolCall, ToolExchange};
+
+/// How long no further block and no further call must have come before the client gets the calls.
+const QUIET_TIME: Duration = Duration::from_millis(25);
+/// How long a call may take to appear in the agent's message. The calls of sub-agents never do.
+const UNSEEN_CALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The request that waits for the events of a turn.
+pub(super) struct Listener {
+    pub sender: mpsc::UnboundedSender<Result<Event, BackendError>>,
+    pub origin: watch::Sender<Option<Origin>>,
+    /// Cancelled when the request goes away.
+    pub cancel: CancellationToken,
+}
+
+/// A turn that waits for the results of the client's tools. Dropping it ends the turn.
+pub(super) struct WaitingTurn {
+    pub app: String,
+    pub resume: oneshot::Sender<Box<Continuation>>,
+}
+
+/// The request with the results.
+pub(super) struct Continuation {
+    pub request: CompletionRequest,
+    pub listener: Listener,
+}
+
+/// The output of a turn since its request.
+pub(super) struct TurnOutput {
+    state: Mutex<OutputState>,
+    /// Changes with every event.
+    activity: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct OutputState {
+    /// `None` while the turn is paused.
+    listener: Option<Listener>,
+    /// All events but pieces of texts.
+    events: Vec<Event>,
+    usage: UsageById,
+    /// The usage that the client has been told at pauses.
+    reported: Usage,
+    /// The calls that the current request has answered.
+    answered: Vec<String>,
+    /// Calls of an earlier message that the client has not been given: it wants one at a time.
+    held_back: Vec<ToolCall>,
+}
+
+impl TurnOutput {
+    pub fn new(listener: Listener) -> TurnOutput {
+        let state = OutputState { listener: Some(listener), ..OutputState::default() };
+        TurnOutput { state: Mutex::new(state), activity: watch::channel(0).0 }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OutputState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes an event on. Returns whether it is the first one for this request.
+    pub fn push(&self, event: Event, origin: Origin) -> bool {
+        let mut state = self.lock();
+        if let Event::Assistant { message_id, usage, .. } = &event {
+            state.usage.insert(message_id.clone(), *usage);
+        }
+        // The request itself contains the results of the client's tools.
+        let is_known = matches!(&event, Event::ToolResult { block: Block::ToolResult { tool_use_id, .. } }
+            if state.answered.contains(tool_use_id));
+        if !is_known && !matches!(event, Event::Piece { .. }) {
+            state.events.push(event.clone());
+        }
+        let mut is_first = false;
+        if let Some(listener) = &state.listener {
+            is_first = listener.origin.send_replace(Some(origin)).is_none();
+            let _ = listener.sender.send(Ok(event));
+        }
+        drop(state);
+        self.activity.send_modify(|count| *count += 1);
+        is_first
+    }
+
+    /// Returns the events since the request.
+    pub fn events(&self) -> Vec<Event> {
+        self.lock().events.clone()
+    }
+
+    /// Sends the end of the turn.
+    pub fn end(&self, end: Result<TurnResult, BackendError>) {
+        let mut state = self.lock();
+        let reported = state.reported;
+        if let Some(listener) = state.listener.take() {
+            let end = end.map(|result| Event::Result(with_rest(result, reported)));
+            let _ = listener.sender.send(end);
+        }
+    }
+
+    /// Waits until the agent waits for the client's tools, and returns the calls.
+    pub async fn client_calls(&self, exchange: Option<&ToolExchange>) -> Vec<ToolCall> {
+        let Some(exchange) = exchange else { return std::future::pending().await };
+        let (mut calls, mut activity) = (exchange.changed(), self.activity.subscribe());
+        loop {
+            calls.mark_unchanged();
+            activity.mark_unchanged();
+            let (waiting, seen) = (exchange.waiting(), self.tool_uses());
+            let is_seen = |call: &ToolCall| seen.iter().any(|known| known.id == call.id);
+            let quiet = match waiting.iter().all(is_seen) {
+                true => QUIET_TIME,
+                false => UNSEEN_CALL_TIMEOUT,
+            };
+            tokio::select! {
+                _ = calls.changed() => {}
+                _ = activity.changed() => {}
+                () = tokio::time::sleep(quiet), if !waiting.is_empty() => {
+                    let unseen: Vec<ToolCall> =
+                        waiting.into_iter().filter(|call| !is_seen(call)).collect();
+                    return seen.into_iter().chain(unseen).collect();
+                }
+            }
+        }
+    }
+
+    /// Returns the calls of the client's tools in the agent's messages.
+    fn tool_uses(&self) -> Vec<ToolCall> {
+        let state = self.lock();
+        let held_back = state.held_back.iter().cloned();
+        held_back.chain(state.events.iter().filter_map(client_call)).collect()
+    }
+
+    /// Returns what the client is told in a response that ends with these calls: texts and calls in their order.
+    pub fn said(&self, calls: &[ToolCall]) -> Vec<Block> {
+        let state = self.lock();
+        let mut said: Vec<Block> = Vec::new();
+        for event in &state.events {
+            if let Event::Assistant { block: Block::Text(text), .. } = event {
+                said.push(Block::Text(text.clone()));
+            } else if let Some(call) = client_call(event).filter(|call| calls.contains(call)) {
+                said.push(tool_use(&call));
+            }
+        }
+        let missing: Vec<Block> =
+            calls.iter().map(tool_use).filter(|call| !said.contains(call)).collect();
+        said.extend(missing);
+        said
+    }
+
+    /// Ends the response of the current request with calls. No request waits after that. `held_back` are the calls for
+    /// later responses.
+    pub fn pause(&self, calls: &[ToolCall], held_back: &[ToolCall], mut result: TurnResult) {
+        let mut state = self.lock();
+        state.held_back = held_back.to_vec();
+        let used = Usage::total(state.usage.values());
+        result.usage = used;
+        let result = with_rest(result, state.reported);
+        state.reported = used;
+        if let Some(listener) = state.listener.take() {
+            let calls = calls.iter().map(tool_use).collect();
+            let _ = listener.sender.send(Ok(Event::Paused(PausedTurn { calls, result })));
+        }
+    }
+
+    /// Continues for another request, which has answered these calls.
+    pub fn resume(&self, listener: Listener, answered: Vec<String>) {
+        let mut state = self.lock();
+        listener.origin.send_replace(Some(Origin::Warm));
+        state.listener = Some(listener);
+        state.events.clear();
+        state.answered = answered;
+    }
+}
+
+/// Returns the result with the part of its usage that the client does not know yet.
+fn with_rest(mut result: TurnResult, reported: Usage) -> TurnResult {
+    let usage = &mut result.usage;
+    usage.input_tokens = usage.input_tokens.saturating_sub(reported.input_tokens);
+    usage.output_tokens = usage.output_tokens.saturating_sub(reported.output_tokens);
+    usage.cache_creation_input_tokens =
+        usage.cache_creation_input_tokens.saturating_sub(reported.cache_creation_input_tokens);
+    usage.cache_read_input_tokens =
+        usage.cache_read_input_tokens.saturating_sub(reported.cache_read_input_tokens);
+    result
+}
+
+fn client_call(event: &Event) -> Option<ToolCall> {
+    let Event::Assistant { block: Block::ToolUse { id, name, input }, .. } = event else {
+        return None;
+    };
+    let name = name.strip_prefix(NAME_PREFIX)?.to_owned();
+    Some(ToolCall { id: id.clone(), name, input: input.clone() })
+}
+
+fn tool_use(call: &ToolCall) -> Block {
+    let ToolCall { id, name, input } = call.clone();
+    Block::ToolUse { id, name, input }
+}

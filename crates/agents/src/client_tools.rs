@@ -1,0 +1,239 @@
+//! Tools that a client of `/v1` runs itself. The agent calls them over a private MCP server, one per process. A call waits
+//! until the client's next request returns its result.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value, json};
+use tokio::sync::{oneshot, watch};
+use uuid::Uuid;
+
+/// The name of the private MCP server in the agent's configuration.
+pub const SERVER_NAME: &str = "app";
+/// The prefix that the agent gives to the names of the server's tools.
+pub const NAME_PREFIX: &str = "mcp__app__";
+/// The variable that tells `hob mcp` to serve these tools instead of the memory's.
+pub const KEY_VARIABLE: &str = "HOB_CLIENT_TOOLS";
+
+/// A tool of a client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientTool {
+    pub name: String,
+    pub description: String,
+    /// The JSON schema of the arguments, which is an object.
+    pub input_schema: Map<String, Value>,
+}
+
+impl ClientTool {
+    /// Returns the tool as a part of a fingerprint.
+    pub(crate) fn to_value(&self) -> Value {
+        json!([self.name, self.description, self.input_schema])
+    }
+}
+
+/// The result of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolOutput {
+    /// A string or content blocks in Anthropic's format.
+    pub content: Value,
+    pub is_error: bool,
+}
+
+/// A call of the agent that waits for its result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// The id of the agent's `tool_use` block.
+    pub id: String,
+    /// The name without the prefix.
+    pub name: String,
+    pub input: Value,
+}
+
+/// The tool servers of all live processes, by their keys. Clones share them.
+#[derive(Clone, Default)]
+pub struct ToolServers {
+    servers: Arc<Mutex<HashMap<String, Arc<ToolExchange>>>>,
+}
+
+impl ToolServers {
+    /// Opens the server of one process of an app. It is closed when the result is dropped.
+    pub fn open(&self, app: &str, tools: Vec<ClientTool>) -> ToolServer {
+        let key = Uuid::new_v4().simple().to_string();
+        let exchange = Arc::new(ToolExchange {
+            app: app.to_owned(),
+            tools,
+            calls: Mutex::default(),
+            changed: watch::channel(0).0,
+        });
+        self.lock().insert(key.clone(), exchange.clone());
+        ToolServer { servers: self.clone(), key, exchange }
+    }
+
+    /// Returns the server with this key, if it belongs to the app.
+    pub fn find(&self, key: &str, app: &str) -> Option<Arc<ToolExchange>> {
+        self.lock().get(key).filter(|exchange| exchange.app == app).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<ToolExchange>>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tool server of one process. Dropping it closes the server.
+pub struct ToolServer {
+    servers: ToolServers,
+    key: String,
+    exchange: Arc<ToolExchange>,
+}
+
+impl ToolServer {
+    pub fn exchange(&self) -> Arc<ToolExchange> {
+        self.exchange.clone()
+    }
+
+    /// Returns the server's entry in the agent's MCP configuration.
+    pub fn config(&self, program: &str, socket: &str) -> Value {
+        json!({"type": "stdio", "command": program, "args": ["mcp"],
+            "env": {KEY_VARIABLE: self.key, "HOB_SOCKET": socket}})
+    }
+}
+
+impl Drop for ToolServer {
+    fn drop(&mut self) {
+        self.servers.lock().remove(&self.key);
+        self.exchange.lock().waiting.clear();
+    }
+}
+
+/// What an agent and a client exchange: calls one way, results the other.
+pub struct ToolExchange {
+    app: String,
+    tools: Vec<ClientTool>,
+    calls: Mutex<Calls>,
+    /// Changes with every call and when the agent has listed the tools.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Calls {
+    is_listed: bool,
+    waiting: Vec<(ToolCall, oneshot::Sender<ToolOutput>)>,
+    /// Results of calls that the agent has not made yet: it may make parallel calls one after another.
+    early_results: HashMap<String, ToolOutput>,
+}
+
+impl ToolExchange {
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Returns the tools, for the agent.
+    pub fn list(&self) -> Vec<ClientTool> {
+        self.lock().is_listed = true;
+        self.notify();
+        self.tools.clone()
+    }
+
+    /// Calls a tool for the agent. Returns `None` if the server is closed before the result arrives.
+    pub async fn call(&self, call: ToolCall) -> Option<ToolOutput> {
+        let result = {
+            let mut calls = self.lock();
+            if let Some(output) = calls.early_results.remove(&call.id) {
+                return Some(output);
+            }
+            let (sender, result) = oneshot::channel();
+            // A bridge that has lost its connection repeats its calls.
+            calls.waiting.retain(|(known, _)| known.id != call.id);
+            calls.waiting.push((call, sender));
+            result
+        };
+        self.notify();
+        result.await.ok()
+    }
+
+    /// Returns a receiver that wakes up when something changes.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Waits until the agent has listed the tools.
+    pub async fn listed(&self) {
+        let mut changed = self.changed();
+        while !self.lock().is_listed {
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Returns the calls that wait for their results.
+    pub fn waiting(&self) -> Vec<ToolCall> {
+        let mut calls = self.lock();
+        // The agent has cancelled a call whose receiver is gone.
+        calls.waiting.retain(|(_, sender)| !sender.is_closed());
+        calls.waiting.iter().map(|(call, _)| call.clone()).collect()
+    }
+
+    /// Returns a result to the agent, now or when it makes the call.
+    pub fn answer(&self, id: &str, output: ToolOutput) {
+        let mut calls = self.lock();
+        match calls.waiting.iter().position(|(call, _)| call.id == id) {
+            Some(index) => drop(calls.waiting.remove(index).1.send(output)),
+            None => drop(calls.early_results.insert(id.to_owned(), output)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> ToolCall {
+        ToolCall { id: id.to_owned(), name: "add".to_owned(), input: json!({}) }
+    }
+
+    fn output(text: &str) -> ToolOutput {
+        ToolOutput { content: json!(text), is_error: false }
+    }
+
+    /// Waits until a call is there.
+    async fn called(exchange: &ToolExchange) {
+        let mut changed = exchange.changed();
+        while exchange.waiting().is_empty() {
+            changed.changed().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn results_reach_calls_that_wait_and_calls_that_come_later() {
+        let servers = ToolServers::default();
+        let server = servers.open("a", Vec::new());
+        let exchange = servers.find(&server.key, "a").unwrap();
+        let client = async {
+            called(&exchange).await;
+            exchange.answer("2", output("two"));
+            exchange.answer("1", output("one"));
+        };
+        let (first, ()) = tokio::join!(exchange.call(call("1")), client);
+        assert_eq!(first, Some(output("one")));
+        assert_eq!(exchange.call(call("2")).await, Some(output("two")));
+        assert!(exchange.waiting().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_closed_server_is_not_found_and_ends_its_calls() {
+        let servers = ToolServers::default();
+        let server = servers.open("a", Vec::new());
+        assert!(servers.find(&server.key, "b").is_none(), "of another app");
+        let (key, exchange) = (server.key.clone(), server.exchange());
+        let close = async {
+            called(&exchange).await;
+            drop(server);
+        };
+        let (result, ()) = tokio::join!(exchange.call(call("1")), close);
+        assert_eq!(result, None);
+        assert!(servers.find(&key, "a").is_none());
+    }
+}

@@ -1,0 +1,216 @@
+//! The client's own tools, in both dialects.
+
+use std::collections::HashSet;
+
+use hob_agents::client_tools::ClientTool;
+use serde_json::{Map, Value, json};
+
+use super::dialect::Problem;
+use crate::error::ApiError;
+
+/// The longest name of a tool. The agent adds a prefix to it.
+const MAX_NAME_LENGTH: usize = 100;
+
+/// What the request says about the client's tools.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ToolUse {
+    pub tools: Vec<ClientTool>,
+    /// Whether the answer must call one of the tools.
+    pub is_required: bool,
+    /// Whether an answer may have only one call.
+    pub one_at_a_time: bool,
+}
+
+/// The choice that a request makes for the model.
+enum Choice {
+    Auto,
+    None,
+    Any,
+    Tool(String),
+}
+
+/// Reads Anthropic's `tools` and `tool_choice`.
+pub(super) fn anthropic(
+    tools: Option<&[Value]>,
+    choice: Option<&Value>,
+) -> Result<ToolUse, Problem> {
+    let read = |(index, tool): (usize, &Value)| {
+        let place = format!("tools[{index}]");
+        match tool["type"].as_str() {
+            None | Some("custom") => client_tool(tool, "input_schema", &place),
+            Some(kind) => Err(unsupported(&place, kind)),
+        }
+    };
+    let tools = tools.unwrap_or_default().iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    let kind = choice.filter(|choice| !choice.is_null());
+    let choice = match kind.map(|choice| (choice["type"].as_str(), choice["name"].as_str())) {
+        None | Some((Some("auto"), _)) => Choice::Auto,
+        Some((Some("none"), _)) => Choice::None,
+        Some((Some("any"), _)) => Choice::Any,
+        Some((Some("tool"), Some(name))) => Choice::Tool(name.to_owned()),
+        Some(_) => {
+            return Err(wrong(
+                "tool_choice: its type must be auto, any, tool (with a name) or none",
+            ));
+        }
+    };
+    let one_at_a_time = kind.is_some_and(|choice| choice["disable_parallel_tool_use"] == true);
+    chosen(tools, choice, one_at_a_time)
+}
+
+/// Reads OpenAI's `tools`, `tool_choice` and `parallel_tool_calls`.
+pub(super) fn openai(
+    tools: Option<&[Value]>,
+    choice: Option<&Value>,
+    parallel: Option<bool>,
+) -> Result<ToolUse, Problem> {
+    let read = |(index, tool): (usize, &Value)| {
+        let place = format!("tools[{index}]");
+        match tool["type"].as_str() {
+            Some("function") => {
+                client_tool(&tool["function"], "parameters", &format!("{place}.function"))
+            }
+            kind => Err(unsupported(&place, kind.unwrap_or("none"))),
+        }
+    };
+    let tools = tools.unwrap_or_default().iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    let choice = match choice {
+        None | Some(Value::Null) => Choice::Auto,
+        Some(Value::String(text)) => match text.as_str() {
+            "auto" => Choice::Auto,
+            "none" => Choice::None,
+            "required" => Choice::Any,
+            _ => return Err(wrong("tool_choice: must be auto, none, required or a function")),
+        },
+        Some(choice) => match (choice["type"].as_str(), choice["function"]["name"].as_str()) {
+            (Some("function"), Some(name)) => Choice::Tool(name.to_owned()),
+            _ => return Err(wrong("tool_choice: must be auto, none, required or a function")),
+        },
+    };
+    chosen(tools, choice, parallel == Some(false))
+}
+
+fn client_tool(tool: &Value, schema_field: &str, place: &str) -> Result<ClientTool, Problem> {
+    let name = tool["name"].as_str().unwrap_or_default();
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(is_allowed) {
+        return Err(wrong(&format!(
+            "{place}.name: must have 1 to {MAX_NAME_LENGTH} letters, digits, _ or -"
+        )));
+    }
+    let input_schema = match &tool[schema_field] {
+        Value::Null => no_parameters(),
+        Value::Object(schema) if schema.is_empty() => no_parameters(),
+        Value::Object(schema) if schema.get("type").is_none_or(|kind| kind == "object") => {
+            let mut schema = schema.clone();
+            schema.insert("type".to_owned(), json!("object"));
+            schema
+        }
+        _ => {
+            return Err(wrong(&format!(
+                "{place}.{schema_field}: must be a JSON schema of type object"
+            )));
+        }
+    };
+    let description = tool["description"].as_str().unwrap_or_default().to_owned();
+    Ok(ClientTool { name: name.to_owned(), description, input_schema })
+}
+
+fn no_parameters() -> Map<String, Value> {
+    Map::from_iter([("type".to_owned(), json!("object")), ("properties".to_owned(), json!({}))])
+}
+
+fn chosen(
+    mut tools: Vec<ClientTool>,
+    choice: Choice,
+    one_at_a_time: bool,
+) -> Result<ToolUse, Problem> {
+    let mut names = HashSet::new();
+    if let Some(tool) = tools.iter().find(|tool| !names.insert(tool.name.as_str())) {
+        return Err(wrong(&format!("tools: two tools have the name {:?}", tool.name)));
+    }
+    let is_required = match choice {
+        Choice::Auto => false,
+        Choice::None => {
+            tools.clear();
+            false
+        }
+        Choice::Any if tools.is_empty() => {
+            return Err(wrong("tool_choice: a call is required, but there are no tools"));
+        }
+        Choice::Any => true,
+        Choice::Tool(name) => {
+            tools.retain(|tool| tool.name == name);
+            if tools.is_empty() {
+                return Err(wrong(&format!("tool_choice: no tool has the name {name:?}")));
+            }
+            true
+        }
+    };
+    Ok(ToolUse { tools, is_required, one_at_a_time })
+}
+
+fn unsupported(place: &str, kind: &str) -> Problem {
+    wrong(&format!(
+        "{place}.type: {kind:?} is not supported; the client can bring functions, and Claude Code has tools of its own"
+    ))
+}
+
+fn wrong(message: &str) -> Problem {
+    ApiError::bad_request(message).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(found: Result<ToolUse, Problem>) -> (Vec<String>, bool, bool) {
+        let found = found.unwrap();
+        let names = found.tools.into_iter().map(|tool| tool.name).collect();
+        (names, found.is_required, found.one_at_a_time)
+    }
+
+    #[test]
+    fn tools_and_choices_of_both_dialects() {
+        let theirs = [
+            json!({"name": "a", "input_schema": {"type": "object", "properties": {"x": {}}}}),
+            json!({"type": "custom", "name": "b", "description": "B", "input_schema": {}}),
+        ];
+        let all = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!(names(anthropic(Some(&theirs), None)), (all.clone(), false, false));
+        let one = json!({"type": "tool", "name": "b", "disable_parallel_tool_use": true});
+        assert_eq!(names(anthropic(Some(&theirs), Some(&one))), (vec!["b".into()], true, true));
+        assert_eq!(names(anthropic(Some(&theirs), Some(&json!({"type": "none"})))).0, [""; 0]);
+        let theirs = [
+            json!({"type": "function", "function": {"name": "a", "parameters": {"properties": {}}}}),
+            json!({"type": "function", "function": {"name": "b", "strict": true}}),
+        ];
+        let required = json!("required");
+        assert_eq!(names(openai(Some(&theirs), Some(&required), Some(false))), (all, true, true));
+        let named = json!({"type": "function", "function": {"name": "a"}});
+        let found = openai(Some(&theirs), Some(&named), None).unwrap();
+        assert_eq!(found.tools[0].input_schema["type"], "object");
+        assert_eq!(openai(None, None, Some(true)).unwrap(), ToolUse::default());
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused_by_name() {
+        let check = |found: Result<ToolUse, Problem>, word: &str| {
+            let text = format!("{:?}", found.unwrap_err());
+            assert!(text.contains(word), "{text}");
+        };
+        let tool = |tool: Value| anthropic(Some(&[tool]), None);
+        check(
+            tool(json!({"type": "web_search_20250305", "name": "web_search"})),
+            "web_search_2025",
+        );
+        check(tool(json!({"name": "a b", "input_schema": {}})), "tools[0].name");
+        check(tool(json!({"name": "a", "input_schema": {"type": "string"}})), "input_schema");
+        let two = [json!({"name": "a"}), json!({"name": "a"})];
+        check(anthropic(Some(&two), None), "two tools");
+        check(anthropic(None, Some(&json!({"type": "any"}))), "tool_choice");
+        check(anthropic(None, Some(&json!("auto"))), "tool_choice");
+        check(openai(Some(&[json!({"type": "custom"})]), None, None), "tools[0].type");
+        check(openai(None, Some(&json!({"type": "allowed_tools"})), None), "tool_choice");
+    }
+}
