@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import Anthropic from "@anthropic-ai/sdk";
 
 import {
-  HEADER, PAIR, SYSTEM, agents, app, ask, inFolder, longWork, main, nothingLeft, onlyAgent, pathIn, png,
+  CALLS, HEADER, PAIR, SYSTEM, agents, app, ask, inFolder, longWork, main, nothingLeft, onlyAgent, pathIn, png,
   raises, real, said, told, waitFor, work, systemPrompt,
 } from "./sdk_told.mjs";
 
@@ -159,7 +159,7 @@ async function refusedAtOnce(kind) {
   const empty = await bad(["messages"], []);
   assert.ok(empty.type === "invalid_request_error" && empty.requestID.startsWith("req_"));
   await bad(["last message"], [user("x"), assistant("y")]);
-  await bad(["tools", "MCP"], [user("x")], { tools: [{ name: "f", input_schema: { type: "object" } }] });
+  await bad(["tools[0].type"], [user("x")], { tools: [{ type: "web_search_20250305", name: "web_search" }] });
   await bad(["system"], [user("x")], { system: [{ type: "image" }] });
   await bad(["base64"], [user([{ type: "image", source: { type: "url", url: "https://example.com/x.png" } }])]);
   // A token in the other header.
@@ -274,6 +274,30 @@ async function pictures(kind) {
   assert.ok(readFileSync(inFolder(kind, `seen-${kind}.png`)).equals(data));
 }
 
+/** The client's tools through the SDK's runner, an answer with a form, and token counts. */
+async function ownTools(kind) {
+  const caller = client(kind);
+  const calls = [];
+  const run = ({ a, b }) => {
+    calls.push([a, b]);
+    return String(a + b);
+  };
+  const input_schema = { type: "object", properties: { a: { type: "number" }, b: { type: "number" } } };
+  const tool = { name: "add", description: "Adds.", input_schema, run, parse: (input) => input };
+  const message = await caller.beta.messages.toolRunner(body([user(CALLS)], { tools: [tool] }));
+  assert.deepEqual(calls, [[1, 2], [3, 4]]);
+  assert.equal(message.content.at(-1).text, "Done.");
+  const runner = caller.beta.messages.toolRunner(body([user(CALLS)], { tools: [tool], stream: true }));
+  for await (const stream of runner) await stream.finalMessage();
+  assert.equal(calls.length, 4);
+  const schema = { type: "object", properties: { total: { type: "integer" } }, required: ["total"] };
+  const form = { output_config: { format: { type: "json_schema", schema } } };
+  const [, answer] = await create(caller, [user('[[say {"total": 10}]]')], form);
+  assert.deepEqual(JSON.parse(texts(answer)[0]), { total: 10 });
+  const counted = await caller.messages.countTokens({ model: MODEL, messages: [user("x")] });
+  assert.ok(counted.input_tokens > 0);
+}
+
 /** Limits of one live agent and six turns per minute. */
 async function limits() {
   const caller = client("terminal");
@@ -301,6 +325,6 @@ async function limits() {
 }
 
 await main(
-  { tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, limits },
+  { tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, ownTools, limits },
   "stream",
 );

@@ -4,10 +4,11 @@ import asyncio
 from pathlib import Path
 
 import anthropic
-from anthropic import Anthropic, AsyncAnthropic
+import pydantic
+from anthropic import Anthropic, AsyncAnthropic, beta_tool
 
 from sdk_told import (
-    DRIVERS, HEADER, PAIR, REAL, SYSTEM, TOLD, WORK, agents, app, ask, done, long_work, nothing_left,
+    CALLS, DRIVERS, HEADER, PAIR, REAL, SYSTEM, TOLD, WORK, agents, app, ask, done, long_work, nothing_left,
     only_agent, path_in, png, raises, restart, said, timed, wait_for, system_prompt,
 )
 
@@ -174,8 +175,8 @@ def refused_at_once(kind):
     assert error.body["error"]["type"] == "invalid_request_error", error.body
     assert error.request_id.startswith("req_"), error
     raises(bad, lambda: create(caller, [user("x"), assistant("y")]), "last message")
-    tool = {"name": "f", "description": "f", "input_schema": {"type": "object"}}
-    raises(bad, lambda: create(caller, [user("x")], tools=[tool]), "tools", "MCP")
+    tool = {"type": "web_search_20250305", "name": "web_search"}
+    raises(bad, lambda: create(caller, [user("x")], tools=[tool]), "tools[0].type", "web_search")
     raises(bad, lambda: create(caller, [user("x")], system=[{"type": "image"}]), "system")
     far = {"type": "image", "source": {"type": "url", "url": "https://example.com/x.png"}}
     raises(bad, lambda: create(caller, [user([far])]), "base64")
@@ -271,6 +272,51 @@ def broken_off(kind):
         assert "First words." in request["system"] and "Second words." in request["system"], request
 
 
+class Sum(pydantic.BaseModel):
+    total: int
+
+
+@timed
+def own_tools(kind):
+    """The client's tools through the SDK's runner and in a stream, answers with a form, and token counts."""
+    caller, calls = client(kind), []
+
+    @beta_tool
+    def add(a: int, b: int) -> str:
+        """Adds two numbers."""
+        calls.append((a, b))
+        return str(a + b)
+
+    runner = caller.beta.messages.tool_runner(
+        model=MODEL, max_tokens=1024, tools=[add], messages=[user(CALLS)])
+    message = runner.until_done()
+    assert calls == [(1, 2), (3, 4)], calls
+    assert (message.content[-1].text, message.stop_reason) == ("Done.", "end_turn"), message
+    if REAL:
+        request = ask("request", holding="Adding.")
+        assert "mcp__app__add" in request["tools"], request["tools"]
+
+    history = [user('[[tool mcp__app__add {"a":5,"b":6}]] [[say Sum.]]')]
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+    tools = [{"name": "add", "description": "Adds.", "input_schema": schema}]
+    with caller.messages.stream(**told(history, tools=tools)) as stream:
+        message = stream.get_final_message()
+    (call,) = message.content
+    assert (call.type, call.name, call.input) == ("tool_use", "add", {"a": 5, "b": 6}), message
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "11"}
+    history += [assistant(message.content), user([result])]
+    origin, message = create(caller, history, tools=tools)
+    assert (origin, texts(message)) == ("warm", ["Sum."]), (origin, message)
+
+    message = caller.messages.parse(
+        **told([user('[[say {"total": 10}]]')]), output_format=Sum)
+    assert message.parsed_output == Sum(total=10), message
+    wrong = [user('[[say {"total": "ten"}]]')]
+    raises(anthropic.InternalServerError,
+           lambda: caller.messages.parse(**told(wrong), output_format=Sum), "form")
+    assert caller.messages.count_tokens(model=MODEL, messages=history).input_tokens > 0
+
+
 @timed
 def pictures(kind):
     caller = client(kind)
@@ -321,6 +367,7 @@ def all_cases():
     kept = {kind: ten_turns(kind) for kind in DRIVERS}
     for kind in other:
         pictures(kind)
+        own_tools(kind)
     restart()
     for kind in own:
         after_restart(kind, *kept[kind])

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import OpenAI from "openai";
 
 import {
-  HEADER, PAIR, SYSTEM, agents, app, ask, inFolder, longWork, main, nothingLeft, onlyAgent, pathIn, png,
+  CALLS, HEADER, PAIR, SYSTEM, agents, app, ask, inFolder, longWork, main, nothingLeft, onlyAgent, pathIn, png,
   raises, real, said, told, waitFor, work, systemPrompt,
 } from "./sdk_told.mjs";
 
@@ -155,8 +155,8 @@ async function refusedAtOnce(kind) {
   assert.deepEqual([empty.type, empty.param], ["invalid_request_error", "messages"]);
   await bad(["last message"], [user("x"), assistant("y")]);
   await bad(["messages"], [system()]);
-  const tool = { type: "function", function: { name: "f", parameters: { type: "object" } } };
-  assert.equal((await bad(["tools", "MCP"], [user("x")], { tools: [tool] })).param, "tools");
+  const tool = { type: "custom", custom: { name: "f" } };
+  assert.equal((await bad(["custom"], [user("x")], { tools: [tool] })).param, "tools[0].type");
   await bad(["n"], [user("x")], { n: 2 });
   await bad(["data:"], [user([{ type: "image_url", image_url: { url: "https://example.com/x.png" } }])]);
   const found = [];
@@ -233,17 +233,17 @@ async function brokenOff(kind) {
   }
   const messages = [
     system([{ type: "text", text: "First words." }]),
-    { role: "developer", content: "Second words." }, user("and now"),
+    { role: "developer", content: "Second words." }, user('[[say {"and": "now"}]]'),
   ];
   const [origin, message] = await create(caller, messages, {
     temperature: 0.5, top_p: 0.5, max_tokens: 100, stop: ["x"], seed: 1, user: "u", n: 1,
     response_format: { type: "json_object" },
   });
-  assert.deepEqual([origin, message.content], ["fresh", "echo: and now"]);
+  assert.deepEqual([origin, message.content], ["fresh", '{"and": "now"}']);
   const { command } = await onlyAgent(kind);
   assert.ok(systemPrompt(command).includes("First words.\n\nSecond words.\n\nAnswer with one JSON object"), command);
   if (real) {
-    const request = await ask("request", { holding: "and now" });
+    const request = await ask("request", { holding: "[[say {" });
     assert.ok(request.system.includes("First words.") && request.system.includes("Second words."));
   }
 }
@@ -263,6 +263,28 @@ async function pictures(kind) {
   const [origin, message] = await create(caller, history);
   assert.deepEqual([origin, message.content], ["warm", "Copied."]);
   assert.ok(readFileSync(inFolder(kind, `seen-${kind}.png`)).equals(data));
+}
+
+/** The client's functions through the SDK's runner, and an answer with a form. */
+async function ownTools(kind) {
+  const caller = client(kind);
+  const calls = [];
+  const add = ({ a, b }) => {
+    calls.push([a, b]);
+    return String(a + b);
+  };
+  const parameters = { type: "object", properties: { a: { type: "number" }, b: { type: "number" } } };
+  const tools = [{ type: "function", function: { name: "add", function: add, parse: JSON.parse, parameters } }];
+  const runner = caller.chat.completions.runTools(body([user(CALLS)], { tools }));
+  assert.ok((await runner.finalContent()).endsWith("Done."));
+  assert.deepEqual(calls, [[1, 2], [3, 4]]);
+  const streamed = caller.chat.completions.runTools(body([user(CALLS)], { tools, stream: true }));
+  assert.ok((await streamed.finalContent()).endsWith("Done."));
+  assert.equal(calls.length, 4);
+  const schema = { type: "object", properties: { total: { type: "integer" } }, required: ["total"] };
+  const response_format = { type: "json_schema", json_schema: { name: "sum", schema } };
+  const [, message] = await create(caller, [user('[[say {"total": 10}]]')], { response_format });
+  assert.deepEqual(JSON.parse(message.content), { total: 10 });
 }
 
 /** Limits of one live agent and six turns per minute. */
@@ -292,6 +314,6 @@ async function limits() {
 }
 
 await main(
-  { tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, limits },
+  { tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, ownTools, limits },
   "terminal",
 );

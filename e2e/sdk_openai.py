@@ -1,13 +1,15 @@
 """OpenAI's own Python SDK against Hob: see sdk_told.py. sdk_openai.mjs does the same."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import openai
+import pydantic
 from openai import AsyncOpenAI, OpenAI
 
 from sdk_told import (
-    DRIVERS, HEADER, PAIR, REAL, SYSTEM, TOLD, WORK, agents, app, ask, done, long_work, nothing_left,
+    CALLS, DRIVERS, HEADER, PAIR, REAL, SYSTEM, TOLD, WORK, agents, app, ask, done, long_work, nothing_left,
     only_agent, path_in, png, raises, restart, said, timed, wait_for, system_prompt,
 )
 
@@ -172,9 +174,9 @@ def refused_at_once(kind):
     assert (error.type, error.param) == ("invalid_request_error", "messages"), error
     raises(bad, lambda: create(caller, [user("x"), assistant("y")]), "last message")
     raises(bad, lambda: create(caller, [system()]), "messages")
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    error = raises(bad, lambda: create(caller, [user("x")], tools=[tool]), "tools", "MCP")
-    assert error.param == "tools", error
+    tool = {"type": "custom", "custom": {"name": "f"}}
+    error = raises(bad, lambda: create(caller, [user("x")], tools=[tool]), "custom")
+    assert error.param == "tools[0].type", error
     raises(bad, lambda: create(caller, [user("x")], n=2), "n")
     far = {"type": "image_url", "image_url": {"url": "https://example.com/x.png"}}
     raises(bad, lambda: create(caller, [user([far])]), "data:")
@@ -252,14 +254,14 @@ def broken_off(kind):
         ask("gone", pids=[asyncio.run(cancelled())])
         nothing_left(kind)
     messages = [system([{"type": "text", "text": "First words."}]),
-                {"role": "developer", "content": "Second words."}, user("and now")]
+                {"role": "developer", "content": "Second words."}, user('[[say {"and": "now"}]]')]
     origin, message = create(caller, messages, temperature=0.5, top_p=0.5, max_tokens=100, stop=["x"],
                              seed=1, user="u", n=1, response_format={"type": "json_object"})
-    assert (origin, message.content) == ("fresh", "echo: and now"), (origin, message)
+    assert (origin, message.content) == ("fresh", '{"and": "now"}'), (origin, message)
     command = only_agent(kind)["command"]
     assert "First words.\n\nSecond words.\n\nAnswer with one JSON object" in system_prompt(command), command
     if REAL:
-        request = ask("request", holding="and now")
+        request = ask("request", holding="[[say {")
         assert "First words." in request["system"] and "Second words." in request["system"], request
 
 
@@ -278,6 +280,54 @@ def pictures(kind):
     origin, message = create(caller, history)
     assert (origin, message.content) == ("warm", "Copied."), (origin, message)
     assert (Path(app(kind)["cwd"]) / f"seen-{kind}.png").read_bytes() == data
+
+
+class Sum(pydantic.BaseModel):
+    total: int
+
+
+class Add(pydantic.BaseModel):
+    """Adds two numbers."""
+
+    a: int
+    b: int
+
+
+@timed
+def own_tools(kind):
+    """The client's functions by hand and in a stream, and answers with a form."""
+    caller, history, calls = client(kind), [user(CALLS)], []
+    tools = [openai.pydantic_function_tool(Add, name="add")]
+    while True:
+        choice = caller.chat.completions.parse(**told(history, tools=tools)).choices[0]
+        history.append(choice.message)
+        if choice.finish_reason != "tool_calls":
+            break
+        for call in choice.message.tool_calls:
+            found = call.function.parsed_arguments
+            calls.append((found.a, found.b))
+            result = {"role": "tool", "tool_call_id": call.id, "content": str(found.a + found.b)}
+            history.append(result)
+    assert calls == [(1, 2), (3, 4)], calls
+    assert choice.message.content.endswith("Done."), choice
+
+    history.append(user('[[tool mcp__app__add {"a":5,"b":6}]] [[say Sum.]]'))
+    with caller.chat.completions.stream(**told(history, tools=tools)) as events:
+        names = [event.type for event in events]
+        choice = events.get_final_completion().choices[0]
+    assert "tool_calls.function.arguments.done" in names, names
+    (call,) = choice.message.tool_calls
+    assert json.loads(call.function.arguments) == {"a": 5, "b": 6}, choice
+    history += [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "11"}]
+    origin, message = create(caller, history, tools=tools)
+    assert (origin, message.content) == ("warm", "Sum."), (origin, message)
+
+    answer = caller.chat.completions.parse(
+        **told([user('[[say {"total": 10}]]')]), response_format=Sum)
+    assert answer.choices[0].message.parsed == Sum(total=10), answer
+    wrong = [user('[[say {"total": "ten"}]]')]
+    raises(openai.InternalServerError,
+           lambda: caller.chat.completions.parse(**told(wrong), response_format=Sum), "form")
 
 
 def limits():
@@ -312,8 +362,9 @@ def all_cases():
     # driver and some with the other, and each does only a part of them.
     own, other = (["stream"], ["terminal"]) if REAL else (DRIVERS, DRIVERS)
     kept = {kind: ten_turns(kind) for kind in DRIVERS}
-    if not REAL:
-        for kind in DRIVERS:
+    for kind in other:
+        own_tools(kind)
+        if not REAL:
             pictures(kind)
     restart()
     for kind in own:

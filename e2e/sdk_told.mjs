@@ -15,6 +15,9 @@ export const DRIVERS = ["terminal", "stream"];
 export const SYSTEM = "You are Beaver, the harbour's clerk.";
 export const work = (file) =>
   `[[say Looking.]] [[tool Bash {"command":"echo done > ${file}"}]] [[say Found it.]]`;
+/** Calls of the client's own tool, in one message. */
+export const CALLS =
+  '[[say Adding.]] [[tool mcp__app__add {"a":1,"b":2}]] [[also mcp__app__add {"a":3,"b":4}]] [[say Done.]]';
 export const PAIR = '[[tool Bash {"command":"echo a"}]] [[also Bash {"command":"echo b"}]] [[say Both.]]';
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -118,6 +121,7 @@ export async function all(cases, own) {
   for (const kind of DRIVERS) kept[kind] = await timed(cases.tenTurns, kind);
   const pictures = own === "terminal";
   if (!real || pictures) for (const kind of kinds) await timed(cases.pictures, kind);
+  for (const kind of kinds) await timed(cases.ownTools, kind);
   await restart();
   for (const kind of kinds) await timed(cases.afterRestart, kind, ...kept[kind]);
   if (!real || !pictures) {

@@ -23,6 +23,9 @@ DRIVERS = ["terminal", "stream"]
 SYSTEM = "You are Beaver, the harbour's clerk."
 # A tool of Claude Code's own in the middle of a turn: it writes a file.
 WORK = '[[say Looking.]] [[tool Bash {"command":"echo done > %s"}]] [[say Found it.]]'
+# Calls of the client's own tool, in one message.
+CALLS = ('[[say Adding.]] [[tool mcp__app__add {"a":1,"b":2}]] [[also mcp__app__add {"a":3,"b":4}]] '
+         '[[say Done.]]')
 PAIR = '[[tool Bash {"command":"echo a"}]] [[also Bash {"command":"echo b"}]] [[say Both.]]'
 
 

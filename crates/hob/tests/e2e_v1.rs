@@ -248,7 +248,10 @@ impl Setup {
                 }
             }
         }
-        json!({"said": said, "model": request["model"], "system": request["system"].to_string()})
+        let tools: Vec<&Value> =
+            request["tools"].as_array().into_iter().flatten().map(|tool| &tool["name"]).collect();
+        json!({"said": said, "model": request["model"], "system": request["system"].to_string(),
+            "tools": tools})
     }
 }
 

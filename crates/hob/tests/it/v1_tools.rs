@@ -409,3 +409,15 @@ fn tokens_of_a_request_are_estimated() {
     assert_eq!((wrong.status, wrong.json()["type"].as_str()), (400, Some("error")));
     assert!(wrong.headers.contains_key("request-id"));
 }
+
+/// A client that wants the server to hold its conversation must not get an answer without its history.
+#[test]
+fn conversation_held_by_the_server_is_refused_by_name() {
+    let api = api("");
+    let body = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "and then?"}],
+        "thread": {"type": "continue", "previous_message_id": "msg_1"}});
+    let answer = api.post("/v1/messages", &body);
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    let error = answer.json()["error"].clone();
+    assert_eq!(error["details"]["error_code"], "thread_unsupported_request", "{error}");
+}

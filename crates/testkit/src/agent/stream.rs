@@ -83,7 +83,9 @@ impl Face {
         let mut last_result = String::new();
         let mut failure = None;
         let mut interrupted = false;
+        let mut messages = 0;
         'turn: for message in script::messages(&steps) {
+            messages += 1;
             let id = format!("msg_{}", Uuid::new_v4().simple());
             let mut results = Vec::new();
             for step in &message {
@@ -144,7 +146,7 @@ impl Face {
             "result": result, "stop_reason": stop_reason, "session_id": self.session,
             "num_turns": number + 1, "duration_ms": 1,
             "api_error_status": failure.map(|(status, _)| status),
-            "usage": {"input_tokens": 10, "output_tokens": 5}}));
+            "usage": {"input_tokens": 10 * messages, "output_tokens": 5 * messages}}));
         failed
     }
 

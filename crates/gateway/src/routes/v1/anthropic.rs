@@ -57,6 +57,9 @@ pub(crate) struct MessagesBody {
     /// The older name of `output_config.format`.
     #[schema(value_type = Option<Object>)]
     output_format: Option<Value>,
+    /// Refused: the server holds no conversations.
+    #[schema(value_type = Option<Object>)]
+    thread: Option<Value>,
 }
 
 /// Anthropic's Messages API on Claude Code.
@@ -109,6 +112,9 @@ async fn answer(
     let JsonBody(body) = JsonBody::<MessagesBody>::from_request(request, &gateway).await?;
     if body.max_tokens == Some(0) {
         return Err(ApiError::bad_request("max_tokens: must be at least 1").into());
+    }
+    if body.thread.is_some() {
+        return Err(Problem::no_threads());
     }
     let tools = tools::anthropic(body.tools.as_deref(), body.tool_choice.as_ref())?;
     let model = models::asked(body.model.as_deref())?;

@@ -28,6 +28,8 @@ pub(super) struct Problem {
     /// The field that the error is about.
     param: Option<String>,
     retry_after: Option<Duration>,
+    /// What Anthropic's SDKs react to.
+    details: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +51,21 @@ impl Problem {
         Problem::new(Kind::Invalid, message)
     }
 
+    /// Refuses a conversation that the server is to hold. The SDKs then send the whole conversation themselves.
+    pub fn no_threads() -> Problem {
+        let text =
+            "thread: the server holds no conversations; send all messages with every request";
+        let details =
+            json!({"error_code": "thread_unsupported_request", "unsupported": ["thread"]});
+        Problem { details: Some(details), ..Problem::invalid(text) }
+    }
+
     pub fn failed(message: impl Into<String>) -> Problem {
         Problem::new(Kind::Failed, message)
     }
 
     fn new(kind: Kind, message: impl Into<String>) -> Problem {
-        Problem { kind, message: message.into(), param: None, retry_after: None }
+        Problem { kind, message: message.into(), param: None, retry_after: None, details: None }
     }
 
     /// Logs the cause and returns a generic error: the cause is never sent.
@@ -116,7 +127,11 @@ impl Dialect {
         let (_, kind, code) = self.words(problem.kind);
         match self {
             Dialect::Anthropic => {
-                json!({"type": "error", "error": {"type": kind, "message": problem.message}})
+                let mut error = json!({"type": kind, "message": problem.message});
+                if let Some(details) = &problem.details {
+                    error["details"] = details.clone();
+                }
+                json!({"type": "error", "error": error})
             }
             Dialect::OpenAi => json!({"error": {"message": problem.message, "type": kind,
                 "param": problem.param, "code": code}}),
