@@ -6,6 +6,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use hob_files::Folder;
+
+/// The most entries of an agent's folder that are looked at.
+const MAX_FOLDER_NAMES: usize = 10_000;
 
 /// The paths in `$HOB_HOME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,6 +160,29 @@ impl Home {
         for folder in [self.root.clone(), self.deferred(), self.capture_state()] {
             hob_files::remove_temporaries(&folder, std::time::Duration::from_secs(60));
         }
+        if let Err(error) = self.remove_temporary_files_of_agents()
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "failed to remove temporary files of agents");
+        }
+    }
+
+    /// Removes what a killed server left in the configuration folders of Claude Code. Only the server writes temporary files
+    /// there, and none is running. Agents can write there, too, so links are not followed.
+    fn remove_temporary_files_of_agents(&self) -> io::Result<()> {
+        let apps = Folder::open(&self.claude().join("apps"))?;
+        for app in apps.names(MAX_FOLDER_NAMES)? {
+            let Ok(app) = apps.folder(Path::new(&app)) else { continue };
+            for config in app.names(MAX_FOLDER_NAMES)? {
+                let Ok(config) = app.folder(Path::new(&config)) else { continue };
+                let names = config.names(MAX_FOLDER_NAMES)?;
+                for name in names.iter().filter(|name| name.to_string_lossy().ends_with(".tmp")) {
+                    // A folder is not Hob's.
+                    let _ = config.remove_file(name);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Removes the capture state of transcripts that have not grown for a month. If one grows after

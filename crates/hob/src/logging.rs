@@ -3,7 +3,7 @@
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
-use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
@@ -36,11 +36,11 @@ pub fn start(home: &Home, level: &str) -> anyhow::Result<WorkerGuard> {
         )
     })?;
     let to_file = fmt::layer().json().with_writer(file).with_filter(filter);
-    let to_stderr = fmt::layer()
-        .with_writer(stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .with_filter(LevelFilter::WARN);
+    // The MCP library reports an agent that ended during a call as an error.
+    let shown =
+        Targets::new().with_default(LevelFilter::WARN).with_target("rmcp", LevelFilter::OFF);
+    let to_stderr =
+        fmt::layer().with_writer(stderr).with_ansi(false).with_target(false).with_filter(shown);
     tracing_subscriber::registry().with(to_file).with(to_stderr).init();
     Ok(guard)
 }

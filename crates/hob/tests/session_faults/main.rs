@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
 mod abuse;
+mod client_tools;
 mod kills;
 mod other_apps;
 mod prying_agent;
