@@ -132,7 +132,7 @@ impl Kept {
         if let Some(folder) = self.given.parent() {
             fs::create_dir_all(folder)?;
         }
-        std::os::unix::fs::symlink(&self.path, &self.given)
+        or_exists(std::os::unix::fs::symlink(&self.path, &self.given))
     }
 
     fn place_at(&self, target: &Path) -> io::Result<()> {
@@ -147,10 +147,11 @@ impl Kept {
             if let Some(folder) = target.parent() {
                 fs::create_dir_all(folder)?;
             }
-            match self.is_folder {
-                true => fs::create_dir(target)?,
-                false => drop(File::options().write(true).create_new(true).open(target)?),
-            }
+            let created = match self.is_folder {
+                true => fs::create_dir(target),
+                false => File::options().write(true).create_new(true).open(target).map(drop),
+            };
+            or_exists(created)?;
         }
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         Ok(move_mount(&self.tree, "", CWD, target, flags)?)
@@ -337,6 +338,15 @@ fn set_read_only(folder: RawFd, path: &Path, flags: libc::c_int) -> io::Result<(
 
 fn none() -> Option<&'static str> {
     None
+}
+
+/// Ignores that something exists already. The agents of an app share their temporary folder, and two of them may build
+/// their views at the same time.
+fn or_exists(created: io::Result<()>) -> io::Result<()> {
+    match created {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
 }
 
 fn is_missing(error: &io::Error) -> bool {

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
@@ -21,6 +22,9 @@ use crate::confine::{Confinement, GrantedPaths};
 use crate::namespaces::{self, User};
 use crate::tree;
 use crate::wire::ShimEvent;
+
+/// What the init tells the guard once its view is built. Otherwise it tells the number of the error.
+const VIEW_LINE: &str = "view\n";
 
 /// What the calling process has become.
 pub(crate) enum Role {
@@ -57,8 +61,12 @@ pub(crate) fn run(
         drop(guard);
         // If the guard has ended already, the first write fails.
         prctl::set_pdeathsig(Signal::SIGKILL)?;
-        let entered = namespaces::enter(user, confinement, &granted);
-        if entered.and_then(|()| init.write_all(b"view\n")).is_err() {
+        if let Err(error) = namespaces::enter(user, confinement, &granted) {
+            let errno = error.raw_os_error().unwrap_or(Errno::EPERM as i32);
+            let _ = writeln!(init, "{errno}");
+            std::process::exit(1);
+        }
+        if init.write_all(VIEW_LINE.as_bytes()).is_err() {
             std::process::exit(1);
         }
         return Ok(Role::Init(Report(init), granted));
@@ -68,10 +76,11 @@ pub(crate) fn run(
     let mut lines = BufReader::new(guard);
     let mut line = String::new();
     lines.read_line(&mut line)?;
-    if line != "view\n" {
+    if line != VIEW_LINE {
         let _ = kill(pid, Signal::SIGKILL);
         let _ = waitpid(pid, None);
-        return Err(io::ErrorKind::PermissionDenied.into());
+        let errno = line.trim().parse().unwrap_or(Errno::EPERM as i32);
+        return Err(io::Error::from_raw_os_error(errno));
     }
     // Only the agent may hold its streams, so that Hob notices when it closes them.
     streams.clear();

@@ -116,7 +116,7 @@ impl Conversation {
 
 #[test]
 fn conversations_with_client_tools_survive_cuts_and_kills() {
-    let (count, phases) = if is_campaign() { (100, 12) } else { (12, 2) };
+    let (count, phases) = if is_campaign() { (100, 12) } else { (18, 2) };
     let mut random = Random::new(2026);
     let home = home();
     let token = home.app("tools");
@@ -144,7 +144,7 @@ fn conversations_with_client_tools_survive_cuts_and_kills() {
                 })
                 .collect();
             if phase < phases {
-                std::thread::sleep(Duration::from_millis(100 + random.below(400)));
+                std::thread::sleep(Duration::from_millis(200 + random.below(1000)));
                 server.signal(nix::sys::signal::Signal::SIGKILL);
             }
             workers.into_iter().for_each(|worker| worker.join().unwrap());
