@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::wire::{
     BacklogResult, CaptureArguments, CaptureResult, CorrectArguments, CorrectResult,
-    ForgetArguments, ForgetResult, RecallArguments, RecallResult, StatsArguments, StatsResult,
+    ForgetArguments, ForgetResult, Hit, RecallArguments, RecallResult, StatsArguments, StatsResult,
     TimelineArguments, TimelineResult,
 };
 
@@ -122,7 +122,7 @@ impl Tools {
         let recall = self.engine.recall(&caller.principal, &query).await?;
         let waiting = caller.principal == Principal::Owner && backlog(&self.deferred).files > 0;
         Ok(RecallResult {
-            hits: recall.hits.into_iter().map(Into::into).collect(),
+            hits: recall.hits.into_iter().map(|hit| Hit::new(hit, &caller.principal)).collect(),
             budget_used: recall.budget_used,
             omitted: recall.omitted,
             partial: waiting,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hob_domain::memory::{Record, Tier, TurnRole};
+use hob_domain::memory::{Principal, Record, Tier, TurnRole, TurnSource};
 use hob_memory::{ModelProgress, ModelState, RecallHit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,9 @@ pub struct Hit {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     pub role: String,
+    /// Whose words these are: "user", "agent", "note", "note of APP", or "import" for turns of a past transcript.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub origin: String,
     pub session_id: String,
     pub project: String,
     pub ts: String,
@@ -84,8 +87,21 @@ pub struct Hit {
     pub superseded_by: Option<String>,
 }
 
-impl From<RecallHit> for Hit {
-    fn from(hit: RecallHit) -> Hit {
+/// Returns whose words a record of a principal has. A note may be an agent's own words, whatever its role.
+fn origin(record: &Record, principal: &Principal) -> String {
+    match (&record.source, principal, record.role) {
+        (TurnSource::Mcp, Principal::App(app), _) => format!("note of {app}"),
+        (TurnSource::Mcp, Principal::Owner, _) => "note".to_owned(),
+        (TurnSource::Import, ..) => "import".to_owned(),
+        (_, _, TurnRole::User) => "user".to_owned(),
+        (_, _, TurnRole::Assistant) => "agent".to_owned(),
+    }
+}
+
+impl Hit {
+    /// Returns a hit in the memory of a principal.
+    pub(crate) fn new(hit: RecallHit, principal: &Principal) -> Hit {
+        let origin = origin(&hit.record, principal);
         let record = hit.record;
         let in_other_worktree = record.place.worktree != record.place.project;
         Hit {
@@ -93,6 +109,7 @@ impl From<RecallHit> for Hit {
             text: record.text,
             cut: hit.is_cut,
             role: record.role.as_str().to_owned(),
+            origin,
             session_id: record.session,
             worktree: in_other_worktree.then_some(record.place.worktree),
             project: record.place.project,

@@ -128,7 +128,9 @@ impl ClientHint<'_> {
         let has_payload = kind.is_some() && matches!(self.payload, Loose::Object(_));
         let is_bare_item = kind == Some("message") && self.role.text().is_some();
         let role = self.message.object().and_then(|message| message.role.text());
-        if self.has_claude_key || [kind, role].into_iter().flatten().any(is_speaker) {
+        // Other clients have such keys, too, but no types of records with them.
+        let is_claude_record = self.has_claude_key && kind.is_some();
+        if is_claude_record || [kind, role].into_iter().flatten().any(is_speaker) {
             Some(AgentClient::Claude)
         } else if has_payload || is_bare_item || self.has_codex_key {
             Some(AgentClient::Codex)

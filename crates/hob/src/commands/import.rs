@@ -37,7 +37,7 @@ Without a path, imports the transcripts of Claude Code ($CLAUDE_CONFIG_DIR or ~/
 pub struct Args {
     /// Transcript files, or folders with transcripts
     paths: Vec<PathBuf>,
-    /// Print {"files":…,"skipped":…,"inserted":…,"duplicates":…,"errors":…}
+    /// Print {"files":…,"skipped":…,"inserted":…,"duplicates":…,"errors":…,"unknown":[…]}
     #[arg(long)]
     json: bool,
 }
@@ -48,19 +48,36 @@ struct Totals {
     skipped: usize,
     stored: Stored,
     errors: usize,
+    /// Files that are not transcripts of a known client.
+    unknown: Vec<PathBuf>,
+    /// The paths that the user has named.
+    named: HashSet<PathBuf>,
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     settings.home.prepare()?;
     let places = if args.paths.is_empty() { default_folders() } else { args.paths.clone() };
-    let mut totals = Totals::default();
+    let mut totals = Totals { named: args.paths.iter().cloned().collect(), ..Totals::default() };
     let missing = places.iter().any(|path| !path.exists());
     for path in places.iter().filter(|path| !path.exists()) {
         errln!("hob: {} does not exist", path.display());
         totals.errors += 1;
     }
-    let files: Vec<PathBuf> = places.iter().flat_map(|path| find_transcripts(path)).collect();
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut is_empty = false;
+    for place in places.iter().filter(|path| path.exists()) {
+        let found = find_transcripts(place);
+        if found.is_empty() && !args.paths.is_empty() {
+            errln!(
+                "hob: {} contains no transcripts (files with the ending .jsonl)",
+                place.display()
+            );
+            totals.errors += 1;
+            is_empty = true;
+        }
+        files.extend(found);
+    }
     let runtime = memory::runtime()?;
     let tools = runtime.block_on(memory::open(settings, STORE_BUSY_TIMEOUT))?;
     let bar = progress(files.len() as u64);
@@ -74,12 +91,18 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     });
     bar.finish_and_clear();
     let finished = outcome?;
-    let Totals { files, skipped, stored, errors } = totals;
+    let Totals { files, skipped, stored, errors, unknown, .. } = totals;
+    for path in &unknown {
+        errln!(
+            "hob: {} has an unknown format or no turns; Hob reads transcripts of Claude Code and Codex",
+            path.display()
+        );
+    }
     if args.json {
         let known = stored.duplicates + stored.forgotten;
         printer::out_json(
             &json!({"files": files, "skipped": skipped, "inserted": stored.inserted, "duplicates": known,
-                "errors": errors, "finished": finished}),
+                "errors": errors, "unknown": unknown, "finished": finished}),
         );
     } else {
         outln!(
@@ -95,7 +118,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         errln!("hob: interrupted; run the command again to continue");
         return Ok(Exit::Failed);
     }
-    Ok(if missing { Exit::Failed } else { Exit::Done })
+    // The folders of known clients may contain other files.
+    let is_unknown = !unknown.is_empty() && !args.paths.is_empty();
+    Ok(if missing || is_empty || is_unknown { Exit::Failed } else { Exit::Done })
 }
 
 /// Returns the folders in which this user's clients store transcripts.
@@ -159,6 +184,16 @@ fn read(path: &Path, totals: &mut Totals) -> Option<CaptureBatch> {
             return None;
         }
     };
+    // A transcript among others may have no turns yet. A file that the user names must have some.
+    let is_known = update.client.is_some() && !totals.named.contains(path);
+    if !is_known
+        && update.turns.is_empty()
+        && std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0)
+    {
+        totals.unknown.push(path.to_owned());
+        totals.errors += 1;
+        return None;
+    }
     totals.files += 1;
     totals.errors += update.unreadable;
     let folder = update.cwd.map(PathBuf::from).or_else(|| path.parent().map(PathBuf::from));

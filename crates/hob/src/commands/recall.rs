@@ -145,6 +145,7 @@ fn print(result: &RecallResult) {
             record_id,
             text,
             role,
+            origin,
             session_id,
             project,
             ts,
@@ -155,7 +156,11 @@ fn print(result: &RecallResult) {
             ..
         } = hit;
         let tree = worktree.as_ref().map_or(String::new(), |tree| format!(" (in {tree})"));
-        outln!("{ts}  {role}  {project}{tree}  session {session_id}");
+        let origin = match origin.as_str() {
+            "user" | "agent" | "" => String::new(),
+            origin => format!(" ({origin})"),
+        };
+        outln!("{ts}  {role}{origin}  {project}{tree}  session {session_id}");
         outln!("  [{record_id}] {reason}");
         for (name, value) in features {
             outln!("    {name} {value:.3}");

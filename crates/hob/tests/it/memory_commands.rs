@@ -162,6 +162,37 @@ fn import_stores_everything_once() {
 }
 
 #[test]
+fn import_of_an_unknown_format_is_an_error() {
+    let home = TestHome::new();
+    let write = |name: &str, text: &str| {
+        let path = home.user_home().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let chat = write("chat.json", "{\"sessionId\": \"s\", \"messages\": []}");
+    let text = write("notes.jsonl", "just words\n");
+    let line = "{\"type\": \"user\", \"content\": [{\"text\": \"hello\"}]}\n";
+    let other = write("other.jsonl", line);
+    let empty = home.user_home().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let empty = empty.display().to_string();
+    for (path, word) in [
+        (&chat, "unknown format"),
+        (&text, "unknown format"),
+        (&other, "unknown format"),
+        (&empty, "no transcripts"),
+    ] {
+        let done = home.run(&["import", path]);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{said}");
+        assert!(said.contains(path) && said.contains(word), "{said}");
+    }
+    let done = home.run(&["import", "--json", &chat]);
+    let result: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!((&result["files"], &result["unknown"]), (&json!(0), &json!([chat])), "{result}");
+}
+
+#[test]
 fn import_shows_progress_on_a_terminal() {
     let home = TestHome::new();
     history(&home, 2);

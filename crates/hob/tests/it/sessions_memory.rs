@@ -151,3 +151,37 @@ fn mcp_servers_reach_the_agent(backend: Backend) {
     let answer = api.shell(&id, &command);
     assert!(answer.contains("the lantern is green") && !answer.contains("is red"), "{answer}");
 }
+
+/// A hit says whose words it has: a note may be an agent's own, and a past transcript may be anybody's.
+#[test]
+fn hit_says_whose_words_it_has() {
+    let api = api("");
+    let origins = |cue: &str| -> Vec<(String, String)> {
+        let found = api.tool(&api.token, "memory_recall", json!({"cue": cue, "project": "*"}));
+        let hits = found["hits"].as_array().unwrap().iter();
+        let hits = hits.filter(|hit| hit["text"].as_str().unwrap().contains(cue));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        hits.map(|hit| (text(&hit["role"]), text(&hit["origin"]))).collect()
+    };
+    api.tool(&api.token, "memory_capture", json!({"text": "The heron nests at pier nine."}));
+    assert_eq!(origins("heron"), [("user".to_owned(), "note of tests".to_owned())]);
+    let id = api.session();
+    api.ask(&id, "the crane is at pier two [[say the crane is noted]]");
+    let found = wait_until("the turn is remembered", || {
+        let mut found = origins("crane");
+        found.sort();
+        (found.len() == 2).then_some(found)
+    });
+    let of = |role: &str, origin: &str| (role.to_owned(), origin.to_owned());
+    assert_eq!(found, [of("assistant", "agent"), of("user", "user")]);
+    let path = api.home.user_home().join("past.jsonl");
+    let line = json!({"type": "user", "uuid": "u", "sessionId": "s", "cwd": "/w",
+        "timestamp": "2026-01-01T00:00:00Z", "message": {"role": "user", "content": "an osprey at pier one"}});
+    fs::write(&path, format!("{line}\n")).unwrap();
+    assert!(api.home.run(&["import", path.to_str().unwrap()]).status.success());
+    let owner = api.home.run(&["recall", "--json", "--project", "*", "osprey"]);
+    let owner: Value = serde_json::from_slice(&owner.stdout).unwrap();
+    assert_eq!(owner["hits"][0]["origin"], "import", "{owner}");
+    let shown = api.home.run(&["recall", "--project", "*", "osprey"]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("user (import)"), "{shown:?}");
+}

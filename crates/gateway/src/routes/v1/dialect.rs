@@ -28,8 +28,8 @@ pub(super) struct Problem {
     /// The field that the error is about.
     param: Option<String>,
     retry_after: Option<Duration>,
-    /// What Anthropic's SDKs react to.
-    details: Option<Value>,
+    /// The feature that Hob does not have, for Anthropic's SDKs.
+    unsupported: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +55,7 @@ impl Problem {
     pub fn no_threads() -> Problem {
         let text =
             "thread: the server holds no conversations; send all messages with every request";
-        let details =
-            json!({"error_code": "thread_unsupported_request", "unsupported": ["thread"]});
-        Problem { details: Some(details), ..Problem::invalid(text) }
+        Problem { unsupported: Some("thread"), ..Problem::invalid(text) }
     }
 
     pub fn failed(message: impl Into<String>) -> Problem {
@@ -65,7 +63,7 @@ impl Problem {
     }
 
     fn new(kind: Kind, message: impl Into<String>) -> Problem {
-        Problem { kind, message: message.into(), param: None, retry_after: None, details: None }
+        Problem { kind, message: message.into(), param: None, retry_after: None, unsupported: None }
     }
 
     /// Logs the cause and returns a generic error: the cause is never sent.
@@ -128,8 +126,9 @@ impl Dialect {
         match self {
             Dialect::Anthropic => {
                 let mut error = json!({"type": kind, "message": problem.message});
-                if let Some(details) = &problem.details {
-                    error["details"] = details.clone();
+                if let Some(feature) = problem.unsupported {
+                    let code = format!("{feature}_unsupported_request");
+                    error["details"] = json!({"error_code": code, "unsupported": [feature]});
                 }
                 json!({"type": "error", "error": error})
             }
