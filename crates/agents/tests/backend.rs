@@ -146,7 +146,10 @@ async fn complete_rejects_non_user_last_message() {
     assert!(matches!(&error, BackendError::Invalid(text) if text.contains("user")), "{error}");
     let image = json!({"role": "user", "content": [{"type": "image", "source": {}}]});
     let error = setup().fail(&[image]).await;
-    assert!(matches!(&error, BackendError::Invalid(text) if text.contains("text only")), "{error}");
+    assert!(
+        matches!(&error, BackendError::Invalid(text) if text.contains("text and tool results only")),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -64,8 +64,15 @@ fn schema(schema: &Value, place: &str) -> Result<AnswerForm, Problem> {
     let mut schemas = Schemas::new();
     let mut compiler = Compiler::new();
     compiler.use_loader(Box::new(NoLoader));
-    let failed =
-        |error: CompileError| wrong(&format!("{place}: {}", shortened(&error.to_string())));
+    let failed = |error: CompileError| {
+        let text = match error {
+            CompileError::LoadUrlError { url, .. } => {
+                format!("a reference to another document is not supported: {url}")
+            }
+            error => error.to_string(),
+        };
+        wrong(&format!("{place}: {}", shortened(&text)))
+    };
     compiler.add_resource(SCHEMA_URL, schema.clone()).map_err(failed)?;
     let index = compiler.compile(SCHEMA_URL, &mut schemas).map_err(failed)?;
     if !(schema.is_object() || schema.is_boolean()) {
