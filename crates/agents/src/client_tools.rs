@@ -140,6 +140,10 @@ impl ToolExchange {
 
     /// Calls a tool for the agent. Returns `None` if the server is closed before the result arrives.
     pub async fn call(&self, call: ToolCall) -> Option<ToolOutput> {
+        if !self.has(&call.name) {
+            let text = format!("there is no tool {:?}", call.name);
+            return Some(ToolOutput { content: json!(text), is_error: true });
+        }
         let result = {
             let mut calls = self.lock();
             if let Some(output) = calls.early_results.remove(&call.id) {
@@ -153,6 +157,11 @@ impl ToolExchange {
         };
         self.notify();
         result.await.ok()
+    }
+
+    /// Returns whether the client has a tool of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.tools.iter().any(|tool| tool.name == name)
     }
 
     /// Returns a receiver that wakes up when something changes.
@@ -194,6 +203,11 @@ mod tests {
         ToolCall { id: id.to_owned(), name: "add".to_owned(), input: json!({}) }
     }
 
+    fn tools() -> Vec<ClientTool> {
+        let (name, description) = ("add".to_owned(), String::new());
+        vec![ClientTool { name, description, input_schema: Map::new() }]
+    }
+
     fn output(text: &str) -> ToolOutput {
         ToolOutput { content: json!(text), is_error: false }
     }
@@ -209,8 +223,10 @@ mod tests {
     #[tokio::test]
     async fn results_reach_calls_that_wait_and_calls_that_come_later() {
         let servers = ToolServers::default();
-        let server = servers.open("a", Vec::new());
+        let server = servers.open("a", tools());
         let exchange = servers.find(&server.key, "a").unwrap();
+        let unknown = ToolCall { name: "other".to_owned(), ..call("0") };
+        assert!(exchange.call(unknown).await.unwrap().is_error, "it is not the client's");
         let client = async {
             called(&exchange).await;
             exchange.answer("2", output("two"));
@@ -225,7 +241,7 @@ mod tests {
     #[tokio::test]
     async fn a_closed_server_is_not_found_and_ends_its_calls() {
         let servers = ToolServers::default();
-        let server = servers.open("a", Vec::new());
+        let server = servers.open("a", tools());
         assert!(servers.find(&server.key, "b").is_none(), "of another app");
         let (key, exchange) = (server.key.clone(), server.exchange());
         let close = async {

@@ -25,6 +25,8 @@ use super::turn_output::{Continuation, Listener, TurnOutput, WaitingTurn};
 use crate::client_tools::ToolServer;
 use crate::live_limit::IdleAgents;
 
+/// A turn that has waited this long for its client's tools ends if another call needs its place.
+const MIN_WAIT_FOR_CLIENT: Duration = Duration::from_secs(10);
 /// How long the processes of a removed app may take to end.
 const FORGET_APP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -192,6 +194,10 @@ impl BackendState {
         loop {
             let taken = self.waiting().take(key);
             let Some(turn) = taken else { return Some(continuation) };
+            if turn.scope != continuation.request.scope {
+                // Other tools, another choice or another form: only a new process can have them. This one ends.
+                continue;
+            }
             match turn.resume.send(continuation) {
                 Ok(()) => return None,
                 // That turn has ended meanwhile.
@@ -275,6 +281,7 @@ impl BackendState {
         let started = Instant::now();
         let exchange = pooled.tools.as_ref().map(ToolServer::exchange);
         let (session_id, turns) = pooled.entry.session();
+        let scope = request.scope.clone();
         let turn = pooled.process.turn(prompt, self.starter.limits(), |event| {
             if output.push(event, origin) {
                 self.counts.add(origin);
@@ -293,7 +300,9 @@ impl BackendState {
             let (calls, held_back) = calls.split_at(given);
             let keys = request.keys_after_pause(&output.said(calls));
             // The next request must find the turn as soon as the client has the calls.
-            self.waiting().put(WaitingTurn { app, resume }, keys, Instant::now());
+            let waiting =
+                WaitingTurn { app, session_id: session_id.clone(), scope: scope.clone(), resume };
+            self.waiting().put(waiting, keys, Instant::now());
             output.pause(
                 calls,
                 held_back,
@@ -332,6 +341,24 @@ impl BackendState {
                 }
             }
         }
+    }
+
+    /// Ends the turn that has waited longest for its client's tools, if that is long. Returns whether it did.
+    async fn end_waiting(&self) -> bool {
+        let now = Instant::now();
+        let taken = {
+            let mut waiting = self.waiting();
+            let is_long = waiting.next_expiry(MIN_WAIT_FOR_CLIENT).is_some_and(|at| at <= now);
+            is_long.then(|| waiting.take_oldest()).flatten()
+        };
+        let Some(WaitingTurn { session_id, resume, .. }) = taken else { return false };
+        drop(resume);
+        let is_live =
+            || self.starter.live.entries().iter().any(|info| info.session_id == session_id);
+        while is_live() && now.elapsed() < FORGET_APP_TIMEOUT {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        true
     }
 
     /// Returns an idle process to the pool.
@@ -383,7 +410,7 @@ impl IdleAgents for BackendState {
                 pooled.end().await;
                 true
             }
-            None => false,
+            None => self.end_waiting().await,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A validated request for one turn of a conversation.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hob_domain::{Block, Fingerprint, Message, Role, fingerprint};
@@ -210,6 +211,10 @@ fn results(messages: &[Message]) -> Result<Vec<(String, ToolOutput)>, String> {
         .collect();
     if results.is_empty() {
         return Ok(results);
+    }
+    let mut seen = HashSet::new();
+    if let Some((id, _)) = results.iter().find(|(id, _)| !seen.insert(id.as_str())) {
+        return Err(format!("messages: there are two tool results for the call {id:?}"));
     }
     let calls: Vec<&str> = before
         .last()

@@ -183,6 +183,7 @@ fn interpret(record: &Value) -> Interpretation {
             };
             blocks.into_iter().map(event).collect()
         }
+        Some(StreamEvent::MessageEnd) => vec![Event::MessageEnd],
         Some(StreamEvent::ToolResults(blocks)) => {
             blocks.into_iter().map(|block| Event::ToolResult { block }).collect()
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hob_domain::Block;
 use hob_transcript::claude::{Event, PausedTurn, TurnResult, Usage, UsageById};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -14,9 +15,12 @@ use super::error::BackendError;
 use super::request::CompletionRequest;
 use crate::client_tools::{NAME_PREFIX, ToolCall, ToolExchange};
 
-/// How long no further block and no further call must have come before the client gets the calls.
+/// How long no further block and no further call must have come before the client gets the calls of a whole message.
 const QUIET_TIME: Duration = Duration::from_millis(25);
-/// How long a call may take to appear in the agent's message. The calls of sub-agents never do.
+/// How long the rest of a message may take. The agent begins with a call before the model has written the next one.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a call may take to appear in the agent's message. The calls of sub-agents never do. In a terminal, a call that
+/// begins before its message is whole keeps the message out of the transcript until it has its result.
 const UNSEEN_CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The request that waits for the events of a turn.
@@ -30,6 +34,10 @@ pub(super) struct Listener {
 /// A turn that waits for the results of the client's tools. Dropping it ends the turn.
 pub(super) struct WaitingTurn {
     pub app: String,
+    /// The agent's session.
+    pub session_id: String,
+    /// The settings of its request. Only a request with equal settings continues it.
+    pub scope: Value,
     pub resume: oneshot::Sender<Box<Continuation>>,
 }
 
@@ -57,6 +65,8 @@ struct OutputState {
     reported: Usage,
     /// The calls that the current request has answered.
     answered: Vec<String>,
+    /// How many of the events were there at the last pause.
+    paused_at: usize,
     /// Calls of an earlier message that the client has not been given: it wants one at a time.
     held_back: Vec<ToolCall>,
 }
@@ -115,11 +125,12 @@ impl TurnOutput {
         loop {
             calls.mark_unchanged();
             activity.mark_unchanged();
-            let (waiting, seen) = (exchange.waiting(), self.tool_uses());
+            let (waiting, seen) = (exchange.waiting(), self.tool_uses(exchange));
             let is_seen = |call: &ToolCall| seen.iter().any(|known| known.id == call.id);
-            let quiet = match waiting.iter().all(is_seen) {
-                true => QUIET_TIME,
-                false => UNSEEN_CALL_TIMEOUT,
+            let quiet = match (waiting.iter().all(is_seen), self.is_message_whole()) {
+                (true, true) => QUIET_TIME,
+                (true, false) => MESSAGE_TIMEOUT,
+                (false, _) => UNSEEN_CALL_TIMEOUT,
             };
             tokio::select! {
                 _ = calls.changed() => {}
@@ -133,11 +144,30 @@ impl TurnOutput {
         }
     }
 
-    /// Returns the calls of the client's tools in the agent's messages.
-    fn tool_uses(&self) -> Vec<ToolCall> {
+    /// Returns the calls of the client's tools in the agent's messages that have no result yet. The agent itself answers a
+    /// call that it refuses.
+    fn tool_uses(&self, exchange: &ToolExchange) -> Vec<ToolCall> {
         let state = self.lock();
+        let is_answered = |call: &ToolCall| {
+            state.events.iter().any(|event| {
+                matches!(event, Event::ToolResult { block: Block::ToolResult { tool_use_id, .. } }
+                    if *tool_use_id == call.id)
+            })
+        };
         let held_back = state.held_back.iter().cloned();
-        held_back.chain(state.events.iter().filter_map(client_call)).collect()
+        let calls = held_back.chain(state.events.iter().filter_map(client_call));
+        calls.filter(|call| exchange.has(&call.name) && !is_answered(call)).collect()
+    }
+
+    /// Returns whether the last message has come as a whole.
+    fn is_message_whole(&self) -> bool {
+        let state = self.lock();
+        let last = state.events.iter().rev().find_map(|event| match event {
+            Event::Assistant { stop_reason, .. } => Some(stop_reason.is_some()),
+            Event::MessageEnd => Some(true),
+            _ => None,
+        });
+        last.unwrap_or(true)
     }
 
     /// Returns what the client is told in a response that ends with these calls: texts and calls in their order.
@@ -162,6 +192,7 @@ impl TurnOutput {
     pub fn pause(&self, calls: &[ToolCall], held_back: &[ToolCall], mut result: TurnResult) {
         let mut state = self.lock();
         state.held_back = held_back.to_vec();
+        state.paused_at = state.events.len();
         let used = Usage::total(state.usage.values());
         result.usage = used;
         let result = with_rest(result, state.reported);
@@ -176,8 +207,13 @@ impl TurnOutput {
     pub fn resume(&self, listener: Listener, answered: Vec<String>) {
         let mut state = self.lock();
         listener.origin.send_replace(Some(Origin::Warm));
+        // What the agent has said during the pause belongs to this request.
+        let paused_at = std::mem::take(&mut state.paused_at);
+        state.events.drain(..paused_at);
+        for event in &state.events {
+            let _ = listener.sender.send(Ok(event.clone()));
+        }
         state.listener = Some(listener);
-        state.events.clear();
         state.answered = answered;
     }
 }

@@ -160,7 +160,11 @@ fn translate(session: &str, event: Event, raw: &Value) -> Option<AgentEvent> {
     let block = match event {
         Event::Assistant { block, .. } | Event::ToolResult { block } => block,
         Event::Stalled { screen } => return Some(AgentEvent::Stalled(screen)),
-        Event::User { .. } | Event::Piece { .. } | Event::Paused(_) | Event::Result(_) => {
+        Event::User { .. }
+        | Event::Piece { .. }
+        | Event::MessageEnd
+        | Event::Paused(_)
+        | Event::Result(_) => {
             return None;
         }
     };

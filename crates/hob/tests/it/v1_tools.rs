@@ -421,3 +421,45 @@ fn conversation_held_by_the_server_is_refused_by_name() {
     let error = answer.json()["error"].clone();
     assert_eq!(error["details"]["error_code"], "thread_unsupported_request", "{error}");
 }
+
+/// A request whose settings differ from those of the paused turn gets a process of its own.
+#[test]
+fn changed_tools_or_choice_start_another_process() {
+    for name in DRIVERS {
+        let api = api(&driver(name));
+        let mut talk = api.talk_with_tools();
+        talk.more = json!({"tool_choice": {"type": "tool", "name": "add"}});
+        let (message, _) = talk.ask(json!(calling(&[1])));
+        talk.more = json!({"tool_choice": {"type": "none"}});
+        let (message, origin) = talk.ask(Talk::doubled(&message));
+        assert_eq!((origin.as_str(), &message["stop_reason"]), ("seeded", &json!("end_turn")));
+        wait_until("the process that waited has ended", || {
+            (api.processes().len() == 1).then_some(())
+        });
+    }
+}
+
+/// Calls that the client cannot run are answered by Hob, and equal results are refused.
+#[test]
+fn unknown_tools_and_repeated_results_do_not_reach_anyone() {
+    for name in DRIVERS {
+        let api = api(&driver(name));
+        let mut talk = api.talk_with_tools();
+        let prompt = format!(
+            "[[tool mcp__app__nothing {{}}]] [[say It said: {{result}}]] {}",
+            calling(&[1])
+        );
+        let (message, _) = talk.ask(json!(prompt));
+        assert_eq!(calls(&message).len(), 1, "{message}");
+        assert!(texts(&message).contains("there is no tool"), "{message}");
+        let id = calls(&message)[0].0.clone();
+        talk.messages.push(
+            json!({"role": "user", "content": [result(&id, json!("a")), result(&id, json!("b"))]}),
+        );
+        let answer = talk.send();
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        talk.messages.pop();
+        let (message, origin) = talk.ask(json!([result(&id, json!("a"))]));
+        assert_eq!((texts(&message).as_str(), origin.as_str()), ("Last: a", "warm"));
+    }
+}

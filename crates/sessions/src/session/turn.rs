@@ -87,7 +87,19 @@ impl<'a> TurnRunner<'a> {
     async fn load_and_perform(&mut self) -> (Option<SessionTurn>, TurnOutcome) {
         let (context, handle) = (self.host.context.clone(), self.host.handle.clone());
         let failed = |text: &str| TurnOutcome::failed(TurnState::Failed, text);
-        let mut turn = match context.turn(&handle.app, &handle.id, self.running.turn).await {
+        let mut read = context.turn(&handle.app, &handle.id, self.running.turn).await;
+        // The agent has not been asked yet, so nothing is lost by waiting for the database.
+        while let Err(StoreError::Unavailable(error)) = &read
+            && !handle.is_lost()
+        {
+            tracing::error!(%error, session = %handle.id, "failed to read a turn; trying again");
+            tokio::select! {
+                () = sleep(STORE_RETRY_INTERVAL) => {}
+                () = context.options.runtime.ending.cancelled() => break,
+            }
+            read = context.turn(&handle.app, &handle.id, self.running.turn).await;
+        }
+        let mut turn = match read {
             Ok(Some(turn)) => turn,
             Ok(None) => return (None, failed("the turn was deleted")),
             Err(error) => {

@@ -87,7 +87,7 @@ impl Face {
         'turn: for message in script::messages(&steps) {
             messages += 1;
             let id = format!("msg_{}", Uuid::new_v4().simple());
-            let mut results = Vec::new();
+            let (mut calls, mut results) = (Vec::new(), Vec::new());
             for step in &message {
                 if self.interrupt.is_raised() || !effects::perform(step, &self.interrupt) {
                     interrupted = true;
@@ -113,13 +113,7 @@ impl Face {
                             &id,
                             json!({"type": "tool_use", "id": call, "name": name, "input": input}),
                         );
-                        let Some(result) = effects::tool(&call, name, input, &self.interrupt)
-                        else {
-                            interrupted = true;
-                            break 'turn;
-                        };
-                        last_result = result.0.clone();
-                        results.push((call, result));
+                        calls.push((call, name, input));
                     }
                     Step::Garbage(line) => self.output.send_raw(line),
                     Step::Error { status, message } => {
@@ -127,6 +121,15 @@ impl Face {
                     }
                     _ => {}
                 }
+            }
+            self.message_end();
+            for (call, name, input) in calls {
+                let Some(result) = effects::tool(&call, name, input, &self.interrupt) else {
+                    interrupted = true;
+                    break 'turn;
+                };
+                last_result = result.0.clone();
+                results.push((call, result));
             }
             for (call, (output, is_error)) in results {
                 let block = json!({"type": "tool_result", "tool_use_id": call, "content": output,
@@ -172,6 +175,13 @@ impl Face {
             let delta = json!({"type": "text_delta", "text": piece.iter().collect::<String>()});
             self.output.send(&json!({"type": "stream_event", "session_id": self.session,
                 "event": {"type": "content_block_delta", "index": 0, "delta": delta}}));
+        }
+    }
+
+    fn message_end(&self) {
+        if self.partial {
+            self.output.send(&json!({"type": "stream_event", "session_id": self.session,
+                "event": {"type": "message_stop"}}));
         }
     }
 

@@ -49,6 +49,8 @@ pub enum Event {
     Piece {
         text: String,
     },
+    /// The message whose blocks came last is whole, if its blocks do not say so themselves.
+    MessageEnd,
     /// The agent has been silent for a while; `screen` is what its terminal shows. The turn continues.
     Stalled {
         screen: String,
@@ -105,6 +107,7 @@ pub fn synthesize_turn_messages(events: &[Event]) -> Vec<Message> {
             },
             Event::User { .. }
             | Event::Piece { .. }
+            | Event::MessageEnd
             | Event::Stalled { .. }
             | Event::Paused(_)
             | Event::Result(_) => {}

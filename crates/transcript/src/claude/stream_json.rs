@@ -29,6 +29,8 @@ pub enum StreamEvent {
     },
     /// Blocks of an assistant's message. Records of one message share its id.
     Assistant(StreamMessage),
+    /// The message is whole.
+    MessageEnd,
     /// The results of tool calls.
     ToolResults(Vec<Block>),
     PermissionRequest(ToolPermissionRequest),
@@ -162,6 +164,9 @@ fn usage(value: &Value) -> Usage {
 }
 
 fn delta(record: &Value) -> Option<StreamEvent> {
+    if record["event"]["type"] == "message_stop" {
+        return Some(StreamEvent::MessageEnd);
+    }
     let delta = &record["event"]["delta"];
     let (kind, part) = match delta["type"].as_str()? {
         "text_delta" => (DeltaKind::Text, &delta["text"]),

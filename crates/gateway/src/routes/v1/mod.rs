@@ -12,5 +12,6 @@ pub(crate) mod fallback;
 pub(crate) mod models;
 pub(crate) mod openai;
 mod reply;
+mod schema_cost;
 mod structured;
 mod tools;

@@ -185,6 +185,7 @@ impl Reply {
             }
             Happened::User { .. }
             | Happened::Piece { .. }
+            | Happened::MessageEnd
             | Happened::ToolResult { .. }
             | Happened::Stalled { .. } => {}
         }

@@ -8,10 +8,13 @@ use hob_agents::claude::AnswerCheck;
 use serde_json::Value;
 
 use super::dialect::Problem;
+use super::schema_cost;
 use crate::error::ApiError;
 
 /// The address under which the client's schema is compiled. Nothing is loaded from it.
 const SCHEMA_URL: &str = "hob:schema";
+/// The longest answer that is checked, in bytes.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// The longest description of what is wrong with an answer, in bytes.
 const MAX_ERROR_BYTES: usize = 2000;
 
@@ -61,6 +64,7 @@ fn object() -> AnswerForm {
 }
 
 fn schema(schema: &Value, place: &str) -> Result<AnswerForm, Problem> {
+    schema_cost::check(schema).map_err(|error| wrong(&format!("{place}: {error}")))?;
     let mut schemas = Schemas::new();
     let mut compiler = Compiler::new();
     compiler.use_loader(Box::new(NoLoader));
@@ -118,6 +122,9 @@ pub(super) fn json_text(text: &str) -> &str {
 }
 
 fn json_of(text: &str) -> Result<Value, String> {
+    if text.len() > MAX_ANSWER_BYTES {
+        return Err(format!("it is longer than {MAX_ANSWER_BYTES} bytes"));
+    }
     serde_json::from_str(json_text(text)).map_err(|error| format!("it is not JSON: {error}"))
 }
 
@@ -158,7 +165,7 @@ mod tests {
         check(openai(Some(&json!({"type": "yaml"}))), "response_format");
         check(of(json!({"type": "nonsense"})), "json_schema.schema");
         check(of(Value::Null), "json_schema.schema");
-        check(of(json!({"$ref": "file:///etc/passwd"})), "not supported");
+        check(of(json!({"$ref": "file:///etc/passwd"})), "passwd");
         check(of(json!({"$ref": "http://127.0.0.1/x"})), "not supported");
         check(anthropic(None, Some(&json!({"type": "text"}))), "output_config.format");
         assert!(anthropic(Some(&json!({"effort": "low"})), None).unwrap().is_none());
