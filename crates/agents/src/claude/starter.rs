@@ -2,6 +2,7 @@
 
 use hob_domain::Timestamp;
 use hob_domain::session::Permissions;
+use hob_files::Trash;
 use hob_transcript::claude::{SeedContext, seed_transcript};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
@@ -37,12 +38,16 @@ pub(super) struct PooledProcess {
     pub tools: Option<ToolServer>,
 }
 
-/// A transcript that is removed with its process.
-struct OwnTranscript(TranscriptFile);
+/// A transcript that is removed with its process, and what lies in the folder of its session.
+struct OwnTranscript {
+    file: TranscriptFile,
+    trash: Trash,
+}
 
 impl Drop for OwnTranscript {
     fn drop(&mut self) {
-        let _ = self.0.remove();
+        let _ = self.file.remove();
+        let _ = self.file.remove_session_folder(&self.trash);
     }
 }
 
@@ -111,7 +116,8 @@ impl ProcessStarter {
         let folder = transcript.create_folder().map_err(internal)?;
         // Created before anything is written, so that a later failure removes the file too.
         let is_own = matches!(launch_spec.config, ConfigFolder::Own(_));
-        let own = is_own.then(|| OwnTranscript(transcript.clone()));
+        let trash = &self.options.runtime.trash;
+        let own = is_own.then(|| OwnTranscript { file: transcript.clone(), trash: trash.clone() });
         let mut arguments = self.session_arguments(request, &session_id, &transcript)?;
         let tools = self.open_tool_server(profile);
         let config = tools.as_ref().map(|tools| self.tool_server_config(tools)).transpose()?;

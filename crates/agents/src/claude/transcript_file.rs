@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use hob_files::Folder;
+use hob_files::{Folder, Trash};
 use hob_transcript::claude::transcript_path;
 
 use super::config::ConfigFolder;
@@ -92,6 +92,16 @@ impl TranscriptFile {
         folder.remove_file(name.as_os_str())
     }
 
+    /// Removes the folder of the same session, in which Claude Code keeps long results of tools and the transcripts of
+    /// sub-agents.
+    pub fn remove_session_folder(&self, trash: &Trash) -> io::Result<()> {
+        let (folder, name) = self.parent()?;
+        match name.file_stem() {
+            Some(session) => trash.remove_from(&folder, session),
+            None => Ok(()),
+        }
+    }
+
     fn parent(&self) -> io::Result<(Folder, PathBuf)> {
         let parts = self.below.parent().zip(self.below.file_name());
         let (parent, name) = parts.ok_or(io::ErrorKind::InvalidInput)?;
@@ -147,5 +157,27 @@ mod tests {
         let file = TranscriptFile::new(&config, Path::new("/w"), "id");
         file.create("x").unwrap();
         assert_eq!(fs::read_to_string(real.join("-w/id.jsonl")).unwrap(), "x");
+    }
+
+    #[test]
+    fn session_folder_is_removed_without_following_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(path("config")).unwrap();
+        std::fs::create_dir(path("outside")).unwrap();
+        std::fs::write(path("outside").join("kept"), "").unwrap();
+        let transcript =
+            TranscriptFile::new(&ConfigFolder::Own(path("config")), Path::new("/w"), "s");
+        transcript.create("").unwrap();
+        let session = transcript.path().with_extension("");
+        let trash = Trash::open(&path("trash")).unwrap();
+        std::fs::create_dir_all(session.join("tool-results")).unwrap();
+        transcript.remove_session_folder(&trash).unwrap();
+        assert!(!session.exists());
+        std::os::unix::fs::symlink(path("outside"), &session).unwrap();
+        transcript.remove_session_folder(&trash).unwrap();
+        assert!(std::fs::symlink_metadata(&session).is_err());
+        assert!(path("outside").join("kept").exists());
+        transcript.remove_session_folder(&trash).unwrap();
     }
 }
