@@ -405,6 +405,11 @@ fn tokens_of_a_request_are_estimated() {
     let mut with_tools = body;
     with_tools["tools"] = tools();
     assert!(count(with_tools).json()["input_tokens"].as_u64().unwrap() > 120);
+    assert_eq!(count(json!({"messages": [[null]]})).status, 400);
+    assert_eq!(
+        count(json!({"messages": [{"role": "user", "content": "x"}], "system": 3})).status,
+        400
+    );
     let wrong = count(json!({"messages": []}));
     assert_eq!((wrong.status, wrong.json()["type"].as_str()), (400, Some("error")));
     assert!(wrong.headers.contains_key("request-id"));

@@ -152,7 +152,7 @@ async fn answer(
 }
 
 /// Reads a text or a list of text blocks.
-fn system_text(system: Option<&Value>) -> Result<Option<String>, Problem> {
+pub(super) fn system_text(system: Option<&Value>) -> Result<Option<String>, Problem> {
     let wrong = || ApiError::bad_request("system: must be a string or a list of text blocks");
     let text = match system {
         None | Some(Value::Null) => return Ok(None),

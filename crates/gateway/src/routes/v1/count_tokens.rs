@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request, State};
 use axum::response::{IntoResponse, Json, Response};
+use hob_domain::Message;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::anthropic::{REQUEST_ID_HEADER, request_id};
+use super::anthropic::{REQUEST_ID_HEADER, request_id, system_text};
 use super::dialect::{Dialect, Problem};
 use super::tools;
 use crate::error::ApiError;
@@ -69,6 +70,11 @@ async fn count(
     if body.messages.is_empty() {
         return Err(ApiError::bad_request("messages: must not be empty").into());
     }
+    for (index, message) in body.messages.iter().enumerate() {
+        let wrong = |error| ApiError::bad_request(format!("messages[{index}].{error}"));
+        Message::parse(message).map_err(wrong)?;
+    }
+    system_text(body.system.as_ref())?;
     tools::anthropic(body.tools.as_deref(), None)?;
     let messages: usize =
         body.messages.iter().map(|message| MESSAGE_TOKENS + tokens(&message["content"])).sum();
