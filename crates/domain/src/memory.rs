@@ -211,13 +211,35 @@ pub struct MaintenanceEvent {
     pub detail: String,
 }
 
-/// What to forget.
+/// The turns to forget, or to restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forget {
     Record(RecordId),
     Session(String),
-    /// Everything that the principal has, including the names of forgotten turns.
-    Everything,
+}
+
+/// A step of forgetting. Turns are hidden first, and erased later; until then they can be restored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Forgetting {
+    /// Removes turns from the index and from everything that is read. They are not stored again.
+    Hide { principal: Principal, turns: Forget, now: Timestamp },
+    /// Restores turns that were hidden at this time or later. They have no terms, no vector and the
+    /// rules version 0 until the next rescan.
+    Restore { principal: Principal, turns: Forget, hidden_since: Timestamp },
+    /// Erases the texts of all turns that were hidden before this time.
+    Erase { hidden_before: Timestamp },
+    /// Removes everything that a principal has, including the names of forgotten turns.
+    RemovePrincipal(Principal),
+}
+
+impl Forgetting {
+    pub fn hide(principal: &Principal, turns: &Forget, now: Timestamp) -> Forgetting {
+        Forgetting::Hide { principal: principal.clone(), turns: turns.clone(), now }
+    }
+
+    pub fn restore(principal: &Principal, turns: &Forget, hidden_since: Timestamp) -> Forgetting {
+        Forgetting::Restore { principal: principal.clone(), turns: turns.clone(), hidden_since }
+    }
 }
 
 /// The outcome of a correction.
@@ -302,14 +324,8 @@ pub trait MemoryStore: VectorStore {
         turn: NewTurn,
     ) -> Result<Superseded, StoreError>;
 
-    /// Removes turns from the store and its index for good; they are never stored again. Returns
-    /// how many were removed.
-    async fn forget(
-        &self,
-        principal: &Principal,
-        what: &Forget,
-        now: Timestamp,
-    ) -> Result<usize, StoreError>;
+    /// Hides, restores or erases turns. Returns how many.
+    async fn forget(&self, step: Forgetting) -> Result<usize, StoreError>;
 
     /// Returns the turns in scope that match a query best, with their neighbours and everything
     /// there is to rank them by.

@@ -27,7 +27,7 @@ use crate::routes::{console, files, health, metrics, run};
         all_sessions::events, all_sessions::cancel, all_sessions::close, console::page, console::asset, console::icon,
         login::login, login::logout,
         overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,
-        memory::timeline, memory::facets, memory::stats, memory_change::correct, memory_change::forget,
+        memory::timeline, memory::facets, memory::stats, memory_change::correct, memory_change::forget, memory_change::restore,
         memory_change::unseal, session_turns::create, session_turns::turn, session_turns::turns, session_turns::permit,
         anthropic::messages, count_tokens::count_tokens, openai::chat, models::list, models::get),
     modifiers(&BearerToken),

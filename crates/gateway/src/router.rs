@@ -55,6 +55,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/admin/memory/stats", get(memory::stats))
         .route("/admin/memory/correct", post(memory_change::correct))
         .route("/admin/memory/forget", post(memory_change::forget))
+        .route("/admin/memory/restore", post(memory_change::restore))
         .route("/admin/memory/unseal", post(memory_change::unseal))
         .route("/admin/sessions", get(all_sessions::list).post(session_turns::create))
         .route("/admin/sessions/{id}", get(all_sessions::get).delete(all_sessions::close))

@@ -1,20 +1,44 @@
-//! Background maintenance of the memory: masks secrets in old turns, then embeds all turns with the
-//! sentence model.
+//! Background maintenance of the memory: erases forgotten turns, masks secrets in old turns, then
+//! embeds all turns with the sentence model.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hob_domain::Timestamp;
 use hob_memory::Engine;
 use tokio_util::sync::CancellationToken;
 
 /// The pause between two steps, for other users of the store.
 const STEP_PAUSE: Duration = Duration::from_millis(50);
 
-/// Runs until everything is done, or until `stopping` is cancelled.
+/// Forgotten turns are erased at most this long after the time they can be restored.
+const MAX_ERASE_INTERVAL: Duration = Duration::from_secs(600);
+const MIN_ERASE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs until `stopping` is cancelled.
 pub async fn run(engine: Engine, model: Option<PathBuf>, stopping: CancellationToken) {
-    rescan(engine.clone(), stopping.clone()).await;
-    if let Some(folder) = model {
-        engine.run_model(folder, stopping).await;
+    let improve = async {
+        rescan(engine.clone(), stopping.clone()).await;
+        if let Some(folder) = model {
+            engine.run_model(folder, stopping.clone()).await;
+        }
+    };
+    tokio::join!(erase_forgotten(&engine, &stopping), improve);
+}
+
+/// Erases forgotten turns that can no longer be restored.
+async fn erase_forgotten(engine: &Engine, stopping: &CancellationToken) {
+    let interval = engine.undo_period().clamp(MIN_ERASE_INTERVAL, MAX_ERASE_INTERVAL);
+    loop {
+        match engine.erase_forgotten(Timestamp::now()).await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "erased forgotten turns"),
+            Err(error) => tracing::error!(%error, "failed to erase forgotten turns"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = stopping.cancelled() => return,
+        }
     }
 }
 

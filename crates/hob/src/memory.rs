@@ -79,7 +79,7 @@ pub async fn open_with(
     let home = &settings.home;
     if let Some(store) = connect_postgres(settings, key, busy).await? {
         keys::publish_first(home, key)?;
-        let engine = engine(Arc::new(store), OpeningKeys::from(OpeningKey::of(key)));
+        let engine = engine(settings, Arc::new(store), OpeningKeys::from(OpeningKey::of(key)));
         return Ok(tools(home, engine));
     }
     let (store, opening) = if home.next_key().exists() {
@@ -106,7 +106,7 @@ pub async fn open_with(
         keys::publish_first(home, key)?;
         (store, OpeningKeys::from(OpeningKey::of(key)))
     };
-    Ok(tools(home, engine(Arc::new(store), opening)))
+    Ok(tools(home, engine(settings, Arc::new(store), opening)))
 }
 
 fn tools(home: &Home, engine: Engine) -> Tools {
@@ -125,8 +125,8 @@ async fn connect_postgres(
 }
 
 /// Returns the memory engine on a store, with the built-in embedding table.
-pub fn engine(store: Arc<dyn MemoryStore>, opening: OpeningKeys) -> Engine {
-    Engine::new(store, opening)
+pub fn engine(settings: &Resolved, store: Arc<dyn MemoryStore>, opening: OpeningKeys) -> Engine {
+    Engine::new(store, opening, settings.values.memory_undo)
 }
 
 /// Returns an async runtime for one command.

@@ -50,7 +50,7 @@ pub fn tools() -> Vec<Tool> {
         ),
         tool::<ForgetArguments, ForgetResult>(
             "memory_forget",
-            "Delete a record or a session of an app; for the owner's memory, ask the owner to confirm it.",
+            "Forget a record or a session of an app for good, after a day to undo it; for the owner's memory, ask the owner.",
             delete().idempotent(true),
         ),
         tool::<TimelineArguments, TimelineResult>(

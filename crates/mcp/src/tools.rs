@@ -196,13 +196,17 @@ impl Tools {
         let now = Timestamp::now();
         if caller.principal == Principal::Owner {
             // Callers of a tool are agents. The owner's own command calls the engine.
+            if arguments.undo {
+                let reason = "undo: only the owner can restore turns, with `hob forget --undo`";
+                return Err(ToolError::InvalidArguments(reason.to_owned()));
+            }
             if let Forget::Record(id) = &what
                 && self.engine.record(&caller.principal, id).await?.is_none()
             {
                 return Ok(ForgetResult { count: 0, request_id: None });
             }
             let project = caller.location.as_ref().map(|location| location.project.clone());
-            let (requests, ForgetArguments { record_id, session_id }) =
+            let (requests, ForgetArguments { record_id, session_id, .. }) =
                 (self.forget_requests.clone(), arguments);
             let added = tokio::task::spawn_blocking(move || {
                 requests.add(record_id, session_id, project, now)
@@ -213,7 +217,10 @@ impl Tools {
                 .map_err(|error| StoreError::Failed(error.to_string()))?;
             return Ok(ForgetResult { count: 0, request_id: Some(request.id) });
         }
-        let count = self.engine.forget(&caller.principal, &what, now).await?;
+        let count = match arguments.undo {
+            true => self.engine.undo_forget(&caller.principal, &what, now).await?,
+            false => self.engine.forget(&caller.principal, &what, now).await?,
+        };
         Ok(ForgetResult { count, request_id: None })
     }
 

@@ -196,17 +196,20 @@ pub(crate) struct CorrectResult {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForgetArguments {
-    /// The record to delete.
+    /// The record to forget.
     pub record_id: Option<String>,
-    /// The session to delete, in place of a record.
+    /// The session to forget, in place of a record.
     pub session_id: Option<String>,
+    /// Restore it instead, if it was forgotten less than a day ago. For the owner's memory only the owner can do that.
+    #[serde(default)]
+    pub undo: bool,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ForgetResult {
-    /// Number of deleted records.
+    /// Number of forgotten or restored records.
     pub count: usize,
-    /// The request that now waits for the owner, who confirms it with `hob forget --confirm`. Nothing is deleted before.
+    /// The request that now waits for the owner, who confirms it with `hob forget --confirm`. Nothing is forgotten before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }

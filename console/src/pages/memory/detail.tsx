@@ -4,7 +4,7 @@ import { get, post, query } from '../../api';
 import { many, place, shortId } from '../../format';
 import { marked } from '../../highlight';
 import type { Hit } from '../../shapes';
-import { attempt, confirm, Dialog, say } from '../../ui/dialog';
+import { attempt, confirm, Dialog, offer, say } from '../../ui/dialog';
 import { useLoad } from '../../ui/load';
 import { Button, Copy, Problem, Skeleton, When } from '../../ui/parts';
 
@@ -34,7 +34,7 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
       title: what === 'record' ? 'Forget this turn?' : 'Forget the whole session?',
       words: (
         <p>
-          It goes from the store and the index, and neither a hook nor an import brings it back. <strong>This can’t be undone.</strong>
+          It is hidden at once, and neither a hook nor an import brings it back. It is erased after a day. Until then you can undo this.
         </p>
       ),
       yes: 'Forget',
@@ -42,7 +42,14 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
       act: async () => {
         const body = what === 'record' ? { record_id: hit.record_id } : { session_id: hit.session_id };
         const { forgotten } = await post<{ forgotten: number }>('/admin/memory/forget', body);
-        say(`${many(forgotten, 'turn')} forgotten.`);
+        offer(`${many(forgotten, 'turn')} forgotten.`, {
+          name: 'Undo',
+          act: async () => {
+            const { restored } = await post<{ restored: number }>('/admin/memory/restore', body);
+            say(`${many(restored, 'turn')} restored.`);
+            onChanged();
+          },
+        });
         onChanged();
       },
     });

@@ -1,4 +1,4 @@
-//! `hob forget`: deletes records from the memory, and answers what agents ask to be deleted.
+//! `hob forget`: hides records of the memory, restores them, and answers what agents ask to be forgotten.
 
 use clap::{ArgGroup, Args as ClapArgs};
 use hob_domain::Timestamp;
@@ -11,25 +11,29 @@ use super::{Context, Exit};
 use crate::memory;
 use crate::printer::{self, errln, outln};
 
-/// Permanently delete one turn or a whole session from the memory; later imports skip it
+/// Remove one turn or a whole session from the memory; later imports skip it
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Give RECORD_ID, --session-id, --requests, --confirm or --decline. Agents cannot delete your turns: `memory_forget` only \
+Give RECORD_ID, --session-id, --requests, --confirm or --decline. What you forget is hidden at once and erased after a day \
+(setting `memory.forget_undo_secs`); until then --undo restores it. Agents cannot forget your turns: `memory_forget` only \
 files a request.")]
 #[command(group = ArgGroup::new("what").required(true).args(["record_id", "session_id", "requests", "confirm", "decline"]))]
 pub struct Args {
     /// ID of the turn's record, as `hob recall` shows it
     record_id: Option<String>,
-    /// Delete all turns of this session
+    /// Forget all turns of this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// List what agents ask to be deleted
+    /// Restore the turn or the session instead
+    #[arg(long, conflicts_with_all = ["requests", "confirm", "decline"])]
+    undo: bool,
+    /// List what agents ask to be forgotten
     #[arg(long)]
     requests: bool,
-    /// Delete what this request names
+    /// Forget what this request names
     #[arg(long, value_name = "REQUEST")]
     confirm: Option<String>,
-    /// Remove this request and delete nothing
+    /// Remove this request and forget nothing
     #[arg(long, value_name = "REQUEST")]
     decline: Option<String>,
     /// Do not ask
@@ -66,17 +70,26 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         Some(request) => (request.record_id.clone(), request.session_id.clone()),
         None => (args.record_id.clone(), args.session_id.clone()),
     };
+    if args.undo {
+        return undo(context, args);
+    }
     let question = match (&record_id, &session_id) {
-        (Some(id), _) => format!("Permanently delete the record {id}?"),
+        (Some(id), _) => format!("Forget the record {id}?"),
         (None, session) => {
-            format!("Permanently delete all turns of session {}?", session.as_deref().unwrap_or(""))
+            format!("Forget all turns of session {}?", session.as_deref().unwrap_or(""))
         }
     };
     let act = OwnersAct { command: "hob forget", question: &question, yes: args.yes };
     if !act.is_confirmed(context)? {
         return Ok(Exit::Failed);
     }
-    let value = match forget(context, record_id, session_id)? {
+    let undo_command = match (&record_id, &session_id) {
+        (Some(id), _) => format!("hob forget --undo {id}"),
+        (None, session) => {
+            format!("hob forget --undo --session-id {}", session.as_deref().unwrap_or(""))
+        }
+    };
+    let value = match change(context, record_id, session_id, false)? {
         Ok(value) => value,
         Err(reason) => {
             errln!("hob: {reason}");
@@ -86,33 +99,68 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if let Some(request) = &request {
         requests.remove(request)?;
     }
+    let undo = undo_until(context)
+        .map_or(String::new(), |until| format!("; `{undo_command}` restores it until {until}"));
     let text = match value["count"].as_u64().unwrap_or_default() {
         0 => "no record has this ID".to_owned(),
-        1 => "deleted 1 record".to_owned(),
-        count => format!("deleted {count} records"),
+        1 => format!("forgot 1 record{undo}"),
+        count => format!("forgot {count} records{undo}"),
     };
     print_count(&value, args.json, &text);
     Ok(Exit::Done)
 }
 
-/// Deletes through the server, or in this process.
-fn forget(
+/// Restores what was forgotten.
+fn undo(context: &Context, args: &Args) -> anyhow::Result<Exit> {
+    let value = match change(context, args.record_id.clone(), args.session_id.clone(), true)? {
+        Ok(value) => value,
+        Err(reason) => {
+            errln!("hob: {reason}");
+            return Ok(Exit::Failed);
+        }
+    };
+    let text = match value["count"].as_u64().unwrap_or_default() {
+        0 => "nothing to restore: it was erased, or never forgotten".to_owned(),
+        1 => "restored 1 record".to_owned(),
+        count => format!("restored {count} records"),
+    };
+    print_count(&value, args.json, &text);
+    Ok(Exit::Done)
+}
+
+/// Returns until when what is forgotten now can be restored; `None` if it is erased at once.
+fn undo_until(context: &Context) -> Option<Timestamp> {
+    let period = context.settings.values.memory_undo;
+    if period.is_zero() {
+        return None;
+    }
+    let until = Timestamp::now().saturating_add(period).ok()?;
+    Timestamp::from_second(until.as_second()).ok()
+}
+
+/// Forgets or restores through the server, or in this process.
+fn change(
     context: &Context,
     record_id: Option<String>,
     session_id: Option<String>,
+    undo: bool,
 ) -> anyhow::Result<Result<Value, String>> {
     let what = match (&record_id, &session_id) {
         (Some(id), _) => Forget::Record(RecordId::new(id.as_str())),
         (None, session) => Forget::Session(session.clone().unwrap_or_default()),
     };
-    let call = crate::socket::Call::Forget { record_id, session_id };
+    let call = crate::socket::Call::Forget { record_id, session_id, undo };
     if let Some(answer) = memory::call_server(&context.settings, &call)? {
         return Ok(answer);
     }
     context.settings.home.prepare()?;
     memory::runtime()?.block_on(async {
         let tools = memory::open(&context.settings, memory::STORE_BUSY_TIMEOUT).await?;
-        let count = tools.engine.forget(&Principal::Owner, &what, Timestamp::now()).await?;
+        let (engine, now) = (&tools.engine, Timestamp::now());
+        let count = match undo {
+            true => engine.undo_forget(&Principal::Owner, &what, now).await?,
+            false => engine.forget(&Principal::Owner, &what, now).await?,
+        };
         Ok(Ok(json!({"count": count})))
     })
 }
@@ -133,7 +181,7 @@ fn list(requests: &[ForgetRequest], json: bool) {
         outln!("{line}");
     }
     if requests.is_empty() {
-        outln!("no agent asks to delete anything");
+        outln!("no agent asks to forget anything");
     }
 }
 

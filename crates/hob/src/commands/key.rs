@@ -93,7 +93,7 @@ pub fn finish_rotation(settings: &Resolved) -> anyhow::Result<usize> {
         let store_key = if moved { &new } else { &old };
         let store = Memory::open(&home.memory(), store_key, Duration::from_secs(30))?;
         memory::runtime()?.block_on(async {
-            let engine = memory::engine(Arc::new(store), keys());
+            let engine = memory::engine(settings, Arc::new(store), keys());
             Drain::new(engine.clone(), home.deferred()).pass(Instant::now()).await;
             resealed = engine.reseal(&OpeningKey::of(&old)).await?;
             anyhow::Ok(())

@@ -168,6 +168,10 @@ settings! {
         key: "memory.model", default: "",
         help: "Folder with a BERT sentence model (`model.safetensors`, `tokenizer.json`, `config.json`) that recall uses in addition to the built-in embedding table. If empty, recall uses the table alone.",
     }
+    memory_undo: Duration {
+        key: "memory.forget_undo_secs", default: "86400", min: 0,
+        help: "Forgotten turns are hidden at once and erased after this many seconds. Until then `hob forget --undo` restores them.",
+    }
     app_sessions: usize {
         key: "limits.app_sessions", default: "0", min: 0,
         help: "Maximum number of open sessions per app. Additional sessions are rejected with HTTP 429. 0 means no limit.",

@@ -53,10 +53,12 @@ pub enum Call {
     Unseal {
         record_id: String,
     },
-    /// Forgets a record or a session. Only for the owner.
+    /// Forgets a record or a session, or restores it. Only for the owner.
     Forget {
         record_id: Option<String>,
         session_id: Option<String>,
+        #[serde(default)]
+        undo: bool,
     },
 }
 

@@ -443,16 +443,22 @@ impl Service {
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }
-            Call::Forget { record_id, session_id } => {
+            Call::Forget { record_id, session_id, undo } => {
                 let (what, target) = match (record_id, session_id) {
                     (Some(id), None) => (Forget::Record(RecordId::new(id.as_str())), id),
                     (None, Some(session)) => (Forget::Session(session.clone()), session),
                     _ => return Answer::Error("name a record or a session".to_owned()),
                 };
-                if let Err(error) = self.audit("forget", &target).await {
+                let action = if undo { "undo_forget" } else { "forget" };
+                if let Err(error) = self.audit(action, &target).await {
                     return Answer::Error(error.to_string());
                 }
-                match engine.forget(principal, &what, Timestamp::now()).await {
+                let now = Timestamp::now();
+                let changed = match undo {
+                    true => engine.undo_forget(principal, &what, now).await,
+                    false => engine.forget(principal, &what, now).await,
+                };
+                match changed {
                     Ok(count) => Answer::Result(json!({"count": count})),
                     Err(error) => Answer::Error(error.to_string()),
                 }

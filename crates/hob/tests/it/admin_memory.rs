@@ -235,5 +235,11 @@ fn memory_forget_hides_records_and_sessions_and_is_audited() {
     for wrong in [json!({}), json!({"record_id": "a", "session_id": "b"}), json!({"id": 1})] {
         assert_eq!(forget(wrong).status, 400);
     }
-    console.assert_audit(&["forget", "forget"], &[SECRET]);
+    let restore = |body: Value| console.post("/admin/memory/restore", &body);
+    assert_eq!(restore(json!({"session_id": "s2"})).json(), json!({"ok": true, "restored": 2}));
+    let found = console.get("/admin/memory/search?q=cows");
+    assert!(texts_of(&found["hits"]).iter().any(|text| text.contains("cows")), "{found}");
+    assert_eq!(restore(json!({"session_id": "s2"})).json()["restored"], 0);
+    assert_eq!(restore(json!({})).status, 400);
+    console.assert_audit(&["forget", "forget", "undo_forget", "undo_forget"], &[SECRET]);
 }

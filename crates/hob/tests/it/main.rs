@@ -19,6 +19,7 @@ mod live_attach;
 mod memory_apps;
 mod memory_capture;
 mod memory_commands;
+mod memory_forget;
 mod memory_keys;
 mod memory_mcp;
 mod memory_model;

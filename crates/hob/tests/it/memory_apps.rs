@@ -65,6 +65,20 @@ fn mcp_over_http_shows_an_app_only_its_memory() {
             assert_eq!(forgotten["structuredContent"]["count"], 0);
         }
     }
+    // An app forgets and restores its own.
+    let recall = || {
+        let result = call(&tokens[0], "memory_recall", json!({"cue": "crane", "project": "*"}));
+        result["structuredContent"]["hits"].as_array().unwrap().clone()
+    };
+    let id = recall()[0]["record_id"].clone();
+    for (undo, left) in [(false, 0), (true, 1)] {
+        let arguments = json!({"record_id": id, "undo": undo});
+        let other = call(&tokens[1], "memory_forget", arguments.clone());
+        assert_eq!(other["structuredContent"]["count"], 0);
+        let own = call(&tokens[0], "memory_forget", arguments);
+        assert_eq!(own["structuredContent"]["count"], 1);
+        assert_eq!(recall().len(), left);
+    }
     let owned = export(&home);
     for row in &owned {
         let id = &row["record_id"];

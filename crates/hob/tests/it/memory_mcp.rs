@@ -137,7 +137,7 @@ fn mcp_results_match_their_declared_schemas() {
         ("memory_recall", "budget_tokens cue limit project session_id since until"),
         ("memory_capture", "cue project role text tier"),
         ("memory_correct", "record_id text"),
-        ("memory_forget", "record_id session_id"),
+        ("memory_forget", "record_id session_id undo"),
         ("memory_timeline", "around limit project session_id"),
         ("memory_stats", ""),
     ];

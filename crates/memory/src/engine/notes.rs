@@ -1,7 +1,10 @@
 //! Notes, corrections and forgetting.
 
+use std::time::Duration;
+
 use hob_domain::memory::{
-    Forget, Identity, Principal, ProjectLocation, RecordId, Superseded, Tier, TurnRole, TurnSource,
+    Forget, Forgetting, Identity, Principal, ProjectLocation, RecordId, Superseded, Tier, TurnRole,
+    TurnSource,
 };
 use hob_domain::{StoreError, Timestamp};
 
@@ -84,19 +87,57 @@ impl Engine {
         Err(StoreError::Failed("this correction was deleted by `forget` too many times and cannot be stored again; change its text".to_owned()))
     }
 
-    /// Removes a record or a session. Returns the number of removed records.
+    /// Hides a record or a session at once. They are erased after [`Engine::undo_period`]. Returns
+    /// the number of hidden records.
     pub async fn forget(
         &self,
         principal: &Principal,
-        what: &Forget,
+        turns: &Forget,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
-        self.inner.store.forget(principal, what, now).await
+        let count = self.inner.store.forget(Forgetting::hide(principal, turns, now)).await?;
+        if self.inner.undo_period.is_zero() {
+            self.erase_forgotten(now).await?;
+        }
+        Ok(count)
+    }
+
+    /// Restores a record or a session that was forgotten less than [`Engine::undo_period`] ago.
+    /// Returns the number of restored records.
+    pub async fn undo_forget(
+        &self,
+        principal: &Principal,
+        turns: &Forget,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        let hidden_since = now.saturating_sub(self.undo_period()).unwrap_or(now);
+        let step = Forgetting::restore(principal, turns, hidden_since);
+        let count = self.inner.store.forget(step).await?;
+        // Restored turns have no terms yet. If this fails, the next start of the server does it.
+        while count > 0 && self.rescan().await? > 0 {}
+        self.inner.model.notify_new_turns();
+        Ok(count)
+    }
+
+    /// Erases what was forgotten [`Engine::undo_period`] ago or earlier. Returns the number of
+    /// records.
+    pub async fn erase_forgotten(&self, now: Timestamp) -> Result<usize, StoreError> {
+        // One moment later than the last that can be restored.
+        let hidden_before = match self.undo_period() {
+            period if period.is_zero() => now + Duration::from_micros(1),
+            period => now.saturating_sub(period).unwrap_or(now),
+        };
+        self.inner.store.forget(Forgetting::Erase { hidden_before }).await
+    }
+
+    /// How long a forgotten record can be restored.
+    pub fn undo_period(&self) -> Duration {
+        self.inner.undo_period
     }
 
     /// Removes everything that belongs to a principal.
     pub async fn forget_principal(&self, principal: &Principal) -> Result<usize, StoreError> {
-        self.inner.store.forget(principal, &Forget::Everything, Timestamp::now()).await
+        self.inner.store.forget(Forgetting::RemovePrincipal(principal.clone())).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hob_domain::StoreError;
 use hob_domain::memory::MemoryStore;
@@ -23,14 +24,16 @@ pub(super) struct EngineState {
     pub(super) preparer: Preparer,
     pub(super) opening: OpeningKeys,
     pub(super) model: ModelEmbedder,
+    pub(super) undo_period: Duration,
 }
 
 impl Engine {
-    pub fn new(store: Arc<dyn MemoryStore>, opening: OpeningKeys) -> Engine {
+    /// Returns the engine on a store. Forgotten records can be restored for `undo_period`.
+    pub fn new(store: Arc<dyn MemoryStore>, opening: OpeningKeys, undo_period: Duration) -> Engine {
         let sealing = opening.sealing_key();
         let preparer = Preparer { indexer: TextIndexer::default(), sealing };
         let model = ModelEmbedder::default();
-        Engine { inner: Arc::new(EngineState { store, preparer, opening, model }) }
+        Engine { inner: Arc::new(EngineState { store, preparer, opening, model, undo_period }) }
     }
 
     /// Loads the sentence model of a folder and embeds all turns with it in the background, until

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::memory::{
-    CandidateQuery, Forget, Identity, MemoryStore, NewTurn, PageFilter, Principal, ProjectLocation,
-    QueryTerm, RecordId, Remask, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
+    CandidateQuery, Forget, Forgetting, Identity, MemoryStore, NewTurn, PageFilter, Principal,
+    ProjectLocation, QueryTerm, RecordId, Remask, Scope, Tier, TurnRole, TurnSource, record_key,
+    words_key,
 };
 use hob_domain::{DataKey, Timestamp};
 use hob_testkit::Postgres;
@@ -232,7 +233,10 @@ async fn check_random_changes(seed: u64, place: &TestStore) -> usize {
                 let Some(seq) = pick(&mut random, &expected) else { continue };
                 let what = Forget::Record(expected[&seq].id.clone());
                 let now = Timestamp::UNIX_EPOCH;
-                assert_eq!(memory.forget(&Principal::Owner, &what, now).await.unwrap(), 1);
+                assert_eq!(
+                    memory.forget(Forgetting::hide(&Principal::Owner, &what, now)).await.unwrap(),
+                    1
+                );
                 expected.remove(&seq);
             }
             7 => {

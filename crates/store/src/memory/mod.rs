@@ -3,6 +3,7 @@
 
 mod block_limit;
 mod candidate_plan;
+mod hidden;
 mod identity;
 #[cfg(test)]
 mod index_tests;

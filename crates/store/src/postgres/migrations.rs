@@ -4,10 +4,14 @@ use deadpool_postgres::Object;
 use tokio_postgres::{Client, Error};
 
 /// The version of the schema, recorded in `hob.migrations`.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = FIRST + CHANGES.len() as u32;
+/// The version that [`CREATE`] and [`IMPORT`] make.
+const FIRST: u32 = 7;
 /// Creates everything in an empty schema. Frozen: the tidy test knows its hash.
 const CREATE: &str = include_str!("migrations/0001_hob.sql");
-/// The one earlier version that can be imported, and the statements that bring it to [`VERSION`].
+/// The later changes. Each makes the next version.
+const CHANGES: [&str; 1] = [include_str!("migrations/0002_hidden_turns.sql")];
+/// The one earlier version that can be imported, and the statements that bring it to [`FIRST`].
 const IMPORTED: u32 = 6;
 const IMPORT: &str = include_str!("migrations/import_6.sql");
 
@@ -43,7 +47,7 @@ pub(crate) async fn run(client: &mut Object) -> Result<(), MigrationError> {
     }
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
-    let sql = match version(transaction.client()).await? {
+    let (base, is_at) = match version(transaction.client()).await? {
         Some(VERSION) => return Ok(()),
         None | Some(0) => {
             transaction
@@ -54,13 +58,16 @@ pub(crate) async fn run(client: &mut Object) -> Result<(), MigrationError> {
                 )
                 .await?;
             require_pgvector(transaction.client()).await?;
-            CREATE
+            (CREATE, FIRST)
         }
-        Some(IMPORTED) => IMPORT,
+        Some(IMPORTED) => (IMPORT, FIRST),
+        Some(found @ FIRST..VERSION) => ("", found),
         Some(found) if found > VERSION => return Err(MigrationError::Newer(found)),
         Some(found) => return Err(MigrationError::Older(found)),
     };
-    transaction.batch_execute(sql).await?;
+    for sql in std::iter::once(&base).chain(&CHANGES[(is_at - FIRST) as usize..]) {
+        transaction.batch_execute(sql).await?;
+    }
     let step = VERSION as i32;
     transaction.execute("INSERT INTO hob.migrations (step) VALUES ($1)", &[&step]).await?;
     transaction.commit().await?;

@@ -8,23 +8,35 @@ use super::error::OpenError;
 
 /// The schema of a file. Its version is in the file's `user_version`. The SQL is frozen: the tidy test knows its hash.
 pub(crate) struct Schema {
-    pub(crate) version: u32,
+    /// The version that `create` and `import` make.
+    first: u32,
     /// Creates everything in an empty file.
     create: &'static str,
-    /// The one earlier version that can be imported, and the statements that bring it to this version.
+    /// The one earlier version that can be imported, and the statements that bring it to the first version.
     import: (u32, &'static str),
+    /// The later changes. Each makes the next version.
+    changes: &'static [&'static str],
+}
+
+impl Schema {
+    /// The current version.
+    pub(crate) const fn version(&self) -> u32 {
+        self.first + self.changes.len() as u32
+    }
 }
 
 pub(crate) const LEDGER: Schema = Schema {
-    version: 8,
+    first: 8,
     create: include_str!("migrations/ledger/0001_ledger.sql"),
     import: (7, include_str!("migrations/ledger/import_7.sql")),
+    changes: &[],
 };
 
 pub(crate) const MEMORY: Schema = Schema {
-    version: 5,
+    first: 5,
     create: include_str!("migrations/memory/0001_memory.sql"),
     import: (4, include_str!("migrations/memory/import_4.sql")),
+    changes: &[include_str!("migrations/memory/0002_hidden_turns.sql")],
 };
 
 /// Brings a file to this schema.
@@ -34,7 +46,8 @@ pub(crate) fn run(
     schema: &Schema,
 ) -> Result<(), OpenError> {
     let failed = |error| OpenError::Failed { path: path.to_owned(), error };
-    if version(connection).map_err(failed)? == schema.version {
+    let newest = schema.version();
+    if version(connection).map_err(failed)? == newest {
         return Ok(());
     }
     // Two processes may come here at the same time; the second finds the work done.
@@ -42,17 +55,21 @@ pub(crate) fn run(
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found = version(&transaction).map_err(failed)?;
     let (oldest, import) = schema.import;
-    let sql = match found {
-        found if found == schema.version => return Ok(()),
-        0 => schema.create,
-        found if found == oldest => import,
-        found if found > schema.version => {
-            return Err(OpenError::Newer { path: path.to_owned(), found, known: schema.version });
+    let (base, is_at) = match found {
+        found if found == newest => return Ok(()),
+        0 => (schema.create, schema.first),
+        found if found == oldest => (import, schema.first),
+        found if found > newest => {
+            return Err(OpenError::Newer { path: path.to_owned(), found, known: newest });
         }
+        found if found >= schema.first => ("", found),
         found => return Err(OpenError::Older { path: path.to_owned(), found, oldest }),
     };
-    transaction.execute_batch(sql).map_err(failed)?;
-    transaction.pragma_update(None, "user_version", schema.version).map_err(failed)?;
+    let missing = &schema.changes[(is_at - schema.first) as usize..];
+    for sql in std::iter::once(&base).chain(missing) {
+        transaction.execute_batch(sql).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "user_version", newest).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 
@@ -95,6 +112,18 @@ mod tests {
             run(&mut new, Path::new("x"), schema).unwrap();
             assert_eq!(described(&imported), described(&new));
         }
+    }
+
+    #[test]
+    fn file_of_every_later_version_gets_the_changes_it_misses() {
+        let first = Schema { changes: &[], ..MEMORY };
+        let mut connection = Connection::open_in_memory().unwrap();
+        run(&mut connection, Path::new("x"), &first).unwrap();
+        run(&mut connection, Path::new("x"), &MEMORY).unwrap();
+        let mut new = Connection::open_in_memory().unwrap();
+        run(&mut new, Path::new("x"), &MEMORY).unwrap();
+        assert_eq!(described(&connection), described(&new));
+        assert_eq!(version(&connection).unwrap(), MEMORY.version());
     }
 
     #[test]
@@ -153,11 +182,11 @@ mod tests {
     #[test]
     fn older_and_newer_schemas_are_refused() {
         for schema in [&LEDGER, &MEMORY] {
-            for version in 1..schema.version - 1 {
+            for version in 1..schema.import.0 {
                 let refused = run(&mut old_file("", version), Path::new("x"), schema).unwrap_err();
                 assert!(matches!(refused, OpenError::Older { .. }), "{refused}");
             }
-            let newer = schema.version + 1;
+            let newer = schema.version() + 1;
             let refused = run(&mut old_file("", newer), Path::new("x"), schema).unwrap_err();
             assert!(matches!(refused, OpenError::Newer { .. }), "{refused}");
         }

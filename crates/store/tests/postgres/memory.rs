@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hob_domain::DataKey;
 use hob_domain::memory::{
-    CandidateQuery, Forget, Identity, MemoryStore, NewTurn, PageFilter, Principal, ProjectLocation,
-    QueryTerm, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
+    CandidateQuery, Forget, Forgetting, Identity, MemoryStore, NewTurn, PageFilter, Principal,
+    ProjectLocation, QueryTerm, Scope, Tier, TurnRole, TurnSource, record_key, words_key,
 };
 use hob_store::{ConnectError, PostgresMemory};
 use tokio::task::JoinSet;
@@ -89,7 +89,7 @@ async fn role_of_one_app_sees_only_that_apps_memory() {
         memory.store_turns(speaker, turns, Vec::new()).await.unwrap();
         memory.store_turns(speaker, vec![turn("t", 9, "gone")], Vec::new()).await.unwrap();
         let gone = Forget::Session("t".to_owned());
-        assert_eq!(memory.forget(speaker, &gone, at(99)).await.unwrap(), 1);
+        assert_eq!(memory.forget(Forgetting::hide(speaker, &gone, at(99))).await.unwrap(), 1);
         let vector = vec![1_i8; 384];
         hob_domain::memory::VectorStore::save_vectors(
             &memory,

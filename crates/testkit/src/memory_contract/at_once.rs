@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hob_domain::memory::{Forget, PageFilter, Principal, Scope};
+use hob_domain::memory::{Forget, Forgetting, PageFilter, Principal, Scope};
 use tokio::task::JoinSet;
 
 use super::{Fixture, add_of, at, found, nth, with_id};
@@ -61,7 +61,7 @@ pub async fn concurrent_writers_store_each_turn_once(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     add_of(&*store, &Principal::Owner, vec![with_id("t", "gone", "1", 1)]).await;
     let gone = Forget::Session("t".to_owned());
-    assert_eq!(store.forget(&Principal::Owner, &gone, at(99)).await.unwrap(), 1);
+    assert_eq!(store.forget(Forgetting::hide(&Principal::Owner, &gone, at(99))).await.unwrap(), 1);
     writers.join_all().await;
     assert_eq!(store.counts(&Principal::Owner).await.unwrap().turns, 30);
     assert_eq!(store.page(&PageFilter::All { after: 0 }, 99).await.unwrap().len(), 30);

@@ -1,8 +1,8 @@
 //! Hostile texts and names.
 
 use hob_domain::memory::{
-    Forget, MaintenanceEvent, NewTurn, Principal, ProjectLocation, Scope, Superseded, TurnRole,
-    TurnSource, Window,
+    Forget, Forgetting, MaintenanceEvent, NewTurn, Principal, ProjectLocation, Scope, Superseded,
+    TurnRole, TurnSource, Window,
 };
 
 use super::{Fixture, add_of, at, facts, found, latest_prompts, timeline, with_id};
@@ -77,7 +77,7 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         let new = super::record(&*store, &speaker, &id).await.unwrap();
         assert_eq!(new.supersedes, Some(record.id));
         let whole = Forget::Session(session);
-        assert_eq!(store.forget(&speaker, &whole, at(9)).await.unwrap(), 2);
+        assert_eq!(store.forget(Forgetting::hide(&speaker, &whole, at(9))).await.unwrap(), 2);
         assert_eq!(store.facets(&speaker).await.unwrap().projects, []);
     }
 }
@@ -100,7 +100,10 @@ pub async fn hostile_texts_are_only_texts(fixture: &dyn Fixture) {
         let id = hob_domain::memory::RecordId::new(*text);
         assert!(super::record(&*store, &Principal::Owner, &id).await.is_none());
         let none = Forget::Record(id);
-        assert_eq!(store.forget(&Principal::Owner, &none, at(1)).await.unwrap(), 0);
+        assert_eq!(
+            store.forget(Forgetting::hide(&Principal::Owner, &none, at(1))).await.unwrap(),
+            0
+        );
     }
     assert_eq!(store.projects_named(&Principal::Owner, "p").await.unwrap(), ["/p"]);
     assert_eq!(store.counts(&Principal::Owner).await.unwrap().turns, 1);

@@ -2,6 +2,7 @@
 //! [`every_memory_contract`] passes the names of all tests to a macro, so that each backend runs them all.
 
 pub mod at_once;
+pub mod hidden;
 pub mod hostile;
 pub mod same;
 pub mod turns;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Forget, Identity, MemoryStore, NewTurn, Principal,
+    CandidateQuery, CandidateSet, Forgetting, Identity, MemoryStore, NewTurn, Principal,
     ProjectLocation, QueryTerm, Record, RecordId, Scope, Tier, TurnRole, TurnSelection, TurnSource,
     Window, record_key, words_key,
 };
@@ -31,6 +32,8 @@ macro_rules! every_memory_contract {
     ($run:ident) => {
         $run! {
             at_once: numbers_follow_the_order_of_commits concurrent_writers_store_each_turn_once;
+            hidden: hidden_turns_are_restored_as_they_were erased_turns_are_not_restored
+                restored_session_takes_new_turns restored_turns_keep_their_links_and_stay_single;
             hostile: hostile_texts_are_stored_unchanged hostile_texts_are_only_texts;
             turns: turn_is_stored_once_with_and_without_its_id answer_and_its_record_are_one_turn
                 numbered_turns_may_come_in_any_order captures_in_any_order_store_each_turn_once
@@ -143,5 +146,5 @@ async fn latest_prompts(
 
 /// Removes everything of a principal.
 async fn forget_everything(store: &dyn MemoryStore, principal: &Principal) -> usize {
-    store.forget(principal, &Forget::Everything, at(0)).await.unwrap()
+    store.forget(Forgetting::RemovePrincipal(principal.clone())).await.unwrap()
 }

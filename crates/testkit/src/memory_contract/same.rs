@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use hob_domain::memory::{
-    Candidate, CandidateQuery, CandidateSet, Forget, KindVector, MemoryStore, NewTurn, PageFilter,
-    Principal, ProjectLocation, QueryTerm, RecordId, Remask, Scope, TurnRole, Window,
+    Candidate, CandidateQuery, CandidateSet, Forget, Forgetting, KindVector, MemoryStore, NewTurn,
+    PageFilter, Principal, ProjectLocation, QueryTerm, Record, RecordId, Remask, Scope, TurnRole,
+    Window,
 };
 
 use super::{at, forget_everything, latest_prompts, nth, timeline, with_id};
@@ -67,8 +68,18 @@ pub async fn some_steps(seed: u64, steps: usize, one: &dyn MemoryStore, two: &dy
                     },
                 };
                 let now = at(random.below(900) as i64);
-                let a = one.forget(speaker, &forget, now).await.unwrap();
-                assert_eq!(a, two.forget(speaker, &forget, now).await.unwrap(), "{what}");
+                let hide = Forgetting::hide(speaker, &forget, now);
+                let a = one.forget(hide.clone()).await.unwrap();
+                assert_eq!(a, two.forget(hide).await.unwrap(), "{what}");
+                let undo = match random.below(4) {
+                    0 => Forgetting::Erase { hidden_before: at(random.below(900) as i64) },
+                    1 | 2 => Forgetting::restore(speaker, &forget, at(random.below(900) as i64)),
+                    _ => continue,
+                };
+                let a = one.forget(undo.clone()).await.unwrap();
+                assert_eq!(a, two.forget(undo).await.unwrap(), "{what}");
+                index_restored(one).await;
+                index_restored(two).await;
             }
             8 => {
                 let a =
@@ -109,6 +120,17 @@ pub async fn some_steps(seed: u64, steps: usize, one: &dyn MemoryStore, two: &dy
     for speaker in &speakers {
         look(&format!("seed {seed}, in the end"), speaker, &mut random, one, two).await;
     }
+}
+
+/// Indexes restored turns again, as the engine does.
+async fn index_restored(store: &dyn MemoryStore) {
+    let restored = store.page(&PageFilter::MaskedBefore(1), 1000).await.unwrap();
+    let remask = |record: Record| {
+        let (terms, vector) = analysed(&record.text, record.cue.as_deref());
+        let Record { seq, text, sealed, cue, .. } = record;
+        Remask { seq, text, sealed, cue, terms, vector, rules: 1 }
+    };
+    store.remask(restored.into_iter().map(remask).collect()).await.unwrap();
 }
 
 /// What turns of these tests are found by: terms and a vector that follow from the text and the cue alone.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, CandidateSet, Counts, Forget, Identity, ImportMark, MaintenanceEvent, PageFilter,
-    Principal, RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window, answer_key,
-    record_key,
+    Around, CandidateSet, Counts, Forget, Forgetting, Identity, ImportMark, MaintenanceEvent,
+    PageFilter, Principal, RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window,
+    answer_key, record_key,
 };
 
 use super::{
@@ -110,8 +110,8 @@ pub async fn forgotten_turns_stay_forgotten(fixture: &dyn Fixture) {
         store.page(&PageFilter::Of { principal: Principal::Owner, after: 0 }, 10).await.unwrap();
     for record in &page {
         let what = Forget::Record(record.id.clone());
-        assert_eq!(store.forget(&Principal::Owner, &what, now).await.unwrap(), 1);
-        assert_eq!(store.forget(&Principal::Owner, &what, now).await.unwrap(), 0);
+        assert_eq!(store.forget(Forgetting::hide(&Principal::Owner, &what, now)).await.unwrap(), 1);
+        assert_eq!(store.forget(Forgetting::hide(&Principal::Owner, &what, now)).await.unwrap(), 0);
     }
     assert!(found(&*store, &Principal::Owner, &Scope::default(), "secret").await.is_empty());
     assert_eq!(add(&*store, vec![with_id("s", "secret plan", "1", 1)]).await, (0, 0, 1));
@@ -122,7 +122,7 @@ pub async fn forgotten_turns_stay_forgotten(fixture: &dyn Fixture) {
 
     add(&*store, vec![with_id("t", "one", "1", 5), with_id("t", "two", "2", 6)]).await;
     let session = Forget::Session("t".to_owned());
-    assert_eq!(store.forget(&Principal::Owner, &session, now).await.unwrap(), 2);
+    assert_eq!(store.forget(Forgetting::hide(&Principal::Owner, &session, now)).await.unwrap(), 2);
     assert_eq!(add(&*store, vec![with_id("t", "never seen", "3", 7)]).await, (0, 0, 1));
     assert_eq!(add(&*store, vec![with_id("t", "later", "4", 200)]).await, (1, 0, 0));
 }
@@ -228,7 +228,7 @@ pub async fn index_counts_match_the_stored_turns(fixture: &dyn Fixture) {
     let now = Timestamp::from_second(1000).unwrap();
     for record in &rare[..40] {
         let what = Forget::Record(record.id.clone());
-        assert_eq!(store.forget(&Principal::Owner, &what, now).await.unwrap(), 1);
+        assert_eq!(store.forget(Forgetting::hide(&Principal::Owner, &what, now)).await.unwrap(), 1);
     }
     let changed = Remask {
         seq: rare[50].seq,
@@ -296,7 +296,7 @@ pub async fn other_state_is_stored_and_removed(fixture: &dyn Fixture) {
     let one = || vec![with_id("s", "one", "1", 1)];
     assert_eq!(add_of(&*store, &app, one()).await, (1, 0, 0));
     let session = Forget::Session("s".to_owned());
-    assert_eq!(store.forget(&app, &session, super::at(9)).await.unwrap(), 1);
+    assert_eq!(store.forget(Forgetting::hide(&app, &session, super::at(9))).await.unwrap(), 1);
     assert_eq!(add_of(&*store, &app, one()).await, (0, 0, 1));
     assert_eq!(forget_everything(&*store, &app).await, 0);
     assert_eq!(add_of(&*store, &app, one()).await, (1, 0, 0));

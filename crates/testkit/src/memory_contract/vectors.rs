@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Forget, KindVector, MemoryStore, NewTurn, PageFilter, Principal,
-    Record, Remask, Scope, VectorKind,
+    CandidateQuery, CandidateSet, Forget, Forgetting, KindVector, MemoryStore, NewTurn, PageFilter,
+    Principal, Record, Remask, Scope, VectorKind,
 };
 
 use super::{Fixture, forget_everything, with_id};
@@ -102,7 +102,10 @@ pub async fn vectors_are_removed_with_their_turns(fixture: &dyn Fixture) {
     store.save_vectors(kind, all).await.unwrap();
     assert_eq!(seqs(&near(&*store, kind, 1, 50).await), [1, 2, 3, 4], "not the app's");
     let now = Timestamp::from_second(100).unwrap();
-    store.forget(&Principal::Owner, &Forget::Session("s2".to_owned()), now).await.unwrap();
+    store
+        .forget(Forgetting::hide(&Principal::Owner, &Forget::Session("s2".to_owned()), now))
+        .await
+        .unwrap();
     assert_eq!(seqs(&near(&*store, kind, 1, 50).await), [1, 3, 4]);
     store.save_vectors(kind, vec![(2, along(2))]).await.unwrap();
     assert_eq!(store.embedded(kind).await.unwrap().done, 4, "what is forgotten gets none");

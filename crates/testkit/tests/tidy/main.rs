@@ -261,6 +261,10 @@ fn migrations_are_frozen() {
             "7df27521f912675f9f76803f4890bba46919ca94bfec217dba66515a85ddf05c",
         ),
         (
+            "crates/store/src/postgres/migrations/0002_hidden_turns.sql",
+            "558230feedb39614896a9c11c680fe5a93dae1842e6b6d2161f8e30040221be9",
+        ),
+        (
             "crates/store/src/postgres/migrations/import_6.sql",
             "5bc093ad75da580b2146a2d25236c17a417c9317d2b875e37c533ab0bd17dc69",
         ),
@@ -275,6 +279,10 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/memory/0001_memory.sql",
             "067c367679dbfe123238eaacf386490d9384d58e6c39260e49ff89a59353858e",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/memory/0002_hidden_turns.sql",
+            "4e38146e702a262344cfd878e66efa1f78f3d9e61b8233d7e30b6c5456dfbfad",
         ),
         (
             "crates/store/src/sqlite/migrations/memory/import_4.sql",

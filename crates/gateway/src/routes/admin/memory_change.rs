@@ -1,4 +1,4 @@
-//! `/admin/memory` changes: correct, forget and unseal.
+//! `/admin/memory` changes: correct, forget, restore and unseal.
 
 use std::sync::Arc;
 
@@ -48,13 +48,33 @@ pub(crate) struct ForgetBody {
     session_id: Option<String>,
 }
 
+impl ForgetBody {
+    /// Returns the turns, their ID, and what the ID is of.
+    fn turns(self) -> Result<(Forget, String, &'static str), ApiError> {
+        match (self.record_id, self.session_id) {
+            (Some(id), None) => Ok((Forget::Record(RecordId::new(id.as_str())), id, "record")),
+            (None, Some(session)) => Ok((Forget::Session(session.clone()), session, "session")),
+            _ => Err(ApiError::bad_request("specify exactly one of record_id and session_id")),
+        }
+    }
+}
+
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ok": true, "forgotten": 1}))]
 pub(crate) struct Forgotten {
     /// Always `true`.
     ok: bool,
-    /// Number of removed records.
+    /// Number of hidden records.
     forgotten: usize,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"ok": true, "restored": 1}))]
+pub(crate) struct Restored {
+    /// Always `true`.
+    ok: bool,
+    /// Number of restored records. 0 if they were erased, or never forgotten.
+    restored: usize,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -100,10 +120,10 @@ pub(crate) async fn correct(
     Ok(Json(Corrected { ok: true, record_id: new.to_string(), superseded }))
 }
 
-/// Removes a record or a session from the memory for good.
+/// Hides a record or a session at once, and erases it after `memory.forget_undo_secs`.
 #[utoipa::path(post, path = "/admin/memory/forget", tag = "admin", operation_id = "forget_memory", request_body = ForgetBody,
     security(("token" = [])), responses(
-    (status = 200, description = "Removed. Later imports skip it.", body = Forgotten),
+    (status = 200, description = "Hidden. Later imports skip it.", body = Forgotten),
     (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
     (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
@@ -115,16 +135,35 @@ pub(crate) async fn forget(
     _: Admin,
     JsonBody(body): JsonBody<ForgetBody>,
 ) -> Result<Json<Forgotten>, ApiError> {
-    let (what, target, kind) = match (body.record_id, body.session_id) {
-        (Some(id), None) => (Forget::Record(RecordId::new(id.as_str())), id, "record"),
-        (None, Some(session)) => (Forget::Session(session.clone()), session, "session"),
-        _ => return Err(ApiError::bad_request("specify exactly one of record_id and session_id")),
-    };
+    let (turns, target, kind) = body.turns()?;
     let engine = &gateway.engine;
-    let forgotten = engine.forget(&Principal::Owner, &what, Timestamp::now()).await?;
+    let forgotten = engine.forget(&Principal::Owner, &turns, Timestamp::now()).await?;
     let detail = json!({"kind": kind, "forgotten": forgotten});
     audit_log::record(&gateway, "forget", &target, detail).await;
     Ok(Json(Forgotten { ok: true, forgotten }))
+}
+
+/// Restores a record or a session that was forgotten and is not erased yet.
+#[utoipa::path(post, path = "/admin/memory/restore", tag = "admin", operation_id = "restore_memory", request_body = ForgetBody,
+    security(("token" = [])), responses(
+    (status = 200, description = "Restored.", body = Restored),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+))]
+pub(crate) async fn restore(
+    State(gateway): State<Arc<Gateway>>,
+    _: Admin,
+    JsonBody(body): JsonBody<ForgetBody>,
+) -> Result<Json<Restored>, ApiError> {
+    let (turns, target, kind) = body.turns()?;
+    let engine = &gateway.engine;
+    let restored = engine.undo_forget(&Principal::Owner, &turns, Timestamp::now()).await?;
+    let detail = json!({"kind": kind, "restored": restored});
+    audit_log::record(&gateway, "undo_forget", &target, detail).await;
+    Ok(Json(Restored { ok: true, restored }))
 }
 
 /// Returns a record's original text, including its secrets.

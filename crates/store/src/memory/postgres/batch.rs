@@ -226,6 +226,15 @@ impl<'a> TurnBatch<'a> {
         CaptureOutcome::Inserted(names.id.clone())
     }
 
+    /// Adds a forgotten turn to the batch, unless it is stored. Returns whether it was missing.
+    pub(super) fn restore(&mut self, turn: &'a NewTurn, names: &'a StoredNames) -> bool {
+        let is_missing = !self.turns.has(names);
+        if is_missing {
+            self.insert(turn, names);
+        }
+        is_missing
+    }
+
     fn insert(&mut self, turn: &'a NewTurn, names: &'a StoredNames) {
         let length = i64::from(terms::length(&counts(turn)));
         let project = self.project(&turn.place.project);

@@ -43,6 +43,8 @@ pub(super) enum Body<'a> {
     Turn(&'a str, i64),
     Vector(&'a str, i64),
     ModelVector(&'a str, i64, i64),
+    /// A hidden turn, by the hash of its record id.
+    Hidden(&'a str, &'a [u8]),
     Event,
 }
 
@@ -54,6 +56,7 @@ impl Body<'_> {
             Body::Turn(speaker, seq) => format!("turn\n{speaker}\n{seq}"),
             Body::Vector(speaker, seq) => format!("vector\n{speaker}\n{seq}"),
             Body::ModelVector(speaker, seq, kind) => format!("model\n{speaker}\n{seq}\n{kind}"),
+            Body::Hidden(speaker, turn) => format!("hidden\n{speaker}\n{turn:02x?}"),
             Body::Event => "event".to_owned(),
         }
     }

@@ -1,40 +1,61 @@
-//! Forgetting turns for good: they are not stored again.
+//! Forgetting turns: hiding them at once, and erasing them for good.
 
 use std::collections::BTreeMap;
 
-use hob_domain::Timestamp;
-use hob_domain::memory::Forget;
-use tokio_postgres::Error;
+use hob_domain::memory::{Forget, Forgetting};
+use hob_domain::{StoreError, Timestamp};
+use tokio_postgres::{Error, Row};
 
 use super::batch::{ProjectSums, lock};
-use super::cipher::{Cipher, Name};
+use super::cipher::{Body, Cipher, Name};
 use super::postings::{lock_posting_lists, remove};
-use super::rows::{ask, session_id};
+use super::restore::restore;
+use super::rows::{COLUMNS, TABLES, ask, record, session_id};
 use super::sign_codes;
 use super::write_turns::add_sums;
+use crate::memory::hidden::HiddenTurn;
 use crate::postgres::connections::Client;
 
 /// This many turns are removed from the index with one set of statements.
 const MAX_REMOVED_TURNS: usize = 500;
 const MODEL_TABLE: &str = "hob.memory_model_vectors";
 
-/// Forgets a turn, a session or everything. Returns how many turns were removed.
+/// Takes a step of forgetting. Returns how many turns it changed.
 pub(super) async fn forget(
     client: &Client,
     cipher: &Cipher,
+    step: &Forgetting,
+) -> Result<Result<usize, StoreError>, Error> {
+    match step {
+        Forgetting::Hide { principal, turns, now } => {
+            hide(client, cipher, principal.as_str(), turns, *now).await.map(Ok)
+        }
+        Forgetting::Restore { principal, turns, hidden_since } => {
+            restore(client, cipher, principal.as_str(), turns, *hidden_since).await
+        }
+        Forgetting::Erase { hidden_before } => erase(client, *hidden_before).await.map(Ok),
+        Forgetting::RemovePrincipal(principal) => {
+            remove_principal(client, principal.as_str()).await.map(Ok)
+        }
+    }
+}
+
+async fn hide(
+    client: &Client,
+    cipher: &Cipher,
     speaker: &str,
-    what: &Forget,
+    turns: &Forget,
     now: Timestamp,
 ) -> Result<usize, Error> {
     lock(client).await?;
     lock_posting_lists(client).await?;
     let columns = "SELECT t.seq, t.project, t.session, s.length, t.terms FROM hob.memory_turns t
          JOIN hob.memory_standing s ON s.seq = t.seq WHERE t.speaker = $1 AND";
-    let rows = match what {
-        Forget::Everything => return forget_everything(client, speaker).await,
+    let rows = match turns {
         Forget::Record(id) => {
             let key = cipher.hash_name(Name::Turn, id.as_str());
-            ask(client, &format!("{columns} t.id_key = $2"), &[&speaker, &key]).await?
+            ask(client, &format!("{columns} t.id_key = $2 ORDER BY t.seq"), &[&speaker, &key])
+                .await?
         }
         Forget::Session(name) => {
             let key = cipher.hash_name(Name::Session, name);
@@ -44,7 +65,8 @@ pub(super) async fn forget(
                  SET until = greatest(memory_forgotten_sessions.until, $3), name = $4";
             ask(client, sql, &[&speaker, &key, &now.as_microsecond(), &encrypted]).await?;
             let session = session_id(client, cipher, speaker, name).await?;
-            ask(client, &format!("{columns} t.session = $2"), &[&speaker, &session]).await?
+            ask(client, &format!("{columns} t.session = $2 ORDER BY t.seq"), &[&speaker, &session])
+                .await?
         }
     };
     let mut sessions: BTreeMap<i64, [i64; 2]> = BTreeMap::new();
@@ -63,7 +85,7 @@ pub(super) async fn forget(
         remove(client, &turns).await?;
         let gone: Vec<_> = turns.iter().map(|(project, seq, _)| (*project, *seq, None)).collect();
         sign_codes::change(client, &gone).await?;
-        remove_turns(client, speaker, &seqs).await?;
+        remove_turns(client, cipher, speaker, &seqs, now).await?;
     }
     subtract_from_sessions(client, &sessions, &mut projects).await?;
     add_sums(client, &projects).await?;
@@ -73,14 +95,23 @@ pub(super) async fn forget(
     Ok(rows.len())
 }
 
-async fn remove_turns(client: &Client, speaker: &str, seqs: &Vec<i64>) -> Result<(), Error> {
+async fn remove_turns(
+    client: &Client,
+    cipher: &Cipher,
+    speaker: &str,
+    seqs: &Vec<i64>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let bodies = hidden_bodies(client, cipher, speaker, seqs).await?;
+    let hidden_at = now.as_microsecond();
     let sql = "INSERT INTO hob.memory_forgotten (speaker, session, words, key, answer, nth, name,
-             words_kept, key_kept, answer_kept)
+             words_kept, key_kept, answer_kept, turn, hidden_at, body)
          SELECT t.speaker, s.name_key, t.words, t.key, t.answer, t.nth, s.name, t.words_kept,
-             t.key_kept, t.answer_kept
-         FROM hob.memory_turns t JOIN hob.memory_sessions s ON s.id = t.session
-         WHERE t.seq = ANY($1) ORDER BY t.seq";
-    ask(client, sql, &[seqs]).await?;
+             t.key_kept, t.answer_kept, t.id_key, $3, u.body
+         FROM unnest($1::bigint[], $2::bytea[]) u (seq, body)
+         JOIN hob.memory_turns t ON t.seq = u.seq
+         JOIN hob.memory_sessions s ON s.id = t.session ORDER BY t.seq";
+    ask(client, sql, &[seqs, &bodies, &hidden_at]).await?;
     // A turn that it superseded is valid again; a turn that superseded it no longer supersedes any.
     for column in ["superseded_by", "supersedes"] {
         let sql = format!(
@@ -94,6 +125,33 @@ async fn remove_turns(client: &Client, speaker: &str, seqs: &Vec<i64>) -> Result
         ask(client, &format!("DELETE FROM hob.{table} WHERE seq = ANY($1)"), &[seqs]).await?;
     }
     Ok(())
+}
+
+/// Returns what restores these turns, encrypted; `None` for a turn that cannot be restored.
+async fn hidden_bodies(
+    client: &Client,
+    cipher: &Cipher,
+    speaker: &str,
+    seqs: &[i64],
+) -> Result<Vec<Option<Vec<u8>>>, Error> {
+    let sql = format!("SELECT {COLUMNS}, t.at FROM {TABLES} WHERE t.seq = ANY($1)");
+    let rows = ask(client, &sql, &[&seqs]).await?;
+    let body = |row: &Row| {
+        let hidden = HiddenTurn::new(record(cipher, row).ok()?, row.get(14));
+        let turn = cipher.hash_name(Name::Turn, hidden.id.as_str());
+        Some(cipher.seal(Body::Hidden(speaker, &turn), &hidden.to_bytes()))
+    };
+    let bodies: BTreeMap<i64, Option<Vec<u8>>> =
+        rows.iter().map(|row| (row.get(1), body(row))).collect();
+    Ok(seqs.iter().map(|seq| bodies.get(seq).cloned().flatten()).collect())
+}
+
+/// Erases hidden turns. What is left recognises them when they come again, and cannot be read.
+async fn erase(client: &Client, before: Timestamp) -> Result<usize, Error> {
+    let sql = "UPDATE hob.memory_forgotten SET turn = NULL, hidden_at = NULL, body = NULL
+         WHERE body IS NOT NULL AND hidden_at < $1";
+    let statement = client.prepare_cached(sql).await?;
+    Ok(client.execute(&statement, &[&before.as_microsecond()]).await? as usize)
 }
 
 /// Removes the models' vectors of turns.
@@ -129,9 +187,11 @@ async fn subtract_from_sessions(
     Ok(())
 }
 
-/// Removes everything of a principal, with the memory locked, including the names of forgotten
-/// turns: an app that gets the name later is another app.
-async fn forget_everything(client: &Client, speaker: &str) -> Result<usize, Error> {
+/// Removes everything of a principal, including the names of forgotten turns: an app that gets the
+/// name later is another app.
+async fn remove_principal(client: &Client, speaker: &str) -> Result<usize, Error> {
+    lock(client).await?;
+    lock_posting_lists(client).await?;
     let sql = format!(
         "WITH gone AS (DELETE FROM {MODEL_TABLE} WHERE speaker = $1 RETURNING kind),
          sums AS (SELECT kind, count(*) AS fewer FROM gone GROUP BY kind)

@@ -14,6 +14,7 @@ mod names;
 mod nearest;
 mod postings;
 mod remask;
+mod restore;
 mod rows;
 mod scope;
 mod sign_codes;

@@ -100,6 +100,13 @@ impl ExistingRows {
         place
     }
 
+    /// Returns whether a row has the id or the record of these names.
+    pub(super) fn has(&self, names: &StoredNames) -> bool {
+        let record = names.hashed.record.as_ref();
+        record.is_some_and(|record| self.by_record.contains_key(record))
+            || self.all.iter().any(|row| row.id == names.id)
+    }
+
     /// Recognises a captured turn and applies its claim. Returns the encrypted id of the row that
     /// it is.
     pub(super) fn recognise(&mut self, names: &StoredNames, turn: &NewTurn) -> Option<&[u8]> {

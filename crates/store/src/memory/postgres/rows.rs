@@ -64,7 +64,7 @@ impl Opened {
 }
 
 /// Decrypts a row with [`COLUMNS`].
-fn record(cipher: &Cipher, row: &Row) -> Result<Record, StoreError> {
+pub(super) fn record(cipher: &Cipher, row: &Row) -> Result<Record, StoreError> {
     let (seq, speaker): (i64, &str) = (row.get(1), row.get(13));
     let Opened { worktree, cue, text } = Opened::new(cipher, speaker, seq, row.get(6))?;
     let other = |stored: Option<&[u8]>| stored.map(|id| record_id(cipher, id)).transpose();

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Counts, Facets, Forget, ImportMark, MaintenanceEvent,
+    CandidateQuery, CandidateSet, Counts, Facets, Forgetting, ImportMark, MaintenanceEvent,
     MemoryStore, NewTurn, PageFilter, Principal, ProjectFacet, Record, RecordId, Remask, Scope,
     SessionOutline, Stored, Superseded, TurnSelection,
 };
-use hob_domain::{DataKey, StoreError, Timestamp};
+use hob_domain::{DataKey, StoreError};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_postgres::Row;
@@ -259,18 +259,11 @@ impl MemoryStore for PostgresMemory {
         }
     }
 
-    async fn forget(
-        &self,
-        principal: &Principal,
-        what: &Forget,
-        now: Timestamp,
-    ) -> Result<usize, StoreError> {
-        let (cipher, speaker) = (&*self.cipher, principal.as_str());
+    async fn forget(&self, step: Forgetting) -> Result<usize, StoreError> {
+        let (cipher, step) = (&*self.cipher, &step);
         self.connections
-            .long_transaction(|client| async move {
-                forget::forget(&client, cipher, speaker, what, now).await
-            })
-            .await
+            .long_transaction(|client| async move { forget::forget(&client, cipher, step).await })
+            .await?
     }
 
     async fn candidates(

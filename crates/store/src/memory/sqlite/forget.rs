@@ -1,29 +1,54 @@
-//! Forgetting turns for good: they are not stored again.
+//! Forgetting turns: hiding them at once, restoring them, and erasing them for good.
 
 use std::collections::BTreeSet;
 
-use hob_domain::Timestamp;
-use hob_domain::memory::Forget;
+use hob_domain::memory::{Forget, Forgetting, RecordId, TurnKey};
+use hob_domain::{StoreError, Timestamp};
 use rusqlite::{Transaction, params};
 
+use super::names::key;
 use super::postings::{EVERYTHING, IndexChanges, note_change};
+use super::rows::stored_turn;
+use super::store_turns::TurnWriter;
 use super::vectors;
+use crate::memory::hidden::HiddenTurn;
+use crate::memory::identity::TurnNames;
+use crate::sqlite::failed;
+use crate::values::damaged;
 
-/// Forgets a turn, a session or everything. Returns how many turns were removed.
+/// Takes a step of forgetting. Returns how many turns it changed.
 pub(super) fn forget(
     transaction: &Transaction<'_>,
+    step: &Forgetting,
+) -> Result<usize, StoreError> {
+    match step {
+        Forgetting::Hide { principal, turns, now } => {
+            hide(transaction, principal.as_str(), turns, *now).map_err(failed)
+        }
+        Forgetting::Restore { principal, turns, hidden_since } => {
+            restore(transaction, principal.as_str(), turns, *hidden_since)
+        }
+        Forgetting::Erase { hidden_before } => erase(transaction, *hidden_before).map_err(failed),
+        Forgetting::RemovePrincipal(principal) => {
+            remove_principal(transaction, principal.as_str()).map_err(failed)
+        }
+    }
+}
+
+fn hide(
+    transaction: &Transaction<'_>,
     speaker: &str,
-    what: &Forget,
+    turns: &Forget,
     now: Timestamp,
 ) -> rusqlite::Result<usize> {
-    let (column, name) = match what {
-        Forget::Everything => return forget_everything(transaction, speaker),
+    let now = now.as_microsecond();
+    let (column, name) = match turns {
         Forget::Record(id) => ("t.id", id.as_str()),
         Forget::Session(session) => {
             transaction.execute(
                 "INSERT INTO forgotten_sessions (speaker, session, until) VALUES (?1, ?2, ?3)
                  ON CONFLICT (speaker, session) DO UPDATE SET until = max(until, ?3)",
-                params![speaker, session, now.as_microsecond()],
+                params![speaker, session, now],
             )?;
             ("s.name", session.as_str())
         }
@@ -31,16 +56,26 @@ pub(super) fn forget(
     let found: Vec<(i64, i64, i64)> = transaction
         .prepare(&format!(
             "SELECT t.seq, t.project, t.session FROM turns t JOIN sessions s ON s.id = t.session
-             WHERE t.speaker = ?1 AND s.speaker = ?1 AND {column} = ?2"
+             WHERE t.speaker = ?1 AND s.speaker = ?1 AND {column} = ?2 ORDER BY t.seq"
         ))?
         .query_map(params![speaker, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
+    // Forgetting one turn changes the links of others, so all are read first.
+    let mut bodies = Vec::with_capacity(found.len());
+    for (seq, _, _) in &found {
+        let (record, at) = stored_turn(transaction, *seq)?;
+        bodies.push(HiddenTurn::new(record, at).to_bytes());
+    }
     let mut index = IndexChanges::new(transaction)?;
-    for (seq, project, session) in &found {
+    for ((seq, project, session), body) in found.iter().zip(bodies) {
         let run = |sql: &str| transaction.prepare_cached(sql)?.execute([seq]);
-        run("INSERT INTO forgotten (speaker, session, words, key, answer, nth)
-             SELECT t.speaker, s.name, t.words, t.key, t.answer, t.nth
-             FROM turns t JOIN sessions s ON s.id = t.session WHERE t.seq = ?1")?;
+        transaction
+            .prepare_cached(
+                "INSERT INTO forgotten (speaker, session, words, key, answer, nth, turn, hidden_at, body)
+                 SELECT t.speaker, s.name, t.words, t.key, t.answer, t.nth, t.id, ?2, ?3
+                 FROM turns t JOIN sessions s ON s.id = t.session WHERE t.seq = ?1",
+            )?
+            .execute(params![seq, now, body])?;
         // A turn that it superseded is valid again; a turn that superseded it no longer supersedes
         // any.
         run("UPDATE turns SET superseded_by = NULL WHERE superseded_by =
@@ -81,9 +116,95 @@ pub(super) fn forget(
     Ok(found.len())
 }
 
+/// A hidden turn as the database has it: its row, its names and its body.
+type HiddenRow = (i64, TurnNames<TurnKey, ()>, Vec<u8>);
+
+/// Restores hidden turns. A turn that was stored again meanwhile stays as it is.
+fn restore(
+    transaction: &Transaction<'_>,
+    speaker: &str,
+    turns: &Forget,
+    since: Timestamp,
+) -> Result<usize, StoreError> {
+    let (column, name) = match turns {
+        Forget::Record(id) => ("turn", id.as_str()),
+        Forget::Session(session) => ("session", session.as_str()),
+    };
+    let rows: Vec<HiddenRow> = transaction
+        .prepare(&format!(
+            "SELECT rowid, words, key, answer, nth, body FROM forgotten
+             WHERE speaker = ?1 AND {column} = ?2 AND body IS NOT NULL AND hidden_at >= ?3
+             ORDER BY rowid"
+        ))
+        .and_then(|mut statement| {
+            let values = params![speaker, name, since.as_microsecond()];
+            statement
+                .query_map(values, |row| {
+                    let words = key(row, 1)?.unwrap_or(TurnKey::from_bytes([0; 32]));
+                    let (record, answer, nth) = (key(row, 2)?, key(row, 3)?, row.get(4)?);
+                    let names = TurnNames { session: (), words, record, answer, nth };
+                    Ok((row.get(0)?, names, row.get(5)?))
+                })?
+                .collect()
+        })
+        .map_err(failed)?;
+    if let (Forget::Session(_), false) = (turns, rows.is_empty()) {
+        transaction
+            .execute(
+                "DELETE FROM forgotten_sessions WHERE speaker = ?1 AND session = ?2",
+                [speaker, name],
+            )
+            .map_err(failed)?;
+    }
+    let mut writer = TurnWriter::new(transaction, speaker).map_err(failed)?;
+    let mut links: Vec<(RecordId, RecordId)> = Vec::new();
+    let mut count = 0;
+    for (row, names, body) in rows {
+        let hidden = HiddenTurn::from_bytes(&body).ok_or_else(|| damaged("a forgotten turn"))?;
+        transaction.execute("DELETE FROM forgotten WHERE rowid = ?1", [row]).map_err(failed)?;
+        let id = hidden.id.clone();
+        links.extend(hidden.superseded_by.clone().map(|newer| (id.clone(), newer)));
+        links.extend(hidden.supersedes.clone().map(|older| (older, id.clone())));
+        let turn = hidden.turn(&names);
+        count += usize::from(writer.restore(&turn, &id, &names).map_err(failed)?);
+    }
+    writer.write_index().map_err(failed)?;
+    for (older, newer) in &links {
+        link(transaction, speaker, older, newer).map_err(failed)?;
+    }
+    Ok(count)
+}
+
+/// Links a superseded turn with the one that supersedes it, if both are stored.
+fn link(
+    transaction: &Transaction<'_>,
+    speaker: &str,
+    older: &RecordId,
+    newer: &RecordId,
+) -> rusqlite::Result<()> {
+    for (column, row, other) in [("superseded_by", older, newer), ("supersedes", newer, older)] {
+        transaction
+            .prepare_cached(&format!(
+                "UPDATE turns SET {column} = ?3 WHERE speaker = ?1 AND id = ?2
+                 AND EXISTS (SELECT 1 FROM turns WHERE speaker = ?1 AND id = ?3)"
+            ))?
+            .execute(params![speaker, row.as_str(), other.as_str()])?;
+    }
+    Ok(())
+}
+
+/// Erases hidden turns. What is left recognises them when they come again, and cannot be read.
+fn erase(transaction: &Transaction<'_>, before: Timestamp) -> rusqlite::Result<usize> {
+    transaction.execute(
+        "UPDATE forgotten SET turn = NULL, hidden_at = NULL, body = NULL
+         WHERE body IS NOT NULL AND hidden_at < ?1",
+        [before.as_microsecond()],
+    )
+}
+
 /// Removes everything of a principal, including the names of forgotten turns: an app that gets the
 /// name later is another app.
-fn forget_everything(transaction: &Transaction<'_>, speaker: &str) -> rusqlite::Result<usize> {
+fn remove_principal(transaction: &Transaction<'_>, speaker: &str) -> rusqlite::Result<usize> {
     transaction.execute(
         "DELETE FROM terms WHERE seq IN (SELECT seq FROM turns WHERE speaker = ?1)",
         [speaker],

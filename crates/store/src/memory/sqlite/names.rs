@@ -122,17 +122,19 @@ pub(super) fn is_forgotten(
     Ok(true)
 }
 
+/// Reads a digest.
+pub(super) fn key(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<TurnKey>> {
+    let bytes = row.get_ref(column)?.as_blob_or_null()?;
+    Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(TurnKey::from_bytes))
+}
+
 /// The row of a query that begins with `seq, at, words, key, answer, nth`.
 fn existing<S>(row: &Row<'_>, session: S) -> rusqlite::Result<ExistingTurn<TurnKey, S>> {
-    let key = |column: usize| -> rusqlite::Result<Option<TurnKey>> {
-        let bytes = row.get_ref(column)?.as_blob_or_null()?;
-        Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(TurnKey::from_bytes))
-    };
     let names = TurnNames {
         session,
-        words: key(2)?.unwrap_or(TurnKey::from_bytes([0; 32])),
-        record: key(3)?,
-        answer: key(4)?,
+        words: key(row, 2)?.unwrap_or(TurnKey::from_bytes([0; 32])),
+        record: key(row, 3)?,
+        answer: key(row, 4)?,
         nth: row.get(5)?,
     };
     Ok(ExistingTurn { number: row.get(0)?, at: row.get(1)?, names })

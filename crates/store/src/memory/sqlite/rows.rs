@@ -21,6 +21,13 @@ fn rows(
     connection.prepare_cached(sql)?.query_map(parameters, record)?.collect()
 }
 
+/// Returns a stored turn and its place in its session.
+pub(super) fn stored_turn(connection: &Connection, seq: i64) -> rusqlite::Result<(Record, i64)> {
+    connection
+        .prepare_cached(&format!("SELECT {COLUMNS}, t.at FROM {TABLES} WHERE t.seq = ?1"))?
+        .query_row([seq], |row| Ok((record(row)?, row.get(15)?)))
+}
+
 fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     let (role, tier) = (row.get_ref(5)?.as_str()?, row.get_ref(6)?.as_str()?);
     Ok(Record {

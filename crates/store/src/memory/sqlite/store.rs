@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Counts, Embedded, Facets, Forget, ImportMark, MaintenanceEvent,
-    MemoryStore, NewTurn, PageFilter, Principal, Record, RecordId, Remask, Scope, SessionOutline,
-    Stored, Superseded, TurnSelection, UnembeddedPage, VectorKind, VectorStore,
+    CandidateQuery, CandidateSet, Counts, Embedded, Facets, Forgetting, ImportMark,
+    MaintenanceEvent, MemoryStore, NewTurn, PageFilter, Principal, Record, RecordId, Remask, Scope,
+    SessionOutline, Stored, Superseded, TurnSelection, UnembeddedPage, VectorKind, VectorStore,
 };
-use hob_domain::{DataKey, StoreError, Timestamp};
+use hob_domain::{DataKey, StoreError};
 use rusqlite::{named_params, params};
 
 use super::cache::IndexCache;
@@ -89,17 +89,9 @@ impl MemoryStore for Memory {
             .await
     }
 
-    async fn forget(
-        &self,
-        principal: &Principal,
-        what: &Forget,
-        now: Timestamp,
-    ) -> Result<usize, StoreError> {
-        let (principal, what) = (principal.clone(), what.clone());
+    async fn forget(&self, step: Forgetting) -> Result<usize, StoreError> {
         self.database
-            .write(move |transaction| {
-                forget::forget(transaction, principal.as_str(), &what, now).map_err(failed)
-            })
+            .write(move |transaction| forget::forget(transaction, &step))
             .await
             .inspect(|_| self.codes.clear())
     }

@@ -2,7 +2,7 @@
 
 use hob_domain::StoreError;
 use hob_domain::memory::{ImportMark, NewTurn, RecordId, Stored, Superseded, TurnKey};
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{OptionalExtension, ToSql, Transaction, params};
 
 use super::merge::Merging;
 use super::names::{StoredTurn, find_by_record, find_stored, is_forgotten};
@@ -89,7 +89,7 @@ pub(super) fn supersede(
 }
 
 /// Writes the turns of one principal in one transaction.
-struct TurnWriter<'a> {
+pub(super) struct TurnWriter<'a> {
     transaction: &'a Transaction<'a>,
     speaker: &'a str,
     index: IndexChanges,
@@ -103,7 +103,10 @@ struct SessionRow {
 }
 
 impl<'a> TurnWriter<'a> {
-    fn new(transaction: &'a Transaction<'a>, speaker: &'a str) -> rusqlite::Result<TurnWriter<'a>> {
+    pub(super) fn new(
+        transaction: &'a Transaction<'a>,
+        speaker: &'a str,
+    ) -> rusqlite::Result<TurnWriter<'a>> {
         Ok(TurnWriter { transaction, speaker, index: IndexChanges::new(transaction)? })
     }
 
@@ -124,8 +127,37 @@ impl<'a> TurnWriter<'a> {
             return Ok(CaptureOutcome::Forgotten);
         }
         let id = turn.record_id();
-        self.insert(turn, &id, answer, session)?;
+        let names = TurnNames { answer, ..TurnNames::of(turn, ()) };
+        self.insert(turn, &id, &names, session)?;
         Ok(CaptureOutcome::Inserted(id))
+    }
+
+    /// Stores a forgotten turn again under its id and its names. Returns whether it was missing.
+    pub(super) fn restore(
+        &mut self,
+        turn: &NewTurn,
+        id: &RecordId,
+        names: &TurnNames<TurnKey, ()>,
+    ) -> rusqlite::Result<bool> {
+        let [record, answer] =
+            [&names.record, &names.answer].map(|name| name.as_ref().map(TurnKey::bytes));
+        let exists =
+            |sql: &str, values: &[&dyn ToSql]| self.transaction.prepare_cached(sql)?.exists(values);
+        let sql = "SELECT 1 FROM turns WHERE speaker = ?1 AND (id = ?2 OR key = ?3)";
+        if exists(sql, &[&self.speaker, &id.as_str(), &record])? {
+            return Ok(false);
+        }
+        let sql = "SELECT 1 FROM turns WHERE speaker = ?1 AND answer = ?2";
+        let is_taken = exists(sql, &[&self.speaker, &answer])?;
+        let answer = names.answer.filter(|_| !is_taken);
+        let session = self.session(&turn.session)?;
+        self.insert(turn, id, &TurnNames { answer, ..names.clone() }, session)?;
+        Ok(true)
+    }
+
+    /// Writes the index of the turns.
+    pub(super) fn write_index(self) -> rusqlite::Result<()> {
+        self.index.write(self.transaction)
     }
 
     /// Returns whether the turn's session was forgotten as a whole, up to a time after the turn.
@@ -155,11 +187,10 @@ impl<'a> TurnWriter<'a> {
         &mut self,
         turn: &NewTurn,
         id: &RecordId,
-        answer: Option<TurnKey>,
+        names: &TurnNames<TurnKey, ()>,
         session: Option<SessionRow>,
     ) -> rusqlite::Result<()> {
         let (ts, at) = (turn.ts.as_microsecond(), turn.at.as_microsecond());
-        let names = TurnNames::of(turn, ());
         let project = self.project(&turn.place.project)?;
         let session = self.add_to_session(turn, session, project)?;
         self.transaction
@@ -176,7 +207,7 @@ impl<'a> TurnWriter<'a> {
                 project,
                 turn.place.worktree,
                 names.record.as_ref().map(TurnKey::bytes),
-                answer.as_ref().map(TurnKey::bytes),
+                names.answer.as_ref().map(TurnKey::bytes),
                 names.nth,
                 turn.words.bytes(),
                 turn.role.as_str(),

@@ -1,0 +1,72 @@
+//! `hob forget`: turns are hidden at once, restored on request, and erased in the end.
+
+use hob_testkit::wait_until;
+use serde_json::json;
+
+use crate::memory_mcp::two_projects;
+use crate::memory_setup::*;
+
+#[test]
+fn forgotten_turns_are_hidden_and_can_be_restored() {
+    let (server, home, alpha, _) = two_projects();
+    let mut bridge = Bridge::new(&home, &alpha);
+    let arguments = json!({"cue": "crane harbour", "project": "*"});
+    let before = export(&home);
+    let record = before[0]["record_id"].as_str().unwrap().to_owned();
+    let session = before[0]["session_id"].as_str().unwrap().to_owned();
+    let count = |arguments: &[&str]| {
+        let output = home.run(&[&["forget", "--json"], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        json_of(&output)["count"].as_u64().unwrap()
+    };
+    assert_eq!(count(&["--undo", &record]), 0, "it is not forgotten");
+    for what in [vec![&*record], vec!["--session-id", &*session]] {
+        let told = home.run(&[&["forget", "--yes"], &what[..]].concat());
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert!(told.contains(&format!("hob forget --undo {}", what.join(" "))), "{told}");
+        let hidden = export(&home);
+        assert!(hidden.iter().all(|row| row["record_id"] != *record), "{hidden:?}");
+        let found = bridge.recalled(arguments.clone());
+        assert!(!found.contains(&before[0]["text"].as_str().unwrap().to_owned()), "{found:?}");
+        // An agent cannot restore what the owner forgot.
+        let refused = bridge.refused("memory_forget", json!({"record_id": record, "undo": true}));
+        assert!(refused.contains("only the owner"), "{refused}");
+        assert!(count(&[&["--undo"], &what[..]].concat()) > 0);
+        assert_eq!(count(&[&["--undo"], &what[..]].concat()), 0);
+        let found = bridge.recalled(arguments.clone());
+        assert!(found.contains(&before[0]["text"].as_str().unwrap().to_owned()), "{found:?}");
+    }
+    let mut after = export(&home);
+    after.sort_by_key(|row| row["record_id"].to_string());
+    let mut before = before;
+    before.sort_by_key(|row| row["record_id"].to_string());
+    assert_eq!(after, before);
+    drop(bridge);
+    assert!(server.stop().success());
+    // Without a server, too.
+    assert_eq!(count(&["--yes", &record]), 1);
+    assert_eq!(count(&["--undo", &record]), 1);
+}
+
+#[test]
+fn forgotten_turns_are_erased_after_their_time() {
+    let (server, home, _, _) = two_projects();
+    let record = export(&home)[0]["record_id"].as_str().unwrap().to_owned();
+    assert!(home.run(&["forget", "--yes", &record]).status.success());
+    assert!(server.stop().success());
+    let server = home.serve_with(|command| {
+        command.env("HOB_MEMORY_FORGET_UNDO_SECS", "1");
+    });
+    let log = home.hob_home().join("logs");
+    let is_erased = || {
+        let files = std::fs::read_dir(&log).unwrap().flatten();
+        files
+            .map(|file| std::fs::read_to_string(file.path()).unwrap_or_default())
+            .any(|text| text.contains("erased forgotten turns"))
+            .then_some(())
+    };
+    wait_until("the turn to be erased", is_erased);
+    assert!(server.stop().success());
+    let undo = home.run(&["forget", "--undo", "--json", &record]);
+    assert_eq!(json_of(&undo)["count"], 0, "{undo:?}");
+}
