@@ -518,7 +518,12 @@ fn child_inherits_no_descriptor() {
 /// `/tmp`, which is the child's own.
 #[test]
 fn stores_that_change_stay_hidden() {
-    let Some(place) = place_in(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).canonicalize().unwrap();
+    if folder.starts_with("/tmp") || folder.starts_with("/var/tmp") {
+        println!("skipped: the build folder lies in a folder for temporary files");
+        return;
+    }
+    let Some(place) = place_in(&folder) else { return };
     fs::create_dir_all(place.path("user/.store")).unwrap();
     fs::write(place.path("user/.store/login"), "old content\n").unwrap();
     let stores = ["hidden", "user/.store/login", "user/.keys"].map(|path| place.path(path));
