@@ -28,6 +28,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Setup(commands::setup::Args),
     Serve(commands::serve::Args),
     Status(commands::status::Args),
     Run(commands::run::Args),
@@ -41,6 +42,7 @@ enum Command {
     Backup(commands::backup::BackupArgs),
     Restore(commands::backup::RestoreArgs),
     Hooks(commands::hooks::Args),
+    Service(commands::service::Args),
     Mcp(commands::mcp::Args),
     CaptureTranscript(commands::capture_transcript::Args),
     CaptureTurn(commands::capture_turn::Args),
@@ -74,6 +76,8 @@ pub fn run() -> ExitCode {
         Command::Mcp(_) => return commands::mcp::run(),
         Command::Serve(args) => context(args.overrides(), umask)
             .and_then(|context| commands::serve::run(&context, &args)),
+        Command::Setup(args) => plain(&|context| commands::setup::run(context, &args)),
+        Command::Service(args) => plain(&|context| commands::service::run(context, &args)),
         Command::Status(args) => plain(&|context| commands::status::run(context, &args)),
         Command::Run(args) => plain(&|context| commands::run::run(context, &args)),
         Command::Sessions(args) => plain(&|context| commands::sessions::run(context, &args)),

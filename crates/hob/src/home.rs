@@ -96,6 +96,11 @@ impl Home {
         self.root.join("claude")
     }
 
+    /// Returns the file that says what `hob setup` has created.
+    pub fn setup_record(&self) -> PathBuf {
+        self.root.join("setup.json")
+    }
+
     /// Returns the folder of what agents ask the owner to forget.
     pub fn forget_requests(&self) -> PathBuf {
         self.root.join("forget-requests")

@@ -12,12 +12,15 @@ mod ledger;
 mod logging;
 mod maintenance;
 mod mcp_bridge;
+mod mcp_entry;
 mod memory;
 mod outbox;
 mod owner_client;
 mod printer;
 mod raw_terminal;
+mod service;
 mod settings;
+mod setup_record;
 mod socket;
 
 use std::process::ExitCode;

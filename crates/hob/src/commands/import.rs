@@ -54,7 +54,65 @@ struct Totals {
     named: HashSet<PathBuf>,
 }
 
+/// Imports the past sessions of every client on this machine. Returns what was imported.
+pub fn import_past(context: &Context, is_quiet: bool) -> anyhow::Result<String> {
+    let args = Args { paths: Vec::new(), json: is_quiet };
+    let outcome = import(context, &args)?;
+    anyhow::ensure!(outcome.finished, "interrupted; run `hob import` to continue");
+    Ok(outcome.summary())
+}
+
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
+    let outcome = import(context, args)?;
+    for path in &outcome.totals.unknown {
+        errln!(
+            "hob: {} has an unknown format or no turns; Hob reads transcripts of Claude Code and Codex",
+            path.display()
+        );
+    }
+    let Totals { files, skipped, stored, errors, unknown, .. } = &outcome.totals;
+    if args.json {
+        let known = stored.duplicates + stored.forgotten;
+        printer::out_json(
+            &json!({"files": files, "skipped": skipped, "inserted": stored.inserted, "duplicates": known,
+                "errors": errors, "unknown": unknown, "finished": outcome.finished}),
+        );
+    } else {
+        outln!("{}", outcome.summary());
+        if *errors > 0 {
+            outln!("skipped {errors} lines or files that could not be read");
+        }
+    }
+    if !outcome.finished {
+        errln!("hob: interrupted; run the command again to continue");
+        return Ok(Exit::Failed);
+    }
+    // The folders of known clients may contain other files.
+    let is_unknown = !unknown.is_empty() && !args.paths.is_empty();
+    Ok(if outcome.is_incomplete || is_unknown { Exit::Failed } else { Exit::Done })
+}
+
+/// How an import ended.
+struct Outcome {
+    totals: Totals,
+    /// Whether it was not interrupted.
+    finished: bool,
+    /// Whether a path that the user named does not exist or contains no transcripts.
+    is_incomplete: bool,
+}
+
+impl Outcome {
+    fn summary(&self) -> String {
+        let Totals { files, skipped, stored, .. } = &self.totals;
+        let known = stored.duplicates + stored.forgotten;
+        format!(
+            "imported {} turns from {files} transcripts; {known} turns were already stored, {skipped} transcripts had no new turns",
+            stored.inserted
+        )
+    }
+}
+
+fn import(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let settings = &context.settings;
     settings.home.prepare()?;
     let places = if args.paths.is_empty() { default_folders() } else { args.paths.clone() };
@@ -80,7 +138,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     let runtime = memory::runtime()?;
     let tools = runtime.block_on(memory::open(settings, STORE_BUSY_TIMEOUT))?;
-    let bar = progress(files.len() as u64);
+    let bar = if args.json { ProgressBar::hidden() } else { progress(files.len() as u64) };
     let workspaces = settings.home.workspaces();
     let outcome = runtime.block_on(async {
         let import = import_all(&tools.engine, &workspaces, &files, &bar, &mut totals);
@@ -90,37 +148,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         }
     });
     bar.finish_and_clear();
-    let finished = outcome?;
-    let Totals { files, skipped, stored, errors, unknown, .. } = totals;
-    for path in &unknown {
-        errln!(
-            "hob: {} has an unknown format or no turns; Hob reads transcripts of Claude Code and Codex",
-            path.display()
-        );
-    }
-    if args.json {
-        let known = stored.duplicates + stored.forgotten;
-        printer::out_json(
-            &json!({"files": files, "skipped": skipped, "inserted": stored.inserted, "duplicates": known,
-                "errors": errors, "unknown": unknown, "finished": finished}),
-        );
-    } else {
-        outln!(
-            "imported {} turns from {files} transcripts; {} turns were already stored, {skipped} transcripts had no new turns",
-            stored.inserted,
-            stored.duplicates + stored.forgotten
-        );
-        if errors > 0 {
-            outln!("skipped {errors} lines or files that could not be read");
-        }
-    }
-    if !finished {
-        errln!("hob: interrupted; run the command again to continue");
-        return Ok(Exit::Failed);
-    }
-    // The folders of known clients may contain other files.
-    let is_unknown = !unknown.is_empty() && !args.paths.is_empty();
-    Ok(if missing || is_empty || is_unknown { Exit::Failed } else { Exit::Done })
+    Ok(Outcome { totals, finished: outcome?, is_incomplete: missing || is_empty })
 }
 
 /// Returns the folders in which this user's clients store transcripts.

@@ -40,6 +40,8 @@ use super::json_scan;
 pub struct ClientFolders {
     /// `$CLAUDE_CONFIG_DIR`, else `~/.claude`.
     pub claude: PathBuf,
+    /// `.claude.json` in `$CLAUDE_CONFIG_DIR`, else in the user's home.
+    pub claude_state: PathBuf,
     /// `$CODEX_HOME`, else `~/.codex`.
     pub codex: PathBuf,
 }
@@ -54,7 +56,9 @@ impl ClientFolders {
             let described = client.description();
             folder(described.config_variable).unwrap_or_else(|| home.join(described.config_folder))
         };
+        let claude_variable = AgentClient::Claude.description().config_variable;
         Ok(ClientFolders {
+            claude_state: folder(claude_variable).unwrap_or(home.clone()).join(".claude.json"),
             claude: config_folder(AgentClient::Claude),
             codex: config_folder(AgentClient::Codex),
         })

@@ -7,10 +7,12 @@ mod file;
 mod hook_spec;
 mod install;
 mod json_edit;
-mod json_scan;
+pub mod json_scan;
 mod render;
 #[cfg(test)]
 mod tests;
 
 pub use clients::ClientFolders;
+pub use error::HookError;
+pub use file::{SettingsFile, WriteOutcome};
 pub use install::{HookState, Report, install, status, uninstall};

@@ -69,9 +69,12 @@ fn doctor_prints_checks_fixes_and_sources() {
     let home = TestHome::new();
     home.configure("[sessions]\nmax_live = 3\ntypo = 1\n");
     let mut command = home.command(&["doctor", "--json"]);
-    let output =
-        command.env("HOB_LISTEN", "127.0.0.1:1").env("HOB_PASSPHRASE", "hidden").output().unwrap();
-    assert!(!String::from_utf8_lossy(&output.stdout).contains("hidden"));
+    let output = command
+        .env("HOB_LISTEN", "127.0.0.1:1")
+        .env("HOB_PASSPHRASE", "a-secret-phrase")
+        .output()
+        .unwrap();
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("a-secret-phrase"));
     let report = json_of(&output);
     let setting = |key: &str| {
         let rows = report["settings"].as_array().unwrap();

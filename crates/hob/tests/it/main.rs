@@ -42,5 +42,6 @@ mod sessions_seed;
 mod sessions_turn_failures;
 mod sessions_turns;
 mod setup;
+mod setup_command;
 mod v1;
 mod v1_tools;

@@ -19,7 +19,11 @@ impl Home {
     fn new() -> Self {
         let folder = TempDir::new().expect("a folder");
         let root = folder.path().canonicalize().expect("a path");
-        let folders = ClientFolders { claude: root.join("claude"), codex: root.join("codex") };
+        let folders = ClientFolders {
+            claude: root.join("claude"),
+            claude_state: root.join(".claude.json"),
+            codex: root.join("codex"),
+        };
         Self { _folder: folder, folders }
     }
 
