@@ -71,6 +71,14 @@ pub struct App {
     pub created_at: Timestamp,
 }
 
+/// A choice of apps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum AppFilter {
+    All,
+    /// The app with this token.
+    Token(TokenHash),
+}
+
 /// A bearer token in clear. It exists only while it is shown once and while a request is checked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
@@ -133,14 +141,11 @@ pub trait AppStore: Send + Sync {
     /// Adds an app. Returns [`StoreError::Exists`] if the name is taken.
     async fn create_app(&self, app: &App, token: TokenHash) -> Result<(), StoreError>;
 
-    /// Returns all apps, ordered by name.
-    async fn list_apps(&self) -> Result<Vec<App>, StoreError>;
+    /// Returns the apps that pass a filter, ordered by name.
+    async fn apps(&self, filter: AppFilter) -> Result<Vec<App>, StoreError>;
 
     /// Removes an app; its token is invalid at once. Returns `false` if there is no such app.
     async fn remove_app(&self, name: &AppName) -> Result<bool, StoreError>;
-
-    /// Returns the app with this token.
-    async fn app_by_token(&self, token: TokenHash) -> Result<Option<App>, StoreError>;
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod node;
 mod outbox;
 mod permissions;
 mod recall;
+pub mod response;
 pub mod run;
 pub mod secret;
 pub mod session;
@@ -33,7 +34,7 @@ mod usage;
 mod vectors;
 
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
-pub use app::{App, AppName, AppStore, Token, TokenHash};
+pub use app::{App, AppFilter, AppName, AppStore, Token, TokenHash};
 pub use audit::{AuditEntry, AuditStore};
 pub use cluster::{
     ClusterEvent, ClusterStore, CommandFilter, FilePart, LeasedSession, RemoteCommand,
@@ -44,7 +45,8 @@ pub use ids::NodeId;
 pub use jiff::Timestamp;
 pub use ledger::LedgerStore;
 pub use message::{BadMessage, Block, Message, Role};
-pub use node::{Lease, LeaseOutcome, Node, NodeStore};
+pub use node::{Lease, LeaseOutcome, Node, NodeEvent, NodeStore};
+pub use response::{ResponseChange, ResponseStore, StoredResponse};
 pub use run::{RunError, RunReply, RunRequest};
 pub use secret::DataKey;
 pub use store_error::StoreError;

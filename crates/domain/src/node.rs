@@ -37,15 +37,21 @@ pub struct Node {
     pub age: Duration,
 }
 
+/// Something that happened to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeEvent {
+    /// The node is alive.
+    Heartbeat,
+    /// The node is gone. Other nodes may acquire its leases at once.
+    Left,
+}
+
 /// Storage of nodes.
 #[async_trait]
 pub trait NodeStore: Send + Sync {
-    /// Records that the node is alive.
-    async fn heartbeat(&self, node: &NodeId) -> Result<(), StoreError>;
+    /// Records what happened to a node.
+    async fn note_node(&self, node: &NodeId, event: NodeEvent) -> Result<(), StoreError>;
 
-    /// Returns all nodes that sent a heartbeat and were not removed, ordered by id.
+    /// Returns all nodes that sent a heartbeat and have not left, ordered by id.
     async fn nodes(&self) -> Result<Vec<Node>, StoreError>;
-
-    /// Removes a node. Other nodes may acquire its leases at once.
-    async fn remove_node(&self, node: &NodeId) -> Result<(), StoreError>;
 }

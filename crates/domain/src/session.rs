@@ -226,9 +226,9 @@ pub enum SessionFilter {
 /// A choice of sessions to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeleteFilter {
-    /// The sessions that were closed before this time.
+    /// The sessions that were closed before this time, and the responses that were created before it.
     ClosedBefore(Timestamp),
-    /// All sessions of a removed app, together with its outbox and its usage.
+    /// All sessions of a removed app, together with its responses, its outbox and its usage.
     App(AppName),
 }
 

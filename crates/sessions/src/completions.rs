@@ -14,7 +14,7 @@ use futures_util::{Stream, StreamExt};
 use hob_domain::session::{
     Permissions, RememberedTurn, SessionStore, SessionlessTurn, TurnState, TurnUsage,
 };
-use hob_domain::{App, AppName, AppStore, Block, Timestamp};
+use hob_domain::{App, AppFilter, AppName, AppStore, Block, Timestamp};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -210,7 +210,7 @@ impl Completions {
             if live.is_empty() {
                 continue;
             }
-            let Ok(known) = apps.list_apps().await else { continue };
+            let Ok(known) = apps.apps(AppFilter::All).await else { continue };
             for name in live.iter().filter_map(|name| AppName::stored(name.as_str()).ok()) {
                 if !name.is_owner() && !known.iter().any(|app| app.name == name) {
                     self.forget_app(&name).await;

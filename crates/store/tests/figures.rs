@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use hob_domain::session::{
     NewEvent, OpenLimits, Permissions, Session, SessionId, SessionSetup, SessionStore, TurnUsage,
 };
-use hob_domain::{AgentName, App, AppName, AppStore, DataKey, Lease, NodeId, Timestamp, Token};
+use hob_domain::{
+    AgentName, App, AppFilter, AppName, AppStore, DataKey, Lease, NodeId, Timestamp, Token,
+};
 use hob_store::Ledger;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -156,7 +158,7 @@ async fn reads() {
                 while began.elapsed() < Duration::from_secs(3) {
                     let id = &ids[(times.len() + task * 25) % ids.len()];
                     let asked = Instant::now();
-                    let app = ledger.app_by_token(token).await.unwrap().unwrap();
+                    let app = ledger.apps(AppFilter::Token(token)).await.unwrap().pop().unwrap();
                     ledger.session(&app.name, id).await.unwrap().unwrap();
                     times.push(asked.elapsed());
                 }

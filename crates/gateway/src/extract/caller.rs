@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use hob_domain::{App, AppName, Timestamp, Token};
+use hob_domain::{App, AppFilter, AppName, Timestamp, Token};
 
 use crate::error::ApiError;
 use crate::origin_guard;
@@ -34,7 +34,7 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
             return Ok(Caller::on_behalf_of(AppName::owner()));
         }
         let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
-        let app = gateway.apps.app_by_token(token.hash()).await?;
+        let app = gateway.apps.apps(AppFilter::Token(token.hash())).await?.pop();
         app.map(Caller).ok_or(ApiError::Unauthorized)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::memory::Principal;
 use hob_domain::session::DeleteFilter;
-use hob_domain::{App, AppName, LedgerStore, StoreError, Timestamp};
+use hob_domain::{App, AppFilter, AppName, LedgerStore, StoreError, Timestamp};
 use hob_files::Trash;
 use hob_gateway::client::Method;
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ async fn create(store: &dyn LedgerStore, name: &str, json: bool) -> anyhow::Resu
 }
 
 async fn list(store: &dyn LedgerStore, json: bool) -> anyhow::Result<Exit> {
-    let apps = store.list_apps().await?;
+    let apps = store.apps(AppFilter::All).await?;
     if json {
         let apps: Vec<_> = apps
             .iter()
@@ -175,7 +175,7 @@ async fn revoke(
     json: bool,
 ) -> anyhow::Result<Exit> {
     let name = AppName::new(name)?;
-    if !store.list_apps().await?.iter().any(|app| app.name == name) {
+    if !store.apps(AppFilter::All).await?.iter().any(|app| app.name == name) {
         print_unknown(&name);
         return Ok(Exit::Failed);
     }

@@ -224,6 +224,26 @@ pub(crate) const TABLES: &[&Table] = &[
         },
     },
     &Table {
+        name: "responses",
+        columns: &[Text, Text, Number, Text, Text],
+        key: 2,
+        identifies_store: false,
+        sqlite: Statements {
+            select: "app, id, created_at, input, body FROM responses",
+            key: "app, id",
+            after: "?1, ?2",
+            insert: "INSERT OR IGNORE INTO responses (app, id, created_at, input, body)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+        },
+        postgres: Statements {
+            select: "app, id, created_at, input, body FROM hob.responses",
+            key: "app, id",
+            after: "$1, $2",
+            insert: "INSERT INTO hob.responses (app, id, created_at, input, body)
+                 SELECT c1, c2, c3, c4, c5 FROM moved ON CONFLICT DO NOTHING",
+        },
+    },
+    &Table {
         name: "outbox",
         columns: &[Number, Text, Text],
         key: 1,

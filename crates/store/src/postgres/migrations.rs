@@ -10,7 +10,10 @@ const FIRST: u32 = 7;
 /// Creates everything in an empty schema. Frozen: the tidy test knows its hash.
 const CREATE: &str = include_str!("migrations/0001_hob.sql");
 /// The later changes. Each makes the next version.
-const CHANGES: [&str; 1] = [include_str!("migrations/0002_hidden_turns.sql")];
+const CHANGES: [&str; 2] = [
+    include_str!("migrations/0002_hidden_turns.sql"),
+    include_str!("migrations/0003_responses.sql"),
+];
 /// The one earlier version that can be imported, and the statements that bring it to [`FIRST`].
 const IMPORTED: u32 = 6;
 const IMPORT: &str = include_str!("migrations/import_6.sql");

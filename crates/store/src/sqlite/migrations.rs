@@ -29,7 +29,7 @@ pub(crate) const LEDGER: Schema = Schema {
     first: 8,
     create: include_str!("migrations/ledger/0001_ledger.sql"),
     import: (7, include_str!("migrations/ledger/import_7.sql")),
-    changes: &[],
+    changes: &[include_str!("migrations/ledger/0002_responses.sql")],
 };
 
 pub(crate) const MEMORY: Schema = Schema {

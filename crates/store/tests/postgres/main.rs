@@ -13,8 +13,8 @@ use hob_domain::session::{
     SessionSetup, SessionStore, SessionlessTurn, TurnRange, TurnState, TurnUsage,
 };
 use hob_domain::{
-    AgentName, App, AppName, AppStore, ClusterStore, CommandFilter, Lease, NodeId, NodeStore,
-    StoreError, Timestamp, Token,
+    AgentName, App, AppFilter, AppName, AppStore, ClusterStore, CommandFilter, Lease, NodeId,
+    NodeStore, StoreError, Timestamp, Token,
 };
 use hob_store::{ConnectError, PostgresLedger};
 use hob_testkit::Postgres;
@@ -166,7 +166,7 @@ async fn the_schema_is_made_once_and_a_newer_one_is_left_alone() {
     let mut nodes = JoinSet::new();
     for _ in 0..6 {
         let url = url.clone();
-        nodes.spawn(async move { open(&url).await.list_apps().await.unwrap().len() });
+        nodes.spawn(async move { open(&url).await.apps(AppFilter::All).await.unwrap().len() });
     }
     assert_eq!(nodes.join_all().await, [0; 6]);
     let state = PostgresLedger::look(&url.parse().unwrap()).await.unwrap();
@@ -303,7 +303,7 @@ async fn a_crash_loses_nothing_that_was_told() {
             server.start_again();
         });
     }
-    let reader = ledger.list_apps().await.unwrap();
+    let reader = ledger.apps(AppFilter::All).await.unwrap();
     assert!(reader.is_empty(), "reads go on by themselves");
     let app = AppName::new("a").unwrap();
     for (byte, told) in writers.join_all().await {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hob_domain::AppStore;
+use hob_domain::{AppFilter, AppStore};
 use hob_store::PostgresLedger;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -68,7 +68,7 @@ async fn assert_connects(certificate: &str, cases: &[(&str, &str, Option<&str>, 
         let connected = PostgresLedger::connect(&url.parse().unwrap()).await;
         assert_eq!(connected.is_ok(), *works, "{host} {mode} {root:?}: {:?}", connected.err());
         if let Ok(ledger) = connected {
-            assert!(ledger.list_apps().await.unwrap().is_empty());
+            assert!(ledger.apps(AppFilter::All).await.unwrap().is_empty());
         }
     }
 }

@@ -14,7 +14,8 @@ use hob_domain::session::{
 };
 use hob_domain::turn_rules::UnansweredEnd;
 use hob_domain::{
-    App, AppName, AppStore, AuditEntry, AuditStore, Lease, NodeId, StoreError, Timestamp, TokenHash,
+    App, AppFilter, AppName, AppStore, AuditEntry, AuditStore, Lease, NodeId, ResponseChange,
+    ResponseStore, StoreError, StoredResponse, Timestamp, TokenHash,
 };
 use serde_json::Value;
 
@@ -35,6 +36,7 @@ struct State {
     next_outbox: i64,
     audit: Vec<AuditEntry>,
     nodes: BTreeMap<NodeId, Instant>,
+    responses: BTreeMap<(AppName, String), StoredResponse>,
 }
 
 struct Kept {
@@ -188,17 +190,40 @@ impl AppStore for MemoryLedger {
         Ok(())
     }
 
-    async fn list_apps(&self) -> Result<Vec<App>, StoreError> {
-        Ok(self.state().apps.values().map(|(app, _)| app.clone()).collect())
+    async fn apps(&self, filter: AppFilter) -> Result<Vec<App>, StoreError> {
+        let passes = |known: &TokenHash| match filter {
+            AppFilter::All => true,
+            AppFilter::Token(token) => *known == token,
+        };
+        let state = self.state();
+        let apps = state.apps.values().filter(|(_, known)| passes(known));
+        Ok(apps.map(|(app, _)| app.clone()).collect())
     }
 
     async fn remove_app(&self, name: &AppName) -> Result<bool, StoreError> {
         Ok(self.state().apps.remove(name).is_some())
     }
+}
 
-    async fn app_by_token(&self, token: TokenHash) -> Result<Option<App>, StoreError> {
-        let state = self.state();
-        Ok(state.apps.values().find(|(_, known)| *known == token).map(|(app, _)| app.clone()))
+#[async_trait]
+impl ResponseStore for MemoryLedger {
+    async fn change_response(&self, change: &ResponseChange) -> Result<bool, StoreError> {
+        let responses = &mut self.state().responses;
+        let before = match change {
+            ResponseChange::Save(one) => {
+                responses.insert((one.app.clone(), one.id.clone()), one.clone())
+            }
+            ResponseChange::Delete { app, id } => responses.remove(&(app.clone(), id.clone())),
+        };
+        Ok(before.is_some())
+    }
+
+    async fn response(
+        &self,
+        app: &AppName,
+        id: &str,
+    ) -> Result<Option<StoredResponse>, StoreError> {
+        Ok(self.state().responses.get(&(app.clone(), id.to_owned())).cloned())
     }
 }
 

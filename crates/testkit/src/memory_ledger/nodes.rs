@@ -3,14 +3,18 @@
 use std::time::Instant;
 
 use async_trait::async_trait;
-use hob_domain::{Node, NodeId, NodeStore, StoreError};
+use hob_domain::{Node, NodeEvent, NodeId, NodeStore, StoreError};
 
 use super::MemoryLedger;
 
 #[async_trait]
 impl NodeStore for MemoryLedger {
-    async fn heartbeat(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.state().nodes.insert(node.clone(), Instant::now());
+    async fn note_node(&self, node: &NodeId, event: NodeEvent) -> Result<(), StoreError> {
+        let nodes = &mut self.state().nodes;
+        match event {
+            NodeEvent::Heartbeat => drop(nodes.insert(node.clone(), Instant::now())),
+            NodeEvent::Left => drop(nodes.remove(node)),
+        }
         Ok(())
     }
 
@@ -18,10 +22,5 @@ impl NodeStore for MemoryLedger {
         let state = self.state();
         let node = |(id, beat): (&NodeId, &Instant)| Node { id: id.clone(), age: beat.elapsed() };
         Ok(state.nodes.iter().map(node).collect())
-    }
-
-    async fn remove_node(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.state().nodes.remove(node);
-        Ok(())
     }
 }

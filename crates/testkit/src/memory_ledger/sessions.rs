@@ -272,9 +272,11 @@ impl SessionStore for MemoryLedger {
         let mut state = self.state();
         Ok(match filter {
             DeleteFilter::ClosedBefore(then) => {
+                state.responses.retain(|_, response| response.created_at >= *then);
                 state.delete(|session| session.closed_at.is_some_and(|at| at < whole(*then)))
             }
             DeleteFilter::App(app) => {
+                state.responses.retain(|(of, _), _| of != app);
                 state.outbox.retain(|item| item.app != app.as_str());
                 state.usage.retain(|(_, of), _| of != app);
                 state.delete(|session| session.app == *app)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hob_domain::session::{EventKind, SessionFilter, SessionId, SessionStore, TurnState};
-use hob_domain::{AppName, Lease, LeaseOutcome, LedgerStore, NodeId, StoreError};
+use hob_domain::{AppName, Lease, LeaseOutcome, LedgerStore, NodeEvent, NodeId, StoreError};
 use tokio::task::JoinSet;
 
 use super::{
@@ -39,7 +39,7 @@ pub async fn new_session_is_leased_to_its_creator(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     make(&*store, [1]).await;
     assert_eq!(take(&*store, 9, &other(1), LEASE).await, LeaseOutcome::Missing);
-    store.heartbeat(&node()).await.unwrap();
+    store.note_node(&node(), NodeEvent::Heartbeat).await.unwrap();
     assert_eq!(take(&*store, 1, &other(1), LEASE).await, LeaseOutcome::HeldBy(node()));
     assert_eq!(unheld(&*store, LEASE).await, []);
     store.append_events(&lease(1), vec![event("message", None)], at(9)).await.unwrap();
@@ -49,9 +49,9 @@ pub async fn new_session_is_leased_to_its_creator(fixture: &dyn Fixture) {
     assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 2 }, Vec::new()));
     // One that never was heard of is not there, either; it says good-bye and is not there any more.
     assert_eq!(unheld(&*store, LEASE).await, [(app("a"), id(1))]);
-    store.heartbeat(&other(1)).await.unwrap();
+    store.note_node(&other(1), NodeEvent::Heartbeat).await.unwrap();
     assert_eq!(take(&*store, 1, &node(), LEASE).await, LeaseOutcome::HeldBy(other(1)));
-    store.remove_node(&other(1)).await.unwrap();
+    store.note_node(&other(1), NodeEvent::Left).await.unwrap();
     let taken = take(&*store, 1, &node(), LEASE).await;
     assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 3 }, Vec::new()));
     // A node may acquire its own lease again, which voids the earlier fencing token.
@@ -73,7 +73,7 @@ pub async fn concurrent_acquires_give_one_lease(fixture: &dyn Fixture) {
         for taker in 1..=6_u8 {
             let store = stores[usize::from(taker) % 2].clone();
             tasks.spawn(async move {
-                store.heartbeat(&other(taker)).await.unwrap();
+                store.note_node(&other(taker), NodeEvent::Heartbeat).await.unwrap();
                 (other(taker), take(&*store, round, &other(taker), LEASE).await)
             });
         }
@@ -186,9 +186,9 @@ pub async fn takeover_interrupts_the_running_turn_once(fixture: &dyn Fixture) {
 pub async fn nodes_are_listed_with_their_last_heartbeat(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     assert_eq!(store.nodes().await.unwrap(), []);
-    store.heartbeat(&other(2)).await.unwrap();
-    store.heartbeat(&other(1)).await.unwrap();
-    store.heartbeat(&other(2)).await.unwrap();
+    store.note_node(&other(2), NodeEvent::Heartbeat).await.unwrap();
+    store.note_node(&other(1), NodeEvent::Heartbeat).await.unwrap();
+    store.note_node(&other(2), NodeEvent::Heartbeat).await.unwrap();
     let nodes = fixture.open().await.nodes().await.unwrap();
     let known: Vec<_> = nodes.iter().map(|node| node.id.clone()).collect();
     assert_eq!(known, [other(1), other(2)]);
@@ -197,8 +197,8 @@ pub async fn nodes_are_listed_with_their_last_heartbeat(fixture: &dyn Fixture) {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let after = store.nodes().await.unwrap();
     assert!(after[0].age > before, "time goes by");
-    store.remove_node(&other(1)).await.unwrap();
-    store.remove_node(&other(1)).await.unwrap();
+    store.note_node(&other(1), NodeEvent::Left).await.unwrap();
+    store.note_node(&other(1), NodeEvent::Left).await.unwrap();
     assert_eq!(store.nodes().await.unwrap().len(), 1);
 }
 
@@ -206,7 +206,7 @@ pub async fn nodes_are_listed_with_their_last_heartbeat(fixture: &dyn Fixture) {
 pub async fn orphans_have_turns_but_no_live_holder(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     make(&*store, 1..=3).await;
-    store.heartbeat(&node()).await.unwrap();
+    store.note_node(&node(), NodeEvent::Heartbeat).await.unwrap();
     let orphans = async |timeout| names(&list(&*store, SessionFilter::Orphaned(timeout)).await);
     accept(&*store, 1, &request("queued")).await;
     accept(&*store, 2, &request("running")).await;
@@ -225,7 +225,7 @@ pub async fn orphans_have_turns_but_no_live_holder(fixture: &dyn Fixture) {
 pub async fn released_lease_can_be_acquired(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     make(&*store, [1]).await;
-    store.heartbeat(&node()).await.unwrap();
+    store.note_node(&node(), NodeEvent::Heartbeat).await.unwrap();
     store.release_lease(&lease(1)).await.unwrap();
     assert_eq!(unheld(&*store, LEASE).await, [(app("a"), id(1))]);
     let taken = take(&*store, 1, &other(1), LEASE).await;

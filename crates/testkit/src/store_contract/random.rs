@@ -7,7 +7,9 @@ use hob_domain::session::{
     DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, SessionFilter, SessionStore,
     SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
 };
-use hob_domain::{App, AppName, Lease, LedgerStore, NodeId, StoreError, Token};
+use hob_domain::{
+    App, AppFilter, AppName, Lease, LedgerStore, NodeEvent, NodeId, StoreError, Token,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::json;
@@ -177,7 +179,7 @@ async fn empty(store: &dyn LedgerStore) -> Result<(), StoreError> {
         store.delete_sessions(&DeleteFilter::App(app(name))).await?;
     }
     for by in NODES {
-        store.remove_node(&nobody(by)).await?;
+        store.note_node(&nobody(by), NodeEvent::Left).await?;
     }
     Ok(())
 }
@@ -237,8 +239,8 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             told(store.acquire_lease(&id(byte), &nobody(by), lease_timeout, now).await)
         }
         Call::Release(lease) => told(store.release_lease(&lease).await),
-        Call::Beat(by) => told(store.heartbeat(&nobody(by)).await),
-        Call::Gone(by) => told(store.remove_node(&nobody(by)).await),
+        Call::Beat(by) => told(store.note_node(&nobody(by), NodeEvent::Heartbeat).await),
+        Call::Gone(by) => told(store.note_node(&nobody(by), NodeEvent::Left).await),
         Call::Note(index, state, used, out) => {
             let outbox = out.then(|| remembered("noted"));
             let usage = usage(used);
@@ -277,7 +279,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
 async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
     let mut all =
         vec![
-            told(store.list_apps().await),
+            told(store.apps(AppFilter::All).await),
             told(store.usage(at(0), None, None).await),
             told(store.usage(at(second), None, Some(&app("a"))).await),
             told(store.outbox(100).await.map(|items| {
@@ -296,7 +298,7 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
         all.push(told(store.sessions(&filter).await));
     }
     for byte in 0..3 {
-        all.push(told(store.app_by_token(Token::from_random([byte; 32]).hash()).await));
+        all.push(told(store.apps(AppFilter::Token(Token::from_random([byte; 32]).hash())).await));
     }
     for name in APPS.map(app) {
         all.push(told(store.sessions(&SessionFilter::App(name.clone())).await));

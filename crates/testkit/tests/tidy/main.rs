@@ -265,12 +265,20 @@ fn migrations_are_frozen() {
             "558230feedb39614896a9c11c680fe5a93dae1842e6b6d2161f8e30040221be9",
         ),
         (
+            "crates/store/src/postgres/migrations/0003_responses.sql",
+            "7fd8c165d666bee779420268e29713520029eac93be5a18515c38417f14d19db",
+        ),
+        (
             "crates/store/src/postgres/migrations/import_6.sql",
             "5bc093ad75da580b2146a2d25236c17a417c9317d2b875e37c533ab0bd17dc69",
         ),
         (
             "crates/store/src/sqlite/migrations/ledger/0001_ledger.sql",
             "4e7d7e005b4013f42612a5995ee50e64c0a56e701b6dd978ab30614c8c9cf16a",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/ledger/0002_responses.sql",
+            "58cd97402d66bb33f0b3cffe2252b8953df22246afed3d66dacb12f4a660878a",
         ),
         (
             "crates/store/src/sqlite/migrations/ledger/import_7.sql",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Json;
 use hob_domain::memory::Principal;
-use hob_domain::{App, AppName, Timestamp, Token};
+use hob_domain::{App, AppFilter, AppName, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -111,7 +111,8 @@ pub(crate) async fn list(
             cost_today: used.map_or(0.0, |day| day.usage.cost_usd),
         }
     };
-    let apps: Vec<AppEntry> = gateway.apps.list_apps().await?.into_iter().map(entry).collect();
+    let apps: Vec<AppEntry> =
+        gateway.apps.apps(AppFilter::All).await?.into_iter().map(entry).collect();
     Ok(Json(AppList { ok: true, count: apps.len(), apps }))
 }
 
@@ -131,7 +132,7 @@ pub(crate) async fn remove(
     ApiPath(name): ApiPath<String>,
 ) -> Result<Json<Done>, ApiError> {
     let name = app_name(&name)?;
-    let known = gateway.apps.list_apps().await?.iter().any(|app| app.name == name);
+    let known = gateway.apps.apps(AppFilter::All).await?.iter().any(|app| app.name == name);
     // The name is removed last, so that an interrupted removal can be repeated. Then data that the app
     // created in between is removed.
     forget(&gateway, &name).await?;

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use hob_domain::session::{Created, NewEvent, OpenLimits, Session, SessionFilter, SessionId};
 use hob_domain::{
-    AppName, ClusterStore, CommandFilter, CommandOutcome, LeaseOutcome, LeasedSession, NodeId,
-    RemoteCommand, SessionCommand, StoreError, Timestamp,
+    AppName, ClusterStore, CommandFilter, CommandOutcome, LeaseOutcome, LeasedSession, NodeEvent,
+    NodeId, RemoteCommand, SessionCommand, StoreError, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -59,12 +59,12 @@ impl ClusterNode {
         let local = Arc::new(LocalSessions::new(context.clone(), membership.clone()));
         let node = Arc::new(ClusterNode { membership, local });
         let store = node.store();
-        store.heartbeat(node.id()).await?;
+        store.note_node(node.id(), NodeEvent::Heartbeat).await?;
         // Heartbeats start first: taking over many sessions may last longer than a lease.
         context.options.runtime.tasks.spawn(node.clone().run_heartbeat());
         if let Some(earlier) = &node.membership.options.earlier {
             let held = store.leased_sessions(earlier).await?;
-            store.remove_node(earlier).await?;
+            store.note_node(earlier, NodeEvent::Left).await?;
             // A session that cannot be acquired now is acquired when it is next used.
             node.acquire_all(held.into_iter().map(|held| (held.app, held.lease.session))).await;
         }
@@ -100,7 +100,7 @@ impl ClusterNode {
             () = self.store().run_heartbeat(self.id(), interval, &on_event) => {}
             () = self.drained() => {}
         }
-        if let Err(error) = self.store().remove_node(self.id()).await {
+        if let Err(error) = self.store().note_node(self.id(), NodeEvent::Left).await {
             tracing::warn!(%error, "failed to sign this node off");
         }
     }

@@ -1,7 +1,7 @@
 //! Apps in PostgreSQL.
 
 use async_trait::async_trait;
-use hob_domain::{App, AppName, AppStore, StoreError, TokenHash};
+use hob_domain::{App, AppFilter, AppName, AppStore, StoreError, TokenHash};
 use tokio_postgres::Row;
 
 use super::PostgresLedger;
@@ -27,9 +27,20 @@ impl AppStore for PostgresLedger {
         }
     }
 
-    async fn list_apps(&self) -> Result<Vec<App>, StoreError> {
-        let sql = "SELECT name, created_at FROM hob.apps ORDER BY name";
-        self.connections.query(Again::Harmless, sql, &[]).await?.iter().map(app).collect()
+    async fn apps(&self, filter: AppFilter) -> Result<Vec<App>, StoreError> {
+        let token = match filter {
+            AppFilter::All => {
+                let sql = "SELECT name, created_at FROM hob.apps ORDER BY name";
+                let rows = self.connections.query(Again::Harmless, sql, &[]).await?;
+                return rows.iter().map(app).collect();
+            }
+            AppFilter::Token(token) => token,
+        };
+        let sql = "SELECT name, created_at, token_hash FROM hob.apps WHERE token_hash = $1";
+        let rows = self.connections.query(Again::Harmless, sql, &[&token.to_hex()]).await?;
+        // The index finds the row; the hashes are then compared in constant time.
+        let is_meant = |row: &&Row| TokenHash::from_hex(row.get(2)) == Some(token);
+        rows.iter().filter(is_meant).map(app).collect()
     }
 
     /// Not retried: the second attempt would report that there was no such app.
@@ -37,16 +48,6 @@ impl AppStore for PostgresLedger {
         let sql = "DELETE FROM hob.apps WHERE name = $1 RETURNING 1";
         let removed = self.connections.query_one(Again::Never, sql, &[&name.as_str()]).await?;
         Ok(removed.is_some())
-    }
-
-    async fn app_by_token(&self, token: TokenHash) -> Result<Option<App>, StoreError> {
-        let sql = "SELECT name, created_at, token_hash FROM hob.apps WHERE token_hash = $1";
-        let hash = token.to_hex();
-        match self.connections.query_one(Again::Harmless, sql, &[&hash]).await? {
-            // The index finds the row; the hashes are then compared in constant time.
-            Some(row) if TokenHash::from_hex(row.get(2)) == Some(token) => app(&row).map(Some),
-            _ => Ok(None),
-        }
     }
 }
 

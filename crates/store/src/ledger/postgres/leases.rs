@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::SessionId;
-use hob_domain::{Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreError, Timestamp};
+use hob_domain::{Lease, LeaseOutcome, Node, NodeEvent, NodeId, NodeStore, StoreError, Timestamp};
 use tokio_postgres::Error;
 
 use super::PostgresLedger;
@@ -16,11 +16,15 @@ use crate::values::damaged;
 
 #[async_trait]
 impl NodeStore for PostgresLedger {
-    async fn heartbeat(&self, node: &NodeId) -> Result<(), StoreError> {
-        let sql = "INSERT INTO hob.nodes (id, heartbeat_at) VALUES ($1, clock_timestamp())
-             ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp()";
-        self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
-        Ok(())
+    async fn note_node(&self, node: &NodeId, event: NodeEvent) -> Result<(), StoreError> {
+        let sql = match event {
+            NodeEvent::Heartbeat => {
+                "INSERT INTO hob.nodes (id, heartbeat_at) VALUES ($1, clock_timestamp())
+                 ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp()"
+            }
+            NodeEvent::Left => "DELETE FROM hob.nodes WHERE id = $1",
+        };
+        self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await.map(drop)
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
@@ -34,11 +38,6 @@ impl NodeStore for PostgresLedger {
             Ok(Node { id, age })
         };
         rows.iter().map(node).collect()
-    }
-
-    async fn remove_node(&self, node: &NodeId) -> Result<(), StoreError> {
-        let sql = "DELETE FROM hob.nodes WHERE id = $1";
-        self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await.map(drop)
     }
 }
 

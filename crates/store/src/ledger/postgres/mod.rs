@@ -7,6 +7,7 @@ mod fences;
 mod heartbeat;
 mod leases;
 mod migrate;
+mod responses;
 mod session_lists;
 mod session_rows;
 mod sessions;

@@ -317,10 +317,12 @@ async fn delete(
 ) -> Result<Vec<SessionId>, StoreError> {
     match filter {
         DeleteFilter::ClosedBefore(then) => {
-            delete_where(connections, "closed_at < $1", &[&micros(*then)], &[]).await
+            let also = ["DELETE FROM hob.responses WHERE created_at < $1"];
+            delete_where(connections, "closed_at < $1", &[&micros(*then)], &also).await
         }
         DeleteFilter::App(app) => {
             let also = [
+                "DELETE FROM hob.responses WHERE app = $1",
                 "DELETE FROM hob.outbox WHERE app = $1",
                 "DELETE FROM hob.usage WHERE app = $1",
                 "DELETE FROM hob.files WHERE app = $1",

@@ -1,8 +1,8 @@
 //! Apps in SQLite.
 
 use async_trait::async_trait;
-use hob_domain::{App, AppName, AppStore, StoreError, TokenHash};
-use rusqlite::{ErrorCode, OptionalExtension, Row, params};
+use hob_domain::{App, AppFilter, AppName, AppStore, StoreError, TokenHash};
+use rusqlite::{ErrorCode, Row, params};
 
 use super::Ledger;
 use crate::sqlite::failed;
@@ -30,14 +30,26 @@ impl AppStore for Ledger {
             .await
     }
 
-    async fn list_apps(&self) -> Result<Vec<App>, StoreError> {
+    async fn apps(&self, filter: AppFilter) -> Result<Vec<App>, StoreError> {
+        let token = match filter {
+            AppFilter::All => None,
+            AppFilter::Token(token) => Some(token),
+        };
         self.database
-            .read(|connection| {
-                let mut statement = connection
-                    .prepare_cached("SELECT name, created_at FROM apps ORDER BY name")
+            .read(move |connection| {
+                let sql = match token {
+                    None => "SELECT name, created_at, token_hash FROM apps WHERE ?1 IS NULL ORDER BY name",
+                    Some(_) => "SELECT name, created_at, token_hash FROM apps WHERE token_hash = ?1",
+                };
+                let mut statement = connection.prepare_cached(sql).map_err(failed)?;
+                let hash = token.map(TokenHash::to_hex);
+                let rows = statement
+                    .query_map([hash], |row| Ok((app(row), row.get::<_, String>(2)?)))
                     .map_err(failed)?;
-                let rows = statement.query_map([], |row| Ok(app(row))).map_err(failed)?;
-                rows.map(|row| row.map_err(failed)?).collect()
+                let rows: Vec<_> = rows.collect::<Result<_, _>>().map_err(failed)?;
+                // The index finds the row of a token; the hashes are then compared in constant time.
+                let is_meant = |hash: &str| token.is_none() || TokenHash::from_hex(hash) == token;
+                rows.into_iter().filter(|(_, hash)| is_meant(hash)).map(|(app, _)| app).collect()
             })
             .await
     }
@@ -50,27 +62,6 @@ impl AppStore for Ledger {
                     .execute("DELETE FROM apps WHERE name = ?1", [name.as_str()])
                     .map_err(failed)?;
                 Ok(removed > 0)
-            })
-            .await
-    }
-
-    async fn app_by_token(&self, token: TokenHash) -> Result<Option<App>, StoreError> {
-        self.database
-            .read(move |connection| {
-                let mut statement = connection
-                    .prepare_cached(
-                        "SELECT name, created_at, token_hash FROM apps WHERE token_hash = ?1",
-                    )
-                    .map_err(failed)?;
-                let found = statement
-                    .query_row([token.to_hex()], |row| Ok((app(row), row.get::<_, String>(2)?)))
-                    .optional()
-                    .map_err(failed)?;
-                match found {
-                    // The index finds the row; the hashes are then compared in constant time.
-                    Some((app, hash)) if TokenHash::from_hex(&hash) == Some(token) => app.map(Some),
-                    _ => Ok(None),
-                }
             })
             .await
     }

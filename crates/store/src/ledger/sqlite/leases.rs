@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::SessionId;
-use hob_domain::{Lease, LeaseOutcome, Node, NodeId, NodeStore, StoreError, Timestamp};
+use hob_domain::{Lease, LeaseOutcome, Node, NodeEvent, NodeId, NodeStore, StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::Ledger;
@@ -18,16 +18,18 @@ const NOW: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
 
 #[async_trait]
 impl NodeStore for Ledger {
-    async fn heartbeat(&self, node: &NodeId) -> Result<(), StoreError> {
+    async fn note_node(&self, node: &NodeId, event: NodeEvent) -> Result<(), StoreError> {
         let node = node.clone();
         self.database
             .write(move |transaction| {
-                let sql = format!(
-                    "INSERT INTO nodes (id, heartbeat_at) VALUES (?1, {NOW})
-                     ON CONFLICT (id) DO UPDATE SET heartbeat_at = {NOW}"
-                );
-                transaction.execute(&sql, [node.as_str()]).map_err(failed)?;
-                Ok(())
+                let sql = match event {
+                    NodeEvent::Heartbeat => format!(
+                        "INSERT INTO nodes (id, heartbeat_at) VALUES (?1, {NOW})
+                         ON CONFLICT (id) DO UPDATE SET heartbeat_at = {NOW}"
+                    ),
+                    NodeEvent::Left => "DELETE FROM nodes WHERE id = ?1".to_owned(),
+                };
+                transaction.execute(&sql, [node.as_str()]).map(drop).map_err(failed)
             })
             .await
     }
@@ -47,18 +49,6 @@ impl NodeStore for Ledger {
                     Ok(Node { id, age: Duration::from_micros(age.max(0) as u64) })
                 };
                 rows.into_iter().map(node).collect()
-            })
-            .await
-    }
-
-    async fn remove_node(&self, node: &NodeId) -> Result<(), StoreError> {
-        let node = node.clone();
-        self.database
-            .write(move |transaction| {
-                transaction
-                    .execute("DELETE FROM nodes WHERE id = ?1", [node.as_str()])
-                    .map_err(failed)?;
-                Ok(())
             })
             .await
     }

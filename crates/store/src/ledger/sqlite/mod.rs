@@ -5,6 +5,7 @@ mod audit;
 mod fences;
 mod leases;
 mod migrate;
+mod responses;
 mod session_lists;
 mod session_rows;
 mod sessions;

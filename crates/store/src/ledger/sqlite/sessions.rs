@@ -334,10 +334,17 @@ fn delete(
         ids.iter().map(|id| session_id(id)).collect()
     };
     match filter {
-        DeleteFilter::ClosedBefore(then) => delete("closed_at < ?1", &micros(*then)),
+        DeleteFilter::ClosedBefore(then) => {
+            let then = micros(*then);
+            transaction
+                .execute("DELETE FROM responses WHERE created_at < ?1", [then])
+                .map_err(failed)?;
+            delete("closed_at < ?1", &then)
+        }
         DeleteFilter::App(app) => {
-            for sql in ["DELETE FROM outbox WHERE app = ?1", "DELETE FROM usage WHERE app = ?1"] {
-                transaction.execute(sql, [app.as_str()]).map_err(failed)?;
+            for table in ["responses", "outbox", "usage"] {
+                let sql = format!("DELETE FROM {table} WHERE app = ?1");
+                transaction.execute(&sql, [app.as_str()]).map_err(failed)?;
             }
             delete("app = ?1", &app.as_str())
         }
