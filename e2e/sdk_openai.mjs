@@ -287,6 +287,56 @@ async function ownTools(kind) {
   assert.deepEqual(JSON.parse(message.content), { total: 10 });
 }
 
+/** The Responses API: stored and continued, streamed, with functions and forms, in the background. */
+async function responses(kind) {
+  const caller = client(kind);
+  const respond = async (input, more = {}) => {
+    const { data, response } = await caller.responses.create({ model: MODEL, input, ...more }).withResponse();
+    assert.ok(data.status === "completed" && data.usage.total_tokens > 0, JSON.stringify(data));
+    return [response.headers.get(HEADER), data];
+  };
+  const [fresh, first] = await respond("one");
+  assert.deepEqual([fresh, first.output_text], ["fresh", "echo: one"]);
+  const [warm, second] = await respond("two", { previous_response_id: first.id });
+  assert.deepEqual([warm, second.output_text], ["warm", "echo: two"]);
+  assert.equal((await caller.responses.retrieve(second.id)).output_text, "echo: two");
+  const items = [];
+  for await (const item of caller.responses.inputItems.list(second.id)) items.push(item);
+  assert.equal(items[0].content[0].text, "two");
+
+  const parameters = { type: "object", properties: { a: { type: "number" }, b: { type: "number" } } };
+  const tools = [{ type: "function", name: "add", parameters, strict: false }];
+  const names = [];
+  const stream = caller.responses.stream({ model: MODEL, input: CALLS, tools });
+  for await (const event of stream) names.push(event.type);
+  let response = await stream.finalResponse();
+  assert.deepEqual([names[0], names.at(-1)], ["response.created", "response.completed"]);
+  const calls = [];
+  for (;;) {
+    const found = response.output.filter((item) => item.type === "function_call");
+    if (!found.length) break;
+    const outputs = found.map((call) => {
+      const { a, b } = JSON.parse(call.arguments);
+      calls.push([a, b]);
+      return { type: "function_call_output", call_id: call.call_id, output: String(a + b) };
+    });
+    const [origin, next] = await respond(outputs, { tools, previous_response_id: response.id });
+    assert.equal(origin, "warm");
+    response = next;
+  }
+  assert.deepEqual(calls, [[1, 2], [3, 4]]);
+  assert.ok(response.output_text.endsWith("Done."));
+
+  const schema = { type: "object", properties: { total: { type: "integer" } }, required: ["total"] };
+  const format = { type: "json_schema", name: "sum", schema };
+  const [, formed] = await respond('[[say {"total": 10}]]', { text: { format } });
+  assert.deepEqual(JSON.parse(formed.output_text), { total: 10 });
+  await caller.responses.delete(formed.id);
+  await raises(OpenAI.NotFoundError, () => caller.responses.retrieve(formed.id), formed.id);
+  const hanging = await caller.responses.create({ model: MODEL, input: "[[hang]]", background: true });
+  assert.equal((await caller.responses.cancel(hanging.id)).status, "cancelled");
+}
+
 /** Limits of one live agent and six turns per minute. */
 async function limits() {
   const caller = client("terminal");
@@ -314,6 +364,9 @@ async function limits() {
 }
 
 await main(
-  { tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, ownTools, limits },
+  {
+    tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, ownTools, responses,
+    limits,
+  },
   "terminal",
 );

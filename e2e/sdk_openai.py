@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import openai
@@ -330,6 +331,77 @@ def own_tools(kind):
            lambda: caller.chat.completions.parse(**told(wrong), response_format=Sum), "form")
 
 
+@timed
+def responses(kind):
+    """The Responses API: stored and continued, streamed, with functions and forms, in the background."""
+    caller = client(kind)
+
+    def respond(content, **more):
+        raw = caller.responses.with_raw_response.create(model=MODEL, input=content, **more)
+        response = raw.parse()
+        assert response.status == "completed" and response.usage.total_tokens > 0, response
+        return raw.headers[HEADER], response
+
+    origin, first = respond("one", instructions=SYSTEM)
+    assert (origin, first.output_text) == ("fresh", "echo: one"), first
+    origin, second = respond("two", instructions=SYSTEM, previous_response_id=first.id)
+    assert (origin, second.output_text) == ("warm", "echo: two"), (origin, second)
+    assert caller.responses.retrieve(second.id) == second
+    (item,) = caller.responses.input_items.list(second.id)
+    assert item.content[0].text == "two", item
+    assert caller.responses.input_tokens.count(model=MODEL, input="two words").input_tokens > 2
+
+    # The whole conversation as items, as agent frameworks send it.
+    items = [user("one"), *first.output, user("two"), *second.output, user("three")]
+    origin, third = respond(items, instructions=SYSTEM, store=False)
+    assert (origin, third.output_text) == ("warm", "echo: three"), (origin, third)
+    raises(openai.NotFoundError, lambda: caller.responses.retrieve(third.id), third.id)
+
+    class Add(pydantic.BaseModel):
+        a: int
+        b: int
+
+    class Sum(pydantic.BaseModel):
+        total: int
+
+    tool = openai.pydantic_function_tool(Add, name="add")["function"]
+    tools = [{"type": "function", **tool}]
+    with caller.responses.stream(model=MODEL, input=CALLS, tools=tools) as events:
+        names = [event.type for event in events]
+        response = events.get_final_response()
+    assert names[:2] == ["response.created", "response.in_progress"], names
+    assert names[-1] == "response.completed", names
+    calls = []
+    while found := [item for item in response.output if item.type == "function_call"]:
+        outputs = []
+        for call in found:
+            numbers = Add.model_validate_json(call.arguments)
+            calls.append((numbers.a, numbers.b))
+            outputs.append({"type": "function_call_output", "call_id": call.call_id,
+                            "output": str(numbers.a + numbers.b)})
+        origin, response = respond(outputs, tools=tools, previous_response_id=response.id)
+        assert origin == "warm", origin
+    assert calls == [(1, 2), (3, 4)], calls
+    assert response.output_text.endswith("Done."), response
+
+    parsed = caller.responses.parse(model=MODEL, input='[[say {"total": 10}]]', text_format=Sum)
+    assert parsed.output_parsed == Sum(total=10), parsed
+
+    later = caller.responses.create(model=MODEL, input="later", background=True)
+    deadline = time.monotonic() + 120
+    while later.status in ("queued", "in_progress"):
+        assert time.monotonic() < deadline, later
+        time.sleep(0.05)
+        later = caller.responses.retrieve(later.id)
+    assert (later.status, later.output_text) == ("completed", "echo: later"), later
+    caller.responses.delete(later.id)
+    raises(openai.NotFoundError, lambda: caller.responses.retrieve(later.id), later.id)
+    hanging = caller.responses.create(model=MODEL, input="[[hang]]", background=True)
+    assert caller.responses.cancel(hanging.id).status == "cancelled"
+    raises(openai.BadRequestError,
+           lambda: respond("x", tools=[{"type": "web_search"}]), "web_search")
+
+
 def limits():
     """Limits of one live agent and six turns per minute."""
     caller = client("terminal")
@@ -364,6 +436,7 @@ def all_cases():
     kept = {kind: ten_turns(kind) for kind in DRIVERS}
     for kind in other:
         own_tools(kind)
+        responses(kind)
         if not REAL:
             pictures(kind)
     restart()

@@ -122,6 +122,7 @@ export async function all(cases, own) {
   const pictures = own === "terminal";
   if (!real || pictures) for (const kind of kinds) await timed(cases.pictures, kind);
   for (const kind of kinds) await timed(cases.ownTools, kind);
+  if (cases.responses) for (const kind of kinds) await timed(cases.responses, kind);
   await restart();
   for (const kind of kinds) await timed(cases.afterRestart, kind, ...kept[kind]);
   if (!real || !pictures) {

@@ -9,7 +9,7 @@ use crate::routes::admin::{
     sessions as all_sessions, usage,
 };
 use crate::routes::sessions::{control, events, manage, turns};
-use crate::routes::v1::{anthropic, count_tokens, models, openai};
+use crate::routes::v1::{anthropic, count_tokens, models, openai, responses};
 use crate::routes::{console, files, health, metrics, run};
 
 #[derive(OpenApi)]
@@ -29,7 +29,10 @@ use crate::routes::{console, files, health, metrics, run};
         overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,
         memory::timeline, memory::facets, memory::stats, memory_change::correct, memory_change::forget, memory_change::restore,
         memory_change::unseal, session_turns::create, session_turns::turn, session_turns::turns, session_turns::permit,
-        anthropic::messages, count_tokens::count_tokens, openai::chat, models::list, models::get),
+        anthropic::messages, count_tokens::count_tokens, openai::chat, responses::create::create, responses::stored::get,
+        responses::stored::delete, responses::stored::cancel, responses::stored::input_items,
+        responses::stored::input_tokens, models::list,
+        models::get),
     modifiers(&BearerToken),
     tags(
         (name = "service", description = "Open to everyone."),

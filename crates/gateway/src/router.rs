@@ -16,7 +16,7 @@ use crate::routes::admin::{
     sessions as all_sessions, usage,
 };
 use crate::routes::sessions::{control, events, manage, turns};
-use crate::routes::v1::{anthropic, count_tokens, fallback, models, openai};
+use crate::routes::v1::{anthropic, count_tokens, fallback, models, openai, responses};
 use crate::routes::{console, files, health, mcp, metrics, run};
 use crate::state::Gateway;
 use crate::{openapi, origin_guard};
@@ -86,6 +86,11 @@ fn v1_routes() -> Router<Arc<Gateway>> {
         .route("/messages", post(anthropic::messages))
         .route("/messages/count_tokens", post(count_tokens::count_tokens))
         .route("/chat/completions", post(openai::chat))
+        .route("/responses", post(responses::create::create))
+        .route("/responses/input_tokens", post(responses::stored::input_tokens))
+        .route("/responses/{id}", get(responses::stored::get).delete(responses::stored::delete))
+        .route("/responses/{id}/cancel", post(responses::stored::cancel))
+        .route("/responses/{id}/input_items", get(responses::stored::input_items))
         .route("/models", get(models::list))
         .route("/models/{model}", get(models::get))
         .fallback(fallback::nowhere)

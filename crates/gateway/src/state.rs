@@ -14,6 +14,7 @@ use hob_sessions::{Completions, Runner, UploadStore};
 use crate::counters::Requests;
 use crate::doctor::Doctor;
 use crate::error::ApiError;
+use crate::response_store::Responses;
 use crate::sign_in::SignIn;
 
 /// Everything the handlers need. The composition root builds it.
@@ -31,6 +32,8 @@ pub struct Gateway {
     pub runtime: Runtime,
     /// Claude Code behind `/v1`.
     pub completions: Completions,
+    /// The stored responses of `/v1`.
+    pub responses: Arc<Responses>,
     pub files: UploadStore,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     pub default_agent: AgentName,

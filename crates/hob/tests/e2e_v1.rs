@@ -337,6 +337,6 @@ fn snippets_of_the_docs_run() {
         assert!(output.status.success() && said.contains("echo: "), "{block}\n{output:?}");
         run.push(kind);
     }
-    assert_eq!(run, ["sh", "sh", "sh", "python", "python", "ts", "ts", "sh"]);
+    assert_eq!(run, ["sh", "sh", "sh", "python", "python", "ts", "ts", "python", "sh"]);
     setup.stop();
 }

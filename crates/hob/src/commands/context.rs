@@ -46,3 +46,12 @@ impl Context {
         })
     }
 }
+
+/// Returns the path of the running `hob`, for files that start it later.
+pub fn own_path() -> anyhow::Result<String> {
+    let path = std::env::current_exe()
+        .map_err(|error| anyhow::anyhow!("cannot determine the path of this program: {error}"))?;
+    path.into_os_string().into_string().map_err(|path| {
+        anyhow::anyhow!("the path of this program must be UTF-8: {}", path.display())
+    })
+}

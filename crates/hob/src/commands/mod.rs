@@ -26,13 +26,4 @@ pub mod setup;
 pub mod status;
 pub mod store;
 
-pub use context::{Context, Exit};
-
-/// Returns the path of the running `hob`, for files that start it later.
-fn own_path() -> anyhow::Result<String> {
-    use anyhow::Context as _;
-    let path = std::env::current_exe().context("cannot determine the path of this program")?;
-    path.into_os_string().into_string().map_err(|path| {
-        anyhow::anyhow!("the path of this program must be UTF-8: {}", path.display())
-    })
-}
+pub use context::{Context, Exit, own_path};

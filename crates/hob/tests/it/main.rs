@@ -44,4 +44,5 @@ mod sessions_turns;
 mod setup;
 mod setup_command;
 mod v1;
+mod v1_responses;
 mod v1_tools;

@@ -249,7 +249,7 @@ impl Wording for Words {
         }
     }
 
-    fn problem(&self, problem: &Problem) -> Event {
+    fn problem(&mut self, problem: &Problem) -> Event {
         event(&Dialect::Anthropic.body(problem))
     }
 }

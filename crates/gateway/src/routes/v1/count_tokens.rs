@@ -20,7 +20,7 @@ use crate::state::Gateway;
 /// About how many bytes of text are one token.
 const BYTES_PER_TOKEN: usize = 4;
 /// What a message costs in addition to its content.
-const MESSAGE_TOKENS: usize = 4;
+pub(super) const MESSAGE_TOKENS: usize = 4;
 /// What an image or a document costs. Its true cost depends on its size in pixels or pages.
 const ATTACHMENT_TOKENS: usize = 1600;
 
@@ -84,7 +84,7 @@ async fn count(
 }
 
 /// Estimates the tokens of content: a text, or blocks.
-fn tokens(content: &Value) -> usize {
+pub(super) fn tokens(content: &Value) -> usize {
     let block = |block: &Value| match block["type"].as_str() {
         Some("image" | "document") => ATTACHMENT_TOKENS,
         Some("tool_result") => tokens(&block["content"]),
@@ -99,7 +99,7 @@ fn tokens(content: &Value) -> usize {
     }
 }
 
-fn text_tokens(text: &str) -> usize {
+pub(super) fn text_tokens(text: &str) -> usize {
     text.len().div_ceil(BYTES_PER_TOKEN)
 }
 

@@ -1,7 +1,7 @@
-//! `/v1`: Anthropic's Messages API and OpenAI's Chat Completions on Claude Code.
+//! `/v1`: Anthropic's Messages API, OpenAI's Chat Completions and OpenAI's Responses on Claude Code.
 //!
-//! Each dialect has its own wire types ([`anthropic`], [`openai`]) and error shapes
-//! ([`dialect`]). Both render a [`reply`]. Images and documents become files whose paths
+//! Each API has its own wire types ([`anthropic`], [`openai`], [`responses`]) and error shapes
+//! ([`dialect`]). All render a [`reply`]. Images and documents become files whose paths
 //! the agent receives ([`attachments`]).
 
 pub(crate) mod anthropic;
@@ -12,6 +12,7 @@ pub(crate) mod fallback;
 pub(crate) mod models;
 pub(crate) mod openai;
 mod reply;
+pub(crate) mod responses;
 mod schema_cost;
 mod structured;
 mod tools;

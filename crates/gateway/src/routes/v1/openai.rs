@@ -228,7 +228,7 @@ fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
 }
 
 /// Converts `data:image/png;base64,…` to a block.
-fn data_url(url: &Value, kind: &str) -> Option<Value> {
+pub(super) fn data_url(url: &Value, kind: &str) -> Option<Value> {
     let (media, data) = url.as_str()?.strip_prefix("data:")?.split_once(";base64,")?;
     Some(json!({"type": kind,
         "source": {"type": "base64", "media_type": media, "data": data}}))
@@ -320,7 +320,7 @@ impl Wording for Words {
         }
     }
 
-    fn problem(&self, problem: &Problem) -> Event {
+    fn problem(&mut self, problem: &Problem) -> Event {
         Event::default().data(Dialect::OpenAi.body(problem).to_string())
     }
 }

@@ -209,8 +209,13 @@ pub(super) trait Wording: Send + 'static {
     /// Returns the events of one part.
     fn part(&mut self, part: Part, events: &mut VecDeque<Event>);
 
+    /// Does what is to be done before the client sees that the reply has ended.
+    fn ended(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Returns the last event of a stream that fails.
-    fn problem(&self, problem: &Problem) -> Event;
+    fn problem(&mut self, problem: &Problem) -> Event;
 }
 
 /// Renders a reply as a stream of events. `first` precedes the first part.
@@ -224,11 +229,18 @@ pub(super) fn in_words(
         async |(mut reply, mut wording, mut ready)| {
             while ready.is_empty() {
                 match reply.next().await? {
-                    Ok(part) => wording.part(part, &mut ready),
+                    Ok(part) => {
+                        let is_over = matches!(part, Part::Over(_));
+                        wording.part(part, &mut ready);
+                        if is_over {
+                            wording.ended().await;
+                        }
+                    }
                     Err(error) => {
                         let problem = Problem::from(error);
                         tracing::info!(code = problem.code(), "a reply failed while streaming");
                         ready.push_back(wording.problem(&problem));
+                        wording.ended().await;
                     }
                 }
             }

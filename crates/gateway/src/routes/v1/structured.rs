@@ -38,6 +38,24 @@ pub(super) fn openai(format: Option<&Value>) -> Result<Option<AnswerForm>, Probl
     }
 }
 
+/// Reads `text.format` of OpenAI's Responses.
+pub(super) fn responses(text: Option<&Value>) -> Result<Option<AnswerForm>, Problem> {
+    let Some(text) = text.filter(|text| !text.is_null()) else { return Ok(None) };
+    if !text.is_object() {
+        return Err(wrong("text: must be an object"));
+    }
+    let format = &text["format"];
+    if format.is_null() {
+        return Ok(None);
+    }
+    match format["type"].as_str() {
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(object())),
+        Some("json_schema") => schema(&format["schema"], "text.format.schema").map(Some),
+        _ => Err(wrong("text.format: its type must be text, json_object or json_schema")),
+    }
+}
+
 /// Reads Anthropic's `output_config.format`, or `output_format`, which is its older name.
 pub(super) fn anthropic(
     config: Option<&Value>,
@@ -168,6 +186,9 @@ mod tests {
         check(of(json!({"$ref": "file:///etc/passwd"})), "passwd");
         check(of(json!({"$ref": "http://127.0.0.1/x"})), "not supported");
         check(anthropic(None, Some(&json!({"type": "text"}))), "output_config.format");
+        check(responses(Some(&json!({"format": {"type": "yaml"}}))), "text.format");
+        check(responses(Some(&json!([null]))), "text");
+        assert!(responses(Some(&json!({"verbosity": "low"}))).unwrap().is_none());
         assert!(anthropic(Some(&json!({"effort": "low"})), None).unwrap().is_none());
     }
 }

@@ -58,23 +58,49 @@ pub(super) fn anthropic(
     chosen(tools, choice, one_at_a_time)
 }
 
-/// Reads OpenAI's `tools`, `tool_choice` and `parallel_tool_calls`.
+/// Reads `tools`, `tool_choice` and `parallel_tool_calls` of OpenAI's chat completions.
 pub(super) fn openai(
     tools: Option<&[Value]>,
     choice: Option<&Value>,
     parallel: Option<bool>,
 ) -> Result<ToolUse, Problem> {
+    let function = |tool: &Value, place: &str| {
+        client_tool(&tool["function"], "parameters", &format!("{place}.function"))
+    };
+    let tools = functions(tools, function)?;
+    let name = choice.and_then(|choice| choice["function"]["name"].as_str());
+    chosen(tools, openai_choice(choice, name)?, parallel == Some(false))
+}
+
+/// Reads `tools`, `tool_choice` and `parallel_tool_calls` of OpenAI's Responses, whose functions are not nested.
+pub(super) fn responses(
+    tools: Option<&[Value]>,
+    choice: Option<&Value>,
+    parallel: Option<bool>,
+) -> Result<ToolUse, Problem> {
+    let tools = functions(tools, |tool, place| client_tool(tool, "parameters", place))?;
+    let name = choice.and_then(|choice| choice["name"].as_str());
+    chosen(tools, openai_choice(choice, name)?, parallel == Some(false))
+}
+
+/// Reads OpenAI's tools, which must be functions.
+fn functions(
+    tools: Option<&[Value]>,
+    function: impl Fn(&Value, &str) -> Result<ClientTool, Problem>,
+) -> Result<Vec<ClientTool>, Problem> {
     let read = |(index, tool): (usize, &Value)| {
         let place = format!("tools[{index}]");
         match tool["type"].as_str() {
-            Some("function") => {
-                client_tool(&tool["function"], "parameters", &format!("{place}.function"))
-            }
+            Some("function") => function(tool, &place),
             kind => Err(unsupported(&place, kind.unwrap_or("none"))),
         }
     };
-    let tools = tools.unwrap_or_default().iter().enumerate().map(read).collect::<Result<_, _>>()?;
-    let choice = match choice {
+    tools.unwrap_or_default().iter().enumerate().map(read).collect()
+}
+
+/// Reads OpenAI's `tool_choice`. `name` is that of the function which it names.
+fn openai_choice(choice: Option<&Value>, name: Option<&str>) -> Result<Choice, Problem> {
+    Ok(match choice {
         None | Some(Value::Null) => Choice::Auto,
         Some(Value::String(text)) => match text.as_str() {
             "auto" => Choice::Auto,
@@ -82,12 +108,11 @@ pub(super) fn openai(
             "required" => Choice::Any,
             _ => return Err(wrong("tool_choice: must be auto, none, required or a function")),
         },
-        Some(choice) => match (choice["type"].as_str(), choice["function"]["name"].as_str()) {
+        Some(choice) => match (choice["type"].as_str(), name) {
             (Some("function"), Some(name)) => Choice::Tool(name.to_owned()),
             _ => return Err(wrong("tool_choice: must be auto, none, required or a function")),
         },
-    };
-    chosen(tools, choice, parallel == Some(false))
+    })
 }
 
 fn client_tool(tool: &Value, schema_field: &str, place: &str) -> Result<ClientTool, Problem> {
@@ -191,6 +216,9 @@ mod tests {
         let found = openai(Some(&theirs), Some(&named), None).unwrap();
         assert_eq!(found.tools[0].input_schema["type"], "object");
         assert_eq!(openai(None, None, Some(true)).unwrap(), ToolUse::default());
+        let theirs = [json!({"type": "function", "name": "a", "parameters": {}, "strict": true})];
+        let named = json!({"type": "function", "name": "a"});
+        assert!(names(responses(Some(&theirs), Some(&named), None)).1);
     }
 
     #[test]

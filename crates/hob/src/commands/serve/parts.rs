@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use hob_agents::claude::{BackendOptions, ClaudeBackend, ClaudeTransport, SandboxedLauncher};
 use hob_agents::{Runtime, mcp_servers};
 use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
-use hob_gateway::{Gateway, GatewayLimits, Requests, SignIn};
+use hob_gateway::{Gateway, GatewayLimits, Requests, Responses, SignIn};
 use hob_mcp::Tools;
 use hob_sessions::session::{Sessions, SessionsOptions};
 use hob_sessions::{Completions, CompletionsOptions, Runner, RunnerOptions, UploadStore};
@@ -97,12 +97,18 @@ pub fn gateway(
     tools: &Tools,
 ) -> anyhow::Result<Gateway> {
     let admin = keys::admin_token(&settings.home, settings.admin_token.as_deref())?.hash();
+    // Several processes may use a database, and one a file.
+    let max_age_elsewhere = match settings.values.store_url {
+        Some(_) => settings.values.turn_timeout,
+        None => Duration::ZERO,
+    };
     Ok(Gateway {
         version: env!("CARGO_PKG_VERSION"),
         started_at: Timestamp::now(),
         engine: tools.engine.clone(),
         tools: tools.clone(),
         apps: ledger.clone(),
+        responses: Arc::new(Responses::new(ledger.clone(), max_age_elsewhere)),
         audit: ledger,
         runner: runner(settings, runtime),
         files: sessions.files().clone(),

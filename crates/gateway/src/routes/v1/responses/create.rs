@@ -1,0 +1,228 @@
+//! `POST /v1/responses`: making a response.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request, State};
+use axum::http::HeaderValue;
+use axum::response::{IntoResponse, Json, Response};
+use hob_domain::{App, AppFilter};
+use hob_sessions::Conversation;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::super::attachments::{merged, prompt};
+use super::super::dialect::{Dialect, Problem, SESSION_HEADER};
+use super::super::models::{self, conversation};
+use super::super::reply::Reply;
+use super::super::{structured, tools};
+use super::keeper::Keeper;
+use super::object::ResponseObject;
+use super::{input, stream};
+use crate::error::ApiError;
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::state::Gateway;
+
+/// A request for a response. Fields that are not here are accepted and have no effect.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"model": "claude", "input": "Say hello."}))]
+pub(crate) struct ResponseBody {
+    /// A model name of Claude Code; `claude` is its default.
+    model: Option<String>,
+    /// The conversation, or what is new since `previous_response_id`: a text, or items (messages, `function_call`,
+    /// `function_call_output`, `item_reference`).
+    #[schema(value_type = Value)]
+    input: Option<Value>,
+    /// Added to Claude Code's system prompt.
+    instructions: Option<String>,
+    stream: Option<bool>,
+    /// The client's own functions, in addition to the tools of Claude Code. An answer that calls one ends with
+    /// `function_call` items, and the next request with their outputs continues the turn.
+    #[schema(value_type = Option<Vec<Object>>)]
+    tools: Option<Vec<Value>>,
+    /// `auto`, `none`, `required` or a function.
+    #[schema(value_type = Option<Value>)]
+    tool_choice: Option<Value>,
+    /// With `false`, an answer has at most one call.
+    parallel_tool_calls: Option<bool>,
+    /// `format` is `text`, `json_object` or `json_schema`. An answer without the form is asked for once more, and is then
+    /// an error.
+    #[schema(value_type = Option<Object>)]
+    text: Option<Value>,
+    /// A stored response that this one continues.
+    previous_response_id: Option<String>,
+    /// Whether the response is stored; `true` if absent.
+    store: Option<bool>,
+    /// Whether the response is made after the answer to this request. It must be stored, and not be streamed.
+    background: Option<bool>,
+    /// Must be absent. Use `previous_response_id`.
+    #[schema(value_type = Option<String>, max_length = 0)]
+    conversation: Option<Value>,
+    /// Must be absent.
+    #[schema(value_type = Option<String>, max_length = 0)]
+    prompt: Option<Value>,
+}
+
+/// OpenAI's Responses on Claude Code.
+///
+/// Hob finds the live process by the history. The answer contains all texts of the turn. A client that disconnects ends
+/// its turn, except for a response in the background. Stored responses are deleted after `sessions.hard_ttl_secs`.
+#[utoipa::path(post, path = "/v1/responses", tag = "v1", operation_id = "create_response", request_body = ResponseBody,
+    security(("token" = [])), responses(
+    (status = 200, description = "The response, or a stream of its events. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`.",
+        content((Object = "application/json"), (Object = "text/event-stream"))),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
+    (status = 404, description = "Unknown model or previous response.", body = Object),
+    (status = 408, description = "The body did not arrive in time.", body = Object),
+    (status = 413, description = "The body is too large.", body = Object),
+    (status = 429, description = "The app has used up its quota, or the model's rate limit is reached (`rate_limit_exceeded`).", body = Object),
+    (status = 500, description = "Internal error (`server_error`).", body = Object),
+    (status = 503, description = "`sessions.max_live` is reached; see Retry-After.", body = Object),
+    (status = 504, description = "The turn timed out.", body = Object),
+))]
+pub(crate) async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Result<Caller, ApiError>,
+    request: Request,
+) -> Response {
+    answer(gateway, caller, request).await.unwrap_or_else(|problem| {
+        tracing::info!(code = problem.code(), "a response failed");
+        Dialect::OpenAi.respond(problem)
+    })
+}
+
+async fn answer(
+    gateway: Arc<Gateway>,
+    caller: Result<Caller, ApiError>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Caller(app) = caller?;
+    // Authenticate before reading the body.
+    let JsonBody(request) = JsonBody::<Value>::from_request(request, &gateway).await?;
+    let (body, items, asked) = read(&gateway, &app, &request).await?;
+    let model = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
+    let mut response = ResponseObject::new(&request, &model);
+    let keeper = Keeper { gateway: gateway.clone(), app: app.clone(), items };
+    if body.background == Some(true) {
+        return in_background(&gateway, app, asked, response, keeper).await;
+    }
+    let keeper = (body.store != Some(false)).then_some(keeper);
+    let reply = Reply::to(&gateway, &app, asked).await?;
+    let origin = reply.origin().as_str();
+    let mut answer = match body.stream.unwrap_or_default() {
+        true => {
+            let reply = reply.begun().await?;
+            if let Some(model) = &reply.model {
+                response.set("model", json!(model));
+            }
+            stream::stream(reply, response, keeper).into_response()
+        }
+        false => {
+            response.complete_with(reply.whole().await?);
+            if let Some(keeper) = keeper {
+                keeper.keep(&response).await;
+            }
+            Json(response.value()).into_response()
+        }
+    };
+    answer.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
+    Ok(answer)
+}
+
+/// Reads a request: its fields, the items of its input, and what the agent is asked.
+async fn read(
+    gateway: &Arc<Gateway>,
+    app: &App,
+    request: &Value,
+) -> Result<(ResponseBody, Vec<Value>, Conversation), Problem> {
+    let wrong = |error: serde_path_to_error::Error<serde_json::Error>| {
+        ApiError::bad_request(format!("{}: {}", error.path(), error.inner()))
+    };
+    if !request.is_object() {
+        return Err(ApiError::bad_request("the body must be a JSON object").into());
+    }
+    let body: ResponseBody = serde_path_to_error::deserialize(request).map_err(wrong)?;
+    refuse(&body)?;
+    let (tools, choice) = (body.tools.as_deref(), body.tool_choice.as_ref());
+    let tools = tools::responses(tools, choice, body.parallel_tool_calls)?;
+    let form = structured::responses(body.text.as_ref())?;
+    let model = models::asked(body.model.as_deref())?;
+    let mut items = input::items(body.input.as_ref())?;
+    gateway.responses.resolve(&app.name, &mut items).await?;
+    // The items are checked alone first, so that an error names the place in the request.
+    input::messages(&items)?;
+    let mut all = match &body.previous_response_id {
+        Some(id) => gateway.responses.conversation(&app.name, id).await?,
+        None => Vec::new(),
+    };
+    all.extend(items.iter().cloned());
+    let input = input::messages(&all)?;
+    let instructions = body.instructions.iter().cloned();
+    let systems: Vec<String> = instructions.chain(input.systems).collect();
+    let system = models::system(systems.join("\n\n"))?;
+    let messages = merged(input.messages);
+    let prompt = prompt(gateway, &app.name, &messages).await?;
+    let asked = conversation(messages, prompt, system, model, tools, form);
+    Ok((body, items, asked))
+}
+
+/// Refuses what Hob cannot honour.
+fn refuse(body: &ResponseBody) -> Result<(), Problem> {
+    let is_given = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
+    let text = match body {
+        _ if is_given(&body.conversation) => {
+            "conversation: not supported; use previous_response_id"
+        }
+        _ if is_given(&body.prompt) => "prompt: not supported; send the texts themselves",
+        _ if body.background != Some(true) => return Ok(()),
+        _ if body.store == Some(false) => "background: a response in the background must be stored",
+        _ if body.stream == Some(true) => {
+            "background: a response in the background cannot be streamed"
+        }
+        _ => return Ok(()),
+    };
+    Err(ApiError::bad_request(text).into())
+}
+
+/// Starts a response in the background and returns it as it is now.
+async fn in_background(
+    gateway: &Arc<Gateway>,
+    app: App,
+    asked: Conversation,
+    mut response: ResponseObject,
+    keeper: Keeper,
+) -> Result<Response, Problem> {
+    response.set("background", json!(true));
+    response.set("status", json!("queued"));
+    let running = gateway.responses.begin(&app.name, response.id());
+    gateway
+        .responses
+        .save(&app.name, &response.value(), &keeper.items)
+        .await
+        .map_err(ApiError::from)?;
+    let answer = Json(response.value()).into_response();
+    let task_gateway = gateway.clone();
+    gateway.runtime.tasks.spawn(async move {
+        let made = async {
+            let reply = Reply::to(&task_gateway, &app, asked).await?;
+            reply.whole().await.map_err(Problem::from)
+        };
+        tokio::select! {
+            made = made => match made {
+                Ok(whole) => response.complete_with(whole),
+                Err(problem) => response.fail(&problem),
+            },
+            () = running.cancel.cancelled() => response.set("status", json!("cancelled")),
+        }
+        keeper.keep(&response).await;
+        // An app that was removed meanwhile leaves nothing behind.
+        let apps = task_gateway.apps.apps(AppFilter::All).await;
+        if apps.is_ok_and(|apps| !apps.contains(&app)) {
+            let _ = task_gateway.responses.delete(&app.name, response.id()).await;
+        }
+        drop(running);
+    });
+    Ok(answer)
+}

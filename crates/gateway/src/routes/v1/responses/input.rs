@@ -1,0 +1,169 @@
+//! The items of a request as messages in Anthropic's shape.
+
+use serde_json::{Value, json};
+
+use super::super::dialect::Problem;
+use super::super::openai::data_url;
+use crate::error::ApiError;
+
+/// A conversation as the client sends it: messages, and the texts of system and developer messages.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Input {
+    pub messages: Vec<Value>,
+    pub systems: Vec<String>,
+}
+
+/// Returns the items of a request's `input`, of which there must be some. A text is one message of the user.
+pub(super) fn items(input: Option<&Value>) -> Result<Vec<Value>, Problem> {
+    match input {
+        Some(Value::String(text)) => {
+            let content = json!([{"type": "input_text", "text": text}]);
+            Ok(vec![json!({"type": "message", "role": "user", "content": content})])
+        }
+        Some(Value::Array(items)) if !items.is_empty() => Ok(items.clone()),
+        None | Some(Value::Null | Value::Array(_)) => Err(wrong("input: must not be empty")),
+        Some(_) => Err(wrong("input: must be a text or a list of items")),
+    }
+}
+
+/// Converts items to messages.
+pub(super) fn messages(items: &[Value]) -> Result<Input, Problem> {
+    let mut input = Input::default();
+    for (index, item) in items.iter().enumerate() {
+        add(item, &format!("input[{index}]"), &mut input)?;
+    }
+    Ok(input)
+}
+
+fn add(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
+    let text_of = |field: &str| {
+        let text = item[field].as_str().filter(|text| !text.is_empty());
+        text.ok_or_else(|| wrong(&format!("{place}.{field}: must be a text")))
+    };
+    match item["type"].as_str() {
+        None | Some("message") => message(item, place, input)?,
+        Some("function_call") => {
+            let arguments = item["arguments"].as_str().unwrap_or("{}");
+            let arguments: Value = serde_json::from_str(arguments)
+                .map_err(|_| wrong(&format!("{place}.arguments: must be JSON")))?;
+            let call = json!({"type": "tool_use", "id": text_of("call_id")?, "name": text_of("name")?,
+                "input": arguments});
+            input.messages.push(json!({"role": "assistant", "content": [call]}));
+        }
+        Some("function_call_output") => {
+            let content = match &item["output"] {
+                Value::Array(_) => {
+                    Value::Array(blocks(&item["output"], &format!("{place}.output"))?)
+                }
+                text @ Value::String(_) => text.clone(),
+                _ => {
+                    return Err(wrong(&format!(
+                        "{place}.output: must be a text or a list of parts"
+                    )));
+                }
+            };
+            let result = json!({"type": "tool_result", "tool_use_id": text_of("call_id")?,
+                "content": content});
+            input.messages.push(json!({"role": "user", "content": [result]}));
+        }
+        // What the agent thought is not part of the conversation.
+        Some("reasoning") => {}
+        Some(kind) => {
+            return Err(wrong(&format!("{place}.type: items of type {kind:?} are not supported")));
+        }
+    }
+    Ok(())
+}
+
+fn message(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
+    let content = blocks(&item["content"], &format!("{place}.content"))?;
+    match item["role"].as_str() {
+        Some(role @ ("user" | "assistant")) => {
+            input.messages.push(json!({"role": role, "content": content}));
+        }
+        Some("system" | "developer") => {
+            let texts: Option<Vec<&str>> =
+                content.iter().map(|block| block["text"].as_str()).collect();
+            let texts = texts.ok_or_else(|| wrong(&format!("{place}.content: must be text")))?;
+            input.systems.push(texts.join("\n\n"));
+        }
+        _ => {
+            return Err(wrong(&format!(
+                "{place}.role: must be user, assistant, system or developer"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Converts content to Anthropic's blocks.
+fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
+    let text = |text: &Value| json!({"type": "text", "text": text});
+    let parts = match content {
+        Value::String(_) => return Ok(vec![text(content)]),
+        Value::Array(parts) => parts,
+        _ => return Err(wrong(&format!("{place}: must be a text or a list of parts"))),
+    };
+    let part = |(index, part): (usize, &Value)| {
+        let refuse = |what: &str| wrong(&format!("{place}[{index}]: {what}"));
+        match part["type"].as_str() {
+            Some("input_text" | "output_text" | "text") if part["text"].is_string() => {
+                Ok(text(&part["text"]))
+            }
+            Some("refusal") if part["refusal"].is_string() => Ok(text(&part["refusal"])),
+            Some("input_image") => data_url(&part["image_url"], "image")
+                .ok_or_else(|| refuse("only data: URLs can be passed on; Hob fetches nothing")),
+            Some("input_file") => data_url(&part["file_data"], "document")
+                .ok_or_else(|| refuse("only files given as data: URLs can be passed on")),
+            _ => Err(refuse("it is not a part that can be passed on; send text, images or files")),
+        }
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
+fn wrong(message: &str) -> Problem {
+    ApiError::bad_request(message).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_become_messages() {
+        let all = [
+            json!({"role": "developer", "content": "be brief"}),
+            json!({"role": "user", "content": [{"type": "input_text", "text": "look"},
+                {"type": "input_image", "image_url": "data:image/png;base64,aGk="}]}),
+            json!({"type": "reasoning", "summary": []}),
+            json!({"type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
+                "content": [{"type": "output_text", "text": "well", "annotations": []}]}),
+            json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{\"x\":1}"}),
+            json!({"type": "function_call_output", "call_id": "c", "output": "out"}),
+        ];
+        let Input { messages, systems } = messages(&all).unwrap();
+        assert_eq!(systems, ["be brief"]);
+        assert_eq!(messages[0]["content"][1]["source"]["media_type"], "image/png");
+        assert_eq!(messages[1]["content"][0]["text"], "well");
+        assert_eq!(messages[2]["content"][0]["input"]["x"], 1);
+        assert_eq!(messages[3]["content"][0]["tool_use_id"], "c");
+        let text = items(Some(&json!("hi"))).unwrap();
+        assert_eq!(super::messages(&text).unwrap().messages[0]["content"][0]["text"], "hi");
+    }
+
+    #[test]
+    fn what_cannot_be_passed_on_is_named() {
+        let check = |item: Value, word: &str| {
+            let text = format!("{:?}", messages(&[item]).unwrap_err());
+            assert!(text.contains(word), "{text}");
+        };
+        check(json!({"type": "web_search_call"}), "web_search_call");
+        check(json!({"role": "wizard", "content": "x"}), "input[0].role");
+        check(json!({"role": "user", "content": 1}), "input[0].content");
+        check(json!({"type": "function_call", "name": "f"}), "call_id");
+        check(json!({"type": "function_call_output", "call_id": "c"}), "output");
+        let far = json!([{"type": "input_image", "image_url": "http://x"}]);
+        check(json!({"role": "user", "content": far}), "data:");
+        assert!(items(Some(&json!(1))).is_err());
+    }
+}

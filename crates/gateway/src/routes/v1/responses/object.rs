@@ -1,0 +1,155 @@
+//! Responses and their items, in OpenAI's shape.
+
+use hob_agents::claude::TurnResult;
+use hob_domain::Timestamp;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::super::dialect::{Dialect, Problem};
+use super::super::reply::{ClientCall, Whole};
+
+type DefaultValue = fn() -> Value;
+
+/// Fields of the request that the response repeats, each with its value where the request has none.
+const REPEATED: [(&str, DefaultValue); 13] = [
+    ("instructions", || Value::Null),
+    ("max_output_tokens", || Value::Null),
+    ("max_tool_calls", || Value::Null),
+    ("metadata", || json!({})),
+    ("parallel_tool_calls", || json!(true)),
+    ("previous_response_id", || Value::Null),
+    ("reasoning", || json!({"effort": null, "summary": null})),
+    ("temperature", || json!(1.0)),
+    ("text", || json!({"format": {"type": "text"}})),
+    ("tool_choice", || json!("auto")),
+    ("tools", || json!([])),
+    ("top_p", || json!(1.0)),
+    ("truncation", || json!("disabled")),
+];
+
+/// A response that grows.
+#[derive(Debug, Clone)]
+pub(super) struct ResponseObject {
+    fields: Map<String, Value>,
+}
+
+impl ResponseObject {
+    /// A response to a request that has just begun.
+    pub fn new(request: &Value, model: &str) -> ResponseObject {
+        let mut fields = Map::new();
+        let mut set = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));
+        set("id", json!(format!("resp_{}", Uuid::new_v4().simple())));
+        set("object", json!("response"));
+        set("created_at", json!(Timestamp::now().as_second()));
+        set("status", json!("in_progress"));
+        set("background", json!(false));
+        set("error", Value::Null);
+        set("incomplete_details", Value::Null);
+        set("model", json!(model));
+        set("output", json!([]));
+        for (name, default) in REPEATED {
+            let given = request.get(name).filter(|value| !value.is_null());
+            set(name, given.cloned().unwrap_or_else(default));
+        }
+        set("service_tier", json!("default"));
+        set("store", json!(request["store"] != false));
+        set("usage", Value::Null);
+        ResponseObject { fields }
+    }
+
+    pub fn id(&self) -> &str {
+        self.fields["id"].as_str().unwrap_or_default()
+    }
+
+    /// Returns the identifier of an item: it begins with that of the response.
+    pub fn item_id(&self, prefix: &str, index: usize) -> String {
+        let digits = self.id().strip_prefix("resp_").unwrap_or_default();
+        format!("{prefix}_{digits}{index:04x}")
+    }
+
+    pub fn set(&mut self, name: &str, value: Value) {
+        self.fields.insert(name.to_owned(), value);
+    }
+
+    pub fn value(&self) -> Value {
+        Value::Object(self.fields.clone())
+    }
+
+    /// Ends the response with a whole answer.
+    pub fn complete_with(&mut self, answer: Whole) {
+        let Whole { texts, calls, model, result } = answer;
+        if let Some(model) = model {
+            self.set("model", json!(model));
+        }
+        let mut output = Vec::new();
+        if !texts.is_empty() {
+            output.push(message(&self.item_id("msg", 0), &texts.join("\n\n"), "completed"));
+        }
+        for call in &calls {
+            output.push(function_call(&self.item_id("fc", output.len()), call, "completed"));
+        }
+        self.complete(output, &result);
+    }
+
+    /// Ends the response with its output.
+    pub fn complete(&mut self, output: Vec<Value>, result: &TurnResult) {
+        let reason = match result.stop_reason.as_str() {
+            "max_tokens" => Some("max_output_tokens"),
+            "refusal" => Some("content_filter"),
+            _ => None,
+        };
+        self.set("status", json!(if reason.is_some() { "incomplete" } else { "completed" }));
+        if let Some(reason) = reason {
+            self.set("incomplete_details", json!({"reason": reason}));
+        }
+        self.set("completed_at", json!(Timestamp::now().as_second()));
+        self.set("output", Value::Array(output));
+        self.set("usage", usage(result));
+    }
+
+    /// Ends the response with an error.
+    pub fn fail(&mut self, problem: &Problem) {
+        let error = Dialect::OpenAi.body(problem)["error"].clone();
+        let code = error["code"].as_str().unwrap_or("server_error");
+        self.set("status", json!("failed"));
+        self.set("error", json!({"code": code, "message": error["message"]}));
+    }
+
+    pub fn status(&self) -> &str {
+        self.fields["status"].as_str().unwrap_or_default()
+    }
+}
+
+/// A message of the agent.
+pub(super) fn message(id: &str, text: &str, status: &str) -> Value {
+    let content = match status {
+        "in_progress" => json!([]),
+        _ => json!([text_part(text)]),
+    };
+    json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
+}
+
+pub(super) fn text_part(text: &str) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+}
+
+/// A call of one of the client's functions.
+pub(super) fn function_call(id: &str, call: &ClientCall, status: &str) -> Value {
+    let arguments = match status {
+        "in_progress" => String::new(),
+        _ => call.input.to_string(),
+    };
+    json!({"id": id, "type": "function_call", "status": status, "call_id": call.id,
+        "name": call.name, "arguments": arguments})
+}
+
+fn usage(result: &TurnResult) -> Value {
+    let usage = &result.usage;
+    let input =
+        usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens;
+    json!({"input_tokens": input,
+        "input_tokens_details": {"cached_tokens": usage.cache_read_input_tokens,
+            "cache_write_tokens": usage.cache_creation_input_tokens},
+        "output_tokens": usage.output_tokens, "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": input + usage.output_tokens})
+}

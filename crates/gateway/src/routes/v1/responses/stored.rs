@@ -1,0 +1,232 @@
+//! `/v1/responses/…`: stored responses, and an estimate of a request's tokens.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request, State};
+use axum::response::{IntoResponse, Json, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::super::count_tokens::{MESSAGE_TOKENS, text_tokens, tokens};
+use super::super::dialect::{Dialect, Problem};
+use super::super::tools;
+use super::input;
+use crate::error::ApiError;
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::{ApiPath, ApiQuery};
+use crate::state::Gateway;
+
+/// How many input items a page has if the client does not say.
+const PAGE_ITEMS: usize = 20;
+
+type Called<T> = Result<T, ApiError>;
+
+/// Returns a stored response.
+#[utoipa::path(get, path = "/v1/responses/{id}", tag = "v1", operation_id = "get_response", security(("token" = [])),
+    params(("id" = String, Path, description = "The response.")), responses(
+    (status = 200, description = "The response.", body = Object),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
+    (status = 404, description = "No such response of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+) -> Response {
+    let found = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        Ok(gateway.responses.current(&app.name, &id).await?.body)
+    };
+    respond(found.await)
+}
+
+/// Deletes a stored response. One that is being made is cancelled.
+#[utoipa::path(delete, path = "/v1/responses/{id}", tag = "v1", operation_id = "delete_response", security(("token" = [])),
+    params(("id" = String, Path, description = "The response.")), responses(
+    (status = 200, description = "Deleted.", body = Object),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
+    (status = 404, description = "No such response of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn delete(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+) -> Response {
+    let deleted = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        gateway.responses.delete(&app.name, &id).await?;
+        Ok(json!({"id": id, "object": "response", "deleted": true}))
+    };
+    respond(deleted.await)
+}
+
+/// Cancels a response in the background. One that has ended stays as it is.
+#[utoipa::path(post, path = "/v1/responses/{id}/cancel", tag = "v1", operation_id = "cancel_response",
+    security(("token" = [])), params(("id" = String, Path, description = "The response.")), responses(
+    (status = 200, description = "The response.", body = Object),
+    (status = 400, description = "The response is not in the background, or runs on another node.", body = Object),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
+    (status = 404, description = "No such response of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn cancel(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+) -> Response {
+    let cancelled = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        let mut response = gateway.responses.current(&app.name, &id).await?;
+        if response.body["background"] != true {
+            return Err(ApiError::bad_request(
+                "only a response in the background can be cancelled",
+            ));
+        }
+        if response.is_running() {
+            match gateway.responses.cancel(&app.name, &id) {
+                true => response.body["status"] = json!("cancelled"),
+                // It may have ended in this moment.
+                false => {
+                    response = gateway.responses.current(&app.name, &id).await?;
+                    if response.is_running() {
+                        let text = "the response is being made by another node; ask that one";
+                        return Err(ApiError::bad_request(text));
+                    }
+                }
+            }
+        }
+        Ok(response.body)
+    };
+    respond(cancelled.await)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ItemsQuery {
+    /// `desc` (the default) or `asc`.
+    order: Option<String>,
+    /// At most this many items, from 1 to 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<usize>,
+    /// The items after this one.
+    after: Option<String>,
+}
+
+/// Lists the items of a stored response's request.
+#[utoipa::path(get, path = "/v1/responses/{id}/input_items", tag = "v1", operation_id = "list_response_input_items",
+    security(("token" = [])), params(("id" = String, Path, description = "The response."), ItemsQuery), responses(
+    (status = 200, description = "The items.", body = Object),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
+    (status = 404, description = "No such response of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn input_items(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+    query: Called<ApiQuery<ItemsQuery>>,
+) -> Response {
+    let listed = async {
+        let (Caller(app), ApiPath(id), ApiQuery(query)) = (caller?, id?, query?);
+        let items = gateway.responses.load(&app.name, &id).await?.input_items();
+        page(items, &query)
+    };
+    respond(listed.await)
+}
+
+fn page(mut items: Vec<Value>, query: &ItemsQuery) -> Result<Value, ApiError> {
+    match query.order.as_deref() {
+        None | Some("desc") => items.reverse(),
+        Some("asc") => {}
+        Some(_) => return Err(ApiError::bad_request("order: must be asc or desc")),
+    }
+    let limit = query.limit.unwrap_or(PAGE_ITEMS);
+    if !(1..=100).contains(&limit) {
+        return Err(ApiError::bad_request("limit: must be from 1 to 100"));
+    }
+    if let Some(after) = &query.after {
+        let place = items.iter().position(|item| item["id"] == after.as_str());
+        let place = place.ok_or_else(|| ApiError::bad_request("after: no item has this ID"))?;
+        items.drain(..=place);
+    }
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let id = |item: Option<&Value>| item.map_or(Value::Null, |item| item["id"].clone());
+    Ok(json!({"object": "list", "first_id": id(items.first()), "last_id": id(items.last()),
+        "has_more": has_more, "data": items}))
+}
+
+/// The request whose tokens are counted.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"model": "claude", "input": "Say hello."}))]
+pub(crate) struct InputTokensBody {
+    #[schema(value_type = Value)]
+    input: Option<Value>,
+    instructions: Option<String>,
+    #[schema(value_type = Option<Vec<Object>>)]
+    tools: Option<Vec<Value>>,
+    previous_response_id: Option<String>,
+}
+
+/// Estimates the input tokens of a request for a response.
+///
+/// One token per four bytes of text, 4 per message and 1,600 per image or document. What Claude Code adds itself, its
+/// system prompt and its tools, is not counted.
+#[utoipa::path(post, path = "/v1/responses/input_tokens", tag = "v1", operation_id = "count_response_tokens",
+    request_body = InputTokensBody, security(("token" = [])), responses(
+    (status = 200, description = "`{\"object\": \"response.input_tokens\", \"input_tokens\": N}`", body = Object),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
+    (status = 404, description = "No such previous response.", body = Object),
+    (status = 408, description = "The body did not arrive in time.", body = Object),
+    (status = 413, description = "The body is too large.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn input_tokens(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    request: Request,
+) -> Response {
+    match count(&gateway, caller, request).await {
+        Ok(value) => Json(value).into_response(),
+        Err(problem) => Dialect::OpenAi.respond(problem),
+    }
+}
+
+async fn count(
+    gateway: &Arc<Gateway>,
+    caller: Called<Caller>,
+    request: Request,
+) -> Result<Value, Problem> {
+    let Caller(app) = caller?;
+    let JsonBody(body) = JsonBody::<InputTokensBody>::from_request(request, gateway).await?;
+    tools::responses(body.tools.as_deref(), None, None)?;
+    let mut items = match &body.previous_response_id {
+        Some(id) => gateway.responses.conversation(&app.name, id).await?,
+        None => Vec::new(),
+    };
+    let mut new = input::items(body.input.as_ref())?;
+    gateway.responses.resolve(&app.name, &mut new).await?;
+    input::messages(&new)?;
+    items.append(&mut new);
+    let input = input::messages(&items)?;
+    let messages: usize =
+        input.messages.iter().map(|message| MESSAGE_TOKENS + tokens(&message["content"])).sum();
+    let instructions = body.instructions.iter().chain(&input.systems).map(|text| text_tokens(text));
+    let tools = body.tools.iter().flatten().map(|tool| text_tokens(&tool.to_string()));
+    let total = messages + instructions.chain(tools).sum::<usize>();
+    Ok(json!({"object": "response.input_tokens", "input_tokens": total}))
+}
+
+fn respond(found: Result<Value, ApiError>) -> Response {
+    match found {
+        Ok(value) => Json(value).into_response(),
+        Err(error) => Dialect::OpenAi.respond(error.into()),
+    }
+}

@@ -1,0 +1,144 @@
+//! A response as a stream of events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use serde_json::{Value, json};
+
+use super::super::dialect::Problem;
+use super::super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
+use super::keeper::Keeper;
+use super::object::{ResponseObject, function_call, message, text_part};
+
+pub(super) fn stream(
+    reply: Reply,
+    response: ResponseObject,
+    keeper: Option<Keeper>,
+) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
+    let mut events =
+        ResponseEvents { response, keeper, output: Vec::new(), open: None, sequence: 0 };
+    let mut first = VecDeque::new();
+    for kind in ["response.created", "response.in_progress"] {
+        let event = json!({"response": events.response.value()});
+        first.push_back(events.event(kind, event));
+    }
+    Sse::new(in_words(reply, events, first)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+/// Renders a reply as the events of a response.
+struct ResponseEvents {
+    response: ResponseObject,
+    /// Stores the response, if it is to be stored.
+    keeper: Option<Keeper>,
+    /// The complete items.
+    output: Vec<Value>,
+    /// The message that is being written.
+    open: Option<OpenMessage>,
+    sequence: u64,
+}
+
+struct OpenMessage {
+    id: String,
+    text: String,
+}
+
+impl ResponseEvents {
+    /// Returns the next event.
+    fn event(&mut self, kind: &str, mut fields: Value) -> Event {
+        fields["type"] = json!(kind);
+        fields["sequence_number"] = json!(self.sequence);
+        self.sequence += 1;
+        Event::default().event(kind).data(fields.to_string())
+    }
+
+    /// Adds a text to the message, which begins if there is none.
+    fn text(&mut self, text: String, events: &mut VecDeque<Event>) {
+        let index = self.output.len();
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let id = self.response.item_id("msg", index);
+                let item = message(&id, "", "in_progress");
+                let added = json!({"output_index": index, "item": item});
+                events.push_back(self.event("response.output_item.added", added));
+                let part = json!({"item_id": id, "output_index": index, "content_index": 0,
+                    "part": text_part("")});
+                events.push_back(self.event("response.content_part.added", part));
+                OpenMessage { id, text: String::new() }
+            }
+        };
+        open.text.push_str(&text);
+        let delta = json!({"item_id": open.id, "output_index": index, "content_index": 0,
+            "delta": text, "logprobs": []});
+        events.push_back(self.event("response.output_text.delta", delta));
+        self.open = Some(open);
+    }
+
+    /// Ends the message, if there is one.
+    fn close(&mut self, events: &mut VecDeque<Event>) {
+        let Some(OpenMessage { id, text }) = self.open.take() else { return };
+        let index = self.output.len();
+        let done = json!({"item_id": id, "output_index": index, "content_index": 0, "text": text,
+            "logprobs": []});
+        events.push_back(self.event("response.output_text.done", done));
+        let part = json!({"item_id": id, "output_index": index, "content_index": 0,
+            "part": text_part(&text)});
+        events.push_back(self.event("response.content_part.done", part));
+        let item = message(&id, &text, "completed");
+        let done = json!({"output_index": index, "item": item});
+        events.push_back(self.event("response.output_item.done", done));
+        self.output.push(item);
+    }
+
+    fn call(&mut self, call: &ClientCall, events: &mut VecDeque<Event>) {
+        self.close(events);
+        let index = self.output.len();
+        let id = self.response.item_id("fc", index);
+        let item = function_call(&id, call, "in_progress");
+        let added = json!({"output_index": index, "item": item});
+        events.push_back(self.event("response.output_item.added", added));
+        let arguments = call.input.to_string();
+        let delta = json!({"item_id": id, "output_index": index, "delta": arguments});
+        events.push_back(self.event("response.function_call_arguments.delta", delta));
+        let done = json!({"item_id": id, "output_index": index, "name": call.name,
+            "arguments": arguments});
+        events.push_back(self.event("response.function_call_arguments.done", done));
+        let item = function_call(&id, call, "completed");
+        let done = json!({"output_index": index, "item": item});
+        events.push_back(self.event("response.output_item.done", done));
+        self.output.push(item);
+    }
+}
+
+impl Wording for ResponseEvents {
+    fn part(&mut self, part: Part, events: &mut VecDeque<Event>) {
+        match part {
+            // All texts of an answer are one message.
+            Part::Begin if self.open.is_some() => self.text("\n\n".to_owned(), events),
+            Part::Begin | Part::End => {}
+            Part::Text(text) => self.text(text, events),
+            Part::Call(call) => self.call(&call, events),
+            Part::Over(result) => {
+                self.close(events);
+                let output = std::mem::take(&mut self.output);
+                self.response.complete(output, &result);
+                let kind = format!("response.{}", self.response.status());
+                let response = json!({"response": self.response.value()});
+                events.push_back(self.event(&kind, response));
+            }
+        }
+    }
+
+    async fn ended(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            keeper.keep(&self.response).await;
+        }
+    }
+
+    fn problem(&mut self, problem: &Problem) -> Event {
+        self.response.fail(problem);
+        let response = json!({"response": self.response.value()});
+        self.event("response.failed", response)
+    }
+}
