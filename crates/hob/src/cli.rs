@@ -44,6 +44,7 @@ enum Command {
     Hooks(commands::hooks::Args),
     Service(commands::service::Args),
     Mcp(commands::mcp::Args),
+    Acp(commands::acp::Args),
     CaptureTranscript(commands::capture_transcript::Args),
     CaptureTurn(commands::capture_turn::Args),
     SessionStart(commands::session_start::Args),
@@ -77,6 +78,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => context(args.overrides(), umask)
             .and_then(|context| commands::serve::run(&context, &args)),
         Command::Setup(args) => plain(&|context| commands::setup::run(context, &args)),
+        Command::Acp(args) => plain(&|context| commands::acp::run(context, &args)),
         Command::Service(args) => plain(&|context| commands::service::run(context, &args)),
         Command::Status(args) => plain(&|context| commands::status::run(context, &args)),
         Command::Run(args) => plain(&|context| commands::run::run(context, &args)),

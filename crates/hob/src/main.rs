@@ -1,5 +1,6 @@
 //! The `hob` executable: the composition root, and the commands.
 
+mod acp;
 mod cli;
 mod commands;
 mod demo;

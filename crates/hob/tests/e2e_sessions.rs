@@ -777,3 +777,20 @@ fn conversation_continues_on_another_node() {
         assert_eq!(said(&asked), words(&[&all[..], &since].concat()), "{driver}");
     }
 }
+
+/// The protocol's own client library uses `hob acp` as editors do: prompts, permissions, lists, loads and cancels.
+#[test]
+fn library_of_editors_works_with_hob_acp() {
+    let home = TestHome::new();
+    home.configure(&TestHome::scripted_agent("acp", "acp", &["acp"]));
+    let server = home.serve();
+    let folder = home.user_home();
+    let hob = hob_testkit::program("hob");
+    let mut command = std::process::Command::new("node");
+    command.arg(installed("acp_editor.mjs")).arg(hob).arg("acp").arg(&folder);
+    command.env("HOME", home.user_home()).env("HOB_HOME", home.hob_home());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"ok\":true"), "{output:?}");
+    assert!(server.stop().success());
+}

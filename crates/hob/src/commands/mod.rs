@@ -1,5 +1,6 @@
 //! The commands: one file, or one folder, each.
 
+pub mod acp;
 pub mod app;
 pub mod attach;
 pub mod backup;

@@ -4,6 +4,7 @@
 //! that a filter selects those that need a PostgreSQL server.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
 
+mod acp;
 mod admin;
 mod admin_memory;
 mod api;

@@ -1,0 +1,174 @@
+//! A prompt of the editor, followed to its end.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hob_gateway::client::{Client, Method, StreamEvent};
+use serde_json::{Value, json};
+
+use super::wire::{AcpError, Editor, INVALID_PARAMS};
+use crate::owner_client;
+
+/// How long a turn is looked for after the connection to the server was lost.
+const MAX_OUTAGE: Duration = Duration::from_secs(60);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A turn of a session.
+pub struct Turn<'a> {
+    pub socket: &'a Path,
+    pub editor: &'a Editor,
+    pub session: &'a str,
+    pub prompt: &'a str,
+}
+
+impl Turn<'_> {
+    /// Sends the prompt and calls `show` with the agent's messages. Returns the turn's answer. If the server is restarted
+    /// meanwhile, the turn is followed in the new one.
+    pub async fn run(&self, show: impl Fn(&Value)) -> Result<Value, AcpError> {
+        let mut client = owner_client::connect(self.socket).await?;
+        let path = format!("/sessions/{}/turn", self.session);
+        let body = json!({"prompt": self.prompt});
+        let reply = client.ask(Method::POST, &path, "text/event-stream", Some(&body)).await;
+        let mut reply = reply.map_err(anyhow::Error::from)?;
+        if reply.status >= 400 {
+            return Ok(reply.json().await.map_err(anyhow::Error::from)?);
+        }
+        let mut last_event = 0;
+        while let Ok(Some(StreamEvent { id, event, data })) = reply.next_event().await {
+            last_event = id.parse().unwrap_or(last_event);
+            let data: Value = serde_json::from_str(&data).unwrap_or_default();
+            match event.as_str() {
+                "turn" => return Ok(data),
+                "message" => show(&data),
+                "permission" if data["status"] == "asked" => {
+                    // Messages that come meanwhile wait, as the agent does.
+                    self.ask_permission(&data).await;
+                }
+                _ => {}
+            }
+        }
+        self.follow_again(last_event, show).await
+    }
+
+    /// Asks the editor, and passes its answer on. Without one, the server rejects the request after a while.
+    async fn ask_permission(&self, asked: &Value) {
+        let options = asked["options"].as_array().into_iter().flatten();
+        let option = |option: &Value| json!({"optionId": option["option"], "name": option["name"], "kind": option["kind"]});
+        let options: Vec<Value> = options.map(option).collect();
+        let request = asked["request_id"].as_str().unwrap_or_default();
+        let call = json!({"toolCallId": request, "title": asked["title"]});
+        let params = json!({"sessionId": self.session, "toolCall": call, "options": options});
+        let answer = self.editor.ask("session/request_permission", params).await;
+        let outcome = answer.unwrap_or_default()["outcome"].clone();
+        let chosen = match outcome["outcome"].as_str() {
+            Some("selected") => outcome["optionId"].clone(),
+            _ => json!("reject_once"),
+        };
+        let path = format!("/sessions/{}/permissions/{request}", self.session);
+        let body = json!({"option": chosen});
+        if let Ok(mut client) = owner_client::connect(self.socket).await {
+            // Another client may have answered it; the turn goes on.
+            let _ = owner_client::request(&mut client, Method::POST, &path, Some(&body)).await;
+        }
+    }
+
+    /// Follows the turn after the connection was lost.
+    async fn follow_again(
+        &self,
+        mut last_event: u64,
+        show: impl Fn(&Value),
+    ) -> Result<Value, AcpError> {
+        let mut lost_at = Instant::now();
+        loop {
+            match self.look(&mut last_event, &show).await {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => lost_at = Instant::now(),
+                Err(error) if lost_at.elapsed() > MAX_OUTAGE => return Err(error.into()),
+                Err(_) => {}
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Shows what has happened since the last event. Returns the turn's answer if it has ended.
+    async fn look(
+        &self,
+        last_event: &mut u64,
+        show: &impl Fn(&Value),
+    ) -> anyhow::Result<Option<Value>> {
+        let mut client = owner_client::connect(self.socket).await?;
+        let id = self.session;
+        let turns = get(&mut client, &format!("/admin/sessions/{id}/turns?limit=50")).await?;
+        let turns = turns["turns"].as_array().cloned().unwrap_or_default();
+        let turn = turns.iter().rev().find(|turn| turn["prompt"] == self.prompt);
+        let turn = turn.ok_or_else(|| anyhow::anyhow!("the server does not know the turn"))?;
+        let is_ended = !turn["ended_at"].is_null();
+        let events = get(&mut client, &format!("/sessions/{id}/events?after={last_event}")).await?;
+        for event in events["events"].as_array().into_iter().flatten() {
+            *last_event = event["seq"].as_u64().unwrap_or(*last_event);
+            if event["event"] == "message" && event["turn_index"] == turn["turn_index"] {
+                show(&event["message"]);
+            }
+        }
+        if !is_ended {
+            return Ok(None);
+        }
+        let answer =
+            get(&mut client, &format!("/sessions/{id}/turns/{}", turn["turn_index"])).await?;
+        Ok(Some(answer))
+    }
+}
+
+async fn get(client: &mut Client, path: &str) -> anyhow::Result<Value> {
+    owner_client::request(client, Method::GET, path, None).await
+}
+
+/// Returns the text of a prompt: its texts, and the texts and names of its resources.
+pub fn prompt_text(blocks: &Value) -> Result<String, AcpError> {
+    let wrong = |text: String| AcpError::new(INVALID_PARAMS, text);
+    let blocks = blocks.as_array().ok_or_else(|| wrong("prompt: must be a list".to_owned()))?;
+    let mut parts = Vec::new();
+    for (index, block) in blocks.iter().enumerate() {
+        let text = |value: &Value| {
+            let text = value.as_str().map(str::to_owned);
+            text.ok_or_else(|| wrong(format!("prompt[{index}]: its text is missing")))
+        };
+        parts.push(match block["type"].as_str() {
+            Some("text") => text(&block["text"])?,
+            Some("resource_link") => text(&block["uri"])?,
+            Some("resource") => {
+                let resource = &block["resource"];
+                let (uri, content) = (text(&resource["uri"])?, text(&resource["text"])?);
+                format!("{uri}:\n```\n{content}\n```")
+            }
+            kind => {
+                let kind = kind.unwrap_or("none");
+                return Err(wrong(format!(
+                    "prompt[{index}]: blocks of type {kind} are not supported"
+                )));
+            }
+        });
+    }
+    match parts.iter().all(|part| part.trim().is_empty()) {
+        true => Err(wrong("prompt: must not be empty".to_owned())),
+        false => Ok(parts.join("\n\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_become_texts() {
+        let blocks = json!([{"type": "text", "text": "Look at"},
+            {"type": "resource", "resource": {"uri": "file:///a.rs", "text": "fn a() {}"}},
+            {"type": "resource_link", "uri": "file:///b.rs", "name": "b"}]);
+        let text = prompt_text(&blocks).unwrap();
+        assert_eq!(text, "Look at\n\nfile:///a.rs:\n```\nfn a() {}\n```\n\nfile:///b.rs");
+        for wrong in [json!("x"), json!([]), json!([{"type": "image"}]), json!([{"type": "text"}])]
+        {
+            assert_eq!(prompt_text(&wrong).unwrap_err().code, INVALID_PARAMS, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `hob acp`: an editor's view of Hob's sessions.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use hob_testkit::TestHome;
+use serde_json::{Value, json};
+
+use crate::api::*;
+
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// An editor that has started `hob acp`. Dropping it ends it.
+struct EditorClient {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    last: u64,
+    /// The kind of option that it chooses when it is asked for permission.
+    permits: &'static str,
+    /// The titles that it was asked about.
+    asked: Vec<String>,
+}
+
+impl EditorClient {
+    fn start(home: &TestHome, agent: &str) -> EditorClient {
+        let mut command = home.command(&["acp", "--agent", agent]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().expect("hob acp starts");
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (said, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let message = serde_json::from_str(&line).expect("only JSON on standard output");
+                if said.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        let (permits, asked) = ("reject_once", Vec::new());
+        let mut editor = EditorClient { child, stdin, lines, last: 0, permits, asked };
+        let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}});
+        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
+        let (answer, _) = editor.call("initialize", params);
+        assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
+        assert_eq!(answer["result"]["agentCapabilities"]["loadSession"], true);
+        editor
+    }
+
+    fn send(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(format!("{message}\n").as_bytes()).expect("hob acp reads");
+    }
+
+    fn ask(&mut self, method: &str, params: Value) {
+        self.last += 1;
+        let id = self.last;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    /// Returns the answer to the latest request, and the updates before it.
+    fn answer(&mut self) -> (Value, Vec<Value>) {
+        let mut updates = Vec::new();
+        loop {
+            let message = self.lines.recv_timeout(ANSWER).expect("hob acp answers in time");
+            match message["method"].as_str() {
+                Some("session/update") => updates.push(message["params"].clone()),
+                Some("session/request_permission") => {
+                    let params = &message["params"];
+                    self.asked.push(params["toolCall"]["title"].to_string());
+                    let mut options = params["options"].as_array().unwrap().iter();
+                    let option = options.find(|option| option["kind"] == self.permits).unwrap();
+                    let outcome = json!({"outcome": "selected", "optionId": option["optionId"]});
+                    let result = json!({"outcome": outcome});
+                    self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+                }
+                Some(other) => panic!("unknown method {other}"),
+                None => {
+                    assert_eq!(message["id"], self.last, "{message}");
+                    return (message, updates);
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> (Value, Vec<Value>) {
+        self.ask(method, params);
+        self.answer()
+    }
+
+    fn new_session(&mut self, home: &TestHome) -> String {
+        let cwd = home.user_home().display().to_string();
+        let (answer, _) = self.call("session/new", json!({"cwd": cwd, "mcpServers": []}));
+        answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    fn prompt(&mut self, session: &str, text: &str) -> (Value, Vec<Value>) {
+        self.call("session/prompt", prompt(session, text))
+    }
+}
+
+impl Drop for EditorClient {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let status = self.child.wait().expect("hob acp ends with its input");
+        if !std::thread::panicking() {
+            assert!(status.success(), "{status}");
+        }
+    }
+}
+
+fn prompt(session: &str, text: &str) -> Value {
+    json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]})
+}
+
+/// The texts of updates of one kind.
+fn texts(updates: &[Value], kind: &str) -> String {
+    let of_kind = updates.iter().filter(|params| params["update"]["sessionUpdate"] == kind);
+    of_kind.map(|params| params["update"]["content"]["text"].as_str().unwrap_or_default()).collect()
+}
+
+#[test]
+fn editor_prompts_a_session_and_loads_it_again() {
+    for agent in ["acp", "claude"] {
+        let api = api("");
+        let mut editor = EditorClient::start(&api.home, agent);
+        let session = editor.new_session(&api.home);
+        let (answer, updates) = editor.prompt(&session, "[[say Hello there.]]");
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        assert!(updates.iter().all(|params| params["sessionId"] == session.as_str()));
+        assert_eq!(texts(&updates, "agent_message_chunk"), "Hello there.");
+        drop(editor);
+
+        // The session outlives the editor and the server. (The scripted `claude` cannot resume a session that asks.)
+        let api = match agent {
+            "acp" => api.restart_after(|server| server.kill()),
+            _ => api,
+        };
+        let mut editor = EditorClient::start(&api.home, agent);
+        let (listed, _) = editor.call("session/list", json!({}));
+        let listed = &listed["result"]["sessions"];
+        assert_eq!(
+            (&listed[0]["sessionId"], &listed[0]["title"]),
+            (&json!(session), &json!("[[say Hello there.]]")),
+            "{listed}"
+        );
+        let cwd = api.home.user_home().display().to_string();
+        let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+        let (loaded, updates) = editor.call("session/load", params);
+        assert!(loaded["result"].is_object(), "{loaded}");
+        assert_eq!(texts(&updates, "user_message_chunk"), "[[say Hello there.]]");
+        assert_eq!(texts(&updates, "agent_message_chunk"), "Hello there.");
+        let (answer, updates) = editor.prompt(&session, "[[say I said: {history}]]");
+        let said = texts(&updates, "agent_message_chunk");
+        assert!(said.contains("Hello there."), "{agent}: {answer} {updates:?}");
+        let (closed, _) = editor.call("session/close", json!({"sessionId": session}));
+        assert!(closed["result"].is_object(), "{closed}");
+        let (refused, _) = editor.prompt(&session, "more");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("closed"), "{refused}");
+    }
+}
+
+#[test]
+fn editor_answers_permission_requests_and_cancels() {
+    let api = api("");
+    let mut editor = EditorClient::start(&api.home, "acp");
+    let session = editor.new_session(&api.home);
+    for (permits, expect) in [("reject_once", "it: no"), ("allow_once", "it: yes")] {
+        editor.permits = permits;
+        let (answer, updates) = editor.prompt(&session, "[[permission touch it]]");
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let said = texts(&updates, "agent_message_chunk");
+        assert!(said.contains(expect), "{permits}: {said}");
+    }
+    assert_eq!(editor.asked.len(), 2);
+    editor.ask("session/prompt", prompt(&session, "[[say Begun.]] [[hang]]"));
+    // The agent has begun.
+    let begun = editor.lines.recv_timeout(ANSWER).unwrap();
+    assert_eq!(begun["method"], "session/update", "{begun}");
+    editor.send(
+        &json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}),
+    );
+    let (answer, _) = editor.answer();
+    assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
+}
+
+/// A turn that is interrupted by the end of the server ends with the server's own words.
+#[test]
+fn editor_is_told_when_the_server_is_killed() {
+    let api = api("");
+    let mut editor = EditorClient::start(&api.home, "acp");
+    let session = editor.new_session(&api.home);
+    editor.ask("session/prompt", prompt(&session, "[[say Begun.]] [[hang]]"));
+    let begun = editor.lines.recv_timeout(ANSWER).unwrap();
+    assert_eq!(begun["method"], "session/update", "{begun}");
+    let api = api.restart_after(|server| server.kill());
+    let (answer, _) = editor.answer();
+    assert!(answer["error"]["message"].is_string(), "{answer}");
+    let (answer, _) = editor.prompt(&session, "[[say On.]]");
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    drop(editor);
+    assert!(api.server.stop().success());
+}
+
+#[test]
+fn wrong_requests_of_an_editor_are_refused_by_name() {
+    let api = api("");
+    let mut editor = EditorClient::start(&api.home, "acp");
+    let session = editor.new_session(&api.home);
+    for (method, params, code) in [
+        ("session/fork", json!({}), -32601),
+        ("session/new", json!({}), -32602),
+        ("session/prompt", json!({"sessionId": session}), -32602),
+        ("session/prompt", json!({"sessionId": session, "prompt": [{"type": "image"}]}), -32602),
+        ("session/prompt", prompt("0000", "x"), -32002),
+        ("session/prompt", prompt("../admin", "x"), -32002),
+        ("session/load", json!({"sessionId": "0000", "cwd": "/", "mcpServers": []}), -32002),
+        ("session/new", json!({"cwd": "not/absolute"}), -32603),
+    ] {
+        let (answer, _) = editor.call(method, params.clone());
+        assert_eq!(answer["error"]["code"], code, "{method} {params}: {answer}");
+    }
+    drop(editor);
+    let home = api.end_with(|server| assert!(server.stop().success())).0;
+    let mut editor = EditorClient::start(&home, "acp");
+    let (answer, _) = editor.call("session/new", json!({"cwd": "/", "mcpServers": []}));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("hob serve"), "{answer}");
+}
