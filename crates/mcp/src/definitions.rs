@@ -50,7 +50,7 @@ pub fn tools() -> Vec<Tool> {
         ),
         tool::<ForgetArguments, ForgetResult>(
             "memory_forget",
-            "Forget a record or a session of an app for good, after a day to undo it; for the owner's memory, ask the owner.",
+            "Forget a record or a session of an app, with a day to undo it. In the owner's memory it only asks the owner.",
             delete().idempotent(true),
         ),
         tool::<TimelineArguments, TimelineResult>(

@@ -39,7 +39,7 @@ pub struct Args {
     /// Do not ask
     #[arg(long)]
     yes: bool,
-    /// Print {"count":…}, or {"requests":[…]}
+    /// Print {"count":…,"undo_until":…}, or {"requests":[…]}
     #[arg(long)]
     json: bool,
 }
@@ -99,10 +99,13 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if let Some(request) = &request {
         requests.remove(request)?;
     }
-    let undo = undo_until(context)
-        .map_or(String::new(), |until| format!("; `{undo_command}` restores it until {until}"));
-    let text = match value["count"].as_u64().unwrap_or_default() {
-        0 => "no record has this ID".to_owned(),
+    let count = value["count"].as_u64().unwrap_or_default();
+    let undo = value["undo_until"].as_str().map_or(String::new(), |until| {
+        let what = if count == 1 { "it" } else { "them" };
+        format!("; until {until}, `{undo_command}` restores {what}")
+    });
+    let text = match count {
+        0 => "nothing was forgotten: the memory has no such turns".to_owned(),
         1 => format!("forgot 1 record{undo}"),
         count => format!("forgot {count} records{undo}"),
     };
@@ -120,22 +123,12 @@ fn undo(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let text = match value["count"].as_u64().unwrap_or_default() {
-        0 => "nothing to restore: it was erased, or never forgotten".to_owned(),
+        0 => "nothing was restored: these turns were erased, or never forgotten".to_owned(),
         1 => "restored 1 record".to_owned(),
         count => format!("restored {count} records"),
     };
     print_count(&value, args.json, &text);
     Ok(Exit::Done)
-}
-
-/// Returns until when what is forgotten now can be restored; `None` if it is erased at once.
-fn undo_until(context: &Context) -> Option<Timestamp> {
-    let period = context.settings.values.memory_undo;
-    if period.is_zero() {
-        return None;
-    }
-    let until = Timestamp::now().saturating_add(period).ok()?;
-    Timestamp::from_second(until.as_second()).ok()
 }
 
 /// Forgets or restores through the server, or in this process.
@@ -161,7 +154,7 @@ fn change(
             true => engine.undo_forget(&Principal::Owner, &what, now).await?,
             false => engine.forget(&Principal::Owner, &what, now).await?,
         };
-        Ok(Ok(json!({"count": count})))
+        Ok(Ok(engine.forget_answer(count, undo, now)))
     })
 }
 

@@ -459,7 +459,7 @@ impl Service {
                     false => engine.forget(principal, &what, now).await,
                 };
                 match changed {
-                    Ok(count) => Answer::Result(json!({"count": count})),
+                    Ok(count) => Answer::Result(engine.forget_answer(count, undo, now)),
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }

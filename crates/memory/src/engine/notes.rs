@@ -8,6 +8,8 @@ use hob_domain::memory::{
 };
 use hob_domain::{StoreError, Timestamp};
 
+use serde_json::{Value, json};
+
 use super::state::Engine;
 use crate::capture::batch::{CaptureBatch, RawTurn};
 
@@ -128,6 +130,15 @@ impl Engine {
             period => now.saturating_sub(period).unwrap_or(now),
         };
         self.inner.store.forget(Forgetting::Erase { hidden_before }).await
+    }
+
+    /// Returns the answer to a request to forget or to restore: how many records, and until when they can be restored.
+    pub fn forget_answer(&self, count: usize, is_undo: bool, now: Timestamp) -> Value {
+        let can_undo = count > 0 && !is_undo && !self.undo_period().is_zero();
+        let until = can_undo.then(|| now.saturating_add(self.undo_period()).ok()).flatten();
+        // Rounded down to a second.
+        let until = until.and_then(|until| Timestamp::from_second(until.as_second()).ok());
+        json!({"count": count, "undo_until": until.map(|until| until.to_string())})
     }
 
     /// How long a forgotten record can be restored.

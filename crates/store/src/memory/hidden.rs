@@ -48,6 +48,16 @@ impl HiddenTurn {
         }
     }
 
+    /// Notes that one turn is superseded by another, of which this is one.
+    pub(super) fn link(&mut self, older: &RecordId, newer: &RecordId) {
+        if self.id == *older {
+            self.superseded_by = Some(newer.clone());
+        }
+        if self.id == *newer {
+            self.supersedes = Some(older.clone());
+        }
+    }
+
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }

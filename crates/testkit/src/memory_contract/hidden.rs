@@ -119,6 +119,13 @@ pub async fn restored_session_takes_new_turns(fixture: &dyn Fixture) {
     index_again(&*store).await;
     let counts = store.counts(&OWNER).await.unwrap();
     assert_eq!((counts.turns, counts.sessions, counts.projects), (3, 1, 1));
+    // A turn that was forgotten alone does not come back with its session.
+    let alone = Forget::Record(all(&*store).await[0].id.clone());
+    hide(&*store, &alone, 150).await;
+    hide(&*store, &session, 160).await;
+    assert_eq!(restore(&*store, &session, 0).await, 2);
+    assert_eq!(restore(&*store, &alone, 0).await, 1);
+    index_again(&*store).await;
     // One turn of a forgotten session can be restored alone. The session stays forgotten.
     let page = all(&*store).await;
     hide(&*store, &session, 200).await;
@@ -146,11 +153,21 @@ pub async fn restored_turns_keep_their_links_and_stay_single(fixture: &dyn Fixtu
     assert_eq!(record(&*store, &OWNER, &new).await.unwrap().supersedes, Some(old.clone()));
     assert_eq!(facts(&*store, &OWNER, "/p").await.len(), 1);
 
-    // Of two linked turns that were both hidden, the links come back with the second.
-    hide(&*store, &Forget::Record(old.clone()), 101).await;
-    hide(&*store, &what, 102).await;
-    for id in [&old, &new] {
-        assert_eq!(restore(&*store, &Forget::Record(id.clone()), 0).await, 1);
+    // Of two linked turns that were both hidden, the links come back with the second, in any order.
+    let pair = [&old, &new];
+    for (hidden, restored) in
+        [([0, 1], [0, 1]), ([0, 1], [1, 0]), ([1, 0], [0, 1]), ([1, 0], [1, 0])]
+    {
+        for place in hidden {
+            assert_eq!(hide(&*store, &Forget::Record(pair[place].clone()), 101).await, 1);
+        }
+        for place in restored {
+            assert_eq!(restore(&*store, &Forget::Record(pair[place].clone()), 0).await, 1);
+        }
+        let linked = record(&*store, &OWNER, &old).await.unwrap();
+        assert_eq!(linked.superseded_by, Some(new.clone()), "{hidden:?} {restored:?}");
+        let linked = record(&*store, &OWNER, &new).await.unwrap();
+        assert_eq!(linked.supersedes, Some(old.clone()), "{hidden:?} {restored:?}");
     }
     assert_eq!(all(&*store).await.len(), 2);
 }

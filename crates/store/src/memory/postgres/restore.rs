@@ -23,14 +23,19 @@ pub(super) async fn restore(
     since: Timestamp,
 ) -> Result<Result<usize, StoreError>, Error> {
     let numbers = lock(client).await?;
-    let (column, key) = match turns {
-        Forget::Record(id) => ("turn", cipher.hash_name(Name::Turn, id.as_str())),
-        Forget::Session(name) => ("session", cipher.hash_name(Name::Session, name)),
+    // Of a session, those turns come back that were forgotten with it. One that was forgotten alone stays forgotten.
+    let (condition, key) = match turns {
+        Forget::Record(id) => ("turn = $2", cipher.hash_name(Name::Turn, id.as_str())),
+        Forget::Session(name) => (
+            "session = $2 AND hidden_at = (SELECT until FROM hob.memory_forgotten_sessions
+                 WHERE speaker = $1 AND session = $2)",
+            cipher.hash_name(Name::Session, name),
+        ),
     };
     let sql = format!(
         "SELECT id, session, words, words_kept, key, key_kept, answer, answer_kept, nth,
              turn, body
-         FROM hob.memory_forgotten WHERE speaker = $1 AND {column} = $2 AND body IS NOT NULL
+         FROM hob.memory_forgotten WHERE speaker = $1 AND {condition} AND body IS NOT NULL
              AND words_kept IS NOT NULL AND hidden_at >= $3 ORDER BY id"
     );
     let rows = ask(client, &sql, &[&speaker, &key, &since.as_microsecond()]).await?;
@@ -60,6 +65,10 @@ pub(super) async fn restore(
     batch.write(client, numbers).await?;
     for (older, newer) in &links {
         link(client, cipher, speaker, older, newer).await?;
+        // If the other turn is still hidden, it brings the link when it comes back.
+        for id in [older, newer] {
+            note_link(client, cipher, speaker, id, (older, newer)).await?;
+        }
     }
     Ok(Ok(missing))
 }
@@ -114,6 +123,29 @@ async fn link(
         );
         let name = cipher.encrypt_id(other);
         ask(client, &sql, &[&speaker, &key(row), &name, &key(other)]).await?;
+    }
+    Ok(())
+}
+
+/// Adds a link to what is kept of a hidden turn.
+async fn note_link(
+    client: &Client,
+    cipher: &Cipher,
+    speaker: &str,
+    id: &RecordId,
+    (older, newer): (&RecordId, &RecordId),
+) -> Result<(), Error> {
+    let key = cipher.hash_name(Name::Turn, id.as_str());
+    let sql = "SELECT id, body FROM hob.memory_forgotten
+         WHERE speaker = $1 AND turn = $2 AND body IS NOT NULL";
+    let rows = ask(client, sql, &[&speaker, &key]).await?;
+    let Some(row) = rows.first() else { return Ok(()) };
+    let body = cipher.open(Body::Hidden(speaker, &key), row.get(1)).ok();
+    if let Some(mut hidden) = body.and_then(|body| HiddenTurn::from_bytes(&body)) {
+        hidden.link(older, newer);
+        let body = cipher.seal(Body::Hidden(speaker, &key), &hidden.to_bytes());
+        let sql = "UPDATE hob.memory_forgotten SET body = $2 WHERE id = $1";
+        ask(client, sql, &[&row.get::<_, i64>(0), &body]).await?;
     }
     Ok(())
 }

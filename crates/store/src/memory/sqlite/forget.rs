@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hob_domain::memory::{Forget, Forgetting, RecordId, TurnKey};
 use hob_domain::{StoreError, Timestamp};
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::names::key;
 use super::postings::{EVERYTHING, IndexChanges, note_change};
@@ -126,14 +126,19 @@ fn restore(
     turns: &Forget,
     since: Timestamp,
 ) -> Result<usize, StoreError> {
-    let (column, name) = match turns {
-        Forget::Record(id) => ("turn", id.as_str()),
-        Forget::Session(session) => ("session", session.as_str()),
+    // Of a session, those turns come back that were forgotten with it. One that was forgotten alone stays forgotten.
+    let (condition, name) = match turns {
+        Forget::Record(id) => ("turn = ?2", id.as_str()),
+        Forget::Session(session) => (
+            "session = ?2 AND hidden_at =
+                 (SELECT until FROM forgotten_sessions WHERE speaker = ?1 AND session = ?2)",
+            session.as_str(),
+        ),
     };
     let rows: Vec<HiddenRow> = transaction
         .prepare(&format!(
             "SELECT rowid, words, key, answer, nth, body FROM forgotten
-             WHERE speaker = ?1 AND {column} = ?2 AND body IS NOT NULL AND hidden_at >= ?3
+             WHERE speaker = ?1 AND {condition} AND body IS NOT NULL AND hidden_at >= ?3
              ORDER BY rowid"
         ))
         .and_then(|mut statement| {
@@ -171,8 +176,37 @@ fn restore(
     writer.write_index().map_err(failed)?;
     for (older, newer) in &links {
         link(transaction, speaker, older, newer).map_err(failed)?;
+        // If the other turn is still hidden, it brings the link when it comes back.
+        for id in [older, newer] {
+            note_link(transaction, speaker, id, older, newer).map_err(failed)?;
+        }
     }
     Ok(count)
+}
+
+/// Adds a link to what is kept of a hidden turn.
+fn note_link(
+    transaction: &Transaction<'_>,
+    speaker: &str,
+    id: &RecordId,
+    older: &RecordId,
+    newer: &RecordId,
+) -> rusqlite::Result<()> {
+    let found: Option<(i64, Vec<u8>)> = transaction
+        .prepare_cached(
+            "SELECT rowid, body FROM forgotten
+             WHERE speaker = ?1 AND turn = ?2 AND body IS NOT NULL",
+        )?
+        .query_row([speaker, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let hidden = found.and_then(|(row, body)| Some((row, HiddenTurn::from_bytes(&body)?)));
+    if let Some((row, mut hidden)) = hidden {
+        hidden.link(older, newer);
+        transaction
+            .prepare_cached("UPDATE forgotten SET body = ?2 WHERE rowid = ?1")?
+            .execute(params![row, hidden.to_bytes()])?;
+    }
+    Ok(())
 }
 
 /// Links a superseded turn with the one that supersedes it, if both are stored.
