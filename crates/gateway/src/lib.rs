@@ -27,7 +27,7 @@ pub use connections::Connections;
 pub use counters::Requests;
 pub use doctor::{Check, Doctor, SettingRow, Verdict};
 pub use openapi::document as openapi_document;
-pub use response_store::Responses;
+pub use response_store::{ResponseLimits, Responses};
 pub use router::{Router, router};
 pub use serve::{serve, serve_owner};
 pub use sign_in::SignIn;

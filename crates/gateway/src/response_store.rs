@@ -1,6 +1,6 @@
 //! The stored responses of `/v1/responses`: reading, continuing, cancelling and deleting them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,15 +18,33 @@ const ID_DIGITS: usize = 32;
 /// The stored responses, and those that run in the background of this process.
 pub struct Responses {
     store: Arc<dyn ResponseStore>,
-    /// Until this age, a response in progress may be running in another process.
-    max_age_elsewhere: Duration,
-    running: Mutex<HashMap<(AppName, String), CancellationToken>>,
+    limits: ResponseLimits,
+    running: Mutex<HashMap<(AppName, String), RunningTokens>>,
+}
+
+/// Limits of stored responses.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseLimits {
+    /// Until this age, a response in progress may be running in another process. Zero if no other process uses the store.
+    pub max_age_elsewhere: Duration,
+    /// A response that is continued at this age is kept as if it were new.
+    pub refresh_age: Duration,
+    /// The largest conversation that is continued, in bytes of JSON.
+    pub max_conversation_bytes: usize,
+}
+
+/// The tokens of a response that runs in the background.
+#[derive(Clone, Default)]
+struct RunningTokens {
+    /// Ends it.
+    cancel: CancellationToken,
+    /// Says that it has ended and was stored.
+    ended: CancellationToken,
 }
 
 impl Responses {
-    /// Returns the responses of a store. If no other process uses it, `max_age_elsewhere` is zero.
-    pub fn new(store: Arc<dyn ResponseStore>, max_age_elsewhere: Duration) -> Responses {
-        Responses { store, max_age_elsewhere, running: Mutex::default() }
+    pub fn new(store: Arc<dyn ResponseStore>, limits: ResponseLimits) -> Responses {
+        Responses { store, limits, running: Mutex::default() }
     }
 
     /// Stores a response with the items of its request.
@@ -54,7 +72,8 @@ impl Responses {
         let (Ok(body), Ok(Value::Array(input))) = (body, input) else {
             return Err(ApiError::Internal("a stored response is damaged".to_owned()));
         };
-        Ok(LoadedResponse { body, input, created_at: stored.created_at })
+        let size = stored.body.len() + stored.input.len();
+        Ok(LoadedResponse { body, input, created_at: stored.created_at, size })
     }
 
     /// Returns a response. One that ran in the background of a process which has ended has failed.
@@ -65,8 +84,10 @@ impl Responses {
     ) -> Result<LoadedResponse, ApiError> {
         let loaded = self.load(app, id).await?;
         let is_here = || self.running().contains_key(&(app.clone(), id.to_owned()));
-        let age = Timestamp::now().duration_since(loaded.created_at).unsigned_abs();
-        if !loaded.is_running() || is_here() || age < self.max_age_elsewhere {
+        if !loaded.is_running()
+            || is_here()
+            || age(loaded.created_at) < self.limits.max_age_elsewhere
+        {
             return Ok(loaded);
         }
         // It may have ended between the two looks.
@@ -80,34 +101,56 @@ impl Responses {
         Ok(loaded)
     }
 
-    /// Deletes a response.
+    /// Deletes a response. One that is being made is not stored when it ends.
     pub(crate) async fn delete(&self, app: &AppName, id: &str) -> Result<(), ApiError> {
-        self.cancel(app, id);
-        let change = ResponseChange::Delete { app: app.clone(), id: id.to_owned() };
-        match self.store.change_response(&change).await? {
+        let tokens = self.running().remove(&(app.clone(), id.to_owned()));
+        if let Some(tokens) = tokens {
+            tokens.cancel.cancel();
+        }
+        match self.remove(app, id).await? {
             true => Ok(()),
             false => Err(no_response(id)),
         }
     }
 
-    /// Returns the items of the conversation that ends with a response, the oldest first.
+    async fn remove(&self, app: &AppName, id: &str) -> Result<bool, StoreError> {
+        let change = ResponseChange::Delete { app: app.clone(), id: id.to_owned() };
+        self.store.change_response(&change).await
+    }
+
+    /// Returns the items of the conversation that ends with a response, the oldest first. Its responses are kept as long
+    /// as it is continued.
     pub(crate) async fn conversation(
         &self,
         app: &AppName,
         id: &str,
     ) -> Result<Vec<Value>, ApiError> {
+        let wrong = |text: String| ApiError::bad_request(format!("previous_response_id: {text}"));
         let mut newest_first: Vec<Vec<Value>> = Vec::new();
+        let mut bytes = 0;
         let mut next = Some(id.to_owned());
-        while let Some(id) = next {
+        while let Some(this) = next {
             if newest_first.len() >= MAX_CHAIN {
-                let text =
-                    format!("previous_response_id: the chain has more than {MAX_CHAIN} responses");
-                return Err(ApiError::bad_request(text));
+                return Err(wrong(format!("the conversation has more than {MAX_CHAIN} responses")));
             }
-            let LoadedResponse { body, mut input, .. } = self.load(app, &id).await?;
+            let LoadedResponse { body, mut input, created_at, size } =
+                match self.load(app, &this).await {
+                    Err(ApiError::NotFound(_)) if this != id => {
+                        let text =
+                            format!("an earlier response ({this}) was deleted or has expired");
+                        return Err(wrong(text));
+                    }
+                    loaded => loaded?,
+                };
             if !matches!(body["status"].as_str(), Some("completed" | "incomplete")) {
-                let text = format!("previous_response_id: the response {id} is not complete");
-                return Err(ApiError::bad_request(text));
+                return Err(wrong(format!("the response {this} is not complete")));
+            }
+            bytes += size;
+            if bytes > self.limits.max_conversation_bytes {
+                return Err(too_large(self.limits.max_conversation_bytes));
+            }
+            if age(created_at) > self.limits.refresh_age {
+                self.save(app, &body, &input).await?;
             }
             input.extend(body["output"].as_array().cloned().unwrap_or_default());
             newest_first.push(input);
@@ -118,42 +161,61 @@ impl Responses {
 
     /// Puts the items in place of references to them.
     pub(crate) async fn resolve(&self, app: &AppName, items: &mut [Value]) -> Result<(), ApiError> {
+        let mut loaded: HashMap<String, Vec<Value>> = HashMap::new();
+        let mut bytes = 0;
         for (index, item) in items.iter_mut().enumerate() {
-            if item["type"] != "item_reference" {
+            let is_bare =
+                item["type"].is_null() && item["role"].is_null() && item["id"].is_string();
+            if item["type"] != "item_reference" && !is_bare {
                 continue;
             }
-            let id = item["id"].as_str().unwrap_or_default();
+            let id = item["id"].as_str().unwrap_or_default().to_owned();
             let unknown = || {
-                let text = format!("input[{index}].id: no stored response has the item {id:?}");
-                ApiError::bad_request(text)
+                ApiError::bad_request(format!(
+                    "input[{index}].id: no stored response has the item {id:?}"
+                ))
             };
             let digits = id.split_once('_').and_then(|(_, digits)| digits.get(..ID_DIGITS));
-            let digits = digits.ok_or_else(unknown)?;
-            let response =
-                self.load(app, &format!("resp_{digits}")).await.map_err(|_| unknown())?;
-            let output = response.body["output"].as_array().into_iter().flatten();
-            let found = output.into_iter().find(|item| item["id"] == id);
-            *item = found.ok_or_else(unknown)?.clone();
+            let response = format!("resp_{}", digits.ok_or_else(unknown)?);
+            if !loaded.contains_key(&response) {
+                let found = self.load(app, &response).await.map_err(|error| match error {
+                    ApiError::NotFound(_) => unknown(),
+                    error => error,
+                })?;
+                let mut known = found.input_items();
+                known.extend(found.body["output"].as_array().cloned().unwrap_or_default());
+                loaded.insert(response.clone(), known);
+            }
+            let found = loaded[&response].iter().find(|known| known["id"] == *id);
+            let found = found.ok_or_else(unknown)?;
+            bytes += found.to_string().len();
+            if bytes > self.limits.max_conversation_bytes {
+                return Err(too_large(self.limits.max_conversation_bytes));
+            }
+            *item = found.clone();
         }
         Ok(())
     }
 
-    /// Notes that a response runs in the background. Returns the token that cancels it.
+    /// Notes that a response runs in the background.
     pub(crate) fn begin(self: &Arc<Self>, app: &AppName, id: &str) -> Running {
-        let cancel = CancellationToken::new();
+        let tokens = RunningTokens::default();
         let key = (app.clone(), id.to_owned());
-        self.running().insert(key.clone(), cancel.clone());
-        Running { responses: self.clone(), key, cancel }
+        self.running().insert(key.clone(), tokens.clone());
+        Running { responses: self.clone(), key, tokens }
     }
 
-    /// Cancels a response that runs in the background of this process. Returns whether there is one.
-    pub(crate) fn cancel(&self, app: &AppName, id: &str) -> bool {
-        let running = self.running();
-        let found = running.get(&(app.clone(), id.to_owned()));
-        found.inspect(|cancel| cancel.cancel()).is_some()
+    /// Cancels a response that runs in the background of this process, and waits for its end. Returns whether there is
+    /// one.
+    pub(crate) async fn cancel(&self, app: &AppName, id: &str) -> bool {
+        let tokens = self.running().get(&(app.clone(), id.to_owned())).cloned();
+        let Some(tokens) = tokens else { return false };
+        tokens.cancel.cancel();
+        tokens.ended.cancelled().await;
+        true
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<(AppName, String), CancellationToken>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<(AppName, String), RunningTokens>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,12 +224,38 @@ impl Responses {
 pub(crate) struct Running {
     responses: Arc<Responses>,
     key: (AppName, String),
-    pub cancel: CancellationToken,
+    tokens: RunningTokens,
+}
+
+impl Running {
+    /// Waits until the response is cancelled or deleted.
+    pub async fn cancelled(&self) {
+        self.tokens.cancel.cancelled().await;
+    }
+
+    /// Stores the response, unless it was deleted.
+    pub async fn save(&self, response: &Value, input: &[Value]) -> Result<(), StoreError> {
+        let (app, id) = &self.key;
+        if self.is_deleted() {
+            return Ok(());
+        }
+        self.responses.save(app, response, input).await?;
+        // It may have been deleted in this moment.
+        if self.is_deleted() {
+            self.responses.remove(app, id).await?;
+        }
+        Ok(())
+    }
+
+    fn is_deleted(&self) -> bool {
+        !self.responses.running().contains_key(&self.key)
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.responses.running().remove(&self.key);
+        self.tokens.ended.cancel();
     }
 }
 
@@ -176,6 +264,8 @@ pub(crate) struct LoadedResponse {
     /// The items of its request.
     pub input: Vec<Value>,
     pub created_at: Timestamp,
+    /// The size of both, in bytes of JSON.
+    pub size: usize,
 }
 
 impl LoadedResponse {
@@ -184,22 +274,52 @@ impl LoadedResponse {
         matches!(self.body["status"].as_str(), Some("queued" | "in_progress"))
     }
 
-    /// Returns the items of the request, each with an identifier.
+    /// Returns the items of the request in their full form, each with an identifier of its own.
     pub fn input_items(&self) -> Vec<Value> {
         let digits = self.body["id"].as_str().and_then(|id| id.strip_prefix("resp_"));
         let digits = digits.unwrap_or_default();
+        let mut ids = HashSet::new();
         let item = |(index, item): (usize, &Value)| {
             let mut item = item.clone();
-            if item["id"].is_null() && item.is_object() {
+            if !item.is_object() {
+                return item;
+            }
+            let is_new = item["id"].as_str().is_some_and(|id| ids.insert(id.to_owned()));
+            if !is_new {
                 item["id"] = json!(format!("in_{digits}{index:04x}"));
             }
-            if item["type"].is_null() && item.is_object() {
+            if item["type"].is_null() {
                 item["type"] = json!("message");
+            }
+            if item["type"] == "message" {
+                complete_message(&mut item);
             }
             item
         };
         self.input.iter().enumerate().map(item).collect()
     }
+}
+
+/// Gives a message the fields that clients may leave out.
+fn complete_message(item: &mut Value) {
+    let is_answer = item["role"] == "assistant";
+    if let Some(text) = item["content"].as_str().map(str::to_owned) {
+        item["content"] = match is_answer {
+            true => json!([{"type": "output_text", "text": text, "annotations": []}]),
+            false => json!([{"type": "input_text", "text": text}]),
+        };
+    }
+    if item["status"].is_null() {
+        item["status"] = json!("completed");
+    }
+}
+
+fn age(created_at: Timestamp) -> Duration {
+    Timestamp::now().duration_since(created_at).unsigned_abs()
+}
+
+fn too_large(limit: usize) -> ApiError {
+    ApiError::TooLarge(format!("the conversation is larger than {limit} bytes"))
 }
 
 fn no_response(id: &str) -> ApiError {

@@ -133,6 +133,41 @@ fn response_streams_its_events_in_order() {
     assert_eq!(done[0]["content"][0]["text"], "Adding it.");
 }
 
+/// A stream that fails ends its message, and the SDK's type knows the error's code.
+#[test]
+fn failed_stream_keeps_what_was_said() {
+    let api = api(&driver("claude-stream"));
+    let body = json!({"input": "[[say begun]] [[sleep 300]] [[crash]]", "stream": true});
+    let answer = api.post("/v1/responses", &body);
+    assert!(answer.text.contains("event: response.output_item.done"), "{}", answer.text);
+    let last = answer.text.trim().rsplit("data: ").next().unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    let response = &last["response"];
+    assert_eq!(
+        (&last["type"], &response["error"]["code"]),
+        (&json!("response.failed"), &json!("server_error")),
+        "{last}"
+    );
+    assert_eq!(response["output"][0]["status"], "incomplete", "{last}");
+    assert_eq!(text(response), "begun");
+}
+
+/// Calls without outputs, and outputs without calls, are refused wherever they are.
+#[test]
+fn unanswered_function_calls_are_refused() {
+    let api = api(&driver("claude-stream"));
+    let prompt = "[[tool mcp__app__add {\"a\": 1}]]";
+    let first = stored(&api, json!({"input": prompt, "tools": add_tool()}));
+    let body =
+        json!({"input": "never mind", "tools": add_tool(), "previous_response_id": id(&first)});
+    let refused = api.post("/v1/responses", &body);
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    let unknown = json!({"type": "function_call_output", "call_id": "c9", "output": "1"});
+    let body = json!({"input": [user("a"), unknown, json!({"role": "assistant", "content": "b"}), user("c")]});
+    let refused = api.post("/v1/responses", &body);
+    assert_eq!(refused.json()["error"]["param"], "input", "{}", refused.text);
+}
+
 #[test]
 fn form_of_a_response_is_checked() {
     let api = api("");
@@ -220,14 +255,19 @@ fn stored_response_is_continued_listed_and_deleted() {
     let items = |query: &str| {
         let answer = api.get(&format!("/v1/responses/{}/input_items?{query}", id(&many))).json();
         let texts = answer["data"].as_array().unwrap().iter();
-        let texts: Vec<String> = texts.map(|item| item["content"].to_string()).collect();
-        (texts.join(""), answer["has_more"] == true, answer["last_id"].clone())
+        let text = |item: &Value| item["content"][0]["text"].as_str().unwrap().to_owned();
+        (texts.map(text).collect::<String>(), answer["has_more"] == true, answer["last_id"].clone())
     };
     let (texts, has_more, last) = items("order=asc&limit=2");
-    assert_eq!((texts.as_str(), has_more), ("\"a\"\"b\"", true));
+    assert_eq!((texts.as_str(), has_more), ("ab", true));
     let (texts, has_more, _) = items(&format!("order=asc&after={}", last.as_str().unwrap()));
-    assert_eq!((texts.as_str(), has_more), ("\"c\"", false));
-    assert_eq!(items("").0, "\"c\"\"b\"\"a\"");
+    assert_eq!((texts.as_str(), has_more), ("c", false));
+    assert_eq!(items("include[]=x").0, "cba");
+    let twice = json!({"id": "msg_same", "role": "user", "content": "a"});
+    let twice = stored(&api, json!({"input": [twice, twice]}));
+    let listed = api.get(&format!("/v1/responses/{}/input_items", id(&twice))).json();
+    assert_ne!(listed["data"][0]["id"], listed["data"][1]["id"], "{listed}");
+    assert_eq!(api.get(&format!("{path}?stream=true")).status, 400);
 
     let count = api.post(
         "/v1/responses/input_tokens",
@@ -290,7 +330,13 @@ fn response_in_the_background_ends_is_cancelled_or_is_lost() {
     let path = format!("/v1/responses/{}/cancel", id(&hanging));
     assert_eq!(api.post(&path, &json!({})).json()["status"], "cancelled");
     assert_eq!(ended(&api, id(&hanging))["status"], "cancelled");
+    // One that is deleted does not come back when it ends.
+    let hanging = stored(&api, json!({"input": "[[hang]]", "background": true}));
+    let path = format!("/v1/responses/{}", id(&hanging));
+    assert_eq!(api.delete(&path).status, 200);
+    assert_eq!(api.get(&path).status, 404);
     let sync = stored(&api, json!({"input": "x"}));
+    assert_eq!(api.get(&path).status, 404);
     let path = format!("/v1/responses/{}/cancel", id(&sync));
     assert_eq!(api.post(&path, &json!({})).status, 400, "it is not in the background");
 

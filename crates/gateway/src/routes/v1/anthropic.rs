@@ -249,7 +249,7 @@ impl Wording for Words {
         }
     }
 
-    fn problem(&mut self, problem: &Problem) -> Event {
-        event(&Dialect::Anthropic.body(problem))
+    fn problem(&mut self, problem: &Problem, events: &mut VecDeque<Event>) {
+        events.push_back(event(&Dialect::Anthropic.body(problem)));
     }
 }

@@ -76,6 +76,33 @@ impl Problem {
         Problem { retry_after: Some(retry_after), ..self }
     }
 
+    /// Names the fields as the Responses API calls them.
+    pub fn in_responses(mut self) -> Problem {
+        for (name, own) in [("messages", "input"), ("system", "instructions")] {
+            let param = self.param.as_deref().and_then(|param| param.strip_prefix(name));
+            let param = param.map(|rest| format!("{own}{rest}"));
+            if let Some(rest) = self.message.strip_prefix(name).filter(|_| param.is_some()) {
+                self.message = format!("{own}{rest}");
+                self.param = param;
+            }
+        }
+        self
+    }
+
+    /// Returns the code of a failed response. The SDK's types know only these.
+    pub fn response_code(&self) -> &'static str {
+        match self.kind {
+            Kind::Limited => "rate_limit_exceeded",
+            Kind::Invalid => "invalid_prompt",
+            _ => "server_error",
+        }
+    }
+
+    /// Returns the text for the caller.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Returns a short code for the log.
     pub fn code(&self) -> &'static str {
         Dialect::Anthropic.words(self.kind).1

@@ -320,8 +320,8 @@ impl Wording for Words {
         }
     }
 
-    fn problem(&mut self, problem: &Problem) -> Event {
-        Event::default().data(Dialect::OpenAi.body(problem).to_string())
+    fn problem(&mut self, problem: &Problem, events: &mut VecDeque<Event>) {
+        events.push_back(Event::default().data(Dialect::OpenAi.body(problem).to_string()));
     }
 }
 

@@ -209,13 +209,16 @@ pub(super) trait Wording: Send + 'static {
     /// Returns the events of one part.
     fn part(&mut self, part: Part, events: &mut VecDeque<Event>);
 
+    /// Notes which model answers, once that is known.
+    fn model(&mut self, _model: &str) {}
+
     /// Does what is to be done before the client sees that the reply has ended.
     fn ended(&mut self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// Returns the last event of a stream that fails.
-    fn problem(&mut self, problem: &Problem) -> Event;
+    /// Returns the last events of a stream that fails.
+    fn problem(&mut self, problem: &Problem, events: &mut VecDeque<Event>);
 }
 
 /// Renders a reply as a stream of events. `first` precedes the first part.
@@ -231,6 +234,9 @@ pub(super) fn in_words(
                 match reply.next().await? {
                     Ok(part) => {
                         let is_over = matches!(part, Part::Over(_));
+                        if let Some(model) = &reply.model {
+                            wording.model(model);
+                        }
                         wording.part(part, &mut ready);
                         if is_over {
                             wording.ended().await;
@@ -239,7 +245,7 @@ pub(super) fn in_words(
                     Err(error) => {
                         let problem = Problem::from(error);
                         tracing::info!(code = problem.code(), "a reply failed while streaming");
-                        ready.push_back(wording.problem(&problem));
+                        wording.problem(&problem, &mut ready);
                         wording.ended().await;
                     }
                 }

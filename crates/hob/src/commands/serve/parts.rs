@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use hob_agents::claude::{BackendOptions, ClaudeBackend, ClaudeTransport, SandboxedLauncher};
 use hob_agents::{Runtime, mcp_servers};
 use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
-use hob_gateway::{Gateway, GatewayLimits, Requests, Responses, SignIn};
+use hob_gateway::{Gateway, GatewayLimits, Requests, ResponseLimits, Responses, SignIn};
 use hob_mcp::Tools;
 use hob_sessions::session::{Sessions, SessionsOptions};
 use hob_sessions::{Completions, CompletionsOptions, Runner, RunnerOptions, UploadStore};
@@ -102,13 +102,18 @@ pub fn gateway(
         Some(_) => settings.values.turn_timeout,
         None => Duration::ZERO,
     };
+    let responses = ResponseLimits {
+        max_age_elsewhere,
+        refresh_age: settings.sessions.hard_ttl / 4,
+        max_conversation_bytes: settings.values.max_body_bytes.saturating_mul(4),
+    };
     Ok(Gateway {
         version: env!("CARGO_PKG_VERSION"),
         started_at: Timestamp::now(),
         engine: tools.engine.clone(),
         tools: tools.clone(),
         apps: ledger.clone(),
-        responses: Arc::new(Responses::new(ledger.clone(), max_age_elsewhere)),
+        responses: Arc::new(Responses::new(ledger.clone(), responses)),
         audit: ledger,
         runner: runner(settings, runtime),
         files: sessions.files().clone(),

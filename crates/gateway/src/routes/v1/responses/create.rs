@@ -89,7 +89,7 @@ pub(crate) async fn create(
 ) -> Response {
     answer(gateway, caller, request).await.unwrap_or_else(|problem| {
         tracing::info!(code = problem.code(), "a response failed");
-        Dialect::OpenAi.respond(problem)
+        Dialect::OpenAi.respond(problem.in_responses())
     })
 }
 
@@ -104,11 +104,11 @@ async fn answer(
     let (body, items, asked) = read(&gateway, &app, &request).await?;
     let model = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
     let mut response = ResponseObject::new(&request, &model);
-    let keeper = Keeper { gateway: gateway.clone(), app: app.clone(), items };
     if body.background == Some(true) {
-        return in_background(&gateway, app, asked, response, keeper).await;
+        return in_background(&gateway, app, asked, response, items).await;
     }
-    let keeper = (body.store != Some(false)).then_some(keeper);
+    let is_stored = body.store != Some(false);
+    let keeper = is_stored.then(|| Keeper { gateway: gateway.clone(), app: app.clone(), items });
     let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
     let mut answer = match body.stream.unwrap_or_default() {
@@ -158,6 +158,7 @@ async fn read(
         None => Vec::new(),
     };
     all.extend(items.iter().cloned());
+    input::check_calls(&all)?;
     let input = input::messages(&all)?;
     let instructions = body.instructions.iter().cloned();
     let systems: Vec<String> = instructions.chain(input.systems).collect();
@@ -192,31 +193,35 @@ async fn in_background(
     app: App,
     asked: Conversation,
     mut response: ResponseObject,
-    keeper: Keeper,
+    items: Vec<Value>,
 ) -> Result<Response, Problem> {
     response.set("background", json!(true));
     response.set("status", json!("queued"));
     let running = gateway.responses.begin(&app.name, response.id());
-    gateway
-        .responses
-        .save(&app.name, &response.value(), &keeper.items)
-        .await
-        .map_err(ApiError::from)?;
+    gateway.responses.save(&app.name, &response.value(), &items).await.map_err(ApiError::from)?;
     let answer = Json(response.value()).into_response();
     let task_gateway = gateway.clone();
     gateway.runtime.tasks.spawn(async move {
+        let mut begun = response.clone();
+        begun.set("status", json!("in_progress"));
         let made = async {
             let reply = Reply::to(&task_gateway, &app, asked).await?;
+            let saved = running.save(&begun.value(), &items).await;
+            saved.map_err(ApiError::from)?;
             reply.whole().await.map_err(Problem::from)
         };
-        tokio::select! {
-            made = made => match made {
-                Ok(whole) => response.complete_with(whole),
-                Err(problem) => response.fail(&problem),
-            },
-            () = running.cancel.cancelled() => response.set("status", json!("cancelled")),
+        let made = tokio::select! {
+            made = made => Some(made),
+            () = running.cancelled() => None,
+        };
+        match made {
+            Some(Ok(whole)) => response.complete_with(whole),
+            Some(Err(problem)) => response.fail(&problem.in_responses()),
+            None => response.set("status", json!("cancelled")),
         }
-        keeper.keep(&response).await;
+        if let Err(error) = running.save(&response.value(), &items).await {
+            tracing::error!(%error, "cannot store a response");
+        }
         // An app that was removed meanwhile leaves nothing behind.
         let apps = task_gateway.apps.apps(AppFilter::All).await;
         if apps.is_ok_and(|apps| !apps.contains(&app)) {

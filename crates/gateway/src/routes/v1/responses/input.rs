@@ -1,6 +1,8 @@
 //! The items of a request as messages in Anthropic's shape.
 
-use serde_json::{Value, json};
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
 
 use super::super::dialect::Problem;
 use super::super::openai::data_url;
@@ -32,7 +34,35 @@ pub(super) fn messages(items: &[Value]) -> Result<Input, Problem> {
     for (index, item) in items.iter().enumerate() {
         add(item, &format!("input[{index}]"), &mut input)?;
     }
+    // A client that continues a response may send its system message with every request.
+    let mut known = HashSet::new();
+    input.systems.retain(|text| known.insert(text.clone()));
     Ok(input)
+}
+
+/// Checks that every function call of a conversation has one output, and every output a call before it.
+pub(super) fn check_calls(items: &[Value]) -> Result<(), Problem> {
+    let mut open: Vec<&str> = Vec::new();
+    for item in items {
+        let id = item["call_id"].as_str().unwrap_or_default();
+        match item["type"].as_str() {
+            Some("function_call") => open.push(id),
+            Some("function_call_output") => match open.iter().position(|call| *call == id) {
+                Some(place) => drop(open.remove(place)),
+                None => {
+                    let text = format!(
+                        "input: no function call has the call_id {id:?}, or it has an output"
+                    );
+                    return Err(wrong(&text));
+                }
+            },
+            _ => {}
+        }
+    }
+    match open.first() {
+        Some(call) => Err(wrong(&format!("input: the function call {call:?} has no output"))),
+        None => Ok(()),
+    }
 }
 
 fn add(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
@@ -44,8 +74,8 @@ fn add(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
         None | Some("message") => message(item, place, input)?,
         Some("function_call") => {
             let arguments = item["arguments"].as_str().unwrap_or("{}");
-            let arguments: Value = serde_json::from_str(arguments)
-                .map_err(|_| wrong(&format!("{place}.arguments: must be JSON")))?;
+            let arguments: Map<String, Value> = serde_json::from_str(arguments)
+                .map_err(|_| wrong(&format!("{place}.arguments: must be a JSON object")))?;
             let call = json!({"type": "tool_use", "id": text_of("call_id")?, "name": text_of("name")?,
                 "input": arguments});
             input.messages.push(json!({"role": "assistant", "content": [call]}));
@@ -149,6 +179,16 @@ mod tests {
         assert_eq!(messages[3]["content"][0]["tool_use_id"], "c");
         let text = items(Some(&json!("hi"))).unwrap();
         assert_eq!(super::messages(&text).unwrap().messages[0]["content"][0]["text"], "hi");
+    }
+
+    #[test]
+    fn calls_and_outputs_belong_together() {
+        let call = |id: &str| json!({"type": "function_call", "call_id": id});
+        let output = |id: &str| json!({"type": "function_call_output", "call_id": id});
+        assert!(check_calls(&[call("a"), call("b"), output("b"), output("a")]).is_ok());
+        assert!(check_calls(&[call("a"), output("a"), output("a")]).is_err());
+        assert!(check_calls(&[call("a"), call("b"), output("b")]).is_err());
+        assert!(check_calls(&[output("a"), call("a")]).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use hob_domain::Timestamp;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::super::dialect::{Dialect, Problem};
+use super::super::dialect::Problem;
 use super::super::reply::{ClientCall, Whole};
 
 type DefaultValue = fn() -> Value;
@@ -48,8 +48,9 @@ impl ResponseObject {
         set("model", json!(model));
         set("output", json!([]));
         for (name, default) in REPEATED {
-            let given = request.get(name).filter(|value| !value.is_null());
-            set(name, given.cloned().unwrap_or_else(default));
+            let default = default();
+            let given = request.get(name).filter(|value| is_alike(value, &default));
+            set(name, given.cloned().unwrap_or(default));
         }
         set("service_tier", json!("default"));
         set("store", json!(request["store"] != false));
@@ -109,14 +110,26 @@ impl ResponseObject {
 
     /// Ends the response with an error.
     pub fn fail(&mut self, problem: &Problem) {
-        let error = Dialect::OpenAi.body(problem)["error"].clone();
-        let code = error["code"].as_str().unwrap_or("server_error");
+        let error = json!({"code": problem.response_code(), "message": problem.message()});
         self.set("status", json!("failed"));
-        self.set("error", json!({"code": code, "message": error["message"]}));
+        self.set("error", error);
     }
 
     pub fn status(&self) -> &str {
         self.fields["status"].as_str().unwrap_or_default()
+    }
+}
+
+/// Returns whether a value can stand in place of a default: `null` may be any simple value.
+fn is_alike(value: &Value, default: &Value) -> bool {
+    match default {
+        Value::Null => value.is_string() || value.is_number(),
+        Value::Object(_) => value.is_object(),
+        Value::Array(_) => value.is_array(),
+        Value::Bool(_) => value.is_boolean(),
+        Value::Number(_) => value.is_number(),
+        // `tool_choice` is a word or an object.
+        Value::String(_) => value.is_string() || value.is_object(),
     }
 }
 

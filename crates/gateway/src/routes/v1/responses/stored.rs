@@ -25,8 +25,9 @@ type Called<T> = Result<T, ApiError>;
 
 /// Returns a stored response.
 #[utoipa::path(get, path = "/v1/responses/{id}", tag = "v1", operation_id = "get_response", security(("token" = [])),
-    params(("id" = String, Path, description = "The response.")), responses(
+    params(("id" = String, Path, description = "The response."), GetQuery), responses(
     (status = 200, description = "The response.", body = Object),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
     (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
     (status = 404, description = "No such response of this app.", body = Object),
     (status = 500, description = "Internal error; see Hob's log.", body = Object),
@@ -35,9 +36,14 @@ pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
     caller: Called<Caller>,
     id: Called<ApiPath<String>>,
+    query: Called<ApiQuery<GetQuery>>,
 ) -> Response {
     let found = async {
-        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        let (Caller(app), ApiPath(id), ApiQuery(query)) = (caller?, id?, query?);
+        if query.stream == Some(true) {
+            let text = "stream: a stored response cannot be streamed; read it until it has ended";
+            return Err(ApiError::bad_request(text));
+        }
         Ok(gateway.responses.current(&app.name, &id).await?.body)
     };
     respond(found.await)
@@ -87,16 +93,11 @@ pub(crate) async fn cancel(
             ));
         }
         if response.is_running() {
-            match gateway.responses.cancel(&app.name, &id) {
-                true => response.body["status"] = json!("cancelled"),
-                // It may have ended in this moment.
-                false => {
-                    response = gateway.responses.current(&app.name, &id).await?;
-                    if response.is_running() {
-                        let text = "the response is being made by another node; ask that one";
-                        return Err(ApiError::bad_request(text));
-                    }
-                }
+            gateway.responses.cancel(&app.name, &id).await;
+            response = gateway.responses.current(&app.name, &id).await?;
+            if response.is_running() {
+                let text = "the response is being made by another node; ask that one";
+                return Err(ApiError::bad_request(text));
             }
         }
         Ok(response.body)
@@ -105,7 +106,13 @@ pub(crate) async fn cancel(
 }
 
 #[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct GetQuery {
+    /// Must be false.
+    stream: Option<bool>,
+}
+
+#[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ItemsQuery {
     /// `desc` (the default) or `asc`.
@@ -166,7 +173,8 @@ fn page(mut items: Vec<Value>, query: &ItemsQuery) -> Result<Value, ApiError> {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"model": "claude", "input": "Say hello."}))]
 pub(crate) struct InputTokensBody {
-    #[schema(value_type = Value)]
+    /// May be absent if one of the next two is there.
+    #[schema(value_type = Option<Value>)]
     input: Option<Value>,
     instructions: Option<String>,
     #[schema(value_type = Option<Vec<Object>>)]
@@ -195,7 +203,7 @@ pub(crate) async fn input_tokens(
 ) -> Response {
     match count(&gateway, caller, request).await {
         Ok(value) => Json(value).into_response(),
-        Err(problem) => Dialect::OpenAi.respond(problem),
+        Err(problem) => Dialect::OpenAi.respond(problem.in_responses()),
     }
 }
 
@@ -211,7 +219,10 @@ async fn count(
         Some(id) => gateway.responses.conversation(&app.name, id).await?,
         None => Vec::new(),
     };
-    let mut new = input::items(body.input.as_ref())?;
+    let mut new = match &body.input {
+        None if body.previous_response_id.is_some() || body.instructions.is_some() => Vec::new(),
+        input => input::items(input.as_ref())?,
+    };
     gateway.responses.resolve(&app.name, &mut new).await?;
     input::messages(&new)?;
     items.append(&mut new);

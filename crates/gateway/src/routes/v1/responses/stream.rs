@@ -76,7 +76,7 @@ impl ResponseEvents {
     }
 
     /// Ends the message, if there is one.
-    fn close(&mut self, events: &mut VecDeque<Event>) {
+    fn close(&mut self, status: &str, events: &mut VecDeque<Event>) {
         let Some(OpenMessage { id, text }) = self.open.take() else { return };
         let index = self.output.len();
         let done = json!({"item_id": id, "output_index": index, "content_index": 0, "text": text,
@@ -85,14 +85,14 @@ impl ResponseEvents {
         let part = json!({"item_id": id, "output_index": index, "content_index": 0,
             "part": text_part(&text)});
         events.push_back(self.event("response.content_part.done", part));
-        let item = message(&id, &text, "completed");
+        let item = message(&id, &text, status);
         let done = json!({"output_index": index, "item": item});
         events.push_back(self.event("response.output_item.done", done));
         self.output.push(item);
     }
 
     fn call(&mut self, call: &ClientCall, events: &mut VecDeque<Event>) {
-        self.close(events);
+        self.close("completed", events);
         let index = self.output.len();
         let id = self.response.item_id("fc", index);
         let item = function_call(&id, call, "in_progress");
@@ -120,7 +120,7 @@ impl Wording for ResponseEvents {
             Part::Text(text) => self.text(text, events),
             Part::Call(call) => self.call(&call, events),
             Part::Over(result) => {
-                self.close(events);
+                self.close("completed", events);
                 let output = std::mem::take(&mut self.output);
                 self.response.complete(output, &result);
                 let kind = format!("response.{}", self.response.status());
@@ -136,9 +136,15 @@ impl Wording for ResponseEvents {
         }
     }
 
-    fn problem(&mut self, problem: &Problem) -> Event {
+    fn model(&mut self, model: &str) {
+        self.response.set("model", json!(model));
+    }
+
+    fn problem(&mut self, problem: &Problem, events: &mut VecDeque<Event>) {
+        self.close("incomplete", events);
+        self.response.set("output", Value::Array(std::mem::take(&mut self.output)));
         self.response.fail(problem);
         let response = json!({"response": self.response.value()});
-        self.event("response.failed", response)
+        events.push_back(self.event("response.failed", response));
     }
 }
