@@ -22,6 +22,12 @@ impl Home {
         Home { root }
     }
 
+    /// Returns whether this is the home that commands without `$HOB_HOME` use.
+    pub fn is_default(&self) -> bool {
+        let user = std::env::var_os("HOME").map(PathBuf::from);
+        user.is_some_and(|user| self.root == user.join(".hob"))
+    }
+
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -12,18 +12,29 @@ use serde_json::{Value, json};
 
 use crate::hooks::json_scan::{self, Container};
 use crate::hooks::{ClientFolders, HookError, SettingsFile, WriteOutcome};
-use crate::setup_record::SetupRecord;
+use crate::setup_record::{RecordedEntry, SetupRecord};
 
 /// The name of the server in the settings.
 const NAME: &str = "hob";
 /// The maximum number of attempts if another program writes to the same file.
 const MAX_ATTEMPTS: usize = 5;
 
+/// What an entry runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The path of `hob`.
+    pub program: String,
+    /// `$HOB_HOME`, unless it is the default.
+    pub home: Option<String>,
+}
+
 /// The state of the entry in the settings of one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryState {
     Installed,
-    /// There is an entry with Hob's name that runs another program or has other settings.
+    /// Hob's own entry runs another `hob`, or is for another home.
+    Outdated,
+    /// There is an entry with Hob's name that somebody else wrote.
     Other,
     Absent,
 }
@@ -36,64 +47,64 @@ pub fn file(client: AgentClient, folders: &ClientFolders) -> PathBuf {
     }
 }
 
-/// Returns the state of the entry.
+/// Returns the state of the entry. It is an error if the entry is missing and cannot be added.
 pub fn status(
     client: AgentClient,
     folders: &ClientFolders,
-    hob: &str,
+    entry: &Entry,
+    record: &SetupRecord,
 ) -> Result<EntryState, HookError> {
-    let loaded = SettingsFile::read(&file(client, folders))?;
-    let text = loaded.text()?.unwrap_or_default();
-    state(client, text, hob).map_err(|reason| loaded.broken(reason))
+    let path = file(client, folders);
+    let loaded = SettingsFile::read(&path)?;
+    let found = state(client, loaded.text()?, entry, record.entry(&path).is_some());
+    let found = found.map_err(|reason| loaded.broken(reason))?;
+    let edited = edited(client, loaded.text()?, entry, &found);
+    if edited.map_err(|reason| loaded.broken(reason))?.is_some() {
+        loaded.check_writable()?;
+    }
+    Ok(found)
 }
 
-/// Adds the entry. An entry of that name which somebody else wrote stays as it is. Returns whether the file changed.
+/// Adds or updates the entry. One that somebody else wrote stays as it is. `save` stores the record before the file
+/// changes, so that an interrupted change can be undone.
 pub fn install(
     client: AgentClient,
     folders: &ClientFolders,
-    hob: &str,
+    entry: &Entry,
     record: &mut SetupRecord,
-) -> Result<bool, HookError> {
+    save: &dyn Fn(&SetupRecord) -> std::io::Result<()>,
+) -> Result<(), HookError> {
     let path = file(client, folders);
     change(&path, |text| {
-        let is_new = text.is_none();
-        let text = text.unwrap_or_default();
-        if state(client, text, hob)? != EntryState::Absent {
-            return Ok(None);
-        }
-        let edited = match client {
-            AgentClient::Claude => insert_json(text, hob)?,
-            AgentClient::Codex => insert_toml(text, hob)?,
-        };
-        if is_new {
-            SetupRecord::note(&mut record.files, &path);
-        }
-        if edited.is_new_list {
-            SetupRecord::note(&mut record.server_lists, &path);
-        }
-        Ok(Some(Some(edited.text)))
-    })
+        let is_recorded = record.entry(&path).is_some();
+        let found = state(client, text, entry, is_recorded)?;
+        let Some(inserted) = edited(client, text, entry, &found)? else { return Ok(None) };
+        record.note_entry(RecordedEntry {
+            file: path.clone(),
+            is_new_file: text.is_none(),
+            is_new_list: inserted.is_new_list,
+        });
+        save(record).map_err(|error| format!("cannot note the change: {error}"))?;
+        Ok(Some(Some(inserted.text)))
+    })?;
+    Ok(())
 }
 
-/// Removes the entry if it runs a `hob`. Returns whether the file changed.
+/// Removes the entry that `hob setup` has added to a file. Returns whether the file changed.
 pub fn uninstall(
     client: AgentClient,
-    folders: &ClientFolders,
+    path: &Path,
     record: &mut SetupRecord,
 ) -> Result<bool, HookError> {
-    let path = file(client, folders);
-    let is_new_list = SetupRecord::take(&mut record.server_lists, &path);
-    let is_new_file = SetupRecord::take(&mut record.files, &path);
-    change(&path, |text| {
+    let Some(recorded) = record.entry(path).cloned() else { return Ok(false) };
+    let changed = change(path, |text| {
         let Some(text) = text else { return Ok(None) };
-        let removed = match client {
-            AgentClient::Claude => remove_json(text, is_new_list)?,
-            AgentClient::Codex => remove_toml(text)?,
-        };
-        let Some(rest) = removed else { return Ok(None) };
+        let Some(rest) = remove(client, text, recorded.is_new_list)? else { return Ok(None) };
         let is_empty = rest.trim().is_empty() || rest.trim() == "{}";
-        Ok(Some(if is_new_file && is_empty { None } else { Some(rest) }))
-    })
+        Ok(Some(if recorded.is_new_file && is_empty { None } else { Some(rest) }))
+    })?;
+    record.drop_entry(path);
+    Ok(changed)
 }
 
 /// The text to write; `None` removes the file.
@@ -115,24 +126,75 @@ fn change(
     Err(HookError::Contended { file: path.to_owned() })
 }
 
-fn state(client: AgentClient, text: &str, hob: &str) -> Result<EntryState, String> {
-    let entry = match client {
+fn state(
+    client: AgentClient,
+    text: Option<&str>,
+    entry: &Entry,
+    is_recorded: bool,
+) -> Result<EntryState, String> {
+    let Some(text) = text else { return Ok(EntryState::Absent) };
+    let found = match client {
         AgentClient::Claude => json_entry(text)?,
         AgentClient::Codex => toml_entry(text)?,
     };
-    Ok(match entry {
+    Ok(match found {
         None => EntryState::Absent,
-        Some(entry) if is_ours(&entry) && entry["command"] == hob => EntryState::Installed,
+        Some(found) if is_ours(&found) && runs(&found, entry) => EntryState::Installed,
+        Some(found) if is_ours(&found) && is_recorded => EntryState::Outdated,
         Some(_) => EntryState::Other,
     })
 }
 
-/// Returns whether an entry runs `hob mcp` and nothing else.
-fn is_ours(entry: &Value) -> bool {
-    let program = entry["command"].as_str().and_then(|command| command.rsplit('/').next());
-    program == Some(NAME) && entry["args"] == json!(["mcp"])
+/// Returns the text with the entry, or `None` if there is nothing to do.
+fn edited(
+    client: AgentClient,
+    text: Option<&str>,
+    entry: &Entry,
+    found: &EntryState,
+) -> Result<Option<Insertion>, String> {
+    let without = match found {
+        EntryState::Installed | EntryState::Other => return Ok(None),
+        EntryState::Outdated => remove(client, text.unwrap_or_default(), false)?,
+        EntryState::Absent => None,
+    };
+    insert(client, without.as_deref().or(text), entry).map(Some)
 }
 
+fn insert(client: AgentClient, text: Option<&str>, entry: &Entry) -> Result<Insertion, String> {
+    match client {
+        AgentClient::Claude => insert_json(text, entry),
+        AgentClient::Codex => insert_toml(text.unwrap_or_default(), entry),
+    }
+}
+
+/// Returns the text without the entry, or `None` if there is none of Hob's.
+fn remove(client: AgentClient, text: &str, is_new_list: bool) -> Result<Option<String>, String> {
+    match client {
+        AgentClient::Claude => remove_json(text, is_new_list),
+        AgentClient::Codex => remove_toml(text),
+    }
+}
+
+/// Returns whether an entry runs `hob mcp` and has no settings that Hob does not write.
+fn is_ours(found: &Value) -> bool {
+    let program = found["command"].as_str().and_then(|command| command.rsplit('/').next());
+    let has_only = |value: &Value, keys: &[&str]| {
+        value
+            .as_object()
+            .is_some_and(|members| members.keys().all(|key| keys.contains(&key.as_str())))
+    };
+    program == Some(NAME)
+        && found["args"] == json!(["mcp"])
+        && has_only(found, &["type", "command", "args", "env"])
+        && (found["env"].is_null() || has_only(&found["env"], &["HOB_HOME"]))
+}
+
+/// Returns whether an entry runs this program on this home.
+fn runs(found: &Value, entry: &Entry) -> bool {
+    found["command"] == *entry.program && found["env"]["HOB_HOME"].as_str() == entry.home.as_deref()
+}
+
+#[derive(Debug)]
 struct Insertion {
     text: String,
     /// Whether there was no list of servers.
@@ -148,9 +210,9 @@ struct JsonServers {
     servers: Option<(usize, Container)>,
 }
 
-fn json_servers(text: &str) -> Result<Option<JsonServers>, String> {
+fn json_servers(text: &str) -> Result<JsonServers, String> {
     if json_scan::is_blank(text) {
-        return Ok(None);
+        return Err("the file is empty; remove it".to_owned());
     }
     json_scan::validate(text).map_err(|error| format!("the file is not valid JSON: {error}"))?;
     let root = json_scan::root(text).ok_or("the file is not a JSON object")?;
@@ -162,23 +224,26 @@ fn json_servers(text: &str) -> Result<Option<JsonServers>, String> {
         }
         _ => return Err(format!("`{SERVERS}` occurs more than once; remove all but one")),
     };
-    Ok(Some(JsonServers { root, servers }))
+    Ok(JsonServers { root, servers })
 }
 
 fn json_entry(text: &str) -> Result<Option<Value>, String> {
-    let Some(JsonServers { servers: Some((_, list)), .. }) = json_servers(text)? else {
-        return Ok(None);
-    };
+    let Some((_, list)) = json_servers(text)?.servers else { return Ok(None) };
     let entry = list.members(text, NAME).last().map(|index| list.items[*index].value.clone());
     Ok(entry.map(|range| serde_json::from_str(&text[range]).unwrap_or_default()))
 }
 
-fn insert_json(text: &str, hob: &str) -> Result<Insertion, String> {
-    let entry = format!("\"{NAME}\":{}", json!({"type": "stdio", "command": hob, "args": ["mcp"]}));
+fn insert_json(text: Option<&str>, entry: &Entry) -> Result<Insertion, String> {
+    let mut value = json!({"type": "stdio", "command": entry.program, "args": ["mcp"]});
+    if let Some(home) = &entry.home {
+        value["env"] = json!({"HOB_HOME": home});
+    }
+    let entry = format!("\"{NAME}\":{value}");
     let member = format!("\"{SERVERS}\":{{{entry}}}");
-    let Some(JsonServers { root, servers }) = json_servers(text)? else {
-        return Ok(Insertion { text: format!("{text}{{{member}}}\n"), is_new_list: true });
+    let Some(text) = text else {
+        return Ok(Insertion { text: format!("{{{member}}}\n"), is_new_list: true });
     };
+    let JsonServers { root, servers } = json_servers(text)?;
     let (list, inserted, is_new_list) = match servers {
         Some((_, list)) => (list, entry, false),
         None => (root, member, true),
@@ -190,9 +255,8 @@ fn insert_json(text: &str, hob: &str) -> Result<Insertion, String> {
 
 /// Returns the text without the entry, or `None` if there is none of Hob's.
 fn remove_json(text: &str, is_new_list: bool) -> Result<Option<String>, String> {
-    let Some(JsonServers { root, servers: Some((index, list)) }) = json_servers(text)? else {
-        return Ok(None);
-    };
+    let JsonServers { root, servers } = json_servers(text)?;
+    let Some((index, list)) = servers else { return Ok(None) };
     let ours = list.members(text, NAME).into_iter().find(|index| {
         let value = &text[list.items[*index].value.clone()];
         serde_json::from_str(value).is_ok_and(|entry: Value| is_ours(&entry))
@@ -235,70 +299,95 @@ fn toml_table(text: &str) -> Result<toml::Table, String> {
 
 fn toml_entry(text: &str) -> Result<Option<Value>, String> {
     let table = toml_table(text)?;
-    let entry = table.get("mcp_servers").and_then(|servers| servers.get(NAME)).cloned();
-    Ok(entry.map(|entry| serde_json::to_value(entry).unwrap_or_default()))
+    let Some(servers) = table.get("mcp_servers") else { return Ok(None) };
+    let servers = servers.as_table().ok_or("`mcp_servers` is not a table")?;
+    Ok(servers.get(NAME).map(|entry| serde_json::to_value(entry).unwrap_or_default()))
 }
 
 /// The first line of the entry in TOML.
 const HEADER: &str = "[mcp_servers.hob]";
 
-fn insert_toml(text: &str, hob: &str) -> Result<Insertion, String> {
+fn insert_toml(text: &str, entry: &Entry) -> Result<Insertion, String> {
+    toml_entry(text)?;
     // A file without a line break at its end gets none, so that the entry can be removed exactly.
     let has_end = text.is_empty() || text.ends_with('\n');
     let (before, after) = if has_end { ("", "\n") } else { ("\n", "") };
-    let command = toml::Value::String(hob.to_owned());
-    let entry = format!("{HEADER}\ncommand = {command}\nargs = [\"mcp\"]");
-    let edited = format!("{text}{before}{entry}{after}");
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let mut entry_text =
+        format!("{HEADER}\ncommand = {}\nargs = [\"mcp\"]", quoted(&entry.program));
+    if let Some(home) = &entry.home {
+        entry_text.push_str(&format!("\nenv = {{ HOB_HOME = {} }}", quoted(home)));
+    }
+    let edited = format!("{text}{before}{entry_text}{after}");
     // For example `mcp_servers` may be an inline table, which cannot be extended.
-    toml_table(&edited).map_err(|_| "`mcp_servers` cannot be extended; add the server by hand")?;
+    toml_table(&edited).map_err(|_| {
+        format!("`mcp_servers` cannot be extended with a table; add `hob = {{ command = {}, args = [\"mcp\"] }}` to it yourself", quoted(&entry.program))
+    })?;
     Ok(Insertion { text: edited, is_new_list: false })
 }
 
-/// Returns the text without the entry, or `None` if there is none of Hob's.
+/// Returns the text without the entry, or `None` if there is none of Hob's. Only the lines that Hob writes are removed.
 fn remove_toml(text: &str) -> Result<Option<String>, String> {
-    if !toml_entry(text)?.is_some_and(|entry| is_ours(&entry)) {
-        return Ok(None);
+    let Some(found) = toml_entry(text)? else { return Ok(None) };
+    let by_hand = || format!("the table {HEADER} has other settings by now; remove it yourself");
+    if !is_ours(&found) {
+        return Err(by_hand());
     }
     let mut at = 0;
-    let mut range = None;
+    let mut range: Option<Range<usize>> = None;
     for line in text.split_inclusive('\n') {
-        let trimmed = line.trim();
-        if trimmed == HEADER {
-            range = Some(at..text.len());
-        } else if trimmed.starts_with('[')
-            && let Some(open) = &mut range
-            && open.end == text.len()
-        {
-            open.end = at;
+        let end = at + line.len();
+        let is_ours = |line: &str| {
+            ["command =", "args =", "env ="].iter().any(|start| line.starts_with(start))
+        };
+        match &mut range {
+            None if line.trim() == HEADER => range = Some(at..end),
+            Some(range) if range.end == at && is_ours(line.trim()) => range.end = end,
+            _ => {}
         }
-        at += line.len();
+        at = end;
     }
-    let range = range.ok_or(format!("the server is not in a table {HEADER}; remove it by hand"))?;
+    let range = range.ok_or_else(by_hand)?;
     let has_end = range.end < text.len() || text.ends_with('\n');
     let start = range.start - usize::from(!has_end && range.start > 0);
     let rest = format!("{}{}", &text[..start], &text[range.end..]);
-    toml_table(&rest)?;
-    Ok(Some(rest))
+    // What else was in the table would now be in another one.
+    let mut expected = toml_table(text)?;
+    if let Some(servers) = expected.get_mut("mcp_servers").and_then(toml::Value::as_table_mut) {
+        servers.remove(NAME);
+        if servers.is_empty() {
+            expected.remove("mcp_servers");
+        }
+    }
+    let mut left = toml_table(&rest)?;
+    if left.get("mcp_servers").and_then(toml::Value::as_table).is_some_and(toml::Table::is_empty) {
+        left.remove("mcp_servers");
+    }
+    if left == expected { Ok(Some(rest)) } else { Err(by_hand()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HOB: &str = "/opt/hob";
+    fn entry() -> Entry {
+        Entry { program: "/opt/hob".to_owned(), home: None }
+    }
+
+    fn of(client: AgentClient, text: &str) -> Result<EntryState, String> {
+        state(client, Some(text), &entry(), false)
+    }
 
     fn round_trip(text: &str) {
-        let Insertion { text: edited, is_new_list } = insert_json(text, HOB).unwrap();
-        assert_eq!(state(AgentClient::Claude, &edited, HOB), Ok(EntryState::Installed), "{edited}");
+        let Insertion { text: edited, is_new_list } = insert_json(Some(text), &entry()).unwrap();
+        assert_eq!(of(AgentClient::Claude, &edited), Ok(EntryState::Installed), "{edited}");
         let restored = remove_json(&edited, is_new_list).unwrap().unwrap();
-        let is_blank = json_scan::is_blank(text) && restored.trim() == "{}";
-        assert!(restored == text || is_blank, "{text:?} became {restored:?}");
+        assert_eq!(restored, text);
     }
 
     #[test]
     fn json_is_restored_byte_for_byte() {
         for text in [
-            "",
             "{}",
             "{ \n }",
             "{\"a\":1}",
@@ -324,26 +413,43 @@ mod tests {
     #[test]
     fn entries_of_others_stay() {
         let text = r#"{"mcpServers":{"hob":{"command":"other"}}}"#;
-        assert_eq!(state(AgentClient::Claude, text, HOB), Ok(EntryState::Other));
+        assert_eq!(of(AgentClient::Claude, text), Ok(EntryState::Other));
         assert_eq!(remove_json(text, true), Ok(None));
-        for broken in ["{", "[]", r#"{"mcpServers":[]}"#, r#"{"mcpServers":{},"mcpServers":{}}"#] {
-            assert!(insert_json(broken, HOB).is_err(), "{broken}");
+        for broken in
+            ["", "{", "[]", r#"{"mcpServers":[]}"#, r#"{"mcpServers":{},"mcpServers":{}}"#]
+        {
+            assert!(insert_json(Some(broken), &entry()).is_err(), "{broken}");
         }
+        let other = r#"{"mcpServers":{"hob":{"command":"/old/hob","args":["mcp"]}}}"#;
+        assert_eq!(of(AgentClient::Claude, other), Ok(EntryState::Other));
+        let recorded = state(AgentClient::Claude, Some(other), &entry(), true);
+        assert_eq!(recorded, Ok(EntryState::Outdated));
     }
 
     #[test]
     fn toml_is_restored_byte_for_byte() {
+        let entry = Entry { program: "/a \"b\"/hob".to_owned(), home: Some("/my home".to_owned()) };
         for text in ["", "a = 1\n", "a = 1", "# note\n[mcp_servers.x]\ncommand = \"y\"\n\n"] {
-            let edited = insert_toml(text, "/a \"b\"/hob").unwrap().text;
-            assert_eq!(
-                state(AgentClient::Codex, &edited, "/a \"b\"/hob"),
-                Ok(EntryState::Installed)
-            );
+            let edited = insert_toml(text, &entry).unwrap().text;
+            let found = state(AgentClient::Codex, Some(&edited), &entry, false);
+            assert_eq!(found, Ok(EntryState::Installed));
             assert_eq!(remove_toml(&edited).unwrap().unwrap(), text);
         }
-        let text = insert_toml("a = 1\n", HOB).unwrap().text + "[later]\nb = 2\n";
-        assert_eq!(remove_toml(&text).unwrap().unwrap(), "a = 1\n[later]\nb = 2\n");
-        assert!(insert_toml("mcp_servers = {}\n", HOB).is_err());
-        assert!(state(AgentClient::Codex, "a = ", HOB).is_err());
+    }
+
+    #[test]
+    fn what_the_user_added_to_toml_stays() {
+        let text = insert_toml("a = 1\n", &entry()).unwrap().text;
+        let later = format!("{text}# about b\n[later]\nb = 2\n");
+        let rest = remove_toml(&later).unwrap().unwrap();
+        assert_eq!(rest, "a = 1\n# about b\n[later]\nb = 2\n");
+        for added in ["timeout = 2\n", "[mcp_servers.hob.env]\nX = \"y\"\n"] {
+            assert!(remove_toml(&format!("{text}{added}")).is_err(), "{added}");
+        }
+        for wrong in
+            ["mcp_servers = {}\n", "mcp_servers = \"x\"\n", "[[mcp_servers]]\nx = 1\n", "a = "]
+        {
+            assert!(insert_toml(wrong, &entry()).is_err(), "{wrong}");
+        }
     }
 }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
@@ -21,6 +22,9 @@ const USUAL_SOCKET: &str = "%h/.hob/hob.sock";
 /// The start of the line with the user's `PATH`. It may differ from shell to shell, so it does not make a unit outdated.
 const PATH_START: &str = "Environment=\"PATH=";
 
+/// How long systemctl may take. Starting the service is quick, since systemd does not wait for the server.
+const SYSTEMCTL_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// The first line of the units that Hob writes, by which it recognises them.
 const MARK: &str = "# Written by `hob service install`; `hob service uninstall` removes it.";
 
@@ -36,6 +40,8 @@ pub enum ServiceState {
     /// There is no service manager for users on this machine.
     NoManager,
     Absent,
+    /// A unit exists that Hob did not write.
+    Other,
     /// The units exist, but are not those that this `hob` would write.
     Outdated,
     /// The units are in place, and the service is not running.
@@ -48,6 +54,7 @@ impl ServiceState {
         match self {
             ServiceState::NoManager => "no service manager",
             ServiceState::Absent => "absent",
+            ServiceState::Other => "other",
             ServiceState::Outdated => "outdated",
             ServiceState::Stopped => "stopped",
             ServiceState::Running => "running",
@@ -60,6 +67,8 @@ impl Service {
     pub fn new(settings: &Resolved, hob: &str) -> anyhow::Result<Service> {
         let socket = settings.socket.to_str().context("the path of the socket must be UTF-8")?;
         let home = settings.home.root().to_str().context("the path of the home must be UTF-8")?;
+        let has_control = [socket, home, hob].iter().any(|path| path.contains(char::is_control));
+        anyhow::ensure!(!has_control, "a service needs paths without control characters");
         // Agents are often in folders that only the user's shell knows.
         let path = std::env::var("PATH").unwrap_or_default();
         // In a command line, `$` begins a variable.
@@ -89,6 +98,9 @@ impl Service {
         match written {
             _ if !has_manager() => ServiceState::NoManager,
             [None, None] => ServiceState::Absent,
+            _ if self.files().iter().any(|file| file.exists() && !is_ours(file)) => {
+                ServiceState::Other
+            }
             [Some(true), Some(true)] => match systemctl(&["is-active", "--quiet", SERVICE]) {
                 Ok(output) if output.status.success() => ServiceState::Running,
                 _ => ServiceState::Stopped,
@@ -99,21 +111,33 @@ impl Service {
 
     /// Writes the units and asks systemd to start the service now and with every session. If another server runs on this
     /// home, the service is started with the next session.
-    pub fn install(&self, record: &mut SetupRecord, is_running: bool) -> anyhow::Result<()> {
+    /// `save` stores the record before anything is written. If systemd refuses, the units are removed again.
+    pub fn install(
+        &self,
+        record: &mut SetupRecord,
+        is_running: bool,
+        save: &dyn Fn(&SetupRecord) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         for (name, _) in &self.units {
             self.refuse_other(name)?;
         }
-        record.create_folder(&self.folder)?;
+        let was_there = self.files().iter().any(|file| file.exists());
+        record.note_missing_folders(&self.folder);
+        save(record)?;
+        fs::create_dir_all(&self.folder)?;
         for (name, text) in &self.units {
             let path = self.folder.join(name);
             hob_files::write_over(&path, text.as_bytes(), 0o644)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        ask_systemd(&["daemon-reload"])?;
-        match is_running {
-            true => ask_systemd(&["enable", SOCKET, SERVICE]),
-            false => ask_systemd(&["enable", "--now", SOCKET, SERVICE]),
+        let start: &[&str] = if is_running { &["enable"] } else { &["enable", "--now"] };
+        let started = ask_systemd(&["daemon-reload"])
+            .and_then(|()| ask_systemd(&[start, &[SOCKET, SERVICE]].concat()));
+        if started.is_err() && !was_there {
+            let _ = self.uninstall(record);
+            save(record)?;
         }
+        started
     }
 
     /// Stops the service and removes the units. Returns whether there were any.
@@ -159,7 +183,10 @@ pub fn has_manager() -> bool {
 
 fn unit_folder() -> anyhow::Result<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    // The specification says that a relative path is to be ignored.
+    let config = folder("XDG_CONFIG_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(folder("HOME")?.join(".config")));
     let config = config.context("cannot determine your home folder: set HOME")?;
     Ok(config.join("systemd/user"))
 }
@@ -179,15 +206,20 @@ fn remove(path: &Path) -> anyhow::Result<()> {
 
 fn systemctl(arguments: &[&str]) -> io::Result<Output> {
     let mut command = Command::new("systemctl");
-    command
-        .args(["--user", "--no-ask-password"])
-        .args(arguments)
-        .stdin(std::process::Stdio::null());
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "systemctl ends by itself, and starts nothing of its own"
-    )]
-    command.output()
+    command.args(["--user", "--no-ask-password"]).args(arguments).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    #[allow(clippy::disallowed_methods, reason = "it is waited for, and killed if it hangs")]
+    let mut child = command.spawn()?;
+    let deadline = Instant::now() + SYSTEMCTL_TIMEOUT;
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "systemctl does not answer"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output()
 }
 
 fn ask_systemd(arguments: &[&str]) -> anyhow::Result<()> {

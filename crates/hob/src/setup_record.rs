@@ -1,4 +1,4 @@
-//! What `hob setup` has created, so that `hob setup --undo` removes it and nothing else.
+//! What `hob setup` has changed, so that `hob setup --undo` takes that back and nothing else.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
+use crate::hooks::ClientFolders;
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -14,22 +15,32 @@ pub struct SetupRecord {
     /// Folders that did not exist before, the outermost first.
     #[serde(default)]
     pub folders: Vec<PathBuf>,
-    /// Settings files that did not exist before.
+    /// The entries of `hob mcp` in settings files.
     #[serde(default)]
-    pub files: Vec<PathBuf>,
-    /// Settings files that had no list of MCP servers before.
+    pub entries: Vec<RecordedEntry>,
+    /// The configuration folders of the clients into which hooks were installed.
     #[serde(default)]
-    pub server_lists: Vec<PathBuf>,
+    pub clients: Vec<ClientFolders>,
+}
+
+/// An entry of `hob mcp` that `hob setup` has added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedEntry {
+    pub file: PathBuf,
+    /// The file did not exist before.
+    pub is_new_file: bool,
+    /// The file had no list of MCP servers before.
+    pub is_new_list: bool,
 }
 
 impl SetupRecord {
-    /// Reads the record of a home. Without one, nothing was created.
+    /// Reads the record of a home. Without one, nothing was changed.
     pub fn load(home: &Home) -> SetupRecord {
         let bytes = hob_files::read_regular(&home.setup_record(), MAX_FILE_BYTES);
         bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
-    /// Writes the record, or removes it if nothing was created.
+    /// Writes the record, or removes it if nothing was changed.
     pub fn save(&self, home: &Home) -> io::Result<()> {
         let path = home.setup_record();
         if *self == SetupRecord::default() {
@@ -41,13 +52,11 @@ impl SetupRecord {
         hob_files::write_over(&path, &serde_json::to_vec(self)?, 0o600)
     }
 
-    /// Creates a folder and notes which of the folders above it did not exist.
-    pub fn create_folder(&mut self, folder: &Path) -> io::Result<()> {
+    /// Notes which folders up to this one do not exist.
+    pub fn note_missing_folders(&mut self, folder: &Path) {
         let missing: Vec<PathBuf> =
             folder.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect();
-        std::fs::create_dir_all(folder)?;
         self.folders.extend(missing.into_iter().rev());
-        Ok(())
     }
 
     /// Removes the noted folders that are empty.
@@ -58,17 +67,24 @@ impl SetupRecord {
         }
     }
 
-    /// Notes that a file or a list is new, or returns whether it was.
-    pub fn note(list: &mut Vec<PathBuf>, path: &Path) {
-        if !list.iter().any(|noted| noted == path) {
-            list.push(path.to_owned());
+    pub fn entry(&self, file: &Path) -> Option<&RecordedEntry> {
+        self.entries.iter().find(|entry| entry.file == file)
+    }
+
+    /// Notes an entry before it is written. What was noted about its file before stays true.
+    pub fn note_entry(&mut self, entry: RecordedEntry) {
+        if self.entry(&entry.file).is_none() {
+            self.entries.push(entry);
         }
     }
 
-    /// Removes a note. Returns whether there was one.
-    pub fn take(list: &mut Vec<PathBuf>, path: &Path) -> bool {
-        let count = list.len();
-        list.retain(|noted| noted != path);
-        list.len() < count
+    pub fn drop_entry(&mut self, file: &Path) {
+        self.entries.retain(|entry| entry.file != file);
+    }
+
+    pub fn note_clients(&mut self, folders: &ClientFolders) {
+        if !self.clients.contains(folders) {
+            self.clients.push(folders.clone());
+        }
     }
 }

@@ -105,10 +105,9 @@ impl Outcome {
     fn summary(&self) -> String {
         let Totals { files, skipped, stored, .. } = &self.totals;
         let known = stored.duplicates + stored.forgotten;
-        format!(
-            "imported {} turns from {files} transcripts; {known} turns were already stored, {skipped} transcripts had no new turns",
-            stored.inserted
-        )
+        let (turns, files) = (count(stored.inserted, "turn"), count(*files, "transcript"));
+        let (known, skipped) = (count(known, "turn"), count(*skipped, "transcript"));
+        format!("imported {turns} from {files}; known before: {known}, and {skipped} without news")
     }
 }
 
@@ -138,7 +137,7 @@ fn import(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     }
     let runtime = memory::runtime()?;
     let tools = runtime.block_on(memory::open(settings, STORE_BUSY_TIMEOUT))?;
-    let bar = if args.json { ProgressBar::hidden() } else { progress(files.len() as u64) };
+    let bar = progress(files.len() as u64);
     let workspaces = settings.home.workspaces();
     let outcome = runtime.block_on(async {
         let import = import_all(&tools.engine, &workspaces, &files, &bar, &mut totals);
@@ -149,6 +148,10 @@ fn import(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     });
     bar.finish_and_clear();
     Ok(Outcome { totals, finished: outcome?, is_incomplete: missing || is_empty })
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns the folders in which this user's clients store transcripts.

@@ -47,8 +47,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             let is_done = service.state() == ServiceState::Running;
             if !is_done {
                 settings.home.prepare()?;
-                service.install(&mut record, client::hello(&settings.socket).is_ok())?;
-                record.save(&settings.home)?;
+                let is_running = client::hello(&settings.socket).is_ok();
+                let save = |record: &SetupRecord| record.save(&settings.home);
+                service.install(&mut record, is_running, &save)?;
             }
             !is_done
         }
@@ -63,9 +64,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     };
     let state = service.state();
     if options.json {
-        printer::out_json(
-            &json!({"state": state.as_str(), "files": service.files(), "changed": changed}),
-        );
+        let files: Vec<_> = service.files().into_iter().filter(|file| file.exists()).collect();
+        printer::out_json(&json!({"state": state.as_str(), "files": files, "changed": changed}));
     } else {
         print(state, &service, changed);
     }
@@ -79,17 +79,29 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn print(state: ServiceState, service: &Service, changed: bool) {
+    if changed && state == ServiceState::Absent {
+        outln!("stopped the service and removed its units");
+        return;
+    }
     match state {
+        ServiceState::NoManager if changed => outln!("removed the units"),
         ServiceState::NoManager => {
-            outln!(
-                "no service manager of this user answers; start the server yourself: `hob serve`"
-            );
+            outln!("no systemd of this user is running; start the server yourself: `hob serve`");
         }
-        state => {
-            outln!("{}{}", state.as_str(), if changed { ", changed" } else { "" });
-            for file in service.files() {
-                outln!("  {}", file.display());
-            }
+        ServiceState::Absent => outln!("the service is not installed"),
+        ServiceState::Other => {
+            outln!("a unit that Hob did not write is there; Hob leaves it alone")
+        }
+        ServiceState::Outdated => {
+            outln!("the service runs another `hob`; `hob service install` updates it");
+        }
+        ServiceState::Stopped => outln!("the service is installed and not running"),
+        ServiceState::Running if changed => outln!("the service was installed and is running"),
+        ServiceState::Running => outln!("the service is running"),
+    }
+    if state != ServiceState::NoManager {
+        for file in service.files().iter().filter(|file| file.exists()) {
+            outln!("  {}", file.display());
         }
     }
 }

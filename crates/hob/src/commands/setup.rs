@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit, import, own_path};
-use crate::hooks::{self, ClientFolders, HookState};
-use crate::mcp_entry::{self, EntryState};
+use crate::hooks::{self, ClientFolders, HookState, quoted};
+use crate::mcp_entry::{self, Entry, EntryState};
 use crate::memory;
 use crate::printer::{self, outln};
 use crate::service::{Service, ServiceState};
@@ -121,15 +121,15 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         return setup.undo(args);
     }
     let plan = setup.plan();
-    if args.dry_run {
+    let is_needed = plan.iter().any(|step| step.state == StepState::Planned);
+    if args.dry_run || !is_needed {
         return report(&plan, None, None, args.json);
     }
-    let is_needed = plan.iter().any(|step| step.state == StepState::Planned);
     if !args.json {
         print_steps(&plan);
     }
     let act = OwnersAct { command: "hob setup", question: "Do this?", yes: args.yes };
-    if is_needed && !act.is_confirmed(context)? {
+    if !act.is_confirmed(context)? {
         return Ok(Exit::Failed);
     }
     let steps = setup.apply(args.json)?;
@@ -155,6 +155,8 @@ struct Setup<'a> {
     context: &'a Context,
     folders: ClientFolders,
     hob: String,
+    /// The entry for MCP servers.
+    entry: Entry,
     service: Service,
     /// The clients on this machine.
     clients: Vec<AgentClient>,
@@ -169,15 +171,21 @@ impl<'a> Setup<'a> {
             folders.folder(*client).is_dir() || is_on_path(client.description().id)
         };
         let clients = AgentClient::ALL.into_iter().filter(is_here).collect();
-        Ok(Setup { context, folders, hob, service, clients })
+        let home = context.settings.home.root();
+        let entry = Entry {
+            program: hob.clone(),
+            home: (!context.settings.home.is_default()).then(|| home.display().to_string()),
+        };
+        Ok(Setup { context, folders, hob, entry, service, clients })
     }
 
     /// Returns what there is to do.
     fn plan(&self) -> Vec<Step> {
+        let record = SetupRecord::load(&self.context.settings.home);
         let mut steps = Vec::new();
         for client in &self.clients {
             steps.push(self.plan_hooks(*client));
-            steps.push(self.plan_entry(*client));
+            steps.push(self.plan_entry(*client, &record));
         }
         steps.push(match self.clients.is_empty() {
             true => {
@@ -207,16 +215,20 @@ impl<'a> Setup<'a> {
         Step { file, ..Step::new(StepKind::Hooks(client), state, detail) }
     }
 
-    fn plan_entry(&self, client: AgentClient) -> Step {
-        let (state, detail) = match mcp_entry::status(client, &self.folders, &self.hob) {
+    fn plan_entry(&self, client: AgentClient, record: &SetupRecord) -> Step {
+        let found = mcp_entry::status(client, &self.folders, &self.entry, record);
+        let (state, detail) = match found {
             Err(error) => (StepState::Failed, error.to_string()),
             Ok(EntryState::Installed) => {
                 (StepState::Unchanged, "the MCP server is there".to_owned())
             }
             Ok(EntryState::Other) => {
                 let detail =
-                    "an MCP server `hob` with other settings is there and stays".to_owned();
-                (StepState::Skipped, detail)
+                    "an MCP server named `hob` that Hob did not add is there; Hob leaves it alone";
+                (StepState::Skipped, detail.to_owned())
+            }
+            Ok(EntryState::Outdated) => {
+                (StepState::Planned, "let the MCP server run this `hob`".to_owned())
             }
             Ok(EntryState::Absent) => {
                 (StepState::Planned, "add `hob mcp`, so that the agent can recall".to_owned())
@@ -230,9 +242,12 @@ impl<'a> Setup<'a> {
         let (state, detail) = match self.service.state() {
             ServiceState::NoManager => (
                 StepState::Skipped,
-                "no service manager of this user answers; start the server yourself: `hob serve`",
+                "no systemd of this user is running; start the server yourself: `hob serve`",
             ),
             ServiceState::Running => (StepState::Unchanged, "the service is running"),
+            ServiceState::Other => {
+                (StepState::Skipped, "a unit that Hob did not write is there; Hob leaves it alone")
+            }
             _ => (StepState::Planned, "start `hob serve` now and with every session"),
         };
         let file = self.service.files().into_iter().next();
@@ -269,18 +284,28 @@ impl<'a> Setup<'a> {
     ) -> anyhow::Result<String> {
         Ok(match kind {
             StepKind::Hooks(client) => {
+                record.note_clients(&self.folders);
+                record.save(&self.context.settings.home)?;
                 let report = hooks::install(client, &self.folders, Path::new(&self.hob))?;
-                let notes = report.notes.iter().map(|note| format!(" {note}")).collect::<String>();
-                format!("added the hooks.{notes}")
+                let mut notes = report.notes;
+                if let Some(home) = &self.entry.home {
+                    notes.push(format!("Start {} with HOB_HOME={home}.", client.name()));
+                }
+                match notes.is_empty() {
+                    true => "added the hooks".to_owned(),
+                    false => format!("added the hooks. {}", notes.join(" ")),
+                }
             }
             StepKind::McpEntry(client) => {
-                mcp_entry::install(client, &self.folders, &self.hob, record)?;
+                let save = |record: &SetupRecord| record.save(&self.context.settings.home);
+                mcp_entry::install(client, &self.folders, &self.entry, record, &save)?;
                 "added `hob mcp`".to_owned()
             }
             StepKind::Import => import::import_past(self.context, is_quiet)?,
             StepKind::Service => {
                 let is_running = client::hello(&self.context.settings.socket).is_ok();
-                self.service.install(record, is_running)?;
+                let save = |record: &SetupRecord| record.save(&self.context.settings.home);
+                self.service.install(record, is_running, &save)?;
                 match is_running {
                     true => "a server runs already; the service takes over with your next session",
                     false => "started `hob serve` as a service",
@@ -304,17 +329,30 @@ impl<'a> Setup<'a> {
             Ok(false) => (StepState::Unchanged, "there was nothing to remove".to_owned()),
             Err(reason) => (StepState::Failed, reason),
         };
-        for client in AgentClient::ALL {
-            let removed = hooks::uninstall(client, &self.folders);
+        // The variables that name the folders may have been others when it was set up.
+        let mut places = std::mem::take(&mut record.clients);
+        if !places.contains(&self.folders) {
+            places.push(self.folders.clone());
+        }
+        for (folders, client) in
+            places.iter().flat_map(|place| AgentClient::ALL.map(|c| (place, c)))
+        {
+            let removed = hooks::uninstall(client, folders);
             let removed = removed.map(|report| report.changed).map_err(|error| error.to_string());
+            if removed.is_err() {
+                record.note_clients(folders);
+            }
             let (state, detail) = outcome(removed, "removed the hooks");
-            let file = Some(self.folders.settings_file(client));
+            let file = Some(folders.settings_file(client));
             steps.push(Step { file, ..Step::new(StepKind::Hooks(client), state, detail) });
-            let removed = mcp_entry::uninstall(client, &self.folders, &mut record);
+            let file = mcp_entry::file(client, folders);
+            let removed = mcp_entry::uninstall(client, &file, &mut record);
             let (state, detail) =
                 outcome(removed.map_err(|error| error.to_string()), "removed the MCP server");
-            let file = Some(mcp_entry::file(client, &self.folders));
-            steps.push(Step { file, ..Step::new(StepKind::McpEntry(client), state, detail) });
+            steps.push(Step {
+                file: Some(file),
+                ..Step::new(StepKind::McpEntry(client), state, detail)
+            });
         }
         let removed = self.service.uninstall(&mut record).map_err(|error| format!("{error:#}"));
         let (state, detail) = outcome(removed, "stopped the service and removed its units");
@@ -402,6 +440,6 @@ fn print_recall(recall: &Value) {
         line.chars().take(MAX_SHOWN_CHARS).collect::<String>()
     };
     outln!("\nan example from your past sessions:");
-    outln!("  hob recall --project '*' {}", text(&recall["cue"]));
+    outln!("  hob recall --project '*' -- {}", quoted(&text(&recall["cue"])));
     outln!("  → {}", text(&recall["hit"]["text"]));
 }

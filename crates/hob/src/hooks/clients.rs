@@ -31,12 +31,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hob_transcript::AgentClient;
+use serde::{Deserialize, Serialize};
 
 use super::json_edit::HookEntry;
 use super::json_scan;
 
 /// The configuration folders of the clients.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientFolders {
     /// `$CLAUDE_CONFIG_DIR`, else `~/.claude`.
     pub claude: PathBuf,

@@ -104,6 +104,11 @@ impl SettingsFile {
             }
             return Ok(WriteOutcome::Written);
         };
+        let is_link = self.target != self.named;
+        if let Some(folder) = self.target.parent().filter(|folder| is_link && !folder.exists()) {
+            let reason = format!("it is a link into {}, which does not exist", folder.display());
+            return Err(self.broken(reason));
+        }
         if let Some(folder) = self.target.parent() {
             let mut builder = DirBuilder::new();
             builder.recursive(true).mode(PRIVATE_FOLDER);
@@ -157,6 +162,7 @@ impl Temporary {
     /// Writes a new file next to `target`, so that it can be renamed.
     fn write(target: &Path, bytes: &[u8], mode: u32) -> Result<Self, HookError> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
+        remove_leftovers(target, &format!(".{name}.hob-"));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let path = target.with_file_name(format!(".{name}.hob-{}-{now}", std::process::id()));
         let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
@@ -189,6 +195,19 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         // After a rename there is no file of this name, and the error does not matter.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes temporary files of processes that were killed. They may hold copies of secrets.
+fn remove_leftovers(target: &Path, start: &str) {
+    let entries = target.parent().and_then(|folder| fs::read_dir(folder).ok());
+    for entry in entries.into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid =
+            name.strip_prefix(start).and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

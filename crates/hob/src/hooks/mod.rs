@@ -13,6 +13,7 @@ mod render;
 mod tests;
 
 pub use clients::ClientFolders;
+pub use command::quoted;
 pub use error::HookError;
 pub use file::{SettingsFile, WriteOutcome};
 pub use install::{HookState, Report, install, status, uninstall};

@@ -138,6 +138,52 @@ fn setup_does_everything_once_and_undo_restores_every_byte() {
     assert!(machine.home.hob_home().join("memory.db").exists(), "the memory stays");
 }
 
+/// What the user has added stays after an undo, also under Hob's name.
+#[test]
+fn undo_leaves_entries_of_the_user() {
+    let machine = Machine::new();
+    let user = machine.home.user_home();
+    let own = r#"{"mcpServers":{"hob":{"type":"stdio","command":"hob","args":["mcp"],"env":{}}}}"#;
+    fs::write(user.join(".claude.json"), own).unwrap();
+    let done = json_of(&machine.run(&["setup", "--yes", "--json"]));
+    assert!(states(&done).contains(&("mcpclaude".to_owned(), "skipped".to_owned())), "{done}");
+    let codex = user.join(".codex/config.toml");
+    let added = fs::read_to_string(&codex).unwrap() + "\n# about the interface\n[tui]\nx = 1\n";
+    fs::write(&codex, &added).unwrap();
+    // Later the folders of the clients are named by other variables.
+    let mut undo = machine.command(&["setup", "--undo", "--yes", "--json"]);
+    undo.env("CLAUDE_CONFIG_DIR", user.join("elsewhere")).env("CODEX_HOME", user.join("other"));
+    assert!(undo.status().unwrap().success());
+    assert_eq!(machine.text(".claude.json"), own);
+    assert_eq!(machine.text(".claude/settings.json"), CLAUDE_SETTINGS);
+    let left = fs::read_to_string(&codex).unwrap();
+    assert!(left.contains("# about the interface\n[tui]") && !left.contains("hob"), "{left}");
+}
+
+/// A `hob` at another place takes over what the earlier one has set up.
+#[test]
+fn moved_program_updates_its_entries() {
+    let machine = Machine::new();
+    assert!(machine.run(&["setup", "--yes"]).status.success());
+    let moved = machine.home.user_home().join("bin/hob");
+    let program = hob_testkit::program("hob");
+    fs::hard_link(&program, &moved).or_else(|_| fs::copy(&program, &moved).map(drop)).unwrap();
+    let mut command = Command::new(&moved);
+    let usual = machine.command(&[]);
+    command.args(["setup", "--yes", "--json"]).env_clear().stdin(std::process::Stdio::null());
+    command.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let done = json_of(&command.output().unwrap());
+    assert!(states(&done).contains(&("mcpcodex".to_owned(), "done".to_owned())), "{done}");
+    for file in [".claude.json", ".codex/config.toml", ".claude/settings.json"] {
+        let text = machine.text(file);
+        assert!(text.contains(moved.to_str().unwrap()), "{text}");
+        assert!(!text.contains(program.to_str().unwrap()), "{text}");
+    }
+    assert!(machine.run(&["setup", "--undo", "--yes"]).status.success());
+    assert_eq!(machine.text(".claude.json"), CLAUDE_STATE);
+    assert_eq!(machine.text(".codex/config.toml"), CODEX_CONFIG);
+}
+
 #[test]
 fn setup_asks_first_and_leaves_broken_files_alone() {
     let machine = Machine::new();
