@@ -181,6 +181,25 @@ pub(super) fn block_update(block: &Block) -> Option<Value> {
     })
 }
 
+/// The longest title of a permission request, in characters.
+const MAX_TITLE_CHARS: usize = 300;
+
+/// Returns what a permission is asked for: the tool with its command, its file or its address, in one line.
+pub(super) fn permission_title(tool: &str, input: &Value) -> String {
+    let keys = ["command", "file_path", "notebook_path", "path", "pattern", "url", "query"];
+    let detail = keys.iter().find_map(|key| input[*key].as_str());
+    let Some(detail) = detail.filter(|detail| !detail.trim().is_empty()) else {
+        return tool.to_owned();
+    };
+    let line = detail.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut title = format!("{tool}: {line}");
+    if let Some((end, _)) = title.char_indices().nth(MAX_TITLE_CHARS) {
+        title.truncate(end);
+        title.push('…');
+    }
+    title
+}
+
 /// Returns the protocol's kind of a Claude Code tool.
 pub(super) fn tool_kind(name: &str) -> &'static str {
     match name {
@@ -237,6 +256,16 @@ pub(super) fn new_prompt_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn permission_titles_say_what_is_asked() {
+        let title = |tool: &str, input: Value| permission_title(tool, &input);
+        let bash = title("Bash", json!({"command": "rm -rf .terraform &&\n  terraform init"}));
+        assert_eq!(bash, "Bash: rm -rf .terraform && terraform init");
+        assert_eq!(title("Write", json!({"file_path": "/a/b", "content": "x"})), "Write: /a/b");
+        assert_eq!(title("Task", json!({"prompt": "x"})), "Task");
+        assert!(title("Bash", json!({"command": "x".repeat(9000)})).chars().count() < 310);
+    }
 
     #[test]
     fn blocks_become_updates() {

@@ -203,7 +203,8 @@ impl Translator {
         let choices = json!([
             {"optionId": "allow", "name": "Allow", "kind": "allow_once"},
             {"optionId": "reject", "name": "Reject", "kind": "reject_once"}]);
-        let call = json!({"toolCallId": tool_use_id, "title": tool,
+        let title = claude::permission_title(&tool, &input);
+        let call = json!({"toolCallId": tool_use_id, "title": title,
             "kind": claude::tool_kind(&tool), "rawInput": input});
         let message = json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
             "params": {"sessionId": self.session, "toolCall": call, "options": choices,
@@ -218,7 +219,7 @@ impl Translator {
             option("allow", "Allow", PermissionOptionKind::AllowOnce),
             option("reject", "Reject", PermissionOptionKind::RejectOnce),
         ];
-        let request = PermissionRequest { id, title: tool, options };
+        let request = PermissionRequest { id, title, options };
         vec![AgentEvent::Message(message.to_string()), AgentEvent::PermissionRequested(request)]
     }
 

@@ -18,6 +18,7 @@ install = "Install Claude Code with `npm install -g @anthropic-ai/claude-code`, 
 [codex]
 driver = "acp"
 command = ["codex-acp"]
+env = { INITIAL_AGENT_MODE = "agent-full-access" }
 env_pass = ["OPENAI_*", "CODEX_*"]
 private = ["CODEX_HOME"]
 copy = { "~/.codex/auth.json" = "CODEX_HOME/auth.json", "~/.codex/config.toml" = "CODEX_HOME/config.toml" }

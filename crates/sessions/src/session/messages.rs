@@ -51,7 +51,7 @@ impl TurnReader {
     pub fn push(&mut self, line: &str) {
         let Ok(message) = serde_json::from_str::<Value>(line) else { return };
         if let Some(result) = message.get("result") {
-            self.add_usage(&result["usage"]);
+            self.add_usage(result);
         }
         let update = update_of(&message);
         match update["sessionUpdate"].as_str() {
@@ -107,7 +107,15 @@ impl TurnReader {
         }
     }
 
-    fn add_usage(&mut self, usage: &Value) {
+    fn add_usage(&mut self, result: &Value) {
+        let usage = &result["usage"];
+        if usage.is_null() {
+            // Gemini CLI reports its tokens in a place of its own.
+            let count = &result["_meta"]["quota"]["token_count"];
+            self.usage.input_tokens += count["input_tokens"].as_u64().unwrap_or_default();
+            self.usage.output_tokens += count["output_tokens"].as_u64().unwrap_or_default();
+            return;
+        }
         let count = |key: &str| usage[key].as_u64().unwrap_or_default();
         self.usage.input_tokens += count("inputTokens");
         self.usage.output_tokens += count("outputTokens");
@@ -180,6 +188,16 @@ mod tests {
         assert_eq!(turn(&[0.125], &mut before).cost_usd, 0.125, "the agent restarted its count");
         assert_eq!(before, 0.125);
         assert_eq!(turn(&[0.125 - 1e-12], &mut before).cost_usd, 0.0, "it was rounded");
+    }
+
+    #[test]
+    fn tokens_of_gemini_are_counted() {
+        let mut reader = TurnReader::default();
+        let count = json!({"input_tokens": 17, "output_tokens": 9});
+        let result = json!({"stopReason": "end_turn", "_meta": {"quota": {"token_count": count}}});
+        reader.push(&json!({"id": 1, "result": result}).to_string());
+        let usage = reader.usage(&mut 0.0);
+        assert_eq!((usage.input_tokens, usage.output_tokens), (17, 9));
     }
 
     #[test]
