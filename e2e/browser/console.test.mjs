@@ -256,10 +256,13 @@ it('the memory is searched while typing, corrected and forgotten', async (hob) =
   await page.locator('.hit').filter({ hasText: 'two wide' }).first().waitFor();
   await page.locator('.hit').filter({ hasText: 'two wide' }).first().click();
   await detail.getByRole('button', { name: 'Forget', exact: true }).click();
-  await page.getByText('can’t be undone').waitFor();
+  await page.getByText('you can undo this').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Forget', exact: true }).click();
   await page.getByText('1 turn forgotten.').waitFor();
   await page.locator('.hit').filter({ hasText: 'two wide' }).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByText('1 turn restored.').waitFor();
+  await page.locator('.hit').filter({ hasText: 'two wide' }).first().waitFor();
   // A filter without hits says so.
   await page.getByLabel('From').fill('2031-01-01');
   await page.getByText('No hits').waitFor();
