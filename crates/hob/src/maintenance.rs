@@ -28,7 +28,11 @@ pub async fn run(engine: Engine, model: Option<PathBuf>, stopping: CancellationT
 
 /// Erases forgotten turns that can no longer be restored.
 async fn erase_forgotten(engine: &Engine, stopping: &CancellationToken) {
-    let interval = engine.undo_period().clamp(MIN_ERASE_INTERVAL, MAX_ERASE_INTERVAL);
+    let interval = match engine.undo_period() {
+        // They are erased when they are forgotten.
+        Duration::ZERO => MAX_ERASE_INTERVAL,
+        period => period.clamp(MIN_ERASE_INTERVAL, MAX_ERASE_INTERVAL),
+    };
     loop {
         match engine.erase_forgotten(Timestamp::now()).await {
             Ok(0) => {}

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit};
+use crate::hooks::quoted;
 use crate::memory;
 use crate::printer::{self, errln, outln};
 
@@ -84,9 +85,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Failed);
     }
     let undo_command = match (&record_id, &session_id) {
-        (Some(id), _) => format!("hob forget --undo {id}"),
+        (Some(id), _) => format!("hob forget --undo {}", quoted(id)),
         (None, session) => {
-            format!("hob forget --undo --session-id {}", session.as_deref().unwrap_or(""))
+            format!("hob forget --undo --session-id {}", quoted(session.as_deref().unwrap_or("")))
         }
     };
     let value = match change(context, record_id, session_id, false)? {

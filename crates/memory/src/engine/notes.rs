@@ -115,10 +115,20 @@ impl Engine {
         let hidden_since = now.saturating_sub(self.undo_period()).unwrap_or(now);
         let step = Forgetting::restore(principal, turns, hidden_since);
         let count = self.inner.store.forget(step).await?;
-        // Restored turns have no terms yet. If this fails, the next start of the server does it.
-        while count > 0 && self.rescan().await? > 0 {}
+        // Restored turns have no terms yet. If this fails, the next start of the server does it: the turns are restored.
+        if count > 0
+            && let Err(error) = self.rescan_all().await
+        {
+            tracing::error!(%error, "cannot index restored turns");
+        }
         self.inner.model.notify_new_turns();
         Ok(count)
+    }
+
+    /// Masks and indexes all turns that older rules have masked, and those without terms.
+    async fn rescan_all(&self) -> Result<(), StoreError> {
+        while self.rescan().await? > 0 {}
+        Ok(())
     }
 
     /// Erases what was forgotten [`Engine::undo_period`] ago or earlier. Returns the number of

@@ -119,6 +119,12 @@ pub async fn restored_session_takes_new_turns(fixture: &dyn Fixture) {
     index_again(&*store).await;
     let counts = store.counts(&OWNER).await.unwrap();
     assert_eq!((counts.turns, counts.sessions, counts.projects), (3, 1, 1));
+    // Forgetting the session again, also at an earlier time, does not keep its turns from coming back.
+    for second in [120, 130, 110] {
+        hide(&*store, &session, second).await;
+    }
+    assert_eq!(restore(&*store, &session, 0).await, 3);
+    index_again(&*store).await;
     // A turn that was forgotten alone does not come back with its session.
     let alone = Forget::Record(all(&*store).await[0].id.clone());
     hide(&*store, &alone, 150).await;

@@ -51,22 +51,18 @@ async fn hide(
     lock_posting_lists(client).await?;
     let columns = "SELECT t.seq, t.project, t.session, s.length, t.terms FROM hob.memory_turns t
          JOIN hob.memory_standing s ON s.seq = t.seq WHERE t.speaker = $1 AND";
-    let rows = match turns {
+    let now = now.as_microsecond();
+    let (rows, hidden_at) = match turns {
         Forget::Record(id) => {
             let key = cipher.hash_name(Name::Turn, id.as_str());
-            ask(client, &format!("{columns} t.id_key = $2 ORDER BY t.seq"), &[&speaker, &key])
-                .await?
+            let sql = format!("{columns} t.id_key = $2 ORDER BY t.seq");
+            (ask(client, &sql, &[&speaker, &key]).await?, now)
         }
         Forget::Session(name) => {
-            let key = cipher.hash_name(Name::Session, name);
-            let encrypted = cipher.encrypt_name(Name::Session, name);
-            let sql = "INSERT INTO hob.memory_forgotten_sessions (speaker, session, until, name)
-                 VALUES ($1, $2, $3, $4) ON CONFLICT (speaker, session) DO UPDATE
-                 SET until = greatest(memory_forgotten_sessions.until, $3), name = $4";
-            ask(client, sql, &[&speaker, &key, &now.as_microsecond(), &encrypted]).await?;
+            let hidden_at = hide_session(client, cipher, speaker, name, now).await?;
             let session = session_id(client, cipher, speaker, name).await?;
-            ask(client, &format!("{columns} t.session = $2 ORDER BY t.seq"), &[&speaker, &session])
-                .await?
+            let sql = format!("{columns} t.session = $2 ORDER BY t.seq");
+            (ask(client, &sql, &[&speaker, &session]).await?, hidden_at)
         }
     };
     let mut sessions: BTreeMap<i64, [i64; 2]> = BTreeMap::new();
@@ -85,7 +81,7 @@ async fn hide(
         remove(client, &turns).await?;
         let gone: Vec<_> = turns.iter().map(|(project, seq, _)| (*project, *seq, None)).collect();
         sign_codes::change(client, &gone).await?;
-        remove_turns(client, cipher, speaker, &seqs, now).await?;
+        remove_turns(client, cipher, speaker, &seqs, hidden_at).await?;
     }
     subtract_from_sessions(client, &sessions, &mut projects).await?;
     add_sums(client, &projects).await?;
@@ -100,10 +96,9 @@ async fn remove_turns(
     cipher: &Cipher,
     speaker: &str,
     seqs: &Vec<i64>,
-    now: Timestamp,
+    hidden_at: i64,
 ) -> Result<(), Error> {
     let bodies = hidden_bodies(client, cipher, speaker, seqs).await?;
-    let hidden_at = now.as_microsecond();
     let sql = "INSERT INTO hob.memory_forgotten (speaker, session, words, key, answer, nth, name,
              words_kept, key_kept, answer_kept, turn, hidden_at, body)
          SELECT t.speaker, s.name_key, t.words, t.key, t.answer, t.nth, s.name, t.words_kept,
@@ -125,6 +120,28 @@ async fn remove_turns(
         ask(client, &format!("DELETE FROM hob.{table} WHERE seq = ANY($1)"), &[seqs]).await?;
     }
     Ok(())
+}
+
+/// Marks a session as forgotten up to this time. Returns the time at which its turns count as hidden: that of the mark,
+/// by which they are found again. Turns that were hidden with an earlier mark get the new one.
+async fn hide_session(
+    client: &Client,
+    cipher: &Cipher,
+    speaker: &str,
+    name: &str,
+    now: i64,
+) -> Result<i64, Error> {
+    let key = cipher.hash_name(Name::Session, name);
+    let sql = "UPDATE hob.memory_forgotten SET hidden_at = greatest(hidden_at, $3)
+         WHERE speaker = $1 AND session = $2 AND body IS NOT NULL AND hidden_at =
+             (SELECT until FROM hob.memory_forgotten_sessions WHERE speaker = $1 AND session = $2)";
+    ask(client, sql, &[&speaker, &key, &now]).await?;
+    let sql = "INSERT INTO hob.memory_forgotten_sessions (speaker, session, until, name)
+         VALUES ($1, $2, $3, $4) ON CONFLICT (speaker, session) DO UPDATE
+         SET until = greatest(memory_forgotten_sessions.until, $3), name = $4 RETURNING until";
+    let encrypted = cipher.encrypt_name(Name::Session, name);
+    let statement = client.prepare_cached(sql).await?;
+    Ok(client.query_one(&statement, &[&speaker, &key, &now, &encrypted]).await?.get(0))
 }
 
 /// Returns what restores these turns, encrypted; `None` for a turn that cannot be restored.

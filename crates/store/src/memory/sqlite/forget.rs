@@ -42,15 +42,10 @@ fn hide(
     now: Timestamp,
 ) -> rusqlite::Result<usize> {
     let now = now.as_microsecond();
-    let (column, name) = match turns {
-        Forget::Record(id) => ("t.id", id.as_str()),
+    let (column, name, hidden_at) = match turns {
+        Forget::Record(id) => ("t.id", id.as_str(), now),
         Forget::Session(session) => {
-            transaction.execute(
-                "INSERT INTO forgotten_sessions (speaker, session, until) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (speaker, session) DO UPDATE SET until = max(until, ?3)",
-                params![speaker, session, now],
-            )?;
-            ("s.name", session.as_str())
+            ("s.name", session.as_str(), hide_session(transaction, speaker, session, now)?)
         }
     };
     let found: Vec<(i64, i64, i64)> = transaction
@@ -75,7 +70,7 @@ fn hide(
                  SELECT t.speaker, s.name, t.words, t.key, t.answer, t.nth, t.id, ?2, ?3
                  FROM turns t JOIN sessions s ON s.id = t.session WHERE t.seq = ?1",
             )?
-            .execute(params![seq, now, body])?;
+            .execute(params![seq, hidden_at, body])?;
         // A turn that it superseded is valid again; a turn that superseded it no longer supersedes
         // any.
         run("UPDATE turns SET superseded_by = NULL WHERE superseded_by =
@@ -114,6 +109,29 @@ fn hide(
             .execute([project])?;
     }
     Ok(found.len())
+}
+
+/// Marks a session as forgotten up to this time. Returns the time at which its turns count as hidden: that of the mark,
+/// by which they are found again. Turns that were hidden with an earlier mark get the new one.
+fn hide_session(
+    transaction: &Transaction<'_>,
+    speaker: &str,
+    session: &str,
+    now: i64,
+) -> rusqlite::Result<i64> {
+    let values = params![speaker, session, now];
+    transaction.execute(
+        "UPDATE forgotten SET hidden_at = max(hidden_at, ?3)
+         WHERE speaker = ?1 AND session = ?2 AND body IS NOT NULL AND hidden_at =
+             (SELECT until FROM forgotten_sessions WHERE speaker = ?1 AND session = ?2)",
+        values,
+    )?;
+    transaction.query_row(
+        "INSERT INTO forgotten_sessions (speaker, session, until) VALUES (?1, ?2, ?3)
+         ON CONFLICT (speaker, session) DO UPDATE SET until = max(until, ?3) RETURNING until",
+        values,
+        |row| row.get(0),
+    )
 }
 
 /// A hidden turn as the database has it: its row, its names and its body.

@@ -90,10 +90,14 @@ impl MemoryStore for Memory {
     }
 
     async fn forget(&self, step: Forgetting) -> Result<usize, StoreError> {
-        self.database
-            .write(move |transaction| forget::forget(transaction, &step))
-            .await
-            .inspect(|_| self.codes.clear())
+        // Erased turns have no codes any more.
+        let has_codes = !matches!(step, Forgetting::Erase { .. });
+        let count =
+            self.database.write(move |transaction| forget::forget(transaction, &step)).await?;
+        if has_codes {
+            self.codes.clear();
+        }
+        Ok(count)
     }
 
     async fn candidates(
