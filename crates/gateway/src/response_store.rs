@@ -90,7 +90,7 @@ impl Responses {
         {
             return Ok(loaded);
         }
-        // It may have ended between the two looks.
+        // It may have ended between the two reads.
         let mut loaded = self.load(app, id).await?;
         if loaded.is_running() {
             loaded.body["status"] = json!("failed");
@@ -182,6 +182,7 @@ impl Responses {
                     ApiError::NotFound(_) => unknown(),
                     error => error,
                 })?;
+                bytes += found.size;
                 let mut known = found.input_items();
                 known.extend(found.body["output"].as_array().cloned().unwrap_or_default());
                 loaded.insert(response.clone(), known);

@@ -67,16 +67,16 @@ impl Service {
     pub fn new(settings: &Resolved, hob: &str) -> anyhow::Result<Service> {
         let socket = settings.socket.to_str().context("the path of the socket must be UTF-8")?;
         let home = settings.home.root().to_str().context("the path of the home must be UTF-8")?;
-        let has_control = [socket, home, hob].iter().any(|path| path.contains(char::is_control));
-        anyhow::ensure!(!has_control, "a service needs paths without control characters");
         // Agents are often in folders that only the user's shell knows.
         let path = std::env::var("PATH").unwrap_or_default();
-        // In a command line, `$` begins a variable.
+        let paths = [socket, home, hob, &path];
+        let has_control = paths.iter().any(|path| path.contains(char::is_control));
+        anyhow::ensure!(!has_control, "a service needs paths without control characters");
         let program = format!(
             "Environment={}\n{PATH_START}{}\nExecStart={}",
             quoted(&format!("HOB_HOME={home}")),
             &quoted(&path)[1..],
-            quoted(hob).replace('$', "$$")
+            quoted(hob)
         );
         let service = SERVICE_UNIT.replace(&format!("ExecStart={USUAL_PROGRAM}"), &program);
         let socket = SOCKET_UNIT.replace(USUAL_SOCKET, &socket.replace('%', "%%"));

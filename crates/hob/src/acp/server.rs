@@ -78,8 +78,11 @@ impl AcpServer {
             "session/resume" => self.session(params).await.map(|_| json!({})),
             "session/list" => self.list(params).await,
             "session/prompt" => self.prompt(params).await,
-            "session/cancel" => self.at_session(params, Method::POST, "/cancel").await,
-            "session/close" | "session/delete" => self.at_session(params, Method::DELETE, "").await,
+            // An idle session costs nothing, so closing it only ends its turn. The editor can load it again.
+            "session/cancel" | "session/close" => {
+                self.at_session(params, Method::POST, "/cancel").await
+            }
+            "session/delete" => self.at_session(params, Method::DELETE, "").await,
             _ => Err(AcpError::new(METHOD_NOT_FOUND, format!("unknown method {method:?}"))),
         }
     }

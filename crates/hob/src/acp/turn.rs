@@ -3,15 +3,17 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use hob_gateway::client::{Client, Method, StreamEvent};
 use serde_json::{Value, json};
 
 use super::wire::{AcpError, Editor, INVALID_PARAMS};
 use crate::owner_client;
 
-/// How long a turn is looked for after the connection to the server was lost.
+/// How long the server may be away while a turn is followed.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A turn of a session.
 pub struct Turn<'a> {
@@ -34,24 +36,29 @@ impl Turn<'_> {
             return Ok(reply.json().await.map_err(anyhow::Error::from)?);
         }
         let mut last_event = 0;
-        while let Ok(Some(StreamEvent { id, event, data })) = reply.next_event().await {
+        // Somebody else may answer a request, so that the turn goes on while the editor still asks.
+        let mut asks = FuturesUnordered::new();
+        loop {
+            let event = tokio::select! {
+                event = reply.next_event() => event,
+                Some(()) = asks.next(), if !asks.is_empty() => continue,
+            };
+            let Ok(Some(StreamEvent { id, event, data })) = event else { break };
             last_event = id.parse().unwrap_or(last_event);
             let data: Value = serde_json::from_str(&data).unwrap_or_default();
             match event.as_str() {
                 "turn" => return Ok(data),
                 "message" => show(&data),
-                "permission" if data["status"] == "asked" => {
-                    // Messages that come meanwhile wait, as the agent does.
-                    self.ask_permission(&data).await;
-                }
+                "permission" if data["status"] == "asked" => asks.push(self.ask_permission(data)),
                 _ => {}
             }
         }
+        drop(asks);
         self.follow_again(last_event, show).await
     }
 
     /// Asks the editor, and passes its answer on. Without one, the server rejects the request after a while.
-    async fn ask_permission(&self, asked: &Value) {
+    async fn ask_permission(&self, asked: Value) {
         let options = asked["options"].as_array().into_iter().flatten();
         let option = |option: &Value| json!({"optionId": option["option"], "name": option["name"], "kind": option["kind"]});
         let options: Vec<Value> = options.map(option).collect();
@@ -80,18 +87,18 @@ impl Turn<'_> {
     ) -> Result<Value, AcpError> {
         let mut lost_at = Instant::now();
         loop {
-            match self.look(&mut last_event, &show).await {
+            match self.poll(&mut last_event, &show).await {
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => lost_at = Instant::now(),
                 Err(error) if lost_at.elapsed() > MAX_OUTAGE => return Err(error.into()),
                 Err(_) => {}
             }
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Shows what has happened since the last event. Returns the turn's answer if it has ended.
-    async fn look(
+    async fn poll(
         &self,
         last_event: &mut u64,
         show: &impl Fn(&Value),

@@ -107,7 +107,7 @@ impl Outcome {
         let known = stored.duplicates + stored.forgotten;
         let (turns, files) = (count(stored.inserted, "turn"), count(*files, "transcript"));
         let (known, skipped) = (count(known, "turn"), count(*skipped, "transcript"));
-        format!("imported {turns} from {files}; known before: {known}, and {skipped} without news")
+        format!("imported {turns} from {files}; already stored: {known}; nothing new in {skipped}")
     }
 }
 

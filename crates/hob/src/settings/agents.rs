@@ -111,7 +111,14 @@ pub fn resolve(
         }
         let agent_name = AgentName::new(name.as_str())
             .ok_or_else(|| bad(&name, "", &Source::File, "is not a valid agent name"))?;
-        agents.insert(agent_name, spec(&name, &entry)?);
+        let mut spec = spec(&name, &entry)?;
+        let has_built_in_env =
+            entry.get("env").is_some_and(|(_, source)| *source == Source::Default);
+        if spec.sandbox == Sandbox::Off && has_built_in_env {
+            // It switches off a sandbox of the agent's own, which must stay if Hob has none.
+            spec.env.clear();
+        }
+        agents.insert(agent_name, spec);
     }
     Ok(agents)
 }
@@ -220,6 +227,13 @@ mod tests {
         let names: Vec<String> =
             agents("", &[]).unwrap().keys().map(|name| name.to_string()).collect();
         assert_eq!(names, ["claude", "codex", "demo", "gemini", "opencode"]);
+    }
+
+    #[test]
+    fn codex_keeps_its_own_sandbox_where_hob_has_none() {
+        let mode = |file: &str| agent(file, &[], "codex").env.get("INITIAL_AGENT_MODE").cloned();
+        assert_eq!(mode("").as_deref(), Some("agent-full-access"));
+        assert_eq!(mode("[codex]\nsandbox = \"off\"\n"), None);
     }
 
     #[test]

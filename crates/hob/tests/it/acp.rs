@@ -158,6 +158,10 @@ fn editor_prompts_a_session_and_loads_it_again() {
         assert!(said.contains("Hello there."), "{agent}: {answer} {updates:?}");
         let (closed, _) = editor.call("session/close", json!({"sessionId": session}));
         assert!(closed["result"].is_object(), "{closed}");
+        let (answer, _) = editor.prompt(&session, "[[say Still here.]]");
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let (deleted, _) = editor.call("session/delete", json!({"sessionId": session}));
+        assert!(deleted["result"].is_object(), "{deleted}");
         let (refused, _) = editor.prompt(&session, "more");
         assert!(refused["error"]["message"].as_str().unwrap().contains("closed"), "{refused}");
     }

@@ -224,7 +224,8 @@ async fn in_background(
         }
         // An app that was removed meanwhile leaves nothing behind.
         let apps = task_gateway.apps.apps(AppFilter::All).await;
-        if apps.is_ok_and(|apps| !apps.contains(&app)) {
+        let is_removed = |apps: Vec<App>| !app.name.is_owner() && !apps.contains(&app);
+        if apps.is_ok_and(is_removed) {
             let _ = task_gateway.responses.delete(&app.name, response.id()).await;
         }
         drop(running);

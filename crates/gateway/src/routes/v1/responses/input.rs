@@ -1,6 +1,6 @@
 //! The items of a request as messages in Anthropic's shape.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
@@ -42,24 +42,24 @@ pub(super) fn messages(items: &[Value]) -> Result<Input, Problem> {
 
 /// Checks that every function call of a conversation has one output, and every output a call before it.
 pub(super) fn check_calls(items: &[Value]) -> Result<(), Problem> {
-    let mut open: Vec<&str> = Vec::new();
+    let mut open: HashMap<&str, usize> = HashMap::new();
     for item in items {
         let id = item["call_id"].as_str().unwrap_or_default();
         match item["type"].as_str() {
-            Some("function_call") => open.push(id),
-            Some("function_call_output") => match open.iter().position(|call| *call == id) {
-                Some(place) => drop(open.remove(place)),
+            Some("function_call") => *open.entry(id).or_default() += 1,
+            Some("function_call_output") => match open.get_mut(id) {
+                Some(1) => drop(open.remove(id)),
+                Some(count) => *count -= 1,
                 None => {
-                    let text = format!(
+                    return Err(wrong(&format!(
                         "input: no function call has the call_id {id:?}, or it has an output"
-                    );
-                    return Err(wrong(&text));
+                    )));
                 }
             },
             _ => {}
         }
     }
-    match open.first() {
+    match open.keys().next() {
         Some(call) => Err(wrong(&format!("input: the function call {call:?} has no output"))),
         None => Ok(()),
     }

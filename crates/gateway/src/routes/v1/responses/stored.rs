@@ -96,7 +96,7 @@ pub(crate) async fn cancel(
             gateway.responses.cancel(&app.name, &id).await;
             response = gateway.responses.current(&app.name, &id).await?;
             if response.is_running() {
-                let text = "the response is being made by another node; ask that one";
+                let text = "the response is running on another node; send the request there";
                 return Err(ApiError::bad_request(text));
             }
         }
