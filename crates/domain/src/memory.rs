@@ -218,6 +218,25 @@ pub enum Forget {
     Session(String),
 }
 
+impl Forget {
+    /// Returns the turns of a request that names a record or a session; `None` unless it names exactly one.
+    pub fn named(record_id: Option<&str>, session_id: Option<&str>) -> Option<Forget> {
+        match (record_id, session_id) {
+            (Some(id), None) => Some(Forget::Record(RecordId::new(id))),
+            (None, Some(session)) => Some(Forget::Session(session.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// Returns the id of the record or the session.
+    pub fn target(&self) -> &str {
+        match self {
+            Forget::Record(id) => id.as_str(),
+            Forget::Session(session) => session,
+        }
+    }
+}
+
 /// A step of forgetting. Turns are hidden first, and erased later; until then they can be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forgetting {

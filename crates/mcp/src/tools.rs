@@ -185,13 +185,10 @@ impl Tools {
         caller: &CallerContext,
         arguments: ForgetArguments,
     ) -> Result<ForgetResult, ToolError> {
-        let what = match (&arguments.record_id, &arguments.session_id) {
-            (Some(id), None) => Forget::Record(RecordId::new(id.as_str())),
-            (None, Some(session)) => Forget::Session(session.clone()),
-            _ => {
-                let reason = "specify exactly one of record_id and session_id".to_owned();
-                return Err(ToolError::InvalidArguments(reason));
-            }
+        let named = Forget::named(arguments.record_id.as_deref(), arguments.session_id.as_deref());
+        let Some(what) = named else {
+            let reason = "specify exactly one of record_id and session_id".to_owned();
+            return Err(ToolError::InvalidArguments(reason));
         };
         let now = Timestamp::now();
         if caller.principal == Principal::Owner {

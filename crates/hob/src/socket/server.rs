@@ -444,13 +444,12 @@ impl Service {
                 }
             }
             Call::Forget { record_id, session_id, undo } => {
-                let (what, target) = match (record_id, session_id) {
-                    (Some(id), None) => (Forget::Record(RecordId::new(id.as_str())), id),
-                    (None, Some(session)) => (Forget::Session(session.clone()), session),
-                    _ => return Answer::Error("name a record or a session".to_owned()),
+                let named = Forget::named(record_id.as_deref(), session_id.as_deref());
+                let Some(what) = named else {
+                    return Answer::Error("name a record or a session".to_owned());
                 };
                 let action = if undo { "undo_forget" } else { "forget" };
-                if let Err(error) = self.audit(action, &target).await {
+                if let Err(error) = self.audit(action, what.target()).await {
                     return Answer::Error(error.to_string());
                 }
                 let now = Timestamp::now();

@@ -49,13 +49,17 @@ pub(crate) struct ForgetBody {
 }
 
 impl ForgetBody {
-    /// Returns the turns, their ID, and what the ID is of.
-    fn turns(self) -> Result<(Forget, String, &'static str), ApiError> {
-        match (self.record_id, self.session_id) {
-            (Some(id), None) => Ok((Forget::Record(RecordId::new(id.as_str())), id, "record")),
-            (None, Some(session)) => Ok((Forget::Session(session.clone()), session, "session")),
-            _ => Err(ApiError::bad_request("specify exactly one of record_id and session_id")),
-        }
+    /// Returns the turns, and what their ID is of.
+    fn turns(&self) -> Result<(Forget, &'static str), ApiError> {
+        let turns = Forget::named(self.record_id.as_deref(), self.session_id.as_deref());
+        let turns = turns.ok_or_else(|| {
+            ApiError::bad_request("specify exactly one of record_id and session_id")
+        })?;
+        let kind = match turns {
+            Forget::Record(_) => "record",
+            Forget::Session(_) => "session",
+        };
+        Ok((turns, kind))
     }
 }
 
@@ -135,11 +139,11 @@ pub(crate) async fn forget(
     _: Admin,
     JsonBody(body): JsonBody<ForgetBody>,
 ) -> Result<Json<Forgotten>, ApiError> {
-    let (turns, target, kind) = body.turns()?;
+    let (turns, kind) = body.turns()?;
     let engine = &gateway.engine;
     let forgotten = engine.forget(&Principal::Owner, &turns, Timestamp::now()).await?;
     let detail = json!({"kind": kind, "forgotten": forgotten});
-    audit_log::record(&gateway, "forget", &target, detail).await;
+    audit_log::record(&gateway, "forget", turns.target(), detail).await;
     Ok(Json(Forgotten { ok: true, forgotten }))
 }
 
@@ -158,11 +162,11 @@ pub(crate) async fn restore(
     _: Admin,
     JsonBody(body): JsonBody<ForgetBody>,
 ) -> Result<Json<Restored>, ApiError> {
-    let (turns, target, kind) = body.turns()?;
+    let (turns, kind) = body.turns()?;
     let engine = &gateway.engine;
     let restored = engine.undo_forget(&Principal::Owner, &turns, Timestamp::now()).await?;
     let detail = json!({"kind": kind, "restored": restored});
-    audit_log::record(&gateway, "undo_forget", &target, detail).await;
+    audit_log::record(&gateway, "undo_forget", turns.target(), detail).await;
     Ok(Json(Restored { ok: true, restored }))
 }
 
