@@ -151,15 +151,12 @@ async fn read(
     let model = models::asked(body.model.as_deref())?;
     let mut items = input::items(body.input.as_ref())?;
     gateway.responses.resolve(&app.name, &mut items).await?;
-    // The items are checked alone first, so that an error names the place in the request.
-    input::messages(&items)?;
-    let mut all = match &body.previous_response_id {
+    let earlier = match &body.previous_response_id {
         Some(id) => gateway.responses.conversation(&app.name, id).await?,
         None => Vec::new(),
     };
-    all.extend(items.iter().cloned());
-    input::check_calls(&all)?;
-    let input = input::messages(&all)?;
+    let input = input::conversation(&earlier, &items)?;
+    input::check_calls(earlier.iter().chain(&items))?;
     let instructions = body.instructions.iter().cloned();
     let systems: Vec<String> = instructions.chain(input.systems).collect();
     let system = models::system(systems.join("\n\n"))?;

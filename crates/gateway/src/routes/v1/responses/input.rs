@@ -28,20 +28,28 @@ pub(super) fn items(input: Option<&Value>) -> Result<Vec<Value>, Problem> {
     }
 }
 
-/// Converts items to messages.
-pub(super) fn messages(items: &[Value]) -> Result<Input, Problem> {
-    let mut input = Input::default();
-    for (index, item) in items.iter().enumerate() {
-        add(item, &format!("input[{index}]"), &mut input)?;
-    }
+/// Converts the items of a conversation so far and those of a request. An error about the latter names their place.
+pub(super) fn conversation(earlier: &[Value], new: &[Value]) -> Result<Input, Problem> {
+    let Input { messages: more, systems } = messages(new)?;
+    let mut input = messages(earlier)?;
+    input.messages.extend(more);
+    input.systems.extend(systems);
     // A client that continues a response may send its system message with every request.
     let mut known = HashSet::new();
     input.systems.retain(|text| known.insert(text.clone()));
     Ok(input)
 }
 
+fn messages(items: &[Value]) -> Result<Input, Problem> {
+    let mut input = Input::default();
+    for (index, item) in items.iter().enumerate() {
+        add(item, &format!("input[{index}]"), &mut input)?;
+    }
+    Ok(input)
+}
+
 /// Checks that every function call of a conversation has one output, and every output a call before it.
-pub(super) fn check_calls(items: &[Value]) -> Result<(), Problem> {
+pub(super) fn check_calls<'a>(items: impl Iterator<Item = &'a Value>) -> Result<(), Problem> {
     let mut open: HashMap<&str, usize> = HashMap::new();
     for item in items {
         let id = item["call_id"].as_str().unwrap_or_default();
@@ -185,10 +193,10 @@ mod tests {
     fn calls_and_outputs_belong_together() {
         let call = |id: &str| json!({"type": "function_call", "call_id": id});
         let output = |id: &str| json!({"type": "function_call_output", "call_id": id});
-        assert!(check_calls(&[call("a"), call("b"), output("b"), output("a")]).is_ok());
-        assert!(check_calls(&[call("a"), output("a"), output("a")]).is_err());
-        assert!(check_calls(&[call("a"), call("b"), output("b")]).is_err());
-        assert!(check_calls(&[output("a"), call("a")]).is_err());
+        assert!(check_calls([call("a"), call("b"), output("b"), output("a")].iter()).is_ok());
+        assert!(check_calls([call("a"), output("a"), output("a")].iter()).is_err());
+        assert!(check_calls([call("a"), call("b"), output("b")].iter()).is_err());
+        assert!(check_calls([output("a"), call("a")].iter()).is_err());
     }
 
     #[test]

@@ -215,7 +215,7 @@ async fn count(
     let Caller(app) = caller?;
     let JsonBody(body) = JsonBody::<InputTokensBody>::from_request(request, gateway).await?;
     tools::responses(body.tools.as_deref(), None, None)?;
-    let mut items = match &body.previous_response_id {
+    let earlier = match &body.previous_response_id {
         Some(id) => gateway.responses.conversation(&app.name, id).await?,
         None => Vec::new(),
     };
@@ -224,9 +224,7 @@ async fn count(
         input => input::items(input.as_ref())?,
     };
     gateway.responses.resolve(&app.name, &mut new).await?;
-    input::messages(&new)?;
-    items.append(&mut new);
-    let input = input::messages(&items)?;
+    let input = input::conversation(&earlier, &new)?;
     let messages: usize =
         input.messages.iter().map(|message| MESSAGE_TOKENS + tokens(&message["content"])).sum();
     let instructions = body.instructions.iter().chain(&input.systems).map(|text| text_tokens(text));
