@@ -11,13 +11,11 @@ use hob_transcript::AgentClient;
 use serde_json::{Value, json};
 
 use crate::hooks::json_scan::{self, Container};
-use crate::hooks::{ClientFolders, HookError, SettingsFile, WriteOutcome};
+use crate::hooks::{ClientFolders, Edited, HookError, SettingsFile};
 use crate::setup_record::{RecordedEntry, SetupRecord};
 
 /// The name of the server in the settings.
 const NAME: &str = "hob";
-/// The maximum number of attempts if another program writes to the same file.
-const MAX_ATTEMPTS: usize = 5;
 
 /// What an entry runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,23 +105,17 @@ pub fn uninstall(
     Ok(changed)
 }
 
-/// The text to write; `None` removes the file.
-type Edited = Option<String>;
-
 fn change(
     path: &Path,
     mut edit: impl FnMut(Option<&str>) -> Result<Option<Edited>, String>,
 ) -> Result<bool, HookError> {
-    for _ in 0..MAX_ATTEMPTS {
-        let loaded = SettingsFile::read(path)?;
+    SettingsFile::edit(path, |loaded| {
         let edited = edit(loaded.text()?).map_err(|reason| loaded.broken(reason))?;
-        let Some(text) = edited else { return Ok(false) };
-        loaded.check_writable()?;
-        if loaded.replace(text.as_deref())? == WriteOutcome::Written {
-            return Ok(true);
+        if edited.is_some() {
+            loaded.check_writable()?;
         }
-    }
-    Err(HookError::Contended { file: path.to_owned() })
+        Ok(edited)
+    })
 }
 
 fn state(

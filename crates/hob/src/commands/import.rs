@@ -55,8 +55,8 @@ struct Totals {
 }
 
 /// Imports the past sessions of every client on this machine. Returns what was imported.
-pub fn import_past(context: &Context, is_quiet: bool) -> anyhow::Result<String> {
-    let args = Args { paths: Vec::new(), json: is_quiet };
+pub fn import_past(context: &Context) -> anyhow::Result<String> {
+    let args = Args { paths: Vec::new(), json: false };
     let outcome = import(context, &args)?;
     anyhow::ensure!(outcome.finished, "interrupted; run `hob import` to continue");
     Ok(outcome.summary())

@@ -132,7 +132,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if !act.is_confirmed(context)? {
         return Ok(Exit::Failed);
     }
-    let steps = setup.apply(args.json)?;
+    let steps = setup.apply(plan)?;
     let recall = setup.example();
     let is_started = steps.iter().any(|step| step.is_started_service());
     let console = console(&context.settings.socket, is_started);
@@ -255,13 +255,12 @@ impl<'a> Setup<'a> {
     }
 
     /// Does what is missing.
-    fn apply(&self, is_quiet: bool) -> anyhow::Result<Vec<Step>> {
+    fn apply(&self, mut steps: Vec<Step>) -> anyhow::Result<Vec<Step>> {
         let settings = &self.context.settings;
         settings.home.prepare()?;
         let mut record = SetupRecord::load(&settings.home);
-        let mut steps = self.plan();
         for step in steps.iter_mut().filter(|step| step.state == StepState::Planned) {
-            let done = self.take(step.kind, &mut record, is_quiet);
+            let done = self.take(step.kind, &mut record);
             // What was created is noted even if a later step fails.
             record.save(&settings.home)?;
             match done {
@@ -276,12 +275,7 @@ impl<'a> Setup<'a> {
     }
 
     /// Takes one step. Returns what was done.
-    fn take(
-        &self,
-        kind: StepKind,
-        record: &mut SetupRecord,
-        is_quiet: bool,
-    ) -> anyhow::Result<String> {
+    fn take(&self, kind: StepKind, record: &mut SetupRecord) -> anyhow::Result<String> {
         Ok(match kind {
             StepKind::Hooks(client) => {
                 record.note_clients(&self.folders);
@@ -301,7 +295,7 @@ impl<'a> Setup<'a> {
                 mcp_entry::install(client, &self.folders, &self.entry, record, &save)?;
                 "added `hob mcp`".to_owned()
             }
-            StepKind::Import => import::import_past(self.context, is_quiet)?,
+            StepKind::Import => import::import_past(self.context)?,
             StepKind::Service => {
                 let is_running = client::hello(&self.context.settings.socket).is_ok();
                 let save = |record: &SetupRecord| record.save(&self.context.settings.home);

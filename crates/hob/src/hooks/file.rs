@@ -32,6 +32,11 @@ pub enum WriteOutcome {
     ChangedMeanwhile,
 }
 
+/// The text to write; `None` removes the file.
+pub type Edited = Option<String>;
+
+/// The maximum number of attempts if another program writes to the same file.
+const MAX_ATTEMPTS: usize = 5;
 /// The maximum size of a settings file. A larger file is something else.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 const MAX_LINKS: usize = 40;
@@ -44,6 +49,22 @@ impl SettingsFile {
         let target = resolved(named)?;
         let before = read_target(&target)?;
         Ok(Self { named: named.to_owned(), target, before })
+    }
+
+    /// Reads the file and lets `edit` change it, again if another program writes to it meanwhile. `edit` returns `None`
+    /// if there is nothing to change. Returns whether the file changed.
+    pub fn edit(
+        named: &Path,
+        mut edit: impl FnMut(&SettingsFile) -> Result<Option<Edited>, HookError>,
+    ) -> Result<bool, HookError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let loaded = SettingsFile::read(named)?;
+            let Some(text) = edit(&loaded)? else { return Ok(false) };
+            if loaded.replace(text.as_deref())? == WriteOutcome::Written {
+                return Ok(true);
+            }
+        }
+        Err(HookError::Contended { file: named.to_owned() })
     }
 
     /// Returns the text of the file, or `None` if there is no file.

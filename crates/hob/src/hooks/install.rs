@@ -12,7 +12,7 @@ use hob_transcript::AgentClient;
 use super::clients::{self, ClientFolders};
 use super::command;
 use super::error::HookError;
-use super::file::{self, SettingsFile, WriteOutcome};
+use super::file::{self, SettingsFile};
 use super::hook_spec::hooks_for;
 use super::json_edit::{self, EditError, HookEntry};
 
@@ -92,9 +92,6 @@ pub fn status(
 
 type Edit<'a> = &'a dyn Fn(Option<&str>) -> Result<Option<String>, EditError>;
 
-/// The maximum number of attempts if another program writes to the same file.
-const MAX_ATTEMPTS: usize = 5;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Made,
@@ -125,22 +122,18 @@ fn change(
     folders: &ClientFolders,
     edit: Edit<'_>,
 ) -> Result<Change, HookError> {
-    let named = folders.settings_file(client);
-    for _ in 0..MAX_ATTEMPTS {
-        let loaded = SettingsFile::read(&named)?;
+    let changed = SettingsFile::edit(&folders.settings_file(client), |loaded| {
         let before = loaded.text()?;
         let refuse = |error: EditError| loaded.broken(error.to_string());
         let after = edit(before).map_err(refuse)?;
         if after.as_deref() == before {
-            return Ok(Change::None);
+            return Ok(None);
         }
         loaded.check_writable()?;
         loaded.back_up(json_edit::uninstall(before).map_err(refuse)?.as_deref())?;
-        if loaded.replace(after.as_deref())? == WriteOutcome::Written {
-            return Ok(Change::Made);
-        }
-    }
-    Err(HookError::Contended { file: named })
+        Ok(Some(after))
+    })?;
+    Ok(if changed { Change::Made } else { Change::None })
 }
 
 fn state(client: AgentClient, entries: &[HookEntry], program: Option<&str>) -> HookState {

@@ -15,5 +15,5 @@ mod tests;
 pub use clients::ClientFolders;
 pub use command::quoted;
 pub use error::HookError;
-pub use file::{SettingsFile, WriteOutcome};
+pub use file::{Edited, SettingsFile};
 pub use install::{HookState, Report, install, status, uninstall};
