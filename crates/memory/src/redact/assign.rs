@@ -3,9 +3,11 @@
 
 use std::ops::Range;
 
-use super::bytes::{ALNUM, DASH, DOT, UNDERSCORE, WORD, class, class_at, line_start};
+use super::bytes::{ALNUM, WORD, class, class_at, line_start};
 use super::finding::Finding;
 use super::names::strength;
+use super::operands::{bare, name_before, quoted};
+use super::pairs;
 use super::values::{NameStrength, Style, secret};
 
 /// Returns the secret that the `=` or `:` at `sign` assigns.
@@ -23,13 +25,19 @@ pub fn at(bytes: &[u8], sign: usize) -> Option<Finding> {
     let name = name_before(bytes, sign);
     let (name, strength) = match strength(&bytes[name.clone()]) {
         Some(strength) => (name, strength),
-        None => typed_name(bytes, sign)?,
+        None => match pairs::named_before(bytes, sign, &name) {
+            Some(strength) => (name, strength),
+            None => typed_name(bytes, sign)?,
+        },
     };
     if &bytes[name.clone()] == b"authorization" || ends_with(&bytes[name.clone()], b"authorization")
     {
         return authorization(bytes, after);
     }
     let (value, style) = value_after(bytes, sign, name.start)?;
+    if value.is_empty() {
+        return pairs::next_line(bytes, value.start, strength);
+    }
     let kind = match strength {
         NameStrength::Password => "password",
         _ => "assigned-secret",
@@ -39,35 +47,6 @@ pub fn at(bytes: &[u8], sign: usize) -> Option<Finding> {
 
 fn starts_slashes(bytes: &[u8], at: usize) -> bool {
     bytes.get(at) == Some(&b'/') && bytes.get(at + 1) == Some(&b'/')
-}
-
-/// Returns the name that a sign assigns to, without quotes and brackets around it.
-pub fn name_before(bytes: &[u8], sign: usize) -> Range<usize> {
-    const MAX_NAME_BYTES: usize = 64;
-    const MAX_GAP_BYTES: usize = 40;
-    let mut end = sign;
-    let floor = sign.saturating_sub(MAX_GAP_BYTES);
-    while end > floor && matches!(bytes[end - 1], b' ' | b'\t' | b':' | b'?' | b'+' | b'=') {
-        end -= 1;
-    }
-    let mut closing = 0;
-    while end > 0
-        && closing < 4
-        && matches!(bytes[end - 1], b'"' | b'\'' | b'`' | b']' | b'\\' | b'*')
-    {
-        end -= 1;
-        closing += 1;
-    }
-    let floor = end.saturating_sub(MAX_NAME_BYTES);
-    let mut start = end;
-    while start > floor && class(bytes[start - 1]) & (ALNUM | UNDERSCORE | DASH | DOT) != 0 {
-        start -= 1;
-    }
-    // In a string, the letter of an escape sequence is not part of the name.
-    if start > 0 && start < end && bytes[start - 1] == b'\\' && b"nrt".contains(&bytes[start]) {
-        start += 1;
-    }
-    start..end
 }
 
 /// Returns the name before a type, as in `password: &str = "…"`.
@@ -127,49 +106,6 @@ fn value_after(bytes: &[u8], sign: usize, name: usize) -> Option<(Range<usize>, 
     let word_after = bytes[sign] == b':' && !ends_line && bytes.get(value.end) != Some(&b' ');
     let style = if code || word_after { Style::Code } else { Style::Setting };
     Some((value, style))
-}
-
-/// Returns the content of the string that begins at `from`, on one line. Its quotes may be escaped, as
-/// in JSON inside JSON, and letters such as `r`, `b` or `@` may precede them.
-pub fn quoted(bytes: &[u8], from: usize) -> Option<Range<usize>> {
-    const MAX_VALUE_BYTES: usize = 640;
-    let mut at = from;
-    while at < from + 2
-        && matches!(bytes.get(at), Some(b'r' | b'b' | b'u' | b'f' | b'@' | b'L' | b'c'))
-    {
-        at += 1;
-    }
-    let escaped = bytes.get(at) == Some(&b'\\');
-    at += usize::from(escaped);
-    let quote = *bytes.get(at).filter(|byte| b"\"'`".contains(byte))?;
-    let start = at + 1;
-    let mut end = start;
-    while end < bytes.len() && end - start <= MAX_VALUE_BYTES {
-        match bytes[end] {
-            b'\n' => return None,
-            b'\\' if escaped && bytes.get(end + 1) == Some(&quote) => return Some(start..end),
-            b'\\' => end += 1,
-            byte if byte == quote => return Some(start..end),
-            _ => {}
-        }
-        end += 1;
-    }
-    None
-}
-
-/// Returns the value from `from` to the next space, quote or separator.
-pub fn bare(bytes: &[u8], from: usize) -> Range<usize> {
-    // Longer than any accepted value, so that a value that is cut off here is never accepted.
-    const MAX_VALUE_BYTES: usize = 640;
-    let limit = (from + MAX_VALUE_BYTES).min(bytes.len()).max(from);
-    let stops = |byte: u8| {
-        byte <= b' ' || matches!(byte, b'"' | b'\'' | b'`' | b',' | b';' | b'\\' | b'&' | b'|')
-    };
-    let mut end = (from..limit).find(|&at| stops(bytes[at])).unwrap_or(limit);
-    while end > from && matches!(bytes[end - 1], b'.' | b':' | b')' | b'?' | b'>' | b']' | b'}') {
-        end -= 1;
-    }
-    from..end
 }
 
 /// Returns the credentials after `Authorization:`, of any scheme.

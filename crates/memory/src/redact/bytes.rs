@@ -16,6 +16,9 @@ pub const EQUALS: u16 = 1 << 9;
 pub const TILDE: u16 = 1 << 10;
 pub const COLON: u16 = 1 << 11;
 pub const COMMA: u16 = 1 << 12;
+pub const AT: u16 = 1 << 13;
+/// The first bytes of characters that are written in another way than they are meant, and of invisible ones.
+pub const ESCAPE: u16 = 1 << 14;
 
 pub const ALNUM: u16 = LOWER | UPPER | DIGIT;
 pub const HEX: u16 = DIGIT | HEX_LETTER;
@@ -46,6 +49,8 @@ const fn classes() -> [u16; 256] {
             b'~' => TILDE,
             b':' => COLON,
             b',' => COMMA,
+            b'@' => AT,
+            b'%' | b'\\' | b'&' | 0xc2 | 0xe2 | 0xef => ESCAPE,
             _ => 0,
         };
         byte += 1;

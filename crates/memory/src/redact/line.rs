@@ -1,16 +1,23 @@
 //! Finds secrets by their line: options of commands, and lines of the files from which programs read
 //! passwords.
 
-use super::assign::{authorization, bare, quoted};
-use super::bytes::{DIGIT, holds, line_start, run_end, starts_at};
+use std::ops::Range;
+
+use super::assign::authorization;
+use super::bytes::{DIGIT, find_in, holds, line_end, line_start, run_end, starts_at};
 use super::finding::Finding;
 use super::names::strength;
+use super::operands::{bare, quoted};
 use super::values::{NameStrength, Style, secret};
 
 /// Returns the secret that follows the word at `from..end`.
 pub fn after_word(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     match &bytes[from..end] {
+        b"--password-stdin" | b"--stdin" | b"--passphrase-fd" | b"-S" => piped(bytes, from),
         word if word.starts_with(b"--") => option(bytes, from, end),
+        b"-a" | b"-w" | b"-k" | b"-pw" | b"-b" => short_option(bytes, from, end),
+        word if word.starts_with(b"-pass") && word.len() > 5 => long_option(bytes, from, end),
+        b"-p" => password_option(bytes, from, end).or_else(|| short_option(bytes, from, end)),
         word if word.starts_with(b"-p") => password_option(bytes, from, end),
         b"-u" | b"-U" => user_option(bytes, from, end),
         b"Bearer" | b"bearer" | b"SSWS" | b"FlyV1" => {
@@ -18,6 +25,7 @@ pub fn after_word(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
             space.then(|| authorization(bytes, from))?.filter(|found| found.range.len() >= 16)
         }
         b"password" | b"passwd" => netrc(bytes, from, end),
+        word if word.starts_with(b"-") => long_option(bytes, from, end),
         _ => None,
     }
 }
@@ -41,6 +49,132 @@ fn option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     fits.then_some(Finding { range: value, kind })
 }
 
+/// Returns the value of `-storepass value` or `-passin pass:value`.
+fn long_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
+    if bytes.get(end) != Some(&b' ') {
+        return None;
+    }
+    let is_openssl = matches!(&bytes[from..end], b"-passin" | b"-passout" | b"-pass");
+    if !is_openssl && strength(&bytes[from + 1..end]) != Some(NameStrength::Password) {
+        return None;
+    }
+    let mut start = end + 1;
+    let mark = if is_openssl && starts_at(bytes, start, b"pass:") { 5 } else { 0 };
+    if is_openssl && mark == 0 {
+        return None;
+    }
+    start += mark;
+    let value = quoted(bytes, start).unwrap_or_else(|| bare(bytes, start));
+    is_password(bytes, &value).then_some(Finding { range: value, kind: "password" })
+}
+
+/// The commands that take a password as a short option.
+const SHORT_OPTIONS: &[(&[u8], &[&[u8]])] = &[
+    (b"-a", &[b"redis-cli", b"keydb-cli", b"valkey-cli"]),
+    (b"-w", &[b"ldap"]),
+    (b"-k", &[b"openssl enc", b"openssl aes"]),
+    (b"-pw", &[b"plink", b"pscp", b"psftp", b"putty"]),
+    (
+        b"-p",
+        &[b"login", b"twine", b"htpasswd", b"az ", b"mongo", b"clickhouse", b"isql", b"rabbitmq"],
+    ),
+];
+
+/// Returns the value of `redis-cli -a value` and similar.
+fn short_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
+    let option = &bytes[from..end];
+    let (_, commands) = SHORT_OPTIONS.iter().find(|(known, _)| *known == option)?;
+    let before = &bytes[line_start(bytes, from, 300)..from];
+    if bytes.get(end) != Some(&b' ') || !commands.iter().any(|command| holds(before, command)) {
+        return None;
+    }
+    let value = quoted(bytes, end + 1).unwrap_or_else(|| bare(bytes, end + 1));
+    is_password(bytes, &value).then_some(Finding { range: value, kind: "password" })
+}
+
+/// Returns the value of `echo value | sudo -S`, given the option that reads it.
+fn piped(bytes: &[u8], from: usize) -> Option<Finding> {
+    let start = line_start(bytes, from, 300);
+    let before = &bytes[start..from];
+    let pipe = before.iter().rposition(|&byte| byte == b'|')?;
+    let reads = [&b"sudo"[..], b"login", b"passwd", b"gpg", b"cryptsetup", b"su "];
+    if !reads.iter().any(|command| holds(&before[pipe..], command)) {
+        return None;
+    }
+    let echo = [&b"echo "[..], b"printf "].iter().find_map(|command| {
+        find_in(bytes, start..start + pipe, command).map(|at| at + command.len())
+    })?;
+    let mut value_start = echo;
+    while starts_at(bytes, value_start, b"-n ") || starts_at(bytes, value_start, b"-e ") {
+        value_start += 3;
+    }
+    let value = quoted(bytes, value_start).unwrap_or_else(|| bare(bytes, value_start));
+    is_password(bytes, &value).then_some(Finding { range: value, kind: "password" })
+}
+
+fn is_password(bytes: &[u8], value: &Range<usize>) -> bool {
+    bytes
+        .get(value.clone())
+        .is_some_and(|text| secret(NameStrength::Password, text, Style::Setting))
+}
+
+/// Returns the content of `<password>value</password>` or `<item name="password">value</item>`, given the name.
+pub fn element(bytes: &[u8], start: usize, end: usize) -> Option<Finding> {
+    const MAX_VALUE_BYTES: usize = 300;
+    let before = start.checked_sub(1).map(|at| bytes[at]);
+    let is_attribute = bytes.get(end) == Some(&b'"') && before == Some(b'"');
+    if before != Some(b'<') && !is_attribute {
+        return None;
+    }
+    let name = strength(&bytes[start..end])?;
+    let value_start = end + 1 + usize::from(is_attribute);
+    let limit = (value_start + MAX_VALUE_BYTES).min(bytes.len());
+    let close = find_in(bytes, value_start..limit, b"</")?;
+    let value = value_start..close;
+    let kind = if name == NameStrength::Password { "password" } else { "assigned-secret" };
+    secret(name, &bytes[value.clone()], Style::Quoted).then_some(Finding { range: value, kind })
+}
+
+/// Commands whose last argument is a password, and how many arguments precede it.
+const POSITIONAL: &[(&[u8], usize)] =
+    &[(b"wpa_passphrase ", 1), (b"htpasswd -b ", 2), (b"htpasswd -bc ", 2), (b"net user ", 1)];
+
+/// Returns the password among the arguments of the command that begins at `from`.
+pub fn command(bytes: &[u8], from: usize) -> Option<Finding> {
+    const MAX_LINE_BYTES: usize = 300;
+    // Nearly all words end here.
+    if !matches!(
+        bytes.get(from..from + 4)?,
+        b"wpa_" | b"htpa" | b"net " | b"sqlp" | b"rman" | b"chpa"
+    ) {
+        return None;
+    }
+    let end = line_end(bytes, from, MAX_LINE_BYTES);
+    let rest = &bytes[from..end];
+    if rest.starts_with(b"sqlplus ") || rest.starts_with(b"rman ") {
+        let slash = from + rest.iter().position(|&byte| byte == b'/')?;
+        let value_end =
+            slash + 1 + bytes[slash + 1..end].iter().position(|&b| b <= b' ' || b == b'@')?;
+        let value = slash + 1..value_end;
+        return is_password(bytes, &value).then_some(Finding { range: value, kind: "password" });
+    }
+    if rest.starts_with(b"chpasswd") {
+        let start = line_start(bytes, from, MAX_LINE_BYTES);
+        let echo = find_in(bytes, start..from, b"echo ")? + 5;
+        let pair = quoted(&bytes[..end], echo).unwrap_or_else(|| bare(&bytes[..end], echo));
+        let colon = pair.start + bytes[pair.clone()].iter().position(|&byte| byte == b':')? + 1;
+        return is_password(bytes, &(colon..pair.end))
+            .then_some(Finding { range: colon..pair.end, kind: "password" });
+    }
+    let (name, skipped) = POSITIONAL.iter().find(|(name, _)| rest.starts_with(name))?;
+    let mut at = from + name.len();
+    for _ in 0..*skipped {
+        at += bytes[at..end].iter().position(|&byte| byte == b' ')? + 1;
+    }
+    let value = quoted(&bytes[..end], at).unwrap_or_else(|| bare(&bytes[..end], at));
+    is_password(bytes, &value).then_some(Finding { range: value, kind: "password" })
+}
+
 /// Returns the value of `mysql -p'value'` or `sshpass -p value`.
 fn password_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     let before = &bytes[line_start(bytes, from, 300)..from];
@@ -55,14 +189,17 @@ fn password_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
         .then_some(Finding { range: value, kind: "password" })
 }
 
-/// Returns the value of `curl -u name:value`.
+/// Returns the value of `curl -u name:value` or `smbclient -U name%value`.
 fn user_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     let before = &bytes[line_start(bytes, from, 300)..from];
-    if !holds(before, b"curl") || end >= bytes.len() {
-        return None;
-    }
+    let separator = match () {
+        () if end >= bytes.len() => return None,
+        () if holds(before, b"curl") || holds(before, b"http") => b':',
+        () if holds(before, b"smb") || holds(before, b"rpcclient") => b'%',
+        () => return None,
+    };
     let pair = quoted(bytes, end + 1).unwrap_or_else(|| bare(bytes, end + 1));
-    let colon = bytes[pair.clone()].iter().position(|&byte| byte == b':')?;
+    let colon = bytes[pair.clone()].iter().position(|&byte| byte == separator)?;
     let value = pair.start + colon + 1..pair.end;
     secret(NameStrength::Password, &bytes[value.clone()], Style::Setting)
         .then_some(Finding { range: value, kind: "password" })

@@ -31,6 +31,9 @@ struct NameRule {
 const RULES: &[NameRule] = &[
     rule(|name| name.ends_with_any(PASSWORD_NAMES), NameStrength::Password),
     rule(|name| name.plain == b"pass", NameStrength::Password),
+    rule(|name| name.plain == b"pw", NameStrength::Password),
+    rule(|name| name.written.ends_with(b"_pw"), NameStrength::Password),
+    rule(|name| name.written.ends_with(b"_PW"), NameStrength::Password),
     rule(|name| name.written.ends_with(b"_pass"), NameStrength::Password),
     rule(|name| name.written.ends_with(b"_PASS"), NameStrength::Password),
     // `auth` alone is a function or a section; `_auth` is a credential of npm.
@@ -46,7 +49,7 @@ const fn rule(is_match: fn(&Name<'_>) -> bool, strength: NameStrength) -> NameRu
 /// Returns what a name says about its value; `None` if it says nothing.
 pub fn strength(name: &[u8]) -> Option<NameStrength> {
     // Nearly every name ends here, by its length or because it contains no secret word.
-    if name.len() < 3 || name.len() > MAX_NAME_BYTES || !has_secret_root(name) {
+    if name.len() < 2 || name.len() > MAX_NAME_BYTES || !has_secret_root(name) {
         return None;
     }
     let mut plain = [0u8; MAX_NAME_BYTES];
@@ -85,6 +88,9 @@ impl Name<'_> {
 /// Returns whether a name contains the root of any secret word: one pass that spares nearly all names
 /// the word lists.
 fn has_secret_root(name: &[u8]) -> bool {
+    if name.len() >= 2 && name[name.len() - 2..].eq_ignore_ascii_case(b"pw") {
+        return true;
+    }
     name.windows(3).any(|root| {
         matches!(
             &[root[0] | 32, root[1] | 32, root[2] | 32],

@@ -1,8 +1,8 @@
 //! Recognises random-looking tokens that are public by what surrounds them: a digest, a file name, a
 //! piece of embedded data, a key that is made to be shown.
 
-use super::assign;
 use super::bytes::{ALNUM, BASE64, EQUALS, class, class_at, line_end, line_start};
+use super::operands::name_before;
 use super::word_list::word_list;
 
 const PUBLIC_PREFIXES: &[&[u8]] = word_list!("data/public_prefixes.txt");
@@ -68,7 +68,7 @@ fn has_a_public_field_name(token: &Token<'_>) -> bool {
     if sign == 0 || !b":=".contains(&bytes[sign - 1]) {
         return false;
     }
-    let name = &bytes[assign::name_before(bytes, sign - 1)];
+    let name = &bytes[name_before(bytes, sign - 1)];
     let last = name.rsplit(|byte| b"_-.".contains(byte)).next().unwrap_or(name);
     last.ends_with(b"Id")
         || last.ends_with(b"ID")

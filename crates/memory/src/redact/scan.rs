@@ -1,19 +1,104 @@
-//! One pass over a text. It skips everything that cannot be secret at the speed of a table look-up,
-//! and stops only at long runs, at signs that assign, and at a few words.
+//! Passes over a text. The first skips everything that cannot be secret at the speed of a table look-up,
+//! and stops only at long runs, at signs that assign, and at a few words. The others look for numbers with
+//! check digits, rows of words, words that announce a secret, and tokens that are encoded or broken.
 
-use super::bytes::{ALNUM, BASE64, COLON, DASH, EQUALS, WIDE, WORD, class, starts_at};
+use std::cell::Cell;
+
+use super::bytes::{
+    ALNUM, BASE64, COLON, DASH, EQUALS, WIDE, WORD, class, line_end, line_start, starts_at,
+};
 use super::entropy::{stray_secret, token_end};
 use super::finding::Finding;
 use super::public_token::is_public;
 use super::special::PemBlock;
-use super::{assign, line, shapes, special};
+use super::{assign, decode, encoded, line, neighbours, shapes, special, words, wrapped};
 
 /// The length of the shortest known shape.
 const MIN_SHAPE_BYTES: usize = 16;
+/// How often a secret may be encoded in base64. Each level is searched as it is written and as it is meant,
+/// so that the work doubles with each.
+const MAX_ENCODINGS: usize = 2;
 
+/// How deep a text is searched.
+#[derive(Clone, Copy)]
+struct Depth<'a> {
+    /// How often tokens are decoded.
+    encodings: usize,
+    /// How many bytes were searched for tokens, on all levels.
+    searched_bytes: &'a Cell<usize>,
+}
+
+/// Finds the secrets of a text, in order and apart from each other.
 pub fn scan(text: &str) -> Vec<Finding> {
+    scan_to(text, Depth { encodings: MAX_ENCODINGS, searched_bytes: &Cell::new(0) })
+}
+
+fn scan_to(text: &str, depth: Depth<'_>) -> Vec<Finding> {
     let bytes = text.as_bytes();
-    let mut scan = Scan { bytes, found: Vec::new(), quiet: 0 };
+    let mut found = scan_tokens(text, depth);
+    for finding in &mut found {
+        if is_one_token(finding.kind) {
+            finding.range.end = wrapped::continued_end(bytes, finding.range.end);
+        }
+    }
+    words::scan(text, &mut found);
+    wrapped::scan(bytes, &mut found);
+    scan_decoded(text, depth, &mut found);
+    neighbours::scan(bytes, &mut found);
+    found.retain(|finding| {
+        text.is_char_boundary(finding.range.start) && text.is_char_boundary(finding.range.end)
+    });
+    joined(found)
+}
+
+/// Finds what is only a secret once encoded characters are decoded and invisible ones are removed. Only lines
+/// with such characters are searched.
+fn scan_decoded(text: &str, depth: Depth<'_>, found: &mut Vec<Finding>) {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    while let Some(escape) = decode::next_escape(bytes, from) {
+        let start = line_start(bytes, escape, escape - from);
+        let end = line_end(bytes, escape, bytes.len());
+        from = end;
+        if let Some(decoded) = decode::decode(&text[start..end], escape - start) {
+            let mut inside = scan_tokens(&decoded.text, depth);
+            words::scan(&decoded.text, &mut inside);
+            inside.retain(|finding| decoded.is_changed_near(&finding.range));
+            found.extend(inside.into_iter().map(|finding| {
+                let range = decoded.written(&finding.range);
+                Finding { range: start + range.start..start + range.end, kind: finding.kind }
+            }));
+        }
+    }
+}
+
+fn is_one_token(kind: &str) -> bool {
+    !matches!(kind, "password" | "url-password" | "private-key")
+}
+
+/// Sorts findings and joins those that overlap. The longer one gives the kind.
+fn joined(mut found: Vec<Finding>) -> Vec<Finding> {
+    found.sort_by_key(|finding| finding.range.start);
+    let mut result: Vec<Finding> = Vec::with_capacity(found.len());
+    for finding in found {
+        match result.last_mut() {
+            Some(last) if finding.range.start < last.range.end => {
+                if finding.range.len() > last.range.len() {
+                    last.kind = finding.kind;
+                }
+                last.range.end = last.range.end.max(finding.range.end);
+            }
+            _ => result.push(finding),
+        }
+    }
+    result
+}
+
+/// Finds tokens and assigned values.
+fn scan_tokens(text: &str, depth: Depth<'_>) -> Vec<Finding> {
+    depth.searched_bytes.set(depth.searched_bytes.get() + text.len());
+    let bytes = text.as_bytes();
+    let mut scan = Scan { bytes, found: Vec::new(), quiet: 0, depth };
     let mut at = 0;
     while at < bytes.len() {
         if class(bytes[at]) & WIDE == 0 {
@@ -30,12 +115,14 @@ pub fn scan(text: &str) -> Vec<Finding> {
         if !short || may_announce(bytes[start], at - start) {
             at = scan.run(start, at, seen).max(at);
         }
+        let is_tag = bytes.get(at) == Some(&b'>')
+            || bytes.get(at) == Some(&b'"') && bytes.get(at + 1) == Some(&b'>');
+        if is_tag {
+            let element = line::element(bytes, start, at);
+            at = element.map_or(at, |finding| scan.take(finding).max(at));
+        }
     }
-    let mut found = scan.found;
-    found.retain(|finding| {
-        text.is_char_boundary(finding.range.start) && text.is_char_boundary(finding.range.end)
-    });
-    found
+    scan.found
 }
 
 /// Returns whether a word of this first letter and length may announce a secret.
@@ -48,6 +135,7 @@ struct Scan<'a> {
     found: Vec<Finding>,
     /// Up to here, random text alone is not a secret: it is part of a URL.
     quiet: usize,
+    depth: Depth<'a>,
 }
 
 impl Scan<'_> {
@@ -141,17 +229,60 @@ impl Scan<'_> {
     /// are not judged again.
     fn stray(&mut self, start: usize, at: usize, end: usize) -> Option<usize> {
         let bytes = self.bytes;
-        if at < self.quiet || end - at < 20 {
-            return None;
-        }
         let escaped = start > 0 && bytes[start - 1] == b'\\' && at == start + 1;
         if at > start && class(bytes[at - 1]) & (WORD | BASE64) != 0 && !escaped {
             return None;
         }
+        if let Some(range) = encoded::key_body(bytes, at) {
+            return Some(self.take(Finding { range, kind: "private-key" }));
+        }
         let stop = token_end(bytes, at);
+        if let Some(kind) = encoded_secret(&bytes[at..stop], self.depth) {
+            return Some(self.take(Finding { range: at..stop, kind }));
+        }
+        if at < self.quiet || end - at < 20 {
+            return None;
+        }
         if !stray_secret(&bytes[at..stop]) || is_public(bytes, at, stop) {
             return None;
         }
         Some(self.take(Finding { range: at..stop, kind: "high-entropy" }))
+    }
+}
+
+/// Returns the kind of the secret in a token that is base64 of text.
+fn encoded_secret(token: &[u8], depth: Depth<'_>) -> Option<&'static str> {
+    let encodings = depth.encodings.checked_sub(1)?;
+    let text = encoded::decode_text(token).filter(|_| token.len() >= MIN_SHAPE_BYTES)?;
+    Some(scan_to(&text, Depth { encodings, ..depth }).first()?.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    fn searched_bytes(text: &str) -> usize {
+        let searched_bytes = Cell::new(0);
+        scan_to(text, Depth { encodings: MAX_ENCODINGS, searched_bytes: &searched_bytes });
+        searched_bytes.get()
+    }
+
+    #[test]
+    fn nested_encodings_take_bounded_work() {
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let twice = STANDARD.encode(format!("token {}", STANDARD.encode(&secret)));
+        assert_eq!(scan(&twice).len(), 1);
+
+        let mut nested = "just a few words".to_owned();
+        while nested.len() < 64 << 10 {
+            nested = format!("{} %41", STANDARD.encode(nested));
+        }
+        let flat = format!("{} %41", "word ".repeat(nested.len() / 5));
+        let (nested, flat) = (searched_bytes(&nested), searched_bytes(&flat));
+        // Each level is three quarters of the one around it, and is searched twice.
+        assert!(nested <= 6 * flat, "{nested} bytes, {flat} without encodings");
     }
 }

@@ -1,8 +1,8 @@
 //! Known shapes of tokens: a prefix that the issuer chose, and the alphabet and length of the rest.
 
 use super::bytes::{
-    ALNUM, BASE64, COMMA, DASH, DOT, EQUALS, HEX, SLASH, TILDE, UNDERSCORE, UPPER_ALNUM, WORD,
-    class_at, run_end_within,
+    ALNUM, AT, BASE64, COLON, COMMA, DASH, DOT, EQUALS, HEX, SLASH, TILDE, UNDERSCORE, UPPER_ALNUM,
+    WORD, class_at, run_end_within,
 };
 use super::entropy::{distinct, look, random};
 use super::finding::Finding;
@@ -216,6 +216,114 @@ const SHAPES: &[Shape] = &[
     shape("sha256~", WORD | TILDE, (43, 43), Mixed, "openshift-token"),
     shape("pat-na1-", HEX | DASH, (36, 36), Mixed, "hubspot-token"),
     shape("pat-eu1-", HEX | DASH, (36, 36), Mixed, "hubspot-token"),
+    shape("sk-live-", WORD, (20, 100), Mixed, "api-key"),
+    after("api.telegram.org/bot", ALNUM | COLON | DASH | UNDERSCORE, (40, 50), "telegram-token"),
+    after("webhook.office.com/webhookb2/", WORD | SLASH | AT, (80, 220), "teams-webhook"),
+    after("outlook.office.com/webhook/", WORD | SLASH | AT, (80, 220), "teams-webhook"),
+    after("hooks.zapier.com/hooks/catch/", ALNUM | SLASH, (8, 60), "zapier-webhook"),
+    after("maker.ifttt.com/trigger/", WORD | SLASH, (30, 120), "ifttt-key"),
+    shape("dt0c01.", UPPER_ALNUM | DOT, (80, 100), Mixed, "dynatrace-token"),
+    shape("dt0s01.", UPPER_ALNUM | DOT, (80, 100), Mixed, "dynatrace-token"),
+    shape("dt0s16.", UPPER_ALNUM | DOT, (80, 100), Mixed, "dynatrace-token"),
+    shape("squ_", ALNUM, (40, 40), Mixed, "sonarqube-token"),
+    shape("sqp_", ALNUM, (40, 40), Mixed, "sonarqube-token"),
+    shape("sqa_", ALNUM, (40, 40), Mixed, "sonarqube-token"),
+    shape("CFPAT-", WORD, (40, 50), Mixed, "contentful-token"),
+    shape("AKCp", ALNUM, (60, 75), Mixed, "artifactory-key"),
+    shape("cmVmdGtu", ALNUM, (40, 60), Mixed, "artifactory-token"),
+    shape("re_", ALNUM | UNDERSCORE, (30, 40), Random, "resend-key"),
+    shape("pcsk_", ALNUM | UNDERSCORE, (60, 80), Mixed, "pinecone-key"),
+    shape("aio_", ALNUM, (28, 28), Mixed, "adafruit-key"),
+    shape("pnu_", ALNUM, (36, 36), Mixed, "prefect-key"),
+    shape("pnb_", ALNUM, (36, 36), Mixed, "prefect-key"),
+    shape("p8e-", ALNUM, (32, 32), Mixed, "adobe-secret"),
+    shape("p8-", ALNUM, (32, 32), Mixed, "adobe-secret"),
+    shape("dnkey-", WORD, (60, 100), Mixed, "defined-networking-key"),
+    shape("duffel_live_", WORD | EQUALS, (40, 50), Mixed, "duffel-token"),
+    shape("duffel_test_", WORD | EQUALS, (40, 50), Mixed, "duffel-token"),
+    shape("EZTK", ALNUM, (54, 54), Mixed, "easypost-key"),
+    shape("fio-u-", WORD | EQUALS, (60, 70), Mixed, "frameio-token"),
+    shape("ico-", ALNUM, (32, 32), Mixed, "infracost-key"),
+    shape("s-s4t2ud-", HEX, (64, 64), Mixed, "intra-secret"),
+    shape("s-s4t2af-", HEX, (64, 64), Mixed, "intra-secret"),
+    shape("sk.eyJ", WORD | DOT, (60, 200), Mixed, "mapbox-token"),
+    shape("live_", ALNUM, (30, 48), Mixed, "live-key"),
+    shape("API-", UPPER_ALNUM, (26, 32), Mixed, "octopus-key"),
+    shape("A3-", UPPER_ALNUM | DASH, (30, 40), Mixed, "onepassword-key"),
+    shape("access-sandbox-", HEX | DASH, (36, 36), Mixed, "plaid-token"),
+    shape("access-development-", HEX | DASH, (36, 36), Mixed, "plaid-token"),
+    shape("access-production-", HEX | DASH, (36, 36), Mixed, "plaid-token"),
+    shape("rdme_", ALNUM, (60, 80), Mixed, "readme-key"),
+    shape("tk-us-", WORD, (40, 60), Mixed, "scalingo-token"),
+    shape("sm_pat_", ALNUM, (16, 20), Mixed, "settlemint-token"),
+    shape("sm_aat_", ALNUM, (16, 20), Mixed, "settlemint-token"),
+    shape("tfp_", WORD | DOT | EQUALS, (40, 70), Mixed, "typeform-token"),
+    shape("t1.", WORD | DOT | EQUALS, (80, 300), Random, "yandex-token"),
+    shape("y0_", WORD, (50, 80), Mixed, "yandex-token"),
+    shape("AQVN", WORD, (35, 40), Mixed, "yandex-key"),
+    shape("YCAJE", WORD, (20, 30), Mixed, "yandex-key"),
+    shape("YCM", WORD, (35, 42), Mixed, "yandex-key"),
+    shape("CCDB1_", ALNUM | UNDERSCORE, (30, 90), Mixed, "cockroach-key"),
+    shape("dvc_server_", WORD, (20, 90), Mixed, "devcycle-key"),
+    shape("api_live.", WORD | DOT, (20, 80), Mixed, "onfido-key"),
+    shape("api_sandbox.", WORD | DOT, (20, 80), Mixed, "onfido-key"),
+    shape("xsmtpsib-", HEX | DASH, (64, 90), Mixed, "brevo-key"),
+    shape("tss_", ALNUM, (40, 50), Mixed, "thunderstore-token"),
+    shape("AKLT", BASE64 | EQUALS, (30, 60), Mixed, "volcengine-key"),
+    shape("zpka_", ALNUM | UNDERSCORE, (30, 60), Mixed, "zuplo-key"),
+    shape("persona_production_", WORD, (20, 80), Mixed, "persona-key"),
+    shape("persona_sandbox_", WORD, (20, 80), Mixed, "persona-key"),
+    shape("polar_", ALNUM | UNDERSCORE, (30, 60), Random, "polar-token"),
+    shape("rootly_", HEX, (64, 64), Mixed, "rootly-token"),
+    shape("secret-live-", WORD | EQUALS, (36, 50), Mixed, "stytch-secret"),
+    shape("secret-test-", WORD | EQUALS, (36, 50), Mixed, "stytch-secret"),
+    shape("secret-", ALNUM, (40, 50), Random, "statsig-key"),
+    shape("rca_", HEX, (40, 64), Mixed, "raycast-token"),
+    shape("vtwn_", ALNUM, (24, 40), Mixed, "valtown-token"),
+    shape("fc-", HEX, (32, 32), Mixed, "firecrawl-key"),
+    shape("jina_", WORD, (50, 70), Mixed, "jina-key"),
+    shape("pa-", WORD, (40, 50), Random, "voyage-key"),
+    shape("fw_", ALNUM, (20, 40), Mixed, "fireworks-key"),
+    shape("esecret_", ALNUM, (20, 60), Mixed, "anyscale-key"),
+    shape("bb_live_", WORD, (24, 50), Mixed, "browserbase-key"),
+    shape("tr_dev_", ALNUM, (18, 40), Mixed, "trigger-key"),
+    shape("tr_prod_", ALNUM, (18, 40), Mixed, "trigger-key"),
+    shape("signkey-prod-", HEX, (32, 80), Mixed, "inngest-key"),
+    shape("signkey-test-", HEX, (32, 80), Mixed, "inngest-key"),
+    shape("sk_prod_", WORD, (20, 80), Mixed, "api-key"),
+    shape("sk_dev_", WORD, (20, 80), Mixed, "api-key"),
+    shape("napi_", ALNUM, (40, 80), Mixed, "neon-key"),
+    shape("xaat-", HEX | DASH, (36, 36), Mixed, "axiom-token"),
+    shape("xapt-", HEX | DASH, (36, 36), Mixed, "axiom-token"),
+    shape("hcaik_", ALNUM, (50, 70), Mixed, "honeycomb-key"),
+    shape("hcxik_", ALNUM, (50, 70), Mixed, "honeycomb-key"),
+    shape("hcbik_", ALNUM, (50, 70), Mixed, "honeycomb-key"),
+    shape("GOOG1E", UPPER_ALNUM, (50, 60), Mixed, "google-key"),
+    shape("GOOG", UPPER_ALNUM, (16, 24), Mixed, "google-key"),
+    shape("amzn.mws.", HEX | DASH, (36, 36), Mixed, "aws-key"),
+    shape("amzn1.oa2-cs.v1.", HEX, (64, 64), Mixed, "aws-key"),
+    shape("bedrock-api-key-", BASE64 | EQUALS, (40, 600), Mixed, "aws-bedrock-key"),
+    shape("rzp_live_", ALNUM, (14, 20), Mixed, "razorpay-key"),
+    shape("rzp_test_", ALNUM, (14, 20), Mixed, "razorpay-key"),
+    shape("FLWPUBK_TEST-", WORD, (20, 60), Mixed, "flutterwave-key"),
+    shape("xprv", ALNUM, (100, 112), Mixed, "wallet-key"),
+    shape("yprv", ALNUM, (100, 112), Mixed, "wallet-key"),
+    shape("zprv", ALNUM, (100, 112), Mixed, "wallet-key"),
+    shape("glffct-", WORD, (20, 60), Mixed, "gitlab-token"),
+    shape("ion_", ALNUM, (40, 50), Mixed, "ionic-token"),
+    shape("PMAT-", UPPER_ALNUM, (26, 26), Mixed, "postman-key"),
+    shape("apify_api_", ALNUM, (36, 40), Mixed, "apify-token"),
+    shape("scw-", HEX | DASH, (36, 36), Mixed, "scaleway-key"),
+    shape("SCW", UPPER_ALNUM, (17, 17), Mixed, "scaleway-key"),
+    shape("BBFF-", ALNUM, (30, 40), Mixed, "ubidots-key"),
+    shape("ory_at_", WORD | DOT, (40, 120), Mixed, "ory-token"),
+    shape("ory_rt_", WORD | DOT, (40, 120), Mixed, "ory-token"),
+    shape("ory_pat_", WORD | DOT, (20, 120), Mixed, "ory-token"),
+    shape("mlsn.", HEX, (64, 64), Mixed, "mailersend-token"),
+    shape("cal_live_", HEX, (32, 32), Mixed, "cal-key"),
+    shape("dG9rO", BASE64 | EQUALS, (20, 80), Mixed, "intercom-token"),
+    shape("lip_", ALNUM, (16, 40), Mixed, "lichess-token"),
+    shape("wandb_v1_", WORD, (30, 120), Mixed, "wandb-key"),
     after("AccountKey=", BASE64 | EQUALS, (40, 120), "azure-key"),
     after("SharedAccessKey=", BASE64 | EQUALS, (40, 120), "azure-key"),
 ];
@@ -223,29 +331,29 @@ const SHAPES: &[Shape] = &[
 /// The shapes by their first byte: those of byte `b` are
 /// `ORDER[STARTS[b]..STARTS[b + 1]]`.
 struct Index {
-    starts: [u8; 257],
-    order: [u8; SHAPES.len()],
+    starts: [u16; 257],
+    order: [u16; SHAPES.len()],
 }
 
 const INDEX: &Index = &index();
 
 const fn index() -> Index {
     let mut index = Index { starts: [0; 257], order: [0; SHAPES.len()] };
-    let mut filled = 0;
+    let mut filled: usize = 0;
     let mut byte = 0;
     while byte < 256 {
-        index.starts[byte] = filled as u8;
+        index.starts[byte] = filled as u16;
         let mut at = 0;
         while at < SHAPES.len() {
             if SHAPES[at].prefix.as_bytes()[0] as usize == byte {
-                index.order[filled] = at as u8;
+                index.order[filled] = at as u16;
                 filled += 1;
             }
             at += 1;
         }
         byte += 1;
     }
-    index.starts[256] = filled as u8;
+    index.starts[256] = filled as u16;
     index
 }
 
@@ -254,6 +362,17 @@ pub fn at(bytes: &[u8], from: usize) -> Option<Finding> {
     let first = bytes[from] as usize;
     let candidates = INDEX.starts[first] as usize..INDEX.starts[first + 1] as usize;
     INDEX.order[candidates].iter().find_map(|&shape| SHAPES[shape as usize].fits(bytes, from))
+}
+
+/// Returns whether a text begins with a known prefix and some of what follows it.
+pub fn has_prefix(text: &[u8]) -> bool {
+    let Some(&first) = text.first() else { return false };
+    let candidates =
+        INDEX.starts[first as usize] as usize..INDEX.starts[first as usize + 1] as usize;
+    INDEX.order[candidates].iter().any(|&shape| {
+        let prefix = SHAPES[shape as usize].prefix.as_bytes();
+        prefix.len() >= 3 && text.len() > prefix.len() && text.starts_with(prefix)
+    })
 }
 
 impl Shape {

@@ -100,9 +100,18 @@ fn numbered(bytes: &[u8], from: usize) -> Option<Finding> {
     fits.then_some(Finding { range: from..end, kind })
 }
 
-/// Returns the end of a key of Mailchimp: 32 hex digits and a data center such as `-us12`.
+/// Returns the end of a key of Mailchimp: 32 hex digits and a data center such as `-us12`; or of one of Mailgun: 32, 8
+/// and 8 hex digits.
 fn data_center(bytes: &[u8], from: usize) -> Option<usize> {
-    let hex = run_end(bytes, from, HEX);
+    let hex = run_end_within(bytes, from, HEX, 33);
+    if hex - from == 32 && bytes.get(hex) == Some(&b'-') {
+        let middle = run_end_within(bytes, hex + 1, HEX, 9);
+        let end = run_end_within(bytes, middle + 1, HEX, 9);
+        let is_mailgun = middle == hex + 9 && bytes.get(middle) == Some(&b'-') && end == middle + 9;
+        if is_mailgun && class_at(bytes, end) & WORD == 0 {
+            return Some(end);
+        }
+    }
     if hex - from != 32 || !starts_at(bytes, hex, b"-us") {
         return None;
     }

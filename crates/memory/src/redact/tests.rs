@@ -1,5 +1,7 @@
 //! The samples are assembled at run time, so that no scanner flags this file.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use proptest::prelude::*;
 
 use super::{Original, find, mask, unmask};
@@ -285,6 +287,20 @@ fn tricky() -> impl Strategy<Value = String> {
             "1/12345678:",
             "SG.",
             "AccountKey=",
+            "\u{200b}",
+            "%5F",
+            "\\u005f",
+            "the password is ",
+            "密码是",
+            "api key ",
+            "backup codes: ",
+            " with ",
+            "4539 1488 0343 6467",
+            "abcd efgh ",
+            "able ",
+            "<password>",
+            "</password>",
+            "value=",
         ])
         .prop_map(str::to_owned),
         (20usize..120).prop_map(|length| body(MIXED, length)),
@@ -318,9 +334,89 @@ proptest! {
 }
 
 #[test]
+fn numbers_need_their_check_digits() {
+    for (number, kind) in [
+        ("4539 1488 0343 6467", "card-number"),
+        ("4539148803436467", "card-number"),
+        ("3782-822463-10005", "card-number"),
+        ("DE89 3704 0044 0532 0130 00", "bank-account"),
+        ("NL91ABNA0417164300", "bank-account"),
+    ] {
+        check(&format!("pay {number}, please"), Some(&format!("pay [secret:{kind}], please")));
+        // Another last digit but one, which the check digit does not fit.
+        let at = number.rfind(|c: char| c.is_ascii_digit()).expect("a digit") - 1;
+        let other = if number.as_bytes()[at] == b'7' { "1" } else { "7" };
+        let wrong = format!("{}{other}{}", &number[..at], &number[at + 1..]);
+        check(&format!("pay {wrong}, please"), None);
+    }
+}
+
+#[test]
+fn recovery_phrases_are_masked_and_word_lists_are_not() {
+    let phrase = "legal winner thank year wave sausage worth useful legal winner thank yellow";
+    check(&format!("it is {phrase}."), Some("it is [secret:recovery-phrase]."));
+    check(&phrase.replace(' ', "\n"), Some("[secret:recovery-phrase]"));
+    check(&phrase.replace("wave", "of"), None);
+    let mut sorted: Vec<&str> = phrase.split(' ').collect();
+    sorted.sort_unstable();
+    check(&sorted.join(" "), None);
+}
+
+#[test]
+fn broken_and_encoded_tokens_are_masked() {
+    let token = format!("ghp_{}", body(MIXED, 36));
+    let (start, end) = token.split_at(17);
+    for gap in ["\n", "\r\n    ", "\\\n", "\n> ", "\u{200b}", "\u{ad}", "\u{feff}"] {
+        check(&format!("a {start}{gap}{end} b"), Some("a [secret:github-token] b"));
+    }
+    for underscore in ["%5F", "%255f", "\\u005f", "\\x5f", "&#95;", "&#x5f;"] {
+        let encoded = token.replace('_', underscore);
+        check(&format!("a {encoded} b"), Some("a [secret:github-token] b"));
+    }
+    let once = BASE64.encode(&token);
+    let twice = BASE64.encode(&once);
+    for encoded in [once, twice] {
+        check(&format!("a {encoded} b"), Some("a [secret:github-token] b"));
+    }
+}
+
+#[test]
 fn huge_lines_unmask_to_themselves() {
     for text in ["a".repeat(1 << 20), "password=".repeat(1 << 14), "-----BEGIN ".repeat(1 << 14)] {
         check(&text, None);
+    }
+    // Text that begins something secret at every position must not be read to its end from each.
+    for piece in [
+        "密码",
+        "密码 ",
+        "password ",
+        "api key ",
+        "backup codes: ",
+        "otp: ",
+        "with ",
+        "M=",
+        "MII",
+        "%2",
+        "%25",
+        "\\u",
+        "&#9",
+        "ghp_a\n",
+        "sk-a1b2c3d4e5\n",
+        "able ",
+        "abcd ",
+        "4539 ",
+        "DE89 ",
+        "login ",
+        "password:\n",
+        "<password>",
+        "key=\"password\" value=",
+        "Cookie: sid=",
+        "echo a | sudo -S ",
+        "YWFh",
+    ] {
+        let text = piece.repeat((1 << 18) / piece.len());
+        let masked = mask(&text);
+        assert_eq!(unmask(&masked.text, &masked.originals), Some(text));
     }
     let many = format!("x={} ", format_args!("ghp_{}", body(MIXED, 36))).repeat(1000);
     assert_eq!(mask(&many).originals.len(), 1000);

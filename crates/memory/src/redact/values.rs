@@ -31,8 +31,12 @@ pub enum Style {
 /// Returns whether a value is a secret.
 pub fn secret(name: NameStrength, value: &[u8], style: Style) -> bool {
     const MAX_VALUE_BYTES: usize = 600;
-    if value.len() < 5 || value.len() > MAX_VALUE_BYTES || uuid(value) {
+    if value.len() < 5 || value.len() > MAX_VALUE_BYTES {
         return false;
+    }
+    // Most UUIDs are identifiers; some services use one as a key.
+    if uuid(value) {
+        return name == NameStrength::Token && style != Style::Code && distinct(value) >= 8;
     }
     if value.iter().any(|&byte| byte <= b' ') || (style != Style::Quoted && codelike(value)) {
         return false;
@@ -50,10 +54,39 @@ pub fn secret(name: NameStrength, value: &[u8], style: Style) -> bool {
     {
         return false;
     }
-    match name {
+    let is_value = match name {
         NameStrength::Password => password(value, style),
-        _ => token(value, style),
-    }
+        _ => token(value, style) || style == Style::Quoted && signed(value),
+    };
+    is_value || style != Style::Code && is_encoded(value)
+}
+
+/// Returns whether a value is base64 of a short text, as values of secrets in Kubernetes are.
+fn is_encoded(value: &[u8]) -> bool {
+    let seen = look(value);
+    let is_padded = value.ends_with(b"=");
+    (is_padded || value.len().is_multiple_of(4))
+        && value.len() >= 8
+        && seen.upper > 0
+        && seen.lower > 0
+        && seen.changes >= 3
+        && super::encoded::decode_text(value).is_some_and(|text| {
+            text.trim_end().bytes().all(|byte| byte.is_ascii_graphic())
+                && (is_padded || look(text.as_bytes()).digits > 0)
+                && !placeholder(text.as_bytes())
+                && !is_common_value(text.trim_end().as_bytes())
+        })
+}
+
+/// Returns whether a long value is full of signs, as keys of web frameworks are.
+fn signed(value: &[u8]) -> bool {
+    let seen = look(value);
+    seen.length >= 24
+        && seen.signs >= 4
+        && seen.digits >= 2
+        && seen.letters() >= 8
+        && distinct(value) >= 16
+        && value.iter().filter(|&&byte| b"!@#$%^&*(+=~".contains(&byte)).count() >= 4
 }
 
 fn password(value: &[u8], style: Style) -> bool {

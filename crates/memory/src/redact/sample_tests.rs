@@ -1,0 +1,45 @@
+//! Counts how many of the sample secrets are masked, and how much ordinary text.
+
+use hob_testkit::{SecretSample, parse_secret_samples};
+
+use super::{find, mask, unmask};
+
+const SECRETS: &str = include_str!("samples/secrets.txt");
+const ORDINARY: &str = include_str!("samples/ordinary.txt");
+/// How many samples of [`SECRETS`] must be masked. The rules mask all of them; a better rule for ordinary text may cost
+/// a few.
+const MIN_MASKED: usize = 95;
+
+/// Returns whether a mask covers every secret of a sample.
+fn is_masked(sample: &SecretSample) -> bool {
+    let ranges: Vec<_> = find(&sample.text).into_iter().map(|finding| finding.range).collect();
+    sample.clear_parts(&ranges).is_empty()
+}
+
+#[test]
+fn sample_secrets_are_masked() {
+    let samples = parse_secret_samples(SECRETS);
+    assert_eq!(samples.len(), 100);
+    assert!(samples.iter().all(|sample| !sample.secrets.is_empty()));
+    let missed: Vec<&SecretSample> = samples.iter().filter(|sample| !is_masked(sample)).collect();
+    let names: Vec<&str> = missed.iter().map(|sample| sample.name.as_str()).collect();
+    assert!(samples.len() - missed.len() >= MIN_MASKED, "not masked: {names:#?}");
+}
+
+#[test]
+fn ordinary_samples_are_not_masked() {
+    let samples = parse_secret_samples(ORDINARY);
+    assert!(samples.len() >= 150);
+    let mut masked: Vec<String> = samples.iter().map(|sample| mask(&sample.text).text).collect();
+    masked.retain(|masked| samples.iter().all(|sample| sample.text != *masked));
+    assert!(masked.is_empty(), "{masked:#?}");
+}
+
+#[test]
+fn samples_unmask_to_themselves() {
+    for sample in parse_secret_samples(SECRETS).iter().chain(&parse_secret_samples(ORDINARY)) {
+        let masked = mask(&sample.text);
+        assert_eq!(unmask(&masked.text, &masked.originals).as_deref(), Some(sample.text.as_str()));
+        assert_eq!(find(&masked.text), [], "again from {}", sample.text);
+    }
+}
