@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// A coding agent whose transcripts Hob reads and into which it installs hooks.
+/// A coding agent into which Hob installs hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AgentClient {
@@ -8,58 +8,160 @@ pub enum AgentClient {
     Codex,
 }
 
-/// What Hob knows about a client.
+/// Where a client looks for hooks.
 #[derive(Debug)]
 pub struct ClientDescription {
-    /// The name on the command line and in stored turns.
-    pub id: &'static str,
-    /// The name that people use.
-    pub name: &'static str,
     /// The environment variable that names the configuration folder.
     pub config_variable: &'static str,
     /// The configuration folder below the user's home, unless that variable names another.
     pub config_folder: &'static str,
     /// The file in the configuration folder in which the client looks for hooks.
     pub hooks_file: &'static str,
-    /// The folders of transcripts below the configuration folder.
-    pub transcript_folders: &'static [&'static str],
-    /// Further folders of transcripts, below the user's home.
-    pub other_transcript_folders: &'static [&'static str],
 }
-
-/// Claude Code. It writes one JSONL file of linked records per session; see [`crate::claude`].
-const CLAUDE: ClientDescription = ClientDescription {
-    id: "claude",
-    name: "Claude Code",
-    config_variable: "CLAUDE_CONFIG_DIR",
-    config_folder: ".claude",
-    hooks_file: "settings.json",
-    transcript_folders: &["projects"],
-    other_transcript_folders: &[".config/claude/projects"],
-};
-
-/// Codex. It writes one rollout (JSONL of history items and events) per session.
-const CODEX: ClientDescription = ClientDescription {
-    id: "codex",
-    name: "Codex",
-    config_variable: "CODEX_HOME",
-    config_folder: ".codex",
-    hooks_file: "hooks.json",
-    transcript_folders: &["sessions", "archived_sessions"],
-    other_transcript_folders: &[],
-};
 
 impl AgentClient {
     pub const ALL: [AgentClient; 2] = [AgentClient::Claude, AgentClient::Codex];
 
     pub fn description(self) -> &'static ClientDescription {
         match self {
-            AgentClient::Claude => &CLAUDE,
-            AgentClient::Codex => &CODEX,
+            AgentClient::Claude => &ClientDescription {
+                config_variable: "CLAUDE_CONFIG_DIR",
+                config_folder: ".claude",
+                hooks_file: "settings.json",
+            },
+            AgentClient::Codex => &ClientDescription {
+                config_variable: "CODEX_HOME",
+                config_folder: ".codex",
+                hooks_file: "hooks.json",
+            },
         }
     }
 
     /// Returns the name on the command line and in stored turns.
+    pub fn as_str(self) -> &'static str {
+        RecordedClient::from(self).as_str()
+    }
+
+    /// Returns the name that people use.
+    pub fn name(self) -> &'static str {
+        RecordedClient::from(self).name()
+    }
+}
+
+/// A program whose conversations Hob can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordedClient {
+    Claude,
+    Codex,
+    Gemini,
+    Opencode,
+    Copilot,
+    Cline,
+    Aider,
+    Specstory,
+}
+
+/// How and where a program records its conversations.
+#[derive(Debug)]
+pub struct RecordDescription {
+    pub client: RecordedClient,
+    /// The name in stored turns.
+    pub id: &'static str,
+    /// The name that people use.
+    pub name: &'static str,
+    /// The folders of its records. A program that records into the user's repositories has none.
+    pub places: &'static [RecordPlace],
+}
+
+/// A folder of records.
+#[derive(Debug)]
+pub struct RecordPlace {
+    /// An environment variable of the program, and the folder below the one that it names.
+    pub by_variable: Option<(&'static str, &'static str)>,
+    /// The folder below the user's home, unless the variable is set.
+    pub below_home: &'static str,
+}
+
+const fn by(variable: &'static str, below: &'static str, below_home: &'static str) -> RecordPlace {
+    RecordPlace { by_variable: Some((variable, below)), below_home }
+}
+
+const fn at(below_home: &'static str) -> RecordPlace {
+    RecordPlace { by_variable: None, below_home }
+}
+
+/// Every program whose conversations Hob can read.
+pub const RECORDS: [RecordDescription; 8] = [
+    // JSONL of linked records; see `claude`.
+    RecordDescription {
+        client: RecordedClient::Claude,
+        id: "claude",
+        name: "Claude Code",
+        places: &[
+            by("CLAUDE_CONFIG_DIR", "projects", ".claude/projects"),
+            at(".config/claude/projects"),
+        ],
+    },
+    // JSONL of history items and events; see `codex`.
+    RecordDescription {
+        client: RecordedClient::Codex,
+        id: "codex",
+        name: "Codex",
+        places: &[
+            by("CODEX_HOME", "sessions", ".codex/sessions"),
+            by("CODEX_HOME", "archived_sessions", ".codex/archived_sessions"),
+        ],
+    },
+    // JSONL of messages, or one JSON object; see `gemini`.
+    RecordDescription {
+        client: RecordedClient::Gemini,
+        id: "gemini",
+        name: "Gemini CLI",
+        places: &[by("GEMINI_CLI_HOME", ".gemini/tmp", ".gemini/tmp")],
+    },
+    // SQLite, or one JSON file per message; see `opencode`.
+    RecordDescription {
+        client: RecordedClient::Opencode,
+        id: "opencode",
+        name: "OpenCode",
+        places: &[by("XDG_DATA_HOME", "opencode", ".local/share/opencode")],
+    },
+    // JSONL of events; see `copilot`.
+    RecordDescription {
+        client: RecordedClient::Copilot,
+        id: "copilot",
+        name: "Copilot CLI",
+        places: &[at(".copilot/session-state")],
+    },
+    // One JSON array per task; see `cline`.
+    RecordDescription {
+        client: RecordedClient::Cline,
+        id: "cline",
+        name: "Cline",
+        places: &[
+            at(".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),
+            at(".vscode-server/data/User/globalStorage/saoudrizwan.claude-dev/tasks"),
+            at("Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),
+        ],
+    },
+    // Markdown in repositories; see `aider`.
+    RecordDescription { client: RecordedClient::Aider, id: "aider", name: "aider", places: &[] },
+    // Markdown in repositories; see `specstory`.
+    RecordDescription {
+        client: RecordedClient::Specstory,
+        id: "specstory",
+        name: "SpecStory",
+        places: &[],
+    },
+];
+
+impl RecordedClient {
+    pub fn description(self) -> &'static RecordDescription {
+        &RECORDS[self as usize]
+    }
+
+    /// Returns the name in stored turns.
     pub fn as_str(self) -> &'static str {
         self.description().id
     }
@@ -67,5 +169,14 @@ impl AgentClient {
     /// Returns the name that people use.
     pub fn name(self) -> &'static str {
         self.description().name
+    }
+}
+
+impl From<AgentClient> for RecordedClient {
+    fn from(client: AgentClient) -> RecordedClient {
+        match client {
+            AgentClient::Claude => RecordedClient::Claude,
+            AgentClient::Codex => RecordedClient::Codex,
+        }
     }
 }

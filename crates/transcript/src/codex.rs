@@ -8,9 +8,11 @@ use hob_domain::memory::TurnRole;
 use serde::de::MapAccess;
 
 use crate::block::TextBlock;
+use crate::codex_work::{call_output, custom_tool_call, function_call};
 use crate::json::{self, Fields, Loose, Scalar};
 use crate::progress::{CodexProgress, CodexSource, ReadProgress, TurnDigest};
-use crate::turn::{TranscriptTurn, timestamp};
+use crate::turn::{TranscriptTurn, claim_waiting_work, timestamp};
+use crate::work::{WorkItem, add_work};
 
 /// A line of a rollout. In files from before September 2025 the payload is the line itself.
 #[derive(Debug, Default)]
@@ -43,6 +45,9 @@ struct Payload<'a> {
     message: Scalar<'a>,
     message_kind: Scalar<'a>,
     item: Loose<'a, CompletedItem<'a>>,
+    arguments: Scalar<'a>,
+    input: Scalar<'a>,
+    output: Scalar<'a>,
 }
 
 impl<'a> Fields<'a> for Payload<'a> {
@@ -58,6 +63,9 @@ impl<'a> Fields<'a> for Payload<'a> {
             "message" => self.message = map.next_value()?,
             "kind" => self.message_kind = map.next_value()?,
             "item" => self.item = map.next_value()?,
+            "arguments" => self.arguments = map.next_value()?,
+            "input" => self.input = map.next_value()?,
+            "output" => self.output = map.next_value()?,
             _ => json::skip(map)?,
         }
         Ok(())
@@ -128,6 +136,7 @@ impl RolloutReader {
             _ if progress.codex.subagent => {}
             Some("response_item") => {
                 self.push_history(history_turn(payload, &line), &mut progress.codex);
+                self.push_work(work(payload), &mut progress.work);
             }
             Some("event_msg") => {
                 if let Some(turn) = plan_turn(payload, &line) {
@@ -138,6 +147,13 @@ impl RolloutReader {
             }
             _ => {}
         }
+    }
+
+    /// Adds work to the turn before it. Work at the beginning of a chunk waits for the first answer:
+    /// the turn before it may be stored already.
+    fn push_work(&mut self, work: Vec<WorkItem>, waiting: &mut Vec<WorkItem>) {
+        let last = self.pending.last_mut().or(self.turns.last_mut());
+        add_work(last.map_or(waiting, |turn| &mut turn.work), work);
     }
 
     fn push_history(&mut self, turn: Option<TranscriptTurn>, codex: &mut CodexProgress) {
@@ -207,6 +223,7 @@ impl RolloutReader {
             }
             self.turns.append(&mut self.pending);
         }
+        claim_waiting_work(&mut self.turns, &mut progress.work);
         self.turns
     }
 }
@@ -249,6 +266,20 @@ fn event_turn(
     Some((source, turn(role, &text, id, None, line)?))
 }
 
+/// Returns what an item of the history says of the agent's work.
+fn work(payload: &Payload<'_>) -> Vec<WorkItem> {
+    let text = |field: &Scalar<'_>, read: fn(&str) -> Vec<WorkItem>| field.text().map(read);
+    let work = match payload.kind.text() {
+        Some("function_call") => text(&payload.arguments, function_call),
+        Some("custom_tool_call") => text(&payload.input, custom_tool_call),
+        Some("function_call_output" | "custom_tool_call_output") => {
+            text(&payload.output, |output| call_output(output).into_iter().collect())
+        }
+        _ => None,
+    };
+    work.unwrap_or_default()
+}
+
 /// Returns the plan that the model proposes. Codex leaves it out of the message that contained it.
 fn plan_turn(payload: &Payload<'_>, line: &RolloutLine<'_>) -> Option<TranscriptTurn> {
     let item = payload.item.object()?;
@@ -286,6 +317,7 @@ fn turn(
         ts,
         message_id,
         prompt_id: None,
+        work: Vec::new(),
     })
 }
 

@@ -19,6 +19,12 @@ pub fn object<'a, T: Fields<'a>>(line: &'a [u8]) -> Result<T, Unreadable> {
     }
 }
 
+/// Parses the object that a line is, with all of its fields.
+pub fn any_object(line: &[u8]) -> Result<serde_json::Value, Unreadable> {
+    let value = serde_json::from_slice::<serde_json::Value>(line).map_err(|_| Unreadable)?;
+    if value.is_object() { Ok(value) } else { Err(Unreadable) }
+}
+
 /// A value that is filled from the fields of an object, in any order and number.
 pub trait Fields<'a>: Default {
     /// Reads the value of one field, which is the next value of `map`.

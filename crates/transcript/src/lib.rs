@@ -1,30 +1,54 @@
-//! The transcripts that coding agents write: Claude Code's JSONL files and Codex's rollouts.
+//! The transcripts that coding agents write: lines of JSON, documents, and rows of a database.
 //!
 //! The crate is pure: it reads bytes that a caller has loaded, and it knows no files, processes or
 //! clocks. Parsing is tolerant and incremental: it returns what it could read, counts what it
 //! could not, and continues where it stopped.
 //!
-//! - [`parse_chunk`] returns the turns of a transcript of either client, for capture.
+//! - [`parse_chunk`] returns the turns of a transcript of lines, for capture; [`parse_document`]
+//!   those of a document; [`OpencodeMessage`] those of OpenCode's database.
+//! - [`RECORDS`] lists the clients and the folders of their records.
 //! - [`claude`] reads Claude Code's records as they are written, for the live backend, and writes
 //!   a history as a transcript that Claude Code can resume.
 
+mod aider;
 mod block;
 pub mod claude;
 mod client;
+mod cline;
 mod codex;
+mod codex_work;
+mod copilot;
+mod document;
+mod gemini;
 mod json;
+mod opencode;
+mod parsed_session;
 mod progress;
 mod reader;
+mod record_file;
+mod specstory;
 mod turn;
+mod work;
 
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_clients;
+#[cfg(test)]
 mod tests_codex;
 #[cfg(test)]
 mod tests_random;
+#[cfg(test)]
+mod tests_work;
 
-pub use client::{AgentClient, ClientDescription};
+pub use client::{
+    AgentClient, ClientDescription, RECORDS, RecordDescription, RecordPlace, RecordedClient,
+};
+pub use document::{ParsedDocument, parse_document};
+pub use opencode::OpencodeMessage;
+pub use parsed_session::ParsedSession;
 pub use progress::{CodexProgress, CodexSource, ReadProgress, TurnDigest};
 pub use reader::{ParsedChunk, parse_chunk};
+pub use record_file::RecordFile;
 pub use turn::TranscriptTurn;
+pub use work::WorkItem;

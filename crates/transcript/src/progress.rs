@@ -1,20 +1,26 @@
 use hob_domain::memory::TurnRole;
 use serde::{Deserialize, Serialize};
 
-use crate::client::AgentClient;
+use crate::client::RecordedClient;
 use crate::turn::TranscriptTurn;
+use crate::work::WorkItem;
 
 /// What is known about a transcript from reading it so far. Callers save it between chunks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReadProgress {
     /// The client, taken from the first line that shows it. A caller that knows better may set it.
-    pub client: Option<AgentClient>,
+    pub client: Option<RecordedClient>,
     pub session: Option<String>,
     pub cwd: Option<String>,
     /// The latest prompt to which Claude Code gave an id.
     pub prompt: Option<String>,
+    /// Whether another agent of Gemini CLI started this session. It is then nobody's conversation.
+    pub is_subagent: bool,
     pub codex: CodexProgress,
+    /// Work that no turn of the chunks so far precedes. It may contain secrets, so it is not saved.
+    #[serde(skip)]
+    pub work: Vec<WorkItem>,
 }
 
 /// Which lines of a rollout the turns are taken from.

@@ -4,8 +4,10 @@ use serde::de::MapAccess;
 
 use crate::block::TextBlock;
 use crate::claude::{ConversationReader, RecordMessage, is_speaker};
-use crate::client::AgentClient;
+use crate::client::RecordedClient;
 use crate::codex::RolloutReader;
+use crate::copilot;
+use crate::gemini::GeminiReader;
 use crate::json::{self, Fields, Loose, Scalar, Unreadable};
 use crate::progress::ReadProgress;
 use crate::turn::TranscriptTurn;
@@ -63,11 +65,13 @@ fn parse_lines(mut bytes: &[u8], progress: &mut ReadProgress) -> (Vec<Transcript
     (reader.finish(progress), unreadable)
 }
 
-/// The readers of both clients: the client of a file is known once a line has shown it.
+/// The readers of all clients that write lines: the client of a file is known once a line has shown it.
 #[derive(Debug, Default)]
 struct LineReader {
     claude: ConversationReader,
     codex: RolloutReader,
+    gemini: GeminiReader,
+    copilot: Vec<TranscriptTurn>,
 }
 
 impl LineReader {
@@ -76,9 +80,20 @@ impl LineReader {
             progress.client = json::object::<ClientHint<'_>>(line)?.client();
         }
         match progress.client {
-            Some(AgentClient::Claude) => self.claude.push(json::object(line)?, progress),
-            Some(AgentClient::Codex) => self.codex.push(json::object(line)?, progress),
-            None => {}
+            Some(RecordedClient::Claude) => self.claude.push(json::object(line)?, progress),
+            Some(RecordedClient::Codex) => self.codex.push(json::object(line)?, progress),
+            Some(RecordedClient::Gemini) => self.gemini.push(&json::any_object(line)?, progress),
+            Some(RecordedClient::Copilot) => {
+                self.copilot.extend(copilot::event(&json::any_object(line)?, progress));
+            }
+            // These clients write no lines.
+            Some(
+                RecordedClient::Opencode
+                | RecordedClient::Cline
+                | RecordedClient::Aider
+                | RecordedClient::Specstory,
+            )
+            | None => {}
         }
         Ok(())
     }
@@ -86,6 +101,8 @@ impl LineReader {
     fn finish(self, progress: &mut ReadProgress) -> Vec<TranscriptTurn> {
         let mut turns = self.claude.finish(progress);
         turns.extend(self.codex.finish(progress));
+        turns.extend(self.gemini.finish());
+        turns.extend(self.copilot);
         turns
     }
 }
@@ -97,6 +114,8 @@ struct ClientHint<'a> {
     role: Scalar<'a>,
     message: Loose<'a, RecordMessage<'a, TextBlock<'a>>>,
     payload: Scalar<'a>,
+    data: Scalar<'a>,
+    has_gemini_key: bool,
     has_claude_key: bool,
     has_codex_key: bool,
 }
@@ -108,6 +127,11 @@ impl<'a> Fields<'a> for ClientHint<'a> {
             "role" => self.role = map.next_value()?,
             "message" => self.message = map.next_value()?,
             "payload" => self.payload = map.next_value()?,
+            "data" => self.data = map.next_value()?,
+            "projectHash" => {
+                self.has_gemini_key = true;
+                json::skip(map)?;
+            }
             "sessionId" | "uuid" | "parentUuid" | "leafUuid" => {
                 self.has_claude_key = true;
                 json::skip(map)?;
@@ -123,17 +147,25 @@ impl<'a> Fields<'a> for ClientHint<'a> {
 }
 
 impl ClientHint<'_> {
-    fn client(&self) -> Option<AgentClient> {
+    fn client(&self) -> Option<RecordedClient> {
         let kind = self.kind.text();
         let has_payload = kind.is_some() && matches!(self.payload, Loose::Object(_));
         let is_bare_item = kind == Some("message") && self.role.text().is_some();
         let role = self.message.object().and_then(|message| message.role.text());
         // Other clients have such keys, too, but no types of records with them.
         let is_claude_record = self.has_claude_key && kind.is_some();
-        if is_claude_record || [kind, role].into_iter().flatten().any(is_speaker) {
-            Some(AgentClient::Claude)
+        let is_copilot_event = matches!(self.data, Loose::Object(_))
+            && kind.is_some_and(|kind| {
+                ["session.", "user.message", "assistant."].iter().any(|name| kind.starts_with(name))
+            });
+        if self.has_gemini_key || kind == Some("gemini") {
+            Some(RecordedClient::Gemini)
+        } else if is_copilot_event {
+            Some(RecordedClient::Copilot)
+        } else if is_claude_record || [kind, role].into_iter().flatten().any(is_speaker) {
+            Some(RecordedClient::Claude)
         } else if has_payload || is_bare_item || self.has_codex_key {
-            Some(AgentClient::Codex)
+            Some(RecordedClient::Codex)
         } else {
             None
         }

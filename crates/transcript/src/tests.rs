@@ -87,7 +87,11 @@ fn text_of_the_program_is_removed_from_prompts() {
     kept("[Request interrupted by user] is what I see, why?");
     skipped("<command-name>/clear</command-name>\n  <command-args></command-args>");
     skipped("<local-command-stdout>done</local-command-stdout>");
-    skipped("<bash-stdout>a < b</bash-stdout><bash-stderr></bash-stderr>");
+    skipped("<bash-stdout></bash-stdout><bash-stderr> </bash-stderr>");
+    skipped("<teammate-message teammate_id=\"b\">{\"type\":\"idle\"}</teammate-message>");
+    kept("<bash-input>ls -l</bash-input>");
+    kept("<bash-stdout>a < b</bash-stdout><bash-stderr></bash-stderr>");
+    kept("<teammate-message teammate_id=\"lead\">\nFix the parser.\n</teammate-message>");
     skipped("<task-notification id=\"1\">x</task-notification>\n");
     kept("<command-name>/clear</command-name> does nothing");
     kept("<command-name> without an end");
@@ -133,10 +137,11 @@ fn turns_have_ids_and_progress_survives_saving() {
         ts: Some("2026-01-02T03:04:05.678Z".parse().unwrap()),
         message_id: Some("msg_1".into()),
         prompt_id: None,
+        work: Vec::new(),
     };
     assert_eq!(chunk.turns[0], expect);
     assert_eq!(chunk.turns[1].id, None);
-    assert_eq!(progress.client, Some(AgentClient::Claude));
+    assert_eq!(progress.client, Some(RecordedClient::Claude));
     assert_eq!((progress.session.as_deref(), progress.cwd.as_deref()), (Some("s"), Some("/w")));
     let saved = serde_json::to_string(&progress).unwrap();
     assert_eq!(serde_json::from_str::<ReadProgress>(&saved).unwrap(), progress);

@@ -183,7 +183,7 @@ fn oldest_format_has_bare_items() {
     parse_chunk(format!("{}\n", lines[0]).as_bytes(), &mut progress);
     assert_eq!(
         (progress.client, progress.session.as_deref()),
-        (Some(AgentClient::Codex), Some("s"))
+        (Some(RecordedClient::Codex), Some("s"))
     );
 }
 

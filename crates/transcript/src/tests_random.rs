@@ -164,7 +164,7 @@ fn no_bytes_cause_a_panic() {
         let bytes: Vec<u8> = (0..random.below(24))
             .flat_map(|_| pieces[random.below(pieces.len())].to_vec())
             .collect();
-        for client in [None, Some(AgentClient::Claude), Some(AgentClient::Codex)] {
+        for client in [None, Some(RecordedClient::Claude), Some(RecordedClient::Codex)] {
             let mut progress = ReadProgress { client, ..ReadProgress::default() };
             let chunk = parse_chunk(&bytes, &mut progress);
             assert!(chunk.consumed <= bytes.len());

@@ -2,6 +2,7 @@ use hob_domain::memory::TurnRole;
 use jiff::Timestamp;
 
 use crate::json::Scalar;
+use crate::work::WorkItem;
 
 /// One turn as the transcript records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,19 @@ pub struct TranscriptTurn {
     pub message_id: Option<String>,
     /// The prompt that the turn is or answers, under the id that hooks receive.
     pub prompt_id: Option<String>,
+    /// What the agent did after this turn and before the next one.
+    pub work: Vec<WorkItem>,
+}
+
+/// Gives work that waits for a turn to the first of these turns, if the agent said it. A prompt did not
+/// cause what came before it.
+pub fn claim_waiting_work(turns: &mut [TranscriptTurn], waiting: &mut Vec<WorkItem>) {
+    if let Some(first) = turns.first_mut() {
+        let waiting = std::mem::take(waiting);
+        if first.role == TurnRole::Assistant {
+            first.work.splice(..0, waiting);
+        }
+    }
 }
 
 /// Parses a record's timestamp.

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 
 use hob_domain::memory::TurnRole;
 
+use super::block::ConversationBlock;
 use super::order::causal_order;
 use super::record::{INTERRUPTED, RecordMessage, TranscriptRecord};
 use super::{command_guard, user_text};
-use crate::block::TextBlock;
 use crate::json::{Loose, Scalar};
 use crate::progress::ReadProgress;
-use crate::turn::{TranscriptTurn, timestamp};
+use crate::turn::{TranscriptTurn, claim_waiting_work, timestamp};
+use crate::work::{WorkItem, add_work};
 
-type Content<'a> = Loose<'a, TextBlock<'a>>;
+type Content<'a> = Loose<'a, ConversationBlock<'a>>;
 
 /// Collects the records of one chunk and returns their turns in causal order.
 #[derive(Debug, Default)]
@@ -28,13 +29,15 @@ struct Link {
     /// The prompt that the record belongs to, if it names one. Records after it belong there, too.
     prompt_id: Option<String>,
     turn: Option<TranscriptTurn>,
+    /// What the record says of the agent's work.
+    work: Vec<WorkItem>,
 }
 
 impl ConversationReader {
     /// Adds the next record of the file.
     pub fn push(
         &mut self,
-        record: TranscriptRecord<'_, TextBlock<'_>>,
+        record: TranscriptRecord<'_, ConversationBlock<'_>>,
         progress: &mut ReadProgress,
     ) {
         progress.session = progress.session.take().or_else(|| record.session.owned());
@@ -44,6 +47,7 @@ impl ConversationReader {
             parent: record.parent(),
             prompt_id: record.prompt_id.owned(),
             turn: turn(&record),
+            work: work(&record),
         });
     }
 
@@ -51,17 +55,20 @@ impl ConversationReader {
     /// the file.
     ///
     /// A record without an id follows the one before it. A record that occurs twice gives one turn.
-    /// A parent that is missing does not hold anything back, and neither does a cycle.
+    /// A parent that is missing does not hold anything back, and neither does a cycle. Work belongs to
+    /// the turn before it. Work at the beginning of a chunk belongs to the chunk's first turn if that is an
+    /// answer: the turn before it may be stored already.
     pub fn finish(self, progress: &mut ReadProgress) -> Vec<TranscriptTurn> {
         let mut links = self.links;
         let Chain { parents, repeats } = chain(&links);
         for (original, repeat) in repeats {
             let turn = links[repeat].turn.take();
+            links[repeat].work.clear();
             let known = &mut links[original].turn;
             *known = known.take().or(turn);
         }
         let prompt = &mut progress.prompt;
-        let mut turns = Vec::new();
+        let mut turns: Vec<TranscriptTurn> = Vec::new();
         for index in causal_order(&parents) {
             let link = &mut links[index];
             if link.prompt_id.is_some() {
@@ -70,7 +77,10 @@ impl ConversationReader {
             if let Some(turn) = link.turn.take() {
                 turns.push(TranscriptTurn { prompt_id: prompt.clone(), ..turn });
             }
+            let work = turns.last_mut().map_or(&mut progress.work, |turn| &mut turn.work);
+            add_work(work, link.work.drain(..));
         }
+        claim_waiting_work(&mut turns, &mut progress.work);
         turns
     }
 }
@@ -102,7 +112,7 @@ fn chain(links: &[Link]) -> Chain {
 }
 
 /// Returns the turn that a record is, if the user or the model said it.
-fn turn(record: &TranscriptRecord<'_, TextBlock<'_>>) -> Option<TranscriptTurn> {
+fn turn(record: &TranscriptRecord<'_, ConversationBlock<'_>>) -> Option<TranscriptTurn> {
     let message = record.message.object()?;
     if is_aside(record) || message.is_synthetic() {
         return None;
@@ -119,7 +129,17 @@ fn turn(record: &TranscriptRecord<'_, TextBlock<'_>>) -> Option<TranscriptTurn> 
         ts: timestamp(&record.timestamp),
         message_id: message.id.owned(),
         prompt_id: None,
+        work: Vec::new(),
     })
+}
+
+/// Returns what a record says of the work of the agent, or of another agent that it started.
+fn work(record: &TranscriptRecord<'_, ConversationBlock<'_>>) -> Vec<WorkItem> {
+    let of_other = record.data.object().and_then(|data| data.message());
+    match record.message.object().or(of_other).map(|message| &message.content) {
+        Some(Loose::List(blocks)) => blocks.iter().flat_map(ConversationBlock::work).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Returns whether a record was said by the program or to it, not by the user or the model.
@@ -164,7 +184,7 @@ fn texts<'a>(content: &'a Content<'_>) -> Option<Vec<&'a str>> {
     match content {
         Loose::Text(text) => Some(vec![text]),
         Loose::List(blocks) => {
-            let is = |block: &TextBlock<'_>, kind: &str| block.kind.text() == Some(kind);
+            let is = |block: &ConversationBlock<'_>, kind: &str| block.kind.text() == Some(kind);
             if blocks.iter().any(|block| is(block, "tool_result")) {
                 return None;
             }

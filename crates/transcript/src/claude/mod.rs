@@ -1,9 +1,10 @@
 //! Claude Code's transcript: one JSON record a line, each with a link to its parent.
 //!
-//! [`record`] knows the format and [`order`] the order of records. [`conversation`] reads them for
-//! capture, [`live_record`] and [`turn_reader`] for the live backend. [`seed`] writes them.
+//! [`record`] knows the format and [`order`] the order of records. [`conversation`] reads them and
+//! their [`block`]s for capture, [`live_record`] and [`turn_reader`] for the live backend. [`seed`] writes them.
 //! [`stream_json`] is the protocol of `claude -p`, which has records of its own.
 
+mod block;
 mod command_guard;
 mod conversation;
 mod event;
@@ -27,3 +28,4 @@ pub use record::SYNTHETIC_MODEL;
 pub(crate) use record::{RecordMessage, is_speaker};
 pub use seed::{SeedContext, preamble, seed_transcript};
 pub use turn_reader::{TurnOutcome, TurnReader};
+pub use user_text::has_spoken_element;

@@ -32,6 +32,8 @@ pub struct TranscriptRecord<'a, B> {
     pub prompt_id: Scalar<'a>,
     pub error: Scalar<'a>,
     pub error_status: Scalar<'a>,
+    /// The data of a `progress` record: a message of another agent that this one started.
+    pub data: Loose<'a, ProgressData<'a, B>>,
     pub is_meta: bool,
     pub is_sidechain: bool,
     pub is_compact_summary: bool,
@@ -54,6 +56,7 @@ impl<'a, B: Fields<'a>> Fields<'a> for TranscriptRecord<'a, B> {
             "cwd" => self.cwd = map.next_value()?,
             "timestamp" => self.timestamp = map.next_value()?,
             "promptId" => self.prompt_id = map.next_value()?,
+            "data" => self.data = map.next_value()?,
             "error" => self.error = map.next_value()?,
             "apiErrorStatus" => self.error_status = map.next_value()?,
             "isMeta" => self.is_meta |= json::flag(map)?,
@@ -76,6 +79,45 @@ impl<B> TranscriptRecord<'_, B> {
         // After a compaction the chain continues at a boundary record, which names its parent in
         // another field.
         self.parent.owned().or_else(|| self.logical_parent.owned())
+    }
+}
+
+/// The data of a `progress` record.
+#[derive(Debug, Default)]
+pub struct ProgressData<'a, B> {
+    message: Loose<'a, ProgressMessage<'a, B>>,
+}
+
+impl<'a, B: Fields<'a>> Fields<'a> for ProgressData<'a, B> {
+    fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "message" => self.message = map.next_value()?,
+            _ => json::skip(map)?,
+        }
+        Ok(())
+    }
+}
+
+impl<'a, B> ProgressData<'a, B> {
+    /// Returns the API message of the other agent.
+    pub fn message(&self) -> Option<&RecordMessage<'a, B>> {
+        self.message.object()?.message.object()
+    }
+}
+
+/// A record of another agent, inside of a `progress` record.
+#[derive(Debug, Default)]
+struct ProgressMessage<'a, B> {
+    message: Loose<'a, RecordMessage<'a, B>>,
+}
+
+impl<'a, B: Fields<'a>> Fields<'a> for ProgressMessage<'a, B> {
+    fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "message" => self.message = map.next_value()?,
+            _ => json::skip(map)?,
+        }
+        Ok(())
     }
 }
 

@@ -125,6 +125,11 @@ pub fn user_message(text: &str) -> Value {
     json!({"type": "user", "message": {"role": "user", "content": text}})
 }
 
+/// Returns a `result` that ends the turn with an error, for a program that did not write its own.
+pub fn failed_result(error: &str) -> Value {
+    json!({"type": "result", "subtype": "error_during_execution", "is_error": true, "result": error})
+}
+
 /// Returns a request to interrupt the turn. The turn still ends with a `result`.
 pub fn interrupt_request(id: &str) -> Value {
     json!({"type": "control_request", "request_id": id, "request": {"subtype": "interrupt"}})

@@ -9,17 +9,17 @@ const WRAPPERS: &[&str] = &[
     "local-command-stdout",
     "local-command-stderr",
     "local-command-caveat",
-    "bash-input",
-    "bash-stdout",
-    "bash-stderr",
     "user-memory-input",
     "user-prompt-submit-hook",
     "task-notification",
-    "teammate-message",
     "ide_opened_file",
     "ide_selection",
     "ide_diagnostics",
 ];
+
+/// The elements of what was said or done in the conversation: commands that the user ran from the
+/// prompt with their outputs, and messages of other agents. They are turns unless they say nothing.
+const SPOKEN: &[&str] = &["bash-input", "bash-stdout", "bash-stderr", "teammate-message"];
 
 const REMINDER: &str = "<system-reminder>";
 const REMINDER_END: &str = "</system-reminder>";
@@ -31,29 +31,41 @@ pub fn typed_by_user(text: &str) -> Option<String> {
     }
     let rest = without_reminders(text);
     let is_emptied = rest.len() < text.len() && rest.trim().is_empty();
-    (!is_emptied && !consists_of(&rest, WRAPPERS)).then_some(rest)
+    (!is_emptied && !consists_of_wrappers(&rest)).then_some(rest)
 }
 
-/// Returns whether the text is nothing but elements of these names.
-fn consists_of(text: &str, names: &[&str]) -> bool {
+/// Returns whether an element of what was said or done in the conversation begins anywhere in a text.
+pub fn has_spoken_element(text: &str) -> bool {
+    text.match_indices('<').any(|(at, _)| {
+        let begins = |name: &&str| {
+            let after = text[at + 1..].strip_prefix(*name);
+            after.is_some_and(|after| after.starts_with(|c: char| c == '>' || c.is_whitespace()))
+        };
+        SPOKEN.iter().any(begins)
+    })
+}
+
+/// Returns whether the text is nothing but elements in which nobody says anything.
+fn consists_of_wrappers(text: &str) -> bool {
     let mut rest = text.trim();
     let mut any = false;
-    while let Some(after) = after_element(rest, names) {
+    while let Some(after) = after_wrapper(rest) {
         rest = after.trim_start();
         any = true;
     }
     any && rest.is_empty()
 }
 
-/// Returns what follows the element at the beginning of the text, if its name is one of these.
-fn after_element<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
+/// Returns what follows the element at the beginning of the text, if nobody says anything in it.
+fn after_wrapper(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('<')?;
     let name = &inner[..inner.find(|c: char| c == '>' || c.is_whitespace())?];
-    if !names.contains(&name) {
-        return None;
-    }
     let end = format!("</{name}>");
-    text.find(&end).map(|at| &text[at + end.len()..])
+    let (element, after) = text.split_once(&end)?;
+    let content = element.split_once('>')?.1.trim();
+    // Agents of a team also send each other messages that are no words, such as that one is idle.
+    let is_silent = content.is_empty() || content.starts_with('{');
+    (WRAPPERS.contains(&name) || SPOKEN.contains(&name) && is_silent).then_some(after)
 }
 
 /// Returns the text without the reminders that Claude Code puts into it. A reminder has lines of its

@@ -1,0 +1,75 @@
+use std::path::Path;
+
+/// How a file of records is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordFile {
+    /// Lines of JSON, which may grow.
+    Lines,
+    /// A document that is read as a whole.
+    Document,
+    /// OpenCode's database.
+    OpencodeDatabase,
+    /// The file of one session of an earlier OpenCode, next to the folders of its messages and parts.
+    OpencodeSession,
+}
+
+impl RecordFile {
+    /// Returns how to read a file that the user names. What it contains decides whether it can be read.
+    pub fn of_named(path: &Path) -> RecordFile {
+        let is_document = path.extension().is_some_and(|ending| ending == "json" || ending == "md");
+        RecordFile::of_found(path).unwrap_or(if is_document {
+            RecordFile::Document
+        } else {
+            RecordFile::Lines
+        })
+    }
+
+    /// Returns how to read a file that was found in a folder, or `None` for a file of another kind.
+    pub fn of_found(path: &Path) -> Option<RecordFile> {
+        let name = path.file_name()?.to_str()?;
+        let mut parents = path
+            .ancestors()
+            .skip(1)
+            .map(|parent| parent.file_name().and_then(|name| name.to_str()).unwrap_or_default());
+        let (parent, above) =
+            (parents.next().unwrap_or_default(), parents.next().unwrap_or_default());
+        let is_session_of_opencode = above == "session" && parents.next() == Some("storage");
+        match name.rsplit_once('.')?.1 {
+            "jsonl" => Some(RecordFile::Lines),
+            "json" if name == "api_conversation_history.json" => Some(RecordFile::Document),
+            "json" if parent == "chats" && name.starts_with("session-") => {
+                Some(RecordFile::Document)
+            }
+            "json" if is_session_of_opencode => Some(RecordFile::OpencodeSession),
+            "md" if name == ".aider.chat.history.md" => Some(RecordFile::Document),
+            "md" if parent == "history" && above == ".specstory" => Some(RecordFile::Document),
+            "db" if name == "opencode.db" => Some(RecordFile::OpencodeDatabase),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_recognised_by_their_names() {
+        let check = |path: &str, expect: Option<RecordFile>| {
+            assert_eq!(RecordFile::of_found(Path::new(path)), expect, "{path}");
+        };
+        check("/h/.claude/projects/p/1.jsonl", Some(RecordFile::Lines));
+        check("/h/.gemini/tmp/p/chats/session-1.json", Some(RecordFile::Document));
+        check("/h/.gemini/tmp/p/logs.json", None);
+        check("/h/opencode/opencode.db", Some(RecordFile::OpencodeDatabase));
+        check("/h/opencode/opencode.db-wal", None);
+        check("/h/opencode/storage/session/p/ses_1.json", Some(RecordFile::OpencodeSession));
+        check("/h/opencode/storage/message/ses_1/msg_1.json", None);
+        check("/r/.aider.chat.history.md", Some(RecordFile::Document));
+        check("/r/.specstory/history/a.md", Some(RecordFile::Document));
+        check("/r/README.md", None);
+        check("/r/package.json", None);
+        assert_eq!(RecordFile::of_named(Path::new("x.json")), RecordFile::Document);
+        assert_eq!(RecordFile::of_named(Path::new("/etc/passwd")), RecordFile::Lines);
+    }
+}
