@@ -1,6 +1,7 @@
 //! Commands that only the lease holder of a session can execute, and their outcomes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A command to a session. Executing it twice does no harm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,13 @@ pub enum SessionCommand {
     Answer {
         request: String,
         option: String,
+    },
+    /// Returns the result of a call of one of the caller's own tools.
+    ToolResult {
+        call: String,
+        /// A string or content blocks in Anthropic's format.
+        content: Value,
+        is_error: bool,
     },
     /// A command of another version of Hob.
     #[serde(other)]

@@ -21,6 +21,8 @@ pub enum EventKind {
     Cancel,
     /// The agent asked for a permission, or got its answer.
     Permission,
+    /// The agent called one of the caller's own tools, or got its result.
+    ToolCall,
     /// The agent resumed its conversation, or failed to.
     Resume,
     /// A caller closed the session.
@@ -43,6 +45,7 @@ impl EventKind {
             EventKind::Create => "create",
             EventKind::Cancel => "cancel",
             EventKind::Permission => "permission",
+            EventKind::ToolCall => "tool_call",
             EventKind::Resume => "resume",
             EventKind::Close => "close",
             EventKind::SweepClose => "sweep_close",
@@ -66,6 +69,7 @@ impl From<String> for EventKind {
             "create" => EventKind::Create,
             "cancel" => EventKind::Cancel,
             "permission" => EventKind::Permission,
+            "tool_call" => EventKind::ToolCall,
             "resume" => EventKind::Resume,
             "close" => EventKind::Close,
             "sweep_close" => EventKind::SweepClose,
@@ -129,6 +133,7 @@ mod tests {
             "create",
             "cancel",
             "permission",
+            "tool_call",
             "resume",
             "close",
             "sweep_close",

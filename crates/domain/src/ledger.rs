@@ -2,11 +2,11 @@
 
 use crate::app::AppStore;
 use crate::audit::AuditStore;
+use crate::document::DocumentStore;
 use crate::node::NodeStore;
-use crate::response::ResponseStore;
 use crate::session::SessionStore;
 
 /// All storage ports of a ledger.
-pub trait LedgerStore: AppStore + SessionStore + ResponseStore + AuditStore + NodeStore {}
+pub trait LedgerStore: AppStore + SessionStore + DocumentStore + AuditStore + NodeStore {}
 
-impl<T: AppStore + SessionStore + ResponseStore + AuditStore + NodeStore> LedgerStore for T {}
+impl<T: AppStore + SessionStore + DocumentStore + AuditStore + NodeStore> LedgerStore for T {}

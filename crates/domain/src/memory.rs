@@ -280,7 +280,7 @@ pub enum TurnSelection {
     Numbers(Vec<i64>),
     /// A part of the timeline, in the order the turns were said.
     Window(Window),
-    /// The latest short prompts of a project, newest first.
+    /// The latest short prompts of a project that are not superseded, newest first.
     LatestPrompts { project: String, limit: usize },
     /// The facts of a project that are not superseded, newest first.
     Facts { project: String, limit: usize },

@@ -228,7 +228,7 @@ pub enum SessionFilter {
 pub enum DeleteFilter {
     /// The sessions that were closed before this time, and the responses that were created before it.
     ClosedBefore(Timestamp),
-    /// All sessions of a removed app, together with its responses, its outbox and its usage.
+    /// All sessions of a removed app, together with its documents, its outbox and its usage.
     App(AppName),
 }
 
@@ -243,14 +243,18 @@ pub enum TurnRange {
     Queued,
 }
 
-/// A part of a session's events.
+/// The most bytes of events that a store returns at once. If the first event is larger, it is returned alone.
+pub const MAX_EVENT_PAGE_BYTES: usize = 1 << 20;
+
+/// A part of a session's events. A store may return fewer events than there are, but at least one; see
+/// [`MAX_EVENT_PAGE_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventRange {
     /// At most `limit` events after this number.
     After { after: u64, limit: usize },
     /// The last `limit` events before this number.
     Before { before: u64, limit: usize },
-    /// The events of this turn.
+    /// The first events of this turn.
     Turn(u32),
 }
 

@@ -12,7 +12,7 @@ pub enum StoreError {
     /// The lease is not the latest one of its session, or the session is gone. Nothing was changed, and a retry
     /// cannot succeed.
     #[error(
-        "this node no longer has the session, because another node took it over or it was deleted; try again"
+        "this node no longer has the session: another node took it over, or it was deleted; try again"
     )]
     Lost,
     /// The store cannot be used: wrong key, damaged data.

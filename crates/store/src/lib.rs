@@ -8,6 +8,7 @@ mod ledger;
 mod memory;
 mod migrate;
 mod postgres;
+mod salvage;
 mod sqlite;
 mod values;
 
@@ -24,4 +25,9 @@ pub use migrate::{
     Analyse, Analysed, MigrateError, MigratedTable, Migration, MigrationProgress, ReportProgress,
 };
 pub use postgres::{BadUrl, ConnectError, StoreUrl};
-pub use sqlite::{OpenError, copy_database, memory_mark, opens_with, rekey, verify_database};
+pub use salvage::{SalvagedTable, salvage_ledger, salvage_memory};
+pub use sqlite::{
+    Access, DatabaseState, MemoryMark, OpenError, OpencodeDatabase, OpencodeError, OpencodePartRow,
+    OpencodeSessionRow, advance_generation, copy_database, generation, inspect_database,
+    memory_mark, opens_with, rekey, verify_database,
+};

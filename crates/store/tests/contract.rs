@@ -41,7 +41,7 @@ impl Fixture for InMemory {
 /// One server for all tests; it ends with this process.
 fn server() -> &'static Postgres {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
-    SERVER.get_or_init(Postgres::start)
+    SERVER.get_or_init(Postgres::start_shared)
 }
 
 macro_rules! on {

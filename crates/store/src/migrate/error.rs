@@ -11,7 +11,7 @@ pub enum MigrateError {
     )]
     Occupied { table: &'static str },
     #[error(
-        "{table} differ after the migration ({source_rows} rows became {target_rows}): do not use the target"
+        "{table} differ after the migration ({source_rows} rows became {target_rows}): do not use the target; the source is unchanged"
     )]
     Differs { table: &'static str, source_rows: u64, target_rows: u64 },
     #[error(transparent)]

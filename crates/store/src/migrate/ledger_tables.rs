@@ -224,23 +224,23 @@ pub(crate) const TABLES: &[&Table] = &[
         },
     },
     &Table {
-        name: "responses",
-        columns: &[Text, Text, Number, Text, Text],
+        name: "documents",
+        columns: &[Text, Text, Number, Text, Text, Text],
         key: 2,
         identifies_store: false,
         sqlite: Statements {
-            select: "app, id, created_at, input, body FROM responses",
+            select: "app, id, created_at, input, body, kind FROM documents",
             key: "app, id",
             after: "?1, ?2",
-            insert: "INSERT OR IGNORE INTO responses (app, id, created_at, input, body)
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            insert: "INSERT OR IGNORE INTO documents (app, id, created_at, input, body, kind)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         },
         postgres: Statements {
-            select: "app, id, created_at, input, body FROM hob.responses",
+            select: "app, id, created_at, input, body, kind FROM hob.documents",
             key: "app, id",
             after: "$1, $2",
-            insert: "INSERT INTO hob.responses (app, id, created_at, input, body)
-                 SELECT c1, c2, c3, c4, c5 FROM moved ON CONFLICT DO NOTHING",
+            insert: "INSERT INTO hob.documents (app, id, created_at, input, body, kind)
+                 SELECT c1, c2, c3, c4, c5, c6 FROM moved ON CONFLICT DO NOTHING",
         },
     },
     &Table {

@@ -1,12 +1,13 @@
 //! The address of a PostgreSQL server in the settings.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// The timeout for connecting to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,7 +33,7 @@ pub(crate) struct Tls {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// `disable`, `prefer` (the default) and `require`: encrypted or not, without checking the certificate.
+    /// `disable`, `prefer` (the default for a server on this machine) and `require` (the default for others): encrypted or not, without checking the certificate.
     Anybody,
     /// `verify-ca`: the certificate must be signed by a trusted root.
     Certified,
@@ -68,18 +69,18 @@ impl FromStr for StoreUrl {
             None => (text, ""),
         };
         let mut tls = Tls { trust: Trust::Anybody, root: None };
-        let mut mode = SslMode::Prefer;
+        let mut mode = None;
         let mut kept = Vec::new();
         // The library supports neither the verifying modes nor a file of root certificates.
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("sslmode", word)) => {
                     (mode, tls.trust) = match word {
-                        "disable" => (SslMode::Disable, Trust::Anybody),
-                        "prefer" => (SslMode::Prefer, Trust::Anybody),
-                        "require" => (SslMode::Require, Trust::Anybody),
-                        "verify-ca" => (SslMode::Require, Trust::Certified),
-                        "verify-full" => (SslMode::Require, Trust::Named),
+                        "disable" => (Some(SslMode::Disable), Trust::Anybody),
+                        "prefer" => (Some(SslMode::Prefer), Trust::Anybody),
+                        "require" => (Some(SslMode::Require), Trust::Anybody),
+                        "verify-ca" => (Some(SslMode::Require), Trust::Certified),
+                        "verify-full" => (Some(SslMode::Require), Trust::Named),
                         _ => return Err(BadUrl::SslMode),
                     };
                 }
@@ -98,7 +99,8 @@ impl FromStr for StoreUrl {
         if config.get_hosts().is_empty() {
             return Err(BadUrl::Malformed);
         }
-        config.ssl_mode(mode);
+        let default = if is_local(&config) { SslMode::Prefer } else { SslMode::Require };
+        config.ssl_mode(mode.unwrap_or(default));
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
@@ -113,10 +115,33 @@ impl FromStr for StoreUrl {
     }
 }
 
+impl StoreUrl {
+    /// Returns whether data may go over a network in clear: the server is not on this machine, and TLS is not required.
+    pub fn may_be_clear(&self) -> bool {
+        self.config.get_ssl_mode() != SslMode::Require && !is_local(&self.config)
+    }
+}
+
+/// Returns whether all hosts are on this machine.
+fn is_local(config: &Config) -> bool {
+    let is_loopback = |name: &str| match name.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => name == "localhost",
+    };
+    // An address decides where a connection goes, and the name is then only compared with the certificate.
+    let addresses = config.get_hostaddrs();
+    if !addresses.is_empty() {
+        return addresses.iter().all(IpAddr::is_loopback);
+    }
+    config.get_hosts().iter().all(|host| match host {
+        Host::Tcp(name) => is_loopback(name),
+        Host::Unix(_) => true,
+    })
+}
+
 /// Shows the user, the hosts and the database.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use tokio_postgres::config::Host;
         write!(f, "postgres://{}@", self.config.get_user().unwrap_or_default())?;
         for (index, host) in self.config.get_hosts().iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
@@ -175,6 +200,27 @@ mod tests {
         let odd: StoreUrl = "postgres://u:pa?ss=word@h/d?sslmode=verify-full".parse().unwrap();
         assert_eq!(odd.config.get_password(), Some(&b"pa?ss=word"[..]));
         assert_eq!(odd.tls.trust, Trust::Named);
+    }
+
+    #[test]
+    fn only_a_server_on_this_machine_may_be_used_in_clear() {
+        let check = |text: &str, mode: SslMode, may_be_clear: bool| {
+            let url: StoreUrl = text.parse().unwrap();
+            assert_eq!(
+                (url.config.get_ssl_mode(), url.may_be_clear()),
+                (mode, may_be_clear),
+                "{text}"
+            );
+        };
+        check("postgres://u@127.0.0.1/d", SslMode::Prefer, false);
+        check("postgres://u@localhost/d?sslmode=disable", SslMode::Disable, false);
+        check("postgres://u@[::1]/d", SslMode::Prefer, false);
+        check("postgres://u@%2Frun%2Fpg/d", SslMode::Prefer, false);
+        check("postgres://u@db.example/d", SslMode::Require, false);
+        check("postgres://u@db.example/d?sslmode=prefer", SslMode::Prefer, true);
+        check("postgres://u@db.example/d?sslmode=disable", SslMode::Disable, true);
+        check("postgres://u@localhost,db.example/d?sslmode=disable", SslMode::Disable, true);
+        check("postgres://u@localhost/d?sslmode=disable&hostaddr=10.0.0.1", SslMode::Disable, true);
     }
 
     #[test]

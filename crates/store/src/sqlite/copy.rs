@@ -1,4 +1,4 @@
-//! Copies of a database that others may be using, and a full check of one.
+//! Copies of a database that others may be using, and how much a memory has stored.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,54 +34,10 @@ pub fn copy_database(from: &Path, key: &DataKey, to: &Path) -> Result<(), OpenEr
         // One file, without a write-ahead log beside it.
         target.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))
     };
-    run().map_err(|error| open_error(to, error))
-}
-
-/// Reads and verifies every page of a database. Returns the number of rows in each of its tables. Blocks.
-pub fn verify_database(path: &Path, key: &DataKey) -> Result<Vec<(String, u64)>, OpenError> {
-    let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
-    let failed = |error| open_error(path, error);
-    let connection = connect(path, key, OpenFlags::empty(), BUSY_TIMEOUT).map_err(failed)?;
-    let texts = |pragma: &str| -> rusqlite::Result<Vec<String>> {
-        let mut found = Vec::new();
-        connection.pragma_query(None, pragma, |row| {
-            found.push(row.get(0)?);
-            Ok(())
-        })?;
-        Ok(found)
-    };
-    // The first lists pages whose authentication fails. The second reads every row and index.
-    let pages = texts("cipher_integrity_check").map_err(failed)?;
-    if let Some(page) = pages.first() {
-        return Err(damaged(format!("{} damaged pages; the first: {page}", pages.len())));
-    }
-    match texts("integrity_check").map_err(failed)?.as_slice() {
-        [ok] if ok == "ok" => {}
-        faults => return Err(damaged(faults.first().cloned().unwrap_or_default())),
-    }
-    let count = || {
-        let names: Vec<String> = connection
-            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name")?
-            .query_map([], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        let rows = names.into_iter().map(|name| {
-            let sql = format!("SELECT count(*) FROM \"{name}\"");
-            let count: i64 = connection.query_row(&sql, [], |row| row.get(0))?;
-            Ok((name, count.cast_unsigned()))
-        });
-        rows.collect::<rusqlite::Result<_>>()
-    };
-    count().map_err(failed)
-}
-
-/// Returns the number of turns that a memory has ever stored, which never decreases. Blocks.
-pub fn memory_mark(path: &Path, key: &DataKey) -> Result<u64, OpenError> {
-    let read = || {
-        let connection = connect(path, key, OpenFlags::empty(), BUSY_TIMEOUT)?;
-        let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'turns'";
-        connection.query_row(sql, [], |row| row.get::<_, i64>(0))
-    };
-    read().map(i64::cast_unsigned).map_err(|error| open_error(path, error))
+    run().map_err(|error| match open_error(from, error) {
+        OpenError::Failed { error, .. } => open_error(to, error),
+        damaged => damaged,
+    })
 }
 
 fn busy() -> rusqlite::Error {

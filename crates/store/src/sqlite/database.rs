@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hob_domain::{DataKey, StoreError, secret::hex};
-use rusqlite::{Connection, OpenFlags, Transaction};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction};
 use tokio::sync::Semaphore;
 
 use super::error::{OpenError, failed, open_error};
@@ -35,6 +35,13 @@ pub(crate) struct Reading {
     pub(crate) max_cache_kib: u64,
 }
 
+/// Whether a file can be changed. A home on a failing disk, for example, can only be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
 /// An encrypted file. Clones share it; when the last clone is dropped, the file is closed.
 #[derive(Clone)]
 pub(crate) struct Database {
@@ -46,7 +53,8 @@ struct Inner {
     key: DataKey,
     busy: Duration,
     max_cache_kib: u64,
-    writer: Writer,
+    /// `None` if the file is only read.
+    writer: Option<Writer>,
     /// Idle read connections.
     readers: Mutex<Vec<Connection>>,
     reading: Arc<Semaphore>,
@@ -71,8 +79,35 @@ impl Database {
                 key: key.clone(),
                 busy,
                 max_cache_kib: reading.max_cache_kib,
-                writer,
+                writer: Some(writer),
                 readers: Mutex::new(Vec::new()),
+                reading: Arc::new(Semaphore::new(reading.readers)),
+            }),
+        })
+    }
+
+    /// Opens a file that exists and is only read. It must have the current schema.
+    pub(crate) fn open_read_only(
+        path: &Path,
+        key: &DataKey,
+        schema: &Schema,
+        busy: Duration,
+        reading: Reading,
+    ) -> Result<Database, OpenError> {
+        let failed = |error| open_error(path, error);
+        let reader = connect_read_only(path, key, busy).map_err(failed)?;
+        let (found, known) = (migrations::version(&reader).map_err(failed)?, schema.version());
+        if found != known {
+            return Err(OpenError::CannotMigrate { path: path.to_owned(), found, known });
+        }
+        Ok(Database {
+            inner: Arc::new(Inner {
+                path: path.to_owned(),
+                key: key.clone(),
+                busy,
+                max_cache_kib: reading.max_cache_kib,
+                writer: None,
+                readers: Mutex::new(vec![reader]),
                 reading: Arc::new(Semaphore::new(reading.readers)),
             }),
         })
@@ -83,7 +118,13 @@ impl Database {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.inner.writer.run(work).await
+        match &self.inner.writer {
+            Some(writer) => writer.run(work).await.map_err(|error| self.inner.named(error)),
+            None => {
+                let text = format!("{} can only be read", self.inner.path.display());
+                Err(StoreError::Failed(text))
+            }
+        }
     }
 
     /// Runs a read on a connection of its own, on a blocking thread.
@@ -99,9 +140,9 @@ impl Database {
             let idle = inner.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let reader = match idle {
                 Some(reader) => reader,
-                None => inner.reader().map_err(failed)?,
+                None => inner.reader().map_err(|error| inner.named(failed(error)))?,
             };
-            let value = work(&reader);
+            let value = work(&reader).map_err(|error| inner.named(error));
             if value.is_ok() {
                 inner.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
             }
@@ -113,9 +154,22 @@ impl Database {
 
 impl Inner {
     fn reader(&self) -> rusqlite::Result<Connection> {
-        let reader = connect(&self.path, &self.key, OpenFlags::empty(), self.busy)?;
+        let reader = match self.writer {
+            Some(_) => connect(&self.path, &self.key, OpenFlags::empty(), self.busy)?,
+            None => connect_read_only(&self.path, &self.key, self.busy)?,
+        };
         set_cache_share(&reader, self.max_cache_kib)?;
         Ok(reader)
+    }
+
+    /// Adds the name of the file to an error that a retry does not mend.
+    fn named(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Failed(text) => {
+                StoreError::Failed(format!("{}: {text}", self.path.display()))
+            }
+            other => other,
+        }
     }
 }
 
@@ -162,6 +216,81 @@ pub(crate) fn connect(
     set_cache(&connection, MIN_CACHE_KIB)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Opens a connection to a file that exists, to read it. On a full disk, SQLite cannot make the index of its log; the file
+/// is then read as on a disk that cannot be written.
+pub(super) fn connect_with(
+    path: &Path,
+    key: &DataKey,
+    access: Access,
+) -> rusqlite::Result<Connection> {
+    let read_only = || connect_read_only(path, key, BUSY_TIMEOUT);
+    if access == Access::ReadOnly {
+        return read_only();
+    }
+    connect(path, key, OpenFlags::empty(), BUSY_TIMEOUT).or_else(|error| {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
+                read_only().map_err(|_| error)
+            }
+            _ => Err(error),
+        }
+    })
+}
+
+/// Opens a connection to a file that exists, without changing anything. A folder that cannot be written needs care: SQLite
+/// keeps an index of the write-ahead log in a file next to it. Without a log, and without a process that could write one,
+/// the file is read as it is.
+pub(crate) fn connect_read_only(
+    path: &Path,
+    key: &DataKey,
+    busy: Duration,
+) -> rusqlite::Result<Connection> {
+    let connection = read_only_connection(path, key)?;
+    connection.busy_timeout(busy)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    set_cache(&connection, MIN_CACHE_KIB)?;
+    Ok(connection)
+}
+
+/// Opens a connection to a damaged file, without changing anything. Queries fail only when they need a damaged page, also
+/// if the file is shorter than its header says.
+pub(crate) fn connect_leniently(path: &Path, key: &DataKey) -> rusqlite::Result<Connection> {
+    let connection = read_only_connection(path, key)?;
+    connection.pragma_update(None, "writable_schema", true)?;
+    Ok(connection)
+}
+
+fn read_only_connection(path: &Path, key: &DataKey) -> rusqlite::Result<Connection> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let has_log = std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() > 0);
+    let uri = match has_log {
+        true => uri_of(path),
+        false => format!("{}?immutable=1", uri_of(path)),
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri, flags)?;
+    connection.pragma_update(None, "key", format!("x'{}'", hex(key.expose())))?;
+    connection.pragma_update(None, "cipher_log_level", "NONE")?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    Ok(connection)
+}
+
+/// Returns the address of a file as SQLite reads it.
+fn uri_of(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => uri.push(char::from(*byte)),
+            byte => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
 }
 
 /// Switches the file to a write-ahead log. If several processes create a file at the same time, SQLite fails here at

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::error::OpenError;
+use super::error::{OpenError, open_error};
 
 /// The schema of a file. Its version is in the file's `user_version`. The SQL is frozen: the tidy test knows its hash.
 pub(crate) struct Schema {
@@ -29,7 +29,10 @@ pub(crate) const LEDGER: Schema = Schema {
     first: 8,
     create: include_str!("migrations/ledger/0001_ledger.sql"),
     import: (7, include_str!("migrations/ledger/import_7.sql")),
-    changes: &[include_str!("migrations/ledger/0002_responses.sql")],
+    changes: &[
+        include_str!("migrations/ledger/0002_responses.sql"),
+        include_str!("migrations/ledger/0003_documents.sql"),
+    ],
 };
 
 pub(crate) const MEMORY: Schema = Schema {
@@ -45,7 +48,7 @@ pub(crate) fn run(
     path: &Path,
     schema: &Schema,
 ) -> Result<(), OpenError> {
-    let failed = |error| OpenError::Failed { path: path.to_owned(), error };
+    let failed = |error| open_error(path, error);
     let newest = schema.version();
     if version(connection).map_err(failed)? == newest {
         return Ok(());
@@ -73,7 +76,7 @@ pub(crate) fn run(
     transaction.commit().map_err(failed)
 }
 
-fn version(connection: &Connection) -> rusqlite::Result<u32> {
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 

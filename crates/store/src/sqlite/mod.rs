@@ -3,11 +3,20 @@
 mod copy;
 mod database;
 mod error;
+mod inspect;
 pub(crate) mod migrations;
+mod opencode;
 mod writer;
 
-pub use copy::{copy_database, memory_mark, verify_database};
-pub(crate) use database::{BUSY_TIMEOUT, Database, MIN_CACHE_KIB, Reading, set_cache_share};
-pub use database::{opens_with, rekey};
+pub use copy::copy_database;
+pub use database::{Access, opens_with, rekey};
+pub(crate) use database::{
+    BUSY_TIMEOUT, Database, MIN_CACHE_KIB, Reading, connect, connect_leniently, set_cache_share,
+};
 pub use error::OpenError;
-pub(crate) use error::failed;
+pub(crate) use error::{failed, open_error};
+pub use inspect::{
+    DatabaseState, MemoryMark, advance_generation, generation, inspect_database, memory_mark,
+    verify_database,
+};
+pub use opencode::{OpencodeDatabase, OpencodeError, OpencodePartRow, OpencodeSessionRow};

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 /// The server that all tests share, except for those that stop it.
 fn server() -> &'static Postgres {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
-    SERVER.get_or_init(Postgres::start)
+    SERVER.get_or_init(Postgres::start_shared)
 }
 
 async fn open(url: &str) -> PostgresLedger {

@@ -182,6 +182,9 @@ pub async fn windows_corrections_and_outlines_are_read(fixture: &dyn Fixture) {
     assert_eq!(old.superseded_by.as_ref(), Some(&new));
     let standing = facts(&*store, &Principal::Owner, "/p").await;
     assert_eq!(standing.iter().map(|r| r.id.clone()).collect::<Vec<_>>(), [new]);
+    let prompts = latest_prompts(&*store, &Principal::Owner, "/p", 20).await;
+    assert!(prompts.iter().any(|prompt| prompt.text == "turn 4"));
+    assert!(prompts.iter().all(|prompt| prompt.text != "turn 5"), "a corrected prompt");
     let outlines = store.latest_sessions(&Principal::Owner, "/p", None, 5).await.unwrap();
     assert_eq!(outlines.len(), 1, "notes are no session");
     assert_eq!((outlines[0].turns, outlines[0].unanswered), (10, true));

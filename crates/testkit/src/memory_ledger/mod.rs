@@ -14,8 +14,8 @@ use hob_domain::session::{
 };
 use hob_domain::turn_rules::UnansweredEnd;
 use hob_domain::{
-    App, AppFilter, AppName, AppStore, AuditEntry, AuditStore, Lease, NodeId, ResponseChange,
-    ResponseStore, StoreError, StoredResponse, Timestamp, TokenHash,
+    App, AppFilter, AppName, AppStore, AuditEntry, AuditStore, DocumentChange, DocumentKind,
+    DocumentStore, Lease, NodeId, StoreError, StoredDocument, Timestamp, TokenHash,
 };
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ struct State {
     next_outbox: i64,
     audit: Vec<AuditEntry>,
     nodes: BTreeMap<NodeId, Instant>,
-    responses: BTreeMap<(AppName, String), StoredResponse>,
+    documents: BTreeMap<(AppName, String), StoredDocument>,
 }
 
 struct Kept {
@@ -206,24 +206,40 @@ impl AppStore for MemoryLedger {
 }
 
 #[async_trait]
-impl ResponseStore for MemoryLedger {
-    async fn change_response(&self, change: &ResponseChange) -> Result<bool, StoreError> {
-        let responses = &mut self.state().responses;
+impl DocumentStore for MemoryLedger {
+    async fn change_document(&self, change: &DocumentChange) -> Result<bool, StoreError> {
+        let documents = &mut self.state().documents;
         let before = match change {
-            ResponseChange::Save(one) => {
-                responses.insert((one.app.clone(), one.id.clone()), one.clone())
+            DocumentChange::Save(one) => {
+                documents.insert((one.app.clone(), one.id.clone()), one.clone())
             }
-            ResponseChange::Delete { app, id } => responses.remove(&(app.clone(), id.clone())),
+            DocumentChange::Replace { document, expected_body } => {
+                let key = (document.app.clone(), document.id.clone());
+                let is_expected =
+                    |one: &StoredDocument| one.kind == document.kind && one.body == *expected_body;
+                match documents.get(&key).is_some_and(is_expected) {
+                    true => documents.insert(key, document.clone()),
+                    false => None,
+                }
+            }
+            DocumentChange::Delete { app, id, .. } => documents.remove(&(app.clone(), id.clone())),
         };
         Ok(before.is_some())
     }
 
-    async fn response(
+    async fn documents(
         &self,
         app: &AppName,
-        id: &str,
-    ) -> Result<Option<StoredResponse>, StoreError> {
-        Ok(self.state().responses.get(&(app.clone(), id.to_owned())).cloned())
+        kind: DocumentKind,
+        id: Option<&str>,
+    ) -> Result<Vec<StoredDocument>, StoreError> {
+        let state = self.state();
+        let found = state.documents.values().filter(|document| {
+            document.app == *app && document.kind == kind && id.is_none_or(|id| document.id == id)
+        });
+        let mut found: Vec<StoredDocument> = found.cloned().collect();
+        found.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        Ok(found)
     }
 }
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
-    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
-    SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
+    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, MAX_EVENT_PAGE_BYTES, NewEvent,
+    OpenLimits, OutboxItem, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
+    SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage,
+    UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
-use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
+use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 
 use super::{DAY, Kept, MemoryLedger, add, last, whole};
 
@@ -233,14 +234,13 @@ impl SessionStore for MemoryLedger {
         let events = kept.events.iter().cloned();
         Ok(Some(match range {
             EventRange::After { after, limit } => {
-                events.filter(|event| event.seq > after).take(limit).collect()
+                page(events.filter(|event| event.seq > after).take(limit))
             }
             EventRange::Before { before, limit } => {
-                last(events.filter(|event| event.seq < before), limit)
+                let last = last(events.filter(|event| event.seq < before), limit);
+                page(last.into_iter().rev()).into_iter().rev().collect()
             }
-            EventRange::Turn(index) => {
-                events.filter(|event| event.event.turn == Some(index)).collect()
-            }
+            EventRange::Turn(index) => page(events.filter(|event| event.event.turn == Some(index))),
         }))
     }
 
@@ -272,11 +272,19 @@ impl SessionStore for MemoryLedger {
         let mut state = self.state();
         Ok(match filter {
             DeleteFilter::ClosedBefore(then) => {
-                state.responses.retain(|_, response| response.created_at >= *then);
-                state.delete(|session| session.closed_at.is_some_and(|at| at < whole(*then)))
+                let deleted =
+                    state.delete(|session| session.closed_at.is_some_and(|at| at < whole(*then)));
+                state.documents.retain(|_, document| match document.kind {
+                    DocumentKind::Response | DocumentKind::Conversation => {
+                        document.created_at >= *then
+                    }
+                    DocumentKind::Session => !deleted.iter().any(|id| id.as_str() == document.id),
+                    DocumentKind::Agent | DocumentKind::Environment => true,
+                });
+                deleted
             }
             DeleteFilter::App(app) => {
-                state.responses.retain(|(of, _), _| of != app);
+                state.documents.retain(|(of, _), _| of != app);
                 state.outbox.retain(|item| item.app != app.as_str());
                 state.usage.retain(|(_, of), _| of != app);
                 state.delete(|session| session.app == *app)
@@ -320,4 +328,17 @@ impl SessionStore for MemoryLedger {
         self.state().outbox.retain(|item| !ids.contains(&item.id));
         Ok(())
     }
+}
+
+/// Returns the first events within the limit on bytes, and at least one.
+fn page(events: impl Iterator<Item = SessionEvent>) -> Vec<SessionEvent> {
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    for event in events {
+        bytes += event.event.body.len();
+        if bytes > MAX_EVENT_PAGE_BYTES && !page.is_empty() {
+            break;
+        }
+        page.push(event);
+    }
+    page
 }

@@ -135,9 +135,9 @@ pub async fn large_bodies_are_stored_unchanged(fixture: &dyn Fixture) {
     let many: Vec<NewEvent> = (0..1000).map(|_| event("message", Some(1))).collect();
     let stored = store.append_events(&lease(1), many, at(9)).await.unwrap();
     assert_eq!(stored.last().unwrap().seq, 1005);
-    let found = store.events(&app("a"), &id(1), after(1, 4)).await.unwrap().unwrap();
-    for (found, event) in found.iter().zip(&events) {
-        assert!(found.event == *event, "a large body is another");
+    for (last, event) in (1..).zip(&events) {
+        let found = store.events(&app("a"), &id(1), after(last, 1)).await.unwrap().unwrap();
+        assert!(found[0].event == *event, "a large body is another");
     }
     let prompt = TurnRequest { prompt: large[1].clone(), ..request("") };
     store.accept_turn(&app("a"), &id(1), &prompt, at(9)).await.unwrap();

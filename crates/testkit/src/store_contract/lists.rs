@@ -5,8 +5,10 @@ use super::{
     names, node, request, seqs, session, turns_before, usage_on, whole_turn,
 };
 use hob_domain::session::{
-    DeleteFilter, EventRange, OpenLimits, SessionFilter, TurnRange, TurnState, TurnUsage,
+    DeleteFilter, EventRange, MAX_EVENT_PAGE_BYTES, NewEvent, OpenLimits, SessionFilter, TurnRange,
+    TurnState, TurnUsage,
 };
+use serde_json::json;
 
 pub async fn lists_of_apps_are_isolated(fixture: &dyn Fixture) {
     let store = fixture.open().await;
@@ -93,6 +95,29 @@ pub async fn past_events_are_paged_backwards(fixture: &dyn Fixture) {
     assert_eq!(store.turns(&a, &id(2), turns_before(9, 9)).await.unwrap(), Some(Vec::new()));
     assert_eq!(store.turns(&a, &id(3), turns_before(9, 9)).await.unwrap(), None);
     assert_eq!(store.events(&a, &id(3), after(0, 9)).await.unwrap(), None);
+}
+
+/// Events are read in pages of bounded size. An event that is larger is a page of its own.
+pub async fn event_pages_are_bounded_in_bytes(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
+    make(&*store, [1]).await;
+    let of_size = |bytes: usize| NewEvent {
+        body: json!({"text": "x".repeat(bytes)}).to_string(),
+        ..event("message", Some(1))
+    };
+    let half = MAX_EVENT_PAGE_BYTES / 2;
+    let sizes = [10, half, half, MAX_EVENT_PAGE_BYTES, 10, 10];
+    let events = sizes.map(of_size).to_vec();
+    let stored = seqs(&store.append_events(&lease(1), events, at(9)).await.unwrap());
+    let read = async |range| seqs(&store.events(&app("a"), &id(1), range).await.unwrap().unwrap());
+    let first = stored[0] - 1;
+    assert_eq!(read(after(first, 9)).await, stored[..2]);
+    assert_eq!(read(EventRange::Turn(1)).await, stored[..2]);
+    assert_eq!(read(after(stored[1], 9)).await, stored[2..3]);
+    assert_eq!(read(after(stored[2], 9)).await, stored[3..4], "larger than a page");
+    assert_eq!(read(after(stored[3], 9)).await, stored[4..]);
+    assert_eq!(read(before(stored[5] + 1, 9)).await, stored[4..]);
+    assert_eq!(read(before(stored[4], 9)).await, stored[3..4]);
 }
 
 /// The events of a turn are all events that name it, also with other events between them.

@@ -4,11 +4,11 @@
 pub mod apps;
 pub mod at_once;
 pub mod audit;
+pub mod documents;
 pub mod hostile;
 pub mod leases;
 pub mod lists;
 pub mod random;
-pub mod responses;
 pub mod sessions;
 pub mod turns;
 pub mod usage;
@@ -47,9 +47,9 @@ macro_rules! every_contract {
                 takeover_interrupts_the_running_turn_once nodes_are_listed_with_their_last_heartbeat orphans_have_turns_but_no_live_holder released_lease_can_be_acquired;
             hostile: hostile_texts_are_stored_unchanged hostile_app_names_are_only_names large_bodies_are_stored_unchanged;
             lists: admin_list_shows_all_apps lists_of_apps_are_isolated past_events_are_paged_backwards
-                turn_events_are_those_that_name_the_turn;
+                turn_events_are_those_that_name_the_turn event_pages_are_bounded_in_bytes;
             random: random_calls_match_the_in_memory_ledger;
-            responses: responses_are_stored_replaced_and_deleted old_responses_and_those_of_removed_apps_are_deleted;
+            documents: documents_are_stored_replaced_and_deleted old_documents_and_those_of_removed_apps_are_deleted;
             sessions: session_goes_through_its_states acknowledged_writes_survive_a_reopen
                 duplicate_session_is_refused limits_refuse_a_session unknown_session_accepts_nothing
                 removed_app_leaves_nothing old_sessions_are_closed_and_deleted times_are_returned_as_stored;

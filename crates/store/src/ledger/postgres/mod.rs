@@ -3,11 +3,11 @@
 mod apps;
 mod audit;
 mod cluster;
+mod documents;
 mod fences;
 mod heartbeat;
 mod leases;
 mod migrate;
-mod responses;
 mod session_lists;
 mod session_rows;
 mod sessions;

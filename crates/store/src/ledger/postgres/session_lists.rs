@@ -1,7 +1,8 @@
 //! Lists of sessions, pages of their events and turns, and usage by day. Read-only.
 
 use hob_domain::session::{
-    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, TurnRange, UsageDay,
+    EventRange, MAX_EVENT_PAGE_BYTES, Session, SessionEvent, SessionFilter, SessionId, SessionTurn,
+    TurnRange, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use tokio_postgres::Row;
@@ -58,24 +59,29 @@ pub(super) async fn events(
     id: &SessionId,
     range: EventRange,
 ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-    let (condition, values) = match range {
+    let (condition, order, values) = match range {
         EventRange::After { after, limit } => {
-            ("seq > $3 ORDER BY seq LIMIT $4", vec![bound(after), bound(limit as u64)])
+            ("seq > $3 ORDER BY seq LIMIT $4", "ASC", vec![bound(after), bound(limit as u64)])
         }
         EventRange::Before { before, limit } => {
-            ("seq < $3 ORDER BY seq DESC LIMIT $4", vec![bound(before), bound(limit as u64)])
+            let values = vec![bound(before), bound(limit as u64)];
+            ("seq < $3 ORDER BY seq DESC LIMIT $4", "DESC", values)
         }
         EventRange::Turn(index) => {
             // The subquery names no column of `s`, so that it runs once and bounds the index scan.
             let condition = "turn = $3 AND seq >= coalesce(
                  (SELECT first_event FROM hob.turns WHERE session = $1 AND number = $3), 0)";
-            (condition, vec![i64::from(index)])
+            (condition, "ASC", vec![i64::from(index)])
         }
     };
     let sql = format!(
-        "SELECT e.* FROM hob.sessions s LEFT JOIN LATERAL (
-             SELECT seq, at, kind, turn, body FROM hob.events WHERE session = s.id AND {condition}
-         ) e ON true WHERE s.id = $1 AND s.app = $2 ORDER BY e.seq"
+        "SELECT e.seq, e.at, e.kind, e.turn, e.body FROM hob.sessions s LEFT JOIN LATERAL (
+             SELECT page.*, sum(octet_length(body)) OVER (ORDER BY seq {order}) AS bytes,
+                 row_number() OVER (ORDER BY seq {order}) AS place FROM (
+                 SELECT seq, at, kind, turn, body FROM hob.events
+                 WHERE session = s.id AND {condition}) page
+         ) e ON e.bytes <= {MAX_EVENT_PAGE_BYTES} OR e.place = 1
+         WHERE s.id = $1 AND s.app = $2 ORDER BY e.seq"
     );
     let rows = rows_of_session(connections, &sql, app, id, &values).await?;
     Ok(rows.map(|rows| rows.iter().map(event).collect()))

@@ -317,12 +317,17 @@ async fn delete(
 ) -> Result<Vec<SessionId>, StoreError> {
     match filter {
         DeleteFilter::ClosedBefore(then) => {
-            let also = ["DELETE FROM hob.responses WHERE created_at < $1"];
+            let also = [
+                "DELETE FROM hob.documents WHERE kind IN ('response', 'conversation')
+                     AND created_at < $1",
+                "DELETE FROM hob.documents WHERE kind = 'session' AND created_at < $1
+                     AND id NOT IN (SELECT replace(session::text, '-', '') FROM hob.heads)",
+            ];
             delete_where(connections, "closed_at < $1", &[&micros(*then)], &also).await
         }
         DeleteFilter::App(app) => {
             let also = [
-                "DELETE FROM hob.responses WHERE app = $1",
+                "DELETE FROM hob.documents WHERE app = $1",
                 "DELETE FROM hob.outbox WHERE app = $1",
                 "DELETE FROM hob.usage WHERE app = $1",
                 "DELETE FROM hob.files WHERE app = $1",

@@ -76,4 +76,26 @@ impl PostgresLedger {
         };
         ask.await.map_err(|error| connect_failed(url, &Trouble::of(&error)))
     }
+
+    /// Reads every row of every table of Hob's. Returns the number of rows in each.
+    pub async fn read_all(url: &StoreUrl) -> Result<Vec<(String, u64)>, ConnectError> {
+        let failed = |trouble: Trouble| connect_failed(url, &trouble);
+        let connections = Connections::new(url, Limits::default())?;
+        let client = connections.one().await.map_err(failed)?;
+        let sql = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'hob' ORDER BY 1";
+        let names = client.query(sql, &[]).await.map_err(|error| failed(Trouble::of(&error)))?;
+        let mut rows = Vec::new();
+        for name in names.iter().map(|row| row.get::<_, String>(0)) {
+            // The text of a whole row needs every value, also those that are stored apart from it.
+            let sql = format!(
+                "SELECT count(*), coalesce(sum(length(t::text)), 0)::bigint FROM hob.\"{name}\" t"
+            );
+            let read = client.query_one(&sql, &[]).await.map_err(|error| {
+                let error = format!("table hob.{name}: {}", Trouble::of(&error).text());
+                ConnectError::Failed { url: url.to_string(), error }
+            })?;
+            rows.push((name, read.get::<_, i64>(0).cast_unsigned()));
+        }
+        Ok(rows)
+    }
 }

@@ -2,10 +2,10 @@
 
 mod apps;
 mod audit;
+mod documents;
 mod fences;
 mod leases;
 mod migrate;
-mod responses;
 mod session_lists;
 mod session_rows;
 mod sessions;

@@ -1,7 +1,8 @@
 //! Lists of sessions, pages of their events and turns, and usage by day.
 
 use hob_domain::session::{
-    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionTurn, TurnRange, UsageDay,
+    EventRange, MAX_EVENT_PAGE_BYTES, Session, SessionEvent, SessionFilter, SessionId, SessionTurn,
+    TurnRange, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
@@ -103,7 +104,17 @@ pub(super) fn events(
     }
     let id = id.as_str();
     let read = |sql, values: &[&dyn ToSql]| -> rusqlite::Result<Vec<SessionEvent>> {
-        connection.prepare_cached(sql)?.query_map(values, event)?.collect()
+        let mut statement = connection.prepare_cached(sql)?;
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        for read in statement.query_map(values, event)? {
+            let read = read?;
+            bytes += read.event.body.len();
+            if bytes > MAX_EVENT_PAGE_BYTES && !events.is_empty() {
+                break;
+            }
+            events.push(read);
+        }
+        Ok(events)
     };
     let events = match range {
         EventRange::After { after, limit } => {

@@ -336,13 +336,18 @@ fn delete(
     match filter {
         DeleteFilter::ClosedBefore(then) => {
             let then = micros(*then);
-            transaction
-                .execute("DELETE FROM responses WHERE created_at < ?1", [then])
-                .map_err(failed)?;
-            delete("closed_at < ?1", &then)
+            let deleted = delete("closed_at < ?1", &then)?;
+            for condition in [
+                "kind IN ('response', 'conversation')",
+                "kind = 'session' AND id NOT IN (SELECT id FROM sessions)",
+            ] {
+                let sql = format!("DELETE FROM documents WHERE created_at < ?1 AND {condition}");
+                transaction.execute(&sql, [then]).map_err(failed)?;
+            }
+            Ok(deleted)
         }
         DeleteFilter::App(app) => {
-            for table in ["responses", "outbox", "usage"] {
+            for table in ["documents", "outbox", "usage"] {
                 let sql = format!("DELETE FROM {table} WHERE app = ?1");
                 transaction.execute(&sql, [app.as_str()]).map_err(failed)?;
             }

@@ -314,7 +314,8 @@ impl MemoryStore for PostgresMemory {
             }
             TurnSelection::LatestPrompts { project, limit } => {
                 let rest = format!(
-                    "{in_project} AND t.role = 'user' AND t.chars <= 2000
+                    "{in_project} AND t.role = 'user' AND t.superseded_by IS NULL
+                     AND t.chars <= 2000
                      ORDER BY t.at DESC, t.seq DESC LIMIT $3"
                 );
                 let key = self.project_key(&project);

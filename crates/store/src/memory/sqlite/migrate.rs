@@ -223,7 +223,7 @@ fn set_last(transaction: &Transaction<'_>, name: &str, last: i64) -> rusqlite::R
     Ok(())
 }
 
-fn put_turn(
+pub(super) fn put_turn(
     transaction: &Transaction<'_>,
     turn: &MigratedTurn,
     analysed: &Analysed,

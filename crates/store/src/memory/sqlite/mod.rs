@@ -12,6 +12,7 @@ mod posting_list;
 mod postings;
 mod remask;
 mod rows;
+mod salvage;
 mod scope;
 mod sign_codes;
 mod store;
@@ -20,4 +21,5 @@ mod vector_cache;
 mod vectors;
 
 pub(crate) use migrate::MemoryInFile;
+pub(crate) use salvage::SalvagedTurns;
 pub use store::Memory;

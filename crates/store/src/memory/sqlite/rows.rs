@@ -148,7 +148,8 @@ pub(super) fn select(
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE t.project =
                      (SELECT id FROM projects WHERE speaker = ?1 AND root = ?2)
-                 AND t.role = 'user' AND length(t.text) <= 2000
+                 AND t.role = 'user' AND t.superseded_by IS NULL
+                 AND length(t.text) <= 2000
                  ORDER BY t.at DESC, t.seq DESC LIMIT ?3"
             );
             rows(connection, &sql, &[&speaker, project, &(*limit as i64)])

@@ -24,6 +24,7 @@ use crate::sqlite::{Database, OpenError, Reading, failed, migrations, set_cache_
 
 /// The page cache of a connection to a large file, in KiB.
 const MAX_PAGE_CACHE_KIB: u64 = 32_000;
+const READING: Reading = Reading { readers: 4, max_cache_kib: MAX_PAGE_CACHE_KIB };
 /// A caller that stores this many turns at once will store more, and will touch pages all over the
 /// indexes.
 const LARGE_BATCH_TURNS: usize = 100;
@@ -41,14 +42,16 @@ impl Memory {
     /// Opens the memory, creates the file if there is none, and migrates its schema. A call waits
     /// at most `busy` for another process that is writing. This blocks for a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
-        let reading = Reading { readers: 4, max_cache_kib: MAX_PAGE_CACHE_KIB };
-        let database = Database::open(path, key, &migrations::MEMORY, busy, reading)?;
-        Ok(Memory {
-            database,
-            codes: Arc::default(),
-            index: Arc::default(),
-            merging: Arc::default(),
-        })
+        Ok(Memory::on(Database::open(path, key, &migrations::MEMORY, busy, READING)?))
+    }
+
+    /// Opens a memory that exists in a folder that cannot be written.
+    pub fn open_read_only(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
+        Ok(Memory::on(Database::open_read_only(path, key, &migrations::MEMORY, busy, READING)?))
+    }
+
+    fn on(database: Database) -> Memory {
+        Memory { database, codes: Arc::default(), index: Arc::default(), merging: Arc::default() }
     }
 }
 

@@ -1,0 +1,156 @@
+//! Looks at a database file: a quick look, a full check, and the number by which a rewound file is noticed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hob_domain::DataKey;
+use rusqlite::{Connection, OpenFlags};
+
+use super::database::{Access, BUSY_TIMEOUT, connect, connect_with};
+use super::error::{OpenError, open_error};
+use super::migrations;
+
+/// How often a check that finds damage is repeated: another process may be writing a page while it is read.
+const MAX_CHECKS: usize = 3;
+const CHECK_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a database holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseState {
+    /// The version of the schema.
+    pub schema: u32,
+    /// The number of rows in each table.
+    pub rows: Vec<(String, u64)>,
+}
+
+/// Opens a database, without migrating it, and reads its schema and the number of rows in these tables. Blocks.
+pub fn inspect_database(
+    path: &Path,
+    key: &DataKey,
+    access: Access,
+    tables: &[&str],
+) -> Result<DatabaseState, OpenError> {
+    let look = || {
+        let connection = connect_with(path, key, access)?;
+        let names = tables.iter().map(|name| (*name).to_owned()).collect();
+        Ok(DatabaseState {
+            schema: migrations::version(&connection)?,
+            rows: count(&connection, names)?,
+        })
+    };
+    look().map_err(|error| open_error(path, error))
+}
+
+/// Reads and verifies every page of a database. Returns its schema and the number of rows in each of its tables. Blocks.
+pub fn verify_database(
+    path: &Path,
+    key: &DataKey,
+    access: Access,
+) -> Result<DatabaseState, OpenError> {
+    let failed = |error| open_error(path, error);
+    let connection = connect_with(path, key, access).map_err(failed)?;
+    let mut what = None;
+    for attempt in 0..MAX_CHECKS {
+        if attempt > 0 {
+            std::thread::sleep(CHECK_PAUSE);
+        }
+        what = fault(&connection).map_err(failed)?;
+        if what.is_none() {
+            break;
+        }
+    }
+    if let Some(what) = what {
+        return Err(OpenError::Damaged { path: path.to_owned(), what });
+    }
+    let state = || {
+        let names = table_names(&connection)?;
+        Ok(DatabaseState {
+            schema: migrations::version(&connection)?,
+            rows: count(&connection, names)?,
+        })
+    };
+    state().map_err(failed)
+}
+
+/// Returns the first fault of a file.
+fn fault(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let texts = |pragma: &str| -> rusqlite::Result<Vec<String>> {
+        let mut found = Vec::new();
+        connection.pragma_query(None, pragma, |row| {
+            found.push(row.get(0)?);
+            Ok(())
+        })?;
+        Ok(found)
+    };
+    // The first lists pages whose authentication fails. The second reads every row and index.
+    let pages = texts("cipher_integrity_check")?;
+    if let Some(page) = pages.first() {
+        return Ok(Some(format!("{} pages cannot be read; the first: {page}", pages.len())));
+    }
+    Ok(match texts("integrity_check")?.as_slice() {
+        [ok] if ok == "ok" => None,
+        faults => Some(faults.first().cloned().unwrap_or_default()),
+    })
+}
+
+fn table_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
+    connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
+fn count(connection: &Connection, tables: Vec<String>) -> rusqlite::Result<Vec<(String, u64)>> {
+    let rows = tables.into_iter().map(|name| {
+        let sql = format!("SELECT count(*) FROM \"{name}\"");
+        let count: i64 = connection.query_row(&sql, [], |row| row.get(0))?;
+        Ok((name, count.cast_unsigned()))
+    });
+    rows.collect()
+}
+
+/// Returns the generation of a file, a number that only [`advance_generation`] changes. A file with a lower one than it had
+/// has been replaced by an older copy, or has lost its write-ahead log. Blocks.
+pub fn generation(path: &Path, key: &DataKey, access: Access) -> Result<u32, OpenError> {
+    let read = || read_generation(&connect_with(path, key, access)?);
+    read().map_err(|error| open_error(path, error))
+}
+
+/// How far a memory has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryMark {
+    /// The number of turns that it has ever stored, which never decreases.
+    pub turns: u64,
+    /// See [`generation`].
+    pub generation: u32,
+}
+
+/// Returns how far a memory has come. Blocks.
+pub fn memory_mark(path: &Path, key: &DataKey, access: Access) -> Result<MemoryMark, OpenError> {
+    let read = || {
+        let connection = connect_with(path, key, access)?;
+        let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'turns'";
+        let turns: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+        Ok(MemoryMark { turns: turns.cast_unsigned(), generation: read_generation(&connection)? })
+    };
+    read().map_err(|error| open_error(path, error))
+}
+
+/// Increments the generation of a file and returns it. It is durable then, with everything that was committed before.
+/// Blocks.
+pub fn advance_generation(path: &Path, key: &DataKey) -> Result<u32, OpenError> {
+    let advance = || {
+        let mut connection = connect(path, key, OpenFlags::empty(), BUSY_TIMEOUT)?;
+        let transaction =
+            connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let next = (read_generation(&transaction)? + 1) & i32::MAX.cast_unsigned();
+        // The file's header has this number for the use of applications, so no table is needed for it.
+        transaction.pragma_update(None, "application_id", next)?;
+        transaction.commit()?;
+        Ok(next)
+    };
+    advance().map_err(|error| open_error(path, error))
+}
+
+fn read_generation(connection: &Connection) -> rusqlite::Result<u32> {
+    let number: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    Ok(number.max(0).cast_unsigned())
+}
