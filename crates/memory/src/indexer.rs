@@ -2,7 +2,8 @@
 
 use crate::embed::table_embedder::TableEmbedder;
 use crate::text::analyse::Analyser;
-use crate::text::indexed_text::indexed_text;
+use crate::text::indexed_text::{indexed_text, indexed_work};
+use crate::text::work::work_term;
 
 /// Makes the index entries of turns, and the terms and vectors of queries.
 ///
@@ -26,8 +27,10 @@ impl TextIndexer {
     /// Returns the index entry of a turn with this text and, if it has one, this cue.
     pub fn entry(&self, text: &str, cue: Option<&str>) -> IndexEntry {
         let text = indexed_text(text, cue);
-        let terms = self.analyser.content_terms(&text);
+        let mut terms = self.analyser.content_terms(&text);
         let vector = self.embedder.embed_terms_of(&text, &terms);
+        let work = self.analyser.query_terms(&indexed_work(cue));
+        terms.extend(work.iter().map(|term| work_term(term)));
         IndexEntry { terms: terms.join(" "), vector }
     }
 }

@@ -20,8 +20,11 @@ mod text;
 pub use capture::backlog::{Backlog, backlog, waiting_turns};
 pub use capture::batch::{CaptureBatch, RawTurn};
 pub use capture::deferral;
+pub use capture::documents::{
+    folder_of_record, opencode_update, read_document, read_opencode_session,
+};
 pub use capture::follow::{PartialLine, ReadOptions, TranscriptUpdate, read_all, read_update};
-pub use capture::import::{find_transcripts, import_mark, transcript_folders};
+pub use capture::import::{find_transcripts, import_mark, record_folders};
 pub use capture::mark::TranscriptMark;
 pub use capture::project::locate_project;
 pub use capture::seal::{OpeningKey, OpeningKeys, SealingKey};

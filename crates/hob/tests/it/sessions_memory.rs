@@ -48,7 +48,7 @@ impl Api {
         found
     }
 
-    fn turns_of(&self, token: &str) -> u64 {
+    pub fn turns_of(&self, token: &str) -> u64 {
         self.tool(token, "memory_stats", json!({}))["turns"].as_u64().unwrap()
     }
 }

@@ -52,6 +52,7 @@ pub struct RawTurn {
     pub answer: Option<String>,
     #[serde(default)]
     pub tier: Tier,
+    /// Other words that the turn is found by: those of a note, or of the work after the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cue: Option<String>,
 }

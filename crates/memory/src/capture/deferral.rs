@@ -64,6 +64,9 @@ struct DeferralLine {
     answer: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sealed: Option<String>,
+    /// The words of the work after the turn. `cue` is the prompt before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    work: Option<String>,
 }
 
 /// Writes a batch into a new file of the folder, as a whole or not at all. Returns the file's path.
@@ -111,10 +114,13 @@ fn encode(
         if turn.role == TurnRole::User {
             prompt = first_line(&text);
         }
+        let cue = turn.cue.as_ref().map(|cue| redact::mask(cue).text);
+        let (cue, work) = match turn.tier {
+            Tier::Episodic => (None, cue),
+            Tier::Semantic => (cue, None),
+        };
         let line = DeferralLine {
-            cue: Some(
-                turn.cue.as_ref().map_or_else(|| prompt.clone(), |cue| redact::mask(cue).text),
-            ),
+            cue: Some(cue.unwrap_or_else(|| prompt.clone())),
             text,
             tier: Some(turn.tier.as_str().to_owned()),
             role: turn.role,
@@ -124,6 +130,7 @@ fn encode(
             at: turn.at.map(|at| at.to_string()),
             answer: turn.answer.clone(),
             sealed: sealed.map(|bytes| BASE64.encode(bytes)),
+            work,
         };
         serde_json::to_writer(&mut content, &line)?;
         content.push(b'\n');
@@ -170,7 +177,7 @@ pub enum DeferralError {
         "the file has format version {0}, but this hob reads only version {VERSION}; update hob"
     )]
     Version(u64),
-    #[error("not a file of deferred turns: {0}")]
+    #[error("not a deferred-capture file: {0}")]
     Malformed(String),
 }
 
@@ -277,7 +284,10 @@ fn raw_turn(
         answer: line.answer,
         tier,
         // The cue of an episodic turn is the prompt before it, which is stored as well.
-        cue: line.cue.filter(|_| tier == Tier::Semantic),
+        cue: match tier {
+            Tier::Episodic => line.work,
+            Tier::Semantic => line.cue,
+        },
     };
     Some((turn, line.n.is_some()))
 }

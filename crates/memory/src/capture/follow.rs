@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::TurnKey;
-use hob_transcript::{AgentClient, ParsedChunk, parse_chunk};
+use hob_transcript::{ParsedChunk, RecordedClient, parse_chunk};
 
 use super::batch::RawTurn;
 use super::mark::TranscriptMark;
@@ -19,7 +19,7 @@ const HEAD_BYTES: usize = 512;
 pub struct TranscriptUpdate {
     pub session: String,
     pub cwd: Option<String>,
-    pub client: Option<AgentClient>,
+    pub client: Option<RecordedClient>,
     pub turns: Vec<RawTurn>,
     /// How many lines could not be read.
     pub unreadable: usize,
@@ -130,7 +130,7 @@ fn read_lines(file: &mut File, max_bytes: usize) -> io::Result<(Vec<u8>, bool)> 
 
 /// Returns a session name for a transcript that has none: the file's name if it is an id, else the
 /// name with a digest of its path, so that two files of one name are two sessions.
-fn session_of_path(path: &Path) -> String {
+pub(super) fn session_of_path(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let is_id = stem.len() >= 32 && stem.bytes().filter(u8::is_ascii_digit).count() >= 4;
     if is_id {

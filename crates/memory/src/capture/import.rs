@@ -4,21 +4,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hob_domain::memory::{ImportMark, TurnKey};
-use hob_transcript::AgentClient;
+use hob_transcript::{RECORDS, RecordFile, RecordedClient};
 
-/// Returns the existing folders of transcripts of every client. `home` is the user's home;
-/// `config_folder` gives the configuration folder that a client's own environment variable names.
-pub fn transcript_folders(
+/// Folders in which nobody's conversation is: those of sub-agents, and large ones of other programs.
+const SKIPPED_FOLDERS: [&str; 3] = ["subagents", "node_modules", ".git"];
+
+/// Returns the existing folders of records of every client. `home` is the user's home; `variable`
+/// gives the folder that an environment variable names.
+pub fn record_folders(
     home: &Path,
-    config_folder: impl Fn(AgentClient) -> Option<PathBuf>,
-) -> Vec<PathBuf> {
-    let folders = AgentClient::ALL.into_iter().flat_map(|client| {
-        let described = client.description();
-        let config = config_folder(client).unwrap_or_else(|| home.join(described.config_folder));
-        let below_config = described.transcript_folders.iter().map(move |name| config.join(name));
-        below_config.chain(described.other_transcript_folders.iter().map(|name| home.join(name)))
-    });
-    folders.filter(|folder| folder.is_dir()).collect()
+    variable: impl Fn(&str) -> Option<PathBuf>,
+) -> Vec<(RecordedClient, PathBuf)> {
+    let mut folders = Vec::new();
+    for record in &RECORDS {
+        for place in record.places {
+            let named =
+                place.by_variable.and_then(|(name, below)| Some(variable(name)?.join(below)));
+            let folder = named.unwrap_or_else(|| home.join(place.below_home));
+            if folder.is_dir() {
+                folders.push((record.client, folder));
+            }
+        }
+    }
+    folders
 }
 
 /// Returns all transcripts below a path, or the path itself if it is a file. Transcripts of sub-agents
@@ -35,9 +43,10 @@ pub fn find_transcripts(path: &Path) -> Vec<PathBuf> {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
-            if kind.is_dir() && entry.file_name() != "subagents" {
+            let is_skipped = SKIPPED_FOLDERS.iter().any(|name| entry.file_name() == *name);
+            if kind.is_dir() && !is_skipped {
                 folders.push(path);
-            } else if kind.is_file() && path.extension().is_some_and(|e| e == "jsonl") {
+            } else if kind.is_file() && RecordFile::of_found(&path).is_some() {
                 found.push(path);
             }
         }

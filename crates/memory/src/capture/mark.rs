@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Tier, TurnKey, TurnRole, answer_key, record_key, words_key};
-use hob_transcript::{AgentClient, ReadProgress, TranscriptTurn};
+use hob_transcript::{ReadProgress, RecordedClient, TranscriptTurn};
 use serde::{Deserialize, Serialize};
 
 use super::batch::RawTurn;
 use super::masked_name::masked_name;
+use super::work::cue_of_work;
 use crate::redact;
 
 /// How many of the latest prompts a mark remembers: a hook may report an answer late.
@@ -59,7 +60,7 @@ impl TranscriptMark {
         self.progress.cwd.clone()
     }
 
-    pub fn client(&self) -> Option<AgentClient> {
+    pub fn client(&self) -> Option<RecordedClient> {
         self.progress.client
     }
 
@@ -97,7 +98,7 @@ impl TranscriptMark {
             n: 1,
             answer: None,
             tier: Tier::Episodic,
-            cue: None,
+            cue: cue_of_work(&turn.work, self.progress.cwd.as_deref()),
         };
         match (&raw.id, raw.role) {
             (None, TurnRole::User) => {
@@ -170,7 +171,7 @@ impl TranscriptMark {
             n: 1,
             answer: None,
             tier: Tier::Episodic,
-            cue: None,
+            cue: cue_of_work(&self.progress.work, self.progress.cwd.as_deref()),
         };
         // In a transcript that does not use the hooks' prompt ids, prompts have the names of their
         // records.
@@ -247,6 +248,7 @@ mod tests {
             ts: None,
             message_id: None,
             prompt_id: Some(id.to_owned()),
+            work: Vec::new(),
         };
         let answer = |id: &str, to: &str, text: &str| {
             let turn = prompt(id, text);

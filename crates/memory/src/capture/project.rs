@@ -15,6 +15,10 @@ const MAX_POINTER_BYTES: u64 = 4096;
 ///
 /// Everything in the folder may be forged: it may be an unpacked archive, or an agent's workspace.
 pub fn locate_project(folder: &Path) -> ProjectLocation {
+    if is_of_windows(folder) {
+        let shown = shown(folder);
+        return ProjectLocation { project: shown.clone(), worktree: shown };
+    }
     let folder = real_path(folder);
     for ancestor in folder.ancestors() {
         let git = ancestor.join(".git");
@@ -30,6 +34,17 @@ pub fn locate_project(folder: &Path) -> ProjectLocation {
     }
     let shown = shown(&folder);
     ProjectLocation { project: shown.clone(), worktree: shown }
+}
+
+/// Returns whether a path is an absolute one of Windows on another system: `D:\\repo`. A transcript from
+/// there may be imported here, and its folder is below none of this machine.
+fn is_of_windows(path: &Path) -> bool {
+    let path = path.to_string_lossy();
+    let is_drive = match path.as_bytes() {
+        [drive, b':', b'\\' | b'/', ..] => drive.is_ascii_alphabetic(),
+        bytes => bytes.starts_with(b"\\\\"),
+    };
+    cfg!(not(windows)) && is_drive
 }
 
 /// Returns the repository's root for a working tree whose `.git` is a file. That file points to the
@@ -96,6 +111,14 @@ mod tests {
     fn write(path: &Path, text: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn folder_of_windows_is_a_project_of_its_own() {
+        for path in ["D:\\code\\repo", "c:/code/repo", "\\\\server\\share"] {
+            assert_eq!(locate_project(Path::new(path)).project, path);
+        }
+        assert_ne!(locate_project(Path::new("d:repo")).project, "d:repo");
     }
 
     #[test]

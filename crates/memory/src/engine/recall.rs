@@ -7,6 +7,7 @@ use hob_domain::{StoreError, Timestamp};
 
 use super::state::Engine;
 use crate::recall::analysed_query::{AnalysedQuery, without_any_names};
+use crate::recall::newest::newest_first;
 use crate::recall::pack::pack;
 use crate::recall::rank::turn_idfs;
 use crate::recall::rerank::rerank;
@@ -122,11 +123,12 @@ impl Engine {
         if let Some(preferred) = &query.preferred_project {
             records.sort_by_key(|scored| scored.record.place.project != *preferred);
         }
-        let scores = scores(&mut records, query.min_score);
         let passages = analysed.passages(&indexer.analyser, &idfs);
+        newest_first(&text, &mut records, &passages, &indexer.analyser);
+        let scores = scores(&mut records, query.min_score);
         let packed = pack(records, query.budget_tokens, query.limit, &passages);
         let hits = packed.records.into_iter().map(|scored| {
-            let (seq, reason) = (scored.record.seq, analysed.reason(&scored));
+            let (seq, reason) = (scored.record.seq, analysed.reason(&scored, &indexer.analyser));
             let coverage = ("coverage", scored.likelihood.coverage);
             let features = || scored.features.named().into_iter().chain([coverage]).collect();
             let features = if query.explain { features() } else { Vec::new() };
@@ -163,8 +165,8 @@ impl Engine {
         let limit = recurring::MAX_PROMPTS;
         let prompts = TurnSelection::LatestPrompts { project: project.to_owned(), limit };
         let prompts = store.turns(principal, prompts).await?;
-        let recurring = recurring::recurring_rules(&prompts, &self.inner.preparer.indexer.analyser);
-        Ok(session_start::compose(&facts, &recurring, &sessions, budget_tokens))
+        let rules = recurring::rules(&prompts, &self.inner.preparer.indexer.analyser);
+        Ok(session_start::compose(&facts, &rules, &sessions, budget_tokens))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::recall::reason::reason;
 use crate::recall::types::{ScoredCandidate, ScoredRecord};
 use crate::recall::weights::WEIGHTS;
 use crate::text::analyse::{Analyser, is_compound, is_single_ideograph};
+use crate::text::work::work_term;
 use crate::text::writing_systems::is_katakana_part;
 
 /// A query that is ready to be searched for.
@@ -64,6 +65,11 @@ impl AnalysedQuery {
                 terms.push(QueryTerm { term: expected.to_owned(), weight });
                 related_to.push(None);
             }
+        }
+        for index in 0..own.len() {
+            let weight = WEIGHTS.work_term * terms[index].weight;
+            terms.push(QueryTerm { term: work_term(&own[index]), weight });
+            related_to.push(Some(index));
         }
         let weighted: Vec<(&str, f32)> = own.iter().map(|term| (term.as_str(), 1.0)).collect();
         AnalysedQuery {
@@ -131,8 +137,8 @@ impl AnalysedQuery {
     }
 
     /// Returns the reason why a record was found, in words for the user.
-    pub(crate) fn reason(&self, scored: &ScoredRecord) -> String {
-        reason(scored, &self.terms, self.own_terms())
+    pub(crate) fn reason(&self, scored: &ScoredRecord, analyser: &Analyser) -> String {
+        reason(scored, &self.terms, self.own_terms(), analyser)
     }
 
     /// Returns what finds the passage of a long text that answers the query.

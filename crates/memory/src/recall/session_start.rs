@@ -1,4 +1,4 @@
-//! The summary of a project that a session starts with: facts and corrections, the latest sessions
+//! The summary of a project that a session starts with: facts and rules, the latest sessions
 //! and their outcomes, and open threads.
 
 use hob_domain::Timestamp;
@@ -12,10 +12,13 @@ pub(crate) const MAX_FACTS: usize = 20;
 /// How many sessions the summary has.
 pub(crate) const MAX_SESSIONS: usize = 6;
 
+/// A shorter prompt agrees or continues.
+const MIN_PROMPT_WORDS: usize = 3;
+
 /// Composes the summary within the budget; empty if there is nothing to say.
 pub(crate) fn compose(
     facts: &[Record],
-    recurring: &[RecurringRule],
+    rules: &[RecurringRule],
     sessions: &[SessionOutline],
     budget_tokens: usize,
 ) -> String {
@@ -26,9 +29,13 @@ pub(crate) fn compose(
             format!("- ({kind}{}) {}", day(record.ts), short(&record.text, 400))
         })
         .collect();
-    facts.extend(recurring.iter().take(MAX_FACTS).map(|rule| {
-        let RecurringRule { text, last, sessions } = rule;
-        format!("- (said in {sessions} sessions, last {}) {}", day(*last), short(text, 400))
+    facts.extend(rules.iter().take(MAX_FACTS).map(|rule| {
+        let (last, text) = (day(rule.last), short(&rule.text, 400));
+        let source = if rule.imported { ", imported" } else { "" };
+        match rule.sessions {
+            1 => format!("- (said {last}{source}) {text}"),
+            sessions => format!("- (said in {sessions} sessions, last {last}{source}) {text}"),
+        }
     }));
     let latest: Vec<String> = sessions.iter().map(outline).collect();
     let open: Vec<String> = sessions.iter().flat_map(open_threads).collect();
@@ -68,18 +75,27 @@ fn outline(session: &SessionOutline) -> String {
         session.turns,
         session.session
     )];
-    if let Some(first) = &session.first_prompt {
+    if let Some(first) = session.first_prompt.as_ref().filter(|first| says_something(first)) {
         lines.push(format!("  asked: {}", short(first, 200)));
     }
-    if let Some(last) =
-        session.last_prompt.as_ref().filter(|last| session.first_prompt.as_ref() != Some(last))
-    {
+    let is_another = |last: &&String| session.first_prompt.as_ref() != Some(*last);
+    let last = session.last_prompt.as_ref().filter(is_another);
+    if let Some(last) = last.filter(|last| says_something(last)) {
         lines.push(format!("  last asked: {}", short(last, 200)));
     }
-    if let Some(answer) = session.last_answer.as_ref().filter(|_| !session.unanswered) {
+    // An answer that ends with a colon only announces what the agent did next.
+    let answer = session.last_answer.as_ref().filter(|_| !session.unanswered);
+    if let Some(answer) = answer.filter(|answer| !answer.trim_end().ends_with(':')) {
         lines.push(format!("  outcome: {}", short(answer, 400)));
     }
     lines.join("\n")
+}
+
+/// Returns whether a prompt says what it is about: "yes", "commit" and "go on" do not.
+fn says_something(prompt: &str) -> bool {
+    let words = prompt.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    // Writing systems without spaces have few words.
+    words.take(MIN_PROMPT_WORDS).count() == MIN_PROMPT_WORDS || !prompt.is_ascii()
 }
 
 /// Returns what a session left undone: a prompt without an answer, and lines of the last answer
@@ -165,6 +181,20 @@ mod tests {
     }
 
     #[test]
+    fn summary_has_rules_said_once_and_often() {
+        let rule = |text: &str, sessions: usize, imported: bool| RecurringRule {
+            text: text.to_owned(),
+            last: Timestamp::UNIX_EPOCH,
+            sessions,
+            imported,
+        };
+        let rules = [rule("use pnpm", 2, false), rule("never force-push", 1, true)];
+        let text = compose(&[], &rules, &[], 1000);
+        assert!(text.contains("- (said in 2 sessions, last 1970-01-01) use pnpm\n"), "{text}");
+        assert!(text.contains("- (said 1970-01-01, imported) never force-push\n"), "{text}");
+    }
+
+    #[test]
     fn summary_has_sessions_outcomes_and_open_threads() {
         let mut asked = session("b");
         asked.unanswered = true;
@@ -180,5 +210,10 @@ mod tests {
         }
         assert!(estimated_tokens(&compose(&[], &[], &vec![session("a"); 20], 120)) <= 130);
         assert_eq!(short("one two three", 8), "one two …");
+        let mut noise = session("c");
+        noise.last_prompt = Some("commit".to_owned());
+        noise.last_answer = Some("Let me run the tests:".to_owned());
+        let text = compose(&[], &[], &[noise], 1000);
+        assert!(!text.contains("last asked") && !text.contains("outcome"), "{text}");
     }
 }

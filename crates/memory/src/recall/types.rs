@@ -88,6 +88,8 @@ pub(crate) struct Evidence {
     pub(crate) named_speaker: Option<String>,
     /// Whether the turn says that something changed.
     pub(crate) says_changed: bool,
+    /// Whether the turn is above an older one on the same subject.
+    pub(crate) replaces_older: bool,
 }
 
 impl Evidence {

@@ -58,6 +58,7 @@ pub(crate) const WEIGHTS: Weights = Weights {
     related_term: 0.7,
     related_term_coverage: 0.9,
     max_related_terms: 40,
+    work_term: 0.3,
     single_ideograph: 0.7,
     katakana_part: 0.1,
     expected_time: 0.3,
@@ -66,6 +67,11 @@ pub(crate) const WEIGHTS: Weights = Weights {
     candidates: 40,
     min_speaker_turns: 3,
     max_question_words: 25,
+    compared_statements: 6,
+    statement_tokens: 60,
+    max_statement_gap: 4.5,
+    min_shared_terms: 0.33,
+    min_shared_query_terms: 0.5,
 };
 
 /// The weights of everything that speaks for or against a turn, and the thresholds that go with
@@ -121,6 +127,8 @@ pub(crate) struct Weights {
     pub(crate) related_term_coverage: f64,
     /// How many related terms a query gets.
     pub(crate) max_related_terms: usize,
+    /// A term of the work after a turn, relative to a term that the turn has.
+    pub(crate) work_term: f32,
     /// A single ideograph relative to the pairs it is part of.
     pub(crate) single_ideograph: f32,
     /// A part of a katakana word relative to the whole.
@@ -140,6 +148,17 @@ pub(crate) struct Weights {
     pub(crate) min_speaker_turns: usize,
     /// How many words a turn that only asks may have. Longer ones state something and ask as well.
     pub(crate) max_question_words: usize,
+    /// How many of the first hits are compared with each other, so that the newest of those on one
+    /// subject comes first.
+    pub(crate) compared_statements: usize,
+    /// How many tokens of a hit are compared.
+    pub(crate) statement_tokens: usize,
+    /// By how much the sum of a hit may be lower than that of the older one which it replaces.
+    pub(crate) max_statement_gap: f64,
+    /// The share of the shorter statement's terms that both have.
+    pub(crate) min_shared_terms: f64,
+    /// The share of the query's terms that both have, of those that either has.
+    pub(crate) min_shared_query_terms: f64,
 }
 
 /// The logistic regression that turns what is known of a hit into the probability that it answers.

@@ -13,7 +13,7 @@ use crate::text::writing_systems::{add_terms, folded, is_ideograph, is_particle}
 
 /// The version of the analysis. After it is raised, stored turns are analysed again in the
 /// background.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// Longer words are cut. No natural word is longer, and a cut word still matches itself.
 const MAX_WORD_BYTES: usize = 256;
@@ -100,6 +100,14 @@ impl Analyser {
             terms.truncate(MAX_QUERY_TERMS);
         }
         terms
+    }
+
+    /// Returns the first word of a text that has this term, as the text spells it.
+    pub(crate) fn word_of<'a>(&self, term: &str, text: &'a str) -> Option<&'a str> {
+        let chunks = text.split(|c: char| c.is_whitespace() || is_separator(c));
+        let words = chunks.flat_map(|chunk| parts(without_clitic(chunk)));
+        let mut words = words.filter(|word| !word.is_empty());
+        words.find(|word| self.stem(&folded(truncated(word, MAX_WORD_BYTES))) == term)
     }
 
     fn chunk_terms(&self, chunk: &str, terms: &mut Vec<String>) {
@@ -243,8 +251,13 @@ fn parts(chunk: &str) -> Vec<&str> {
         let previous = characters[index - 1].1;
         let next = characters.get(index + 1).map(|(_, next)| *next);
         let camel = previous.is_lowercase() && c.is_uppercase();
-        let acronym =
-            previous.is_uppercase() && c.is_uppercase() && next.is_some_and(char::is_lowercase);
+        // The "s" of "APIs" is an ending, not a word.
+        let is_plural = next == Some('s')
+            && !characters.get(index + 2).is_some_and(|(_, after)| after.is_lowercase());
+        let acronym = previous.is_uppercase()
+            && c.is_uppercase()
+            && next.is_some_and(char::is_lowercase)
+            && !is_plural;
         if camel || acronym || is_ideograph(previous) != is_ideograph(c) {
             parts.push(&chunk[from..at]);
             start = Some(at);
@@ -285,6 +298,8 @@ mod tests {
         check("parse_config", &["parse_config", "parseconfig", "pars", "config"]);
         check("parseConfig()", &["parseconfig", "pars", "config"]);
         check("HTTPServer2", &["httpserver2", "http", "server2"]);
+        check("APIs, userIDs", &["api", "userids", "user", "id"]);
+        check("ASsert", &["assert", "a", "ssert"]);
         check(
             "src/auth/login.rs:42",
             &[

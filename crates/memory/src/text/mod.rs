@@ -2,4 +2,5 @@
 
 pub(crate) mod analyse;
 pub(crate) mod indexed_text;
+pub(crate) mod work;
 pub(crate) mod writing_systems;

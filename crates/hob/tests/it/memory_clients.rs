@@ -1,0 +1,249 @@
+//! The records of other clients: what `hob import` finds and takes, and that everything is stored once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hob_testkit::TestHome;
+use serde_json::{Value, json};
+
+use crate::memory_setup::*;
+
+/// A home with one conversation of two turns per client. Everything was said about herons.
+struct Clients {
+    home: TestHome,
+}
+
+impl Clients {
+    fn new() -> Clients {
+        Clients { home: TestHome::new() }
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.home.user_home().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The working folder that the records name.
+    fn project(&self) -> PathBuf {
+        folder(&self.home, "herons")
+    }
+
+    /// A session of Gemini CLI, in this folder.
+    fn gemini(&self, cwd: &Path) -> PathBuf {
+        let context = format!(
+            "<session_context>\n- **Workspace Directories:**\n  - {}\n</session_context>",
+            cwd.display()
+        );
+        let message = |id: &str, kind: &str, text: &str| {
+            json!({"id": format!("{id}-803e-400c-8cf8-6f7270812d4e"), "type": kind,
+                "timestamp": "2026-11-17T08:44:05.635Z", "content": [{"text": text}]})
+        };
+        let (asked, said) = (
+            message("11111111", "user", "gemini heron?"),
+            message("2222222a", "gemini", "gemini harbour"),
+        );
+        transcript(
+            &self.home,
+            ".gemini/tmp/herons/chats/session-2026-11-17T08-44-55d9394f.jsonl",
+            &[
+                json!({"sessionId": "55d9394f-30e7-4438-8d71-83e28ba717e7", "projectHash": "1c45",
+                    "startTime": "2026-11-17T08:44:05.216Z", "kind": "main"}),
+                json!({"$set": {"messages": [message("00000000", "user", &context)]}}),
+                asked.clone(),
+                json!({"$set": {"lastUpdated": "2026-11-17T08:44:05.635Z"}}),
+                said.clone(),
+                // As a resumed session writes it.
+                json!({"$set": {"messages": [asked, said]}}),
+            ],
+        )
+    }
+
+    /// A session as an earlier OpenCode stored it.
+    fn opencode(&self) -> PathBuf {
+        let storage = ".local/share/opencode/storage";
+        let message = |n: u32, role: &str, text: &str| {
+            let id = format!("msg_1e8b0fe5400{n}Jlm1OxDkUUHEUv");
+            let time = json!({"created": 1794905275988_u64 + u64::from(n), "completed": 1794905275999_u64});
+            let info =
+                json!({"id": id, "sessionID": "ses_e174f09abffe", "role": role, "time": time});
+            self.write(&format!("{storage}/message/ses_e174f09abffe/{id}.json"), &info.to_string());
+            let part = json!({"id": "prt_1", "type": "text", "text": text});
+            self.write(&format!("{storage}/part/{id}/prt_1.json"), &part.to_string());
+            let added = json!({"id": "prt_2", "type": "text", "text": "added", "synthetic": true});
+            self.write(&format!("{storage}/part/{id}/prt_2.json"), &added.to_string());
+        };
+        message(1, "user", "opencode heron?");
+        message(2, "assistant", "opencode harbour");
+        let session = json!({"id": "ses_e174f09abffe", "directory": self.project(), "title": "t"});
+        self.write(&format!("{storage}/session/global/ses_e174f09abffe.json"), &session.to_string())
+    }
+
+    fn copilot(&self) -> PathBuf {
+        let event = |id: u32, kind: &str, data: Value| {
+            json!({"type": kind, "data": data, "id": format!("{id}c5a3528-b1f1-42b4-97e4-657feede8c93"),
+                "timestamp": "2026-07-19T15:23:10Z"})
+        };
+        let start = json!({"sessionId": "c0ffee00-1111", "context": {"cwd": self.project()}});
+        transcript(
+            &self.home,
+            ".copilot/session-state/c0ffee00-1111/events.jsonl",
+            &[
+                event(1, "session.start", start),
+                event(2, "user.message", json!({"content": "copilot heron?"})),
+                event(3, "assistant.message", json!({"content": "copilot harbour"})),
+            ],
+        )
+    }
+
+    fn cline(&self) -> PathBuf {
+        let environment = format!(
+            "<environment_details>\n# Current Working Directory ({}) Files\n</environment_details>",
+            self.project().display()
+        );
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let result = "<attempt_completion>\n<result>cline harbour</result>\n</attempt_completion>";
+        let messages = json!([
+            {"role": "user", "content": [text("<task>cline heron?</task>"), text(&environment)]},
+            {"role": "assistant", "content": [text(result)]}]);
+        let tasks = ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks";
+        let name = format!("{tasks}/1794905275988/api_conversation_history.json");
+        self.write(&name, &messages.to_string())
+    }
+
+    fn aider(&self) -> PathBuf {
+        let text = "\n# aider chat started at 2026-08-05 19:33:02\n\n> Aider v0.86.2  \n\n\
+            #### aider heron?  \n\naider harbour\n\n> Tokens: 1 sent.  \n";
+        self.write("herons/.aider.chat.history.md", text)
+    }
+
+    fn specstory(&self) -> PathBuf {
+        let text = "<!-- Generated by SpecStory -->\n\n# Herons\n\n_**User**_\n\nspecstory heron?\n\n---\n\n\
+            _**Assistant**_\n\nspecstory harbour\n\n---\n";
+        self.write("herons/.specstory/history/2026-08-05_19-33-herons.md", text)
+    }
+
+    /// Returns what each place of an import says, by its client.
+    fn places(imported: &Value) -> Vec<(&str, u64, u64)> {
+        let places = imported["places"].as_array().unwrap().iter();
+        let count = |place: &Value, key: &str| place[key].as_u64().unwrap();
+        places
+            .map(|place| {
+                let client = place["client"].as_str().unwrap_or("named");
+                (client, count(place, "inserted"), count(place, "duplicates"))
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn conversations_of_every_client_are_imported_once() {
+    let clients = Clients::new();
+    let project = clients.project();
+    let files = [
+        clients.gemini(&project),
+        clients.opencode(),
+        clients.copilot(),
+        clients.cline(),
+        clients.aider(),
+        clients.specstory(),
+    ];
+    let first = json_of(&clients.home.run(&["import", "--json"]));
+    let expect = [("Gemini CLI", 2, 0), ("OpenCode", 2, 0), ("Copilot CLI", 2, 0), ("Cline", 2, 0)];
+    assert_eq!(Clients::places(&first), expect, "{first}");
+    assert_eq!((&first["inserted"], &first["errors"]), (&json!(8), &json!(0)), "{first}");
+    // aider and SpecStory write into repositories, which only the user can name.
+    let named = project.display().to_string();
+    let second = json_of(&clients.home.run(&["import", "--json", &named]));
+    assert_eq!(Clients::places(&second), [("named", 4, 0)], "{second}");
+
+    let turns = export(&clients.home);
+    for client in ["gemini", "opencode", "copilot", "cline", "aider", "specstory"] {
+        let said: Vec<&Value> = turns.iter().filter(|turn| turn["client"] == client).collect();
+        let texts: Vec<&str> = said.iter().map(|turn| turn["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, [format!("{client} heron?"), format!("{client} harbour")]);
+        assert_eq!(said[0]["project"], json!(project), "{client}");
+        assert_eq!(said[0]["session_id"], said[1]["session_id"], "{client}");
+    }
+    assert_eq!(turns.len(), 12);
+
+    // Nothing is stored twice: not by another import, not by another way, not from a file that is new.
+    let again = json_of(&clients.home.run(&["import", "--json"]));
+    assert_eq!((&again["inserted"], &again["skipped"]), (&json!(0), &json!(4)), "{again}");
+    for path in &files {
+        let captured = capture(&clients.home, &[], path);
+        assert_eq!(
+            (&captured["inserted"], &captured["duplicates"]),
+            (&json!(0), &json!(2)),
+            "{path:?}"
+        );
+        let modified = fs::File::options().append(true).open(path).unwrap();
+        modified.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    }
+    let touched = json_of(&clients.home.run(&["import", "--json"]));
+    assert_eq!((&touched["inserted"], &touched["duplicates"]), (&json!(0), &json!(8)), "{touched}");
+    assert_eq!(export(&clients.home).len(), 12);
+}
+
+#[test]
+fn import_says_what_it_found_and_could_not_read() {
+    let clients = Clients::new();
+    clients.gemini(&clients.project());
+    let odd = clients.write(".gemini/tmp/herons/chats/session-odd.json", "{\"version\": 9}");
+    let done = clients.home.run(&["import", "--json"]);
+    let imported: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let place = &imported["places"][0];
+    assert_eq!((&place["found"], &place["files"]), (&json!(2), &json!(1)), "{imported}");
+    assert_eq!(place["unread"][0]["path"], json!(odd), "{imported}");
+    assert_eq!(place["unread"][0]["reason"], "unknown format or no turns", "{imported}");
+    let words = clients.home.run(&["import"]);
+    let said = String::from_utf8_lossy(&words.stdout).into_owned();
+    assert!(said.contains("Gemini CLI, ") && said.contains("2 files found"), "{said}");
+    assert!(said.contains("1 with nothing new, 1 not read"), "{said}");
+    assert!(String::from_utf8_lossy(&words.stderr).contains("session-odd.json"), "{words:?}");
+    // Not a database, though it has the name of one.
+    let database = clients.write("opencode.db", "just words");
+    let done = clients.home.run(&["import", &database.display().to_string()]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("opencode.db") && said.contains("not a database"), "{said}");
+}
+
+/// Hob's own agents record like any client. What they were told belongs to their app.
+#[test]
+fn sessions_in_workspaces_of_apps_are_not_imported() {
+    let clients = Clients::new();
+    let workspace = clients.home.hob_home().join("workspaces/app/session");
+    fs::create_dir_all(&workspace).unwrap();
+    clients.gemini(&workspace.canonicalize().unwrap());
+    let imported = json_of(&clients.home.run(&["import", "--json"]));
+    assert_eq!((&imported["inserted"], &imported["skipped"]), (&json!(0), &json!(1)), "{imported}");
+}
+
+#[test]
+fn hooks_of_gemini_capture_what_an_import_knows() {
+    let clients = Clients::new();
+    let project = clients.project();
+    let path = clients.gemini(&project);
+    let whole = fs::read_to_string(&path).unwrap();
+    let event = |name: &str| {
+        json!({"session_id": "55d9394f-30e7-4438-8d71-83e28ba717e7", "transcript_path": path,
+            "cwd": project, "hook_event_name": name, "timestamp": "2026-11-17T08:44:06Z",
+            "prompt": "gemini heron?", "prompt_response": "gemini harbour"})
+    };
+    let _server = clients.home.serve();
+    // The answer comes later than the first hook.
+    let end = whole.find("2222222a").map(|at| whole[..at].rfind('\n').unwrap() + 1).unwrap();
+    fs::write(&path, &whole[..end]).unwrap();
+    hook(&clients.home, &event("BeforeAgent"));
+    fs::write(&path, &whole).unwrap();
+    hook(&clients.home, &event("AfterAgent"));
+    hook(&clients.home, &event("SessionEnd"));
+    let turns = export(&clients.home);
+    assert_eq!(texts(&turns), ["gemini heron?", "gemini harbour"]);
+    assert!(turns.iter().all(|turn| turn["client"] == "gemini"), "{turns:?}");
+    let imported = json_of(&clients.home.run(&["import", "--json"]));
+    assert_eq!(imported["inserted"], 0, "{imported}");
+    assert_eq!(export(&clients.home).len(), 2);
+}

@@ -1,0 +1,118 @@
+//! What recall finds: turns by the work after them, and the newest of several statements first.
+
+use std::fs;
+
+use hob_testkit::TestHome;
+use serde_json::{Value, json};
+
+use crate::memory_setup::*;
+
+/// A call of a tool by Claude Code: the n-th record of a transcript.
+fn called(session: &str, n: usize, tool: &str, input: Value) -> Value {
+    let mut record = said(session, n, "assistant", "");
+    record["message"]["content"] =
+        json!([{"type": "tool_use", "id": format!("t{n}"), "name": tool, "input": input}]);
+    record
+}
+
+#[test]
+fn turn_is_found_by_the_work_after_it() {
+    let home = TestHome::new();
+    let project = folder(&home, "project");
+    let cwd = project.to_str().unwrap();
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    let mut records = vec![
+        said("s", 0, "user", "make it faster"),
+        said("s", 1, "assistant", "I begin with the slow part."),
+        called("s", 2, "Edit", json!({"file_path": project.join("src/lexer/scanner.rs")})),
+        called(
+            "s",
+            3,
+            "Bash",
+            json!({"command": format!("GH_TOKEN={secret} gh release upload nightly")}),
+        ),
+        called(
+            "s",
+            4,
+            "Bash",
+            json!({"command": "git commit -m \"$(cat <<'EOF'\nskip blank regions\n\nbody\nEOF\n)\""}),
+        ),
+        said("s", 5, "assistant", "It takes half of the time now."),
+    ];
+    for record in &mut records {
+        record["cwd"] = json!(cwd);
+    }
+    let path = transcript(&home, "t.jsonl", &records);
+    hook(
+        &home,
+        &json!({"session_id": "s", "transcript_path": path, "cwd": cwd, "hook_event_name": "Stop"}),
+    );
+    for file in deferrals(&home) {
+        assert!(!fs::read_to_string(file).unwrap().contains("ghp_a1"));
+    }
+    let server = home.serve();
+    wait_for_drain(&home);
+    let begun = "I begin with the slow part.";
+    let hit_of = |cue: &str| {
+        let hits = recall(&home, &project, &[cue])["hits"].as_array().unwrap().clone();
+        hits.into_iter().find(|hit| hit["text"] == begun).unwrap_or_else(|| panic!("{cue}"))
+    };
+    for (cue, step) in [
+        ("who changed scanner.rs?", "edited src/lexer/scanner.rs"),
+        ("release upload", "gh release upload nightly"),
+        ("skip blank regions", "committed skip blank regions"),
+    ] {
+        let hit = hit_of(cue);
+        assert!(hit["reason"].as_str().unwrap().contains(step), "{cue}: {hit}");
+        assert!(!hit.to_string().contains("ghp_a1"), "{hit}");
+    }
+    let first = recall(&home, &project, &["skip blank regions"])["hits"][0].clone();
+    assert_eq!(first["text"], begun, "{first}");
+    // The work is no turn of its own, and the turns stay as they were said.
+    let said = ["make it faster", begun, "It takes half of the time now."];
+    assert_eq!(exported_texts(&home), said);
+    let id = hit_of("skip blank regions")["record_id"].as_str().unwrap().to_owned();
+    assert!(home.run(&["forget", "--json", "--yes", &id]).status.success());
+    let hits = recall(&home, &project, &["skip blank regions"]);
+    assert!(!hits.to_string().contains("committed"), "{hits}");
+    assert!(server.stop().success());
+}
+
+/// The cases are in the manner of real coding sessions: half of them say that they amend a rule, the
+/// others state another one.
+#[test]
+fn newest_statement_on_a_subject_is_first() {
+    let cases: Value =
+        serde_json::from_str(include_str!("../../../../bench/recall/changes.json")).unwrap();
+    let home = TestHome::new();
+    let _server = home.serve();
+    for (number, case) in cases.as_array().unwrap().iter().enumerate() {
+        let project = folder(&home, &format!("project-{number}"));
+        let cwd = project.to_str().unwrap();
+        for (day, session) in case["sessions"].as_array().unwrap().iter().enumerate() {
+            let name = format!("{number}-{day}");
+            let record = |(n, turn): (usize, &Value)| {
+                let text = turn["text"].as_str().unwrap();
+                let mut record = said(&name, n, turn["role"].as_str().unwrap(), text);
+                record["timestamp"] = json!(format!("2026-03-{:02}T09:{n:02}:00Z", 2 + 3 * day));
+                record
+            };
+            let turns = session.as_array().unwrap().iter().enumerate();
+            let records: Vec<Value> = turns.map(record).collect();
+            let path = transcript(&home, &format!("{name}.jsonl"), &records);
+            capture(&home, &["--cwd", cwd], &path);
+        }
+        let turns =
+            || case["sessions"].as_array().unwrap().iter().flat_map(|s| s.as_array().unwrap());
+        let rule =
+            |which: &str| turns().find(|turn| turn["rule"] == which).unwrap()["text"].clone();
+        let question = case["question"].as_str().unwrap();
+        let hits = recall(&home, &project, &["--budget-tokens", "9000", question]);
+        let place = |which: &str| {
+            let text = rule(which);
+            hits["hits"].as_array().unwrap().iter().position(|hit| hit["text"] == text)
+        };
+        let (new, old) = (place("new"), place("old"));
+        assert!(new.is_some() && (old.is_none() || new < old), "{question}: {new:?} {old:?}");
+    }
+}
