@@ -40,6 +40,7 @@ impl Fixture {
         let folder = self.folder.path();
         let sandbox = SandboxConfig {
             home: folder.join("home"),
+            backups: None,
             socket: folder.join("hob.sock"),
             files: folder.join("files"),
             temporary: folder.join("temporary"),

@@ -37,6 +37,7 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
     launch_spec.environment = environment;
     let sandbox = SandboxConfig {
         home: temporary.join("home"),
+        backups: None,
         socket: temporary.join("hob.sock"),
         files: temporary.join("uploads"),
         temporary: temporary.join("tmp"),

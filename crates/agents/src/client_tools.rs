@@ -1,9 +1,10 @@
-//! Tools that a client of `/v1` runs itself. The agent calls them over a private MCP server, one per process. A call waits
-//! until the client's next request returns its result.
+//! Tools that a client runs itself. The agent calls them over a private MCP server, one per process. A call waits until
+//! the client returns its result.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
@@ -15,8 +16,11 @@ pub const NAME_PREFIX: &str = "mcp__app__";
 /// The variable that tells `hob mcp` to serve these tools instead of the memory's.
 pub const KEY_VARIABLE: &str = "HOB_CLIENT_TOOLS";
 
+/// The most calls of one process that may wait for their results.
+const MAX_WAITING_CALLS: usize = 64;
+
 /// A tool of a client.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientTool {
     pub name: String,
     pub description: String,
@@ -96,12 +100,27 @@ impl ToolServer {
         json!({"type": "stdio", "command": program, "args": ["mcp"],
             "env": {KEY_VARIABLE: self.key, "HOB_SOCKET": socket}})
     }
+
+    /// Returns the variable by which `hob mcp` finds the server.
+    pub fn variable(&self) -> (String, String) {
+        (KEY_VARIABLE.to_owned(), self.key.clone())
+    }
 }
 
 impl Drop for ToolServer {
     fn drop(&mut self) {
         self.servers.lock().remove(&self.key);
         self.exchange.lock().waiting.clear();
+    }
+}
+
+/// A call that waits for its result, in the hands of one caller.
+pub struct ClaimedCall(oneshot::Sender<ToolOutput>);
+
+impl ClaimedCall {
+    /// Returns the result to the agent.
+    pub fn answer(self, output: ToolOutput) {
+        let _ = self.0.send(output);
     }
 }
 
@@ -149,6 +168,10 @@ impl ToolExchange {
             if let Some(output) = calls.early_results.remove(&call.id) {
                 return Some(output);
             }
+            if calls.waiting.len() >= MAX_WAITING_CALLS {
+                let text = format!("{MAX_WAITING_CALLS} calls wait for their results already");
+                return Some(ToolOutput { content: json!(text), is_error: true });
+            }
             let (sender, result) = oneshot::channel();
             // A bridge that has lost its connection repeats its calls.
             calls.waiting.retain(|(known, _)| known.id != call.id);
@@ -183,6 +206,32 @@ impl ToolExchange {
         // The agent has cancelled a call whose receiver is gone.
         calls.waiting.retain(|(_, sender)| !sender.is_closed());
         calls.waiting.iter().map(|(call, _)| call.clone()).collect()
+    }
+
+    /// Returns whether a call waits for its result.
+    pub fn has_waiting(&self) -> bool {
+        self.lock().waiting.iter().any(|(_, sender)| !sender.is_closed())
+    }
+
+    /// Takes a call that waits, so that nobody else answers it.
+    pub fn claim(&self, id: &str) -> Option<ClaimedCall> {
+        let mut calls = self.lock();
+        let place = calls.waiting.iter().position(|(call, _)| call.id == id)?;
+        Some(ClaimedCall(calls.waiting.remove(place).1))
+    }
+
+    /// Answers a call that waits with an error.
+    pub fn refuse(&self, id: &str, reason: &str) {
+        if let Some(call) = self.claim(id) {
+            call.answer(ToolOutput { content: json!(reason), is_error: true });
+        }
+    }
+
+    /// Answers all calls that wait with an error.
+    pub fn refuse_all(&self, reason: &str) {
+        for call in self.waiting() {
+            self.refuse(&call.id, reason);
+        }
     }
 
     /// Returns a result to the agent, now or when it makes the call.

@@ -5,9 +5,11 @@
 //! - [`SandboxConfig`] makes the environment and the confinement of every agent.
 //! - [`client_tools`] lets an agent call tools that a client of `/v1` runs.
 //! - [`mcp_servers`] reads the MCP servers that an agent is given.
+//! - [`app_permits`] bounds what one app keeps in memory.
 //! - [`LiveLimit`] bounds how many agents are live at once.
 //! - [`Runtime`] is what all of them share.
 
+pub mod app_permits;
 pub mod claude;
 pub mod client_tools;
 pub mod driver;
@@ -20,4 +22,4 @@ mod sandbox;
 
 pub use live_limit::{IdleAgents, LiveLimit, LivePermit};
 pub use runtime::Runtime;
-pub use sandbox::SandboxConfig;
+pub use sandbox::{SandboxConfig, SandboxLayers};

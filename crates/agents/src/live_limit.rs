@@ -1,26 +1,42 @@
 //! The limit on live agents: open sessions, runs and the processes of the Claude backend.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use async_trait::async_trait;
 use hob_domain::AppName;
 
-/// How many agents of the owner's own may run in addition when all permits are taken.
+/// How many apps without a live agent get one in addition when all permits are taken, so that one app cannot keep all
+/// others out.
+const NEWCOMERS_RESERVE: usize = 2;
+/// How many agents of the owner's own may run in addition to those.
 const OWNERS_RESERVE: usize = 2;
 
 /// The limit on live agents. Clones share it.
 #[derive(Clone)]
 pub struct LiveLimit {
-    in_use: Arc<AtomicUsize>,
+    in_use: Arc<InUse>,
     limit: usize,
     idle: Arc<OnceLock<Weak<dyn IdleAgents>>>,
+}
+
+/// How many permits are in use.
+#[derive(Debug, Default)]
+struct InUse {
+    by_app: Mutex<HashMap<String, usize>>,
+}
+
+impl InUse {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.by_app.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A permit for one live agent. Dropping it returns the permit.
 #[derive(Debug)]
 pub struct LivePermit {
-    in_use: Arc<AtomicUsize>,
+    in_use: Arc<InUse>,
+    app: String,
 }
 
 /// Agents that are kept warm but not in use.
@@ -40,48 +56,56 @@ impl LiveLimit {
         let _ = self.idle.set(idle);
     }
 
-    /// Acquires a permit, ending an idle agent if all permits are taken. Returns `None` if every agent is
-    /// in use. There is no queue: callers report the full pool and clients retry.
-    pub async fn acquire(&self) -> Option<LivePermit> {
+    /// Acquires a permit for an agent of this app, ending an idle agent if all permits are taken. Returns `None` if
+    /// every agent is in use. There is no queue: callers report the full pool and clients retry. There are some more
+    /// permits for apps that have no live agent, and for the owner's own work.
+    pub async fn acquire(&self, app: &str) -> Option<LivePermit> {
         loop {
-            if let Some(permit) = self.try_acquire() {
+            if let Some(permit) = self.try_acquire(app) {
                 return Some(permit);
             }
-            let idle = self.idle.get().and_then(Weak::upgrade)?;
-            if !idle.end_one().await {
-                return None;
+            let idle = self.idle.get().and_then(Weak::upgrade);
+            let has_ended_one = match idle {
+                Some(idle) => idle.end_one().await,
+                None => false,
+            };
+            if !has_ended_one {
+                return self.acquire_reserve(app);
             }
-        }
-    }
-
-    /// Acquires a permit for an agent of this app. For the owner's own work there are some more.
-    pub async fn acquire_for(&self, app: &AppName) -> Option<LivePermit> {
-        match self.acquire().await {
-            None if *app == AppName::owner() => self.try_acquire_below(self.limit + OWNERS_RESERVE),
-            permit => permit,
         }
     }
 
     /// Acquires a permit if one is free.
-    pub fn try_acquire(&self) -> Option<LivePermit> {
-        self.try_acquire_below(self.limit)
+    pub fn try_acquire(&self, app: &str) -> Option<LivePermit> {
+        let mut in_use = self.in_use.lock();
+        let is_free = total(&in_use) < self.limit;
+        is_free.then(|| self.add(&mut in_use, app))
     }
 
-    fn try_acquire_below(&self, limit: usize) -> Option<LivePermit> {
-        let free = |in_use| (in_use < limit).then_some(in_use + 1);
-        self.in_use.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
-        Some(LivePermit { in_use: self.in_use.clone() })
+    fn acquire_reserve(&self, app: &str) -> Option<LivePermit> {
+        let mut in_use = self.in_use.lock();
+        let limit = match app == AppName::owner().as_str() {
+            true => self.limit + NEWCOMERS_RESERVE + OWNERS_RESERVE,
+            false if in_use.contains_key(app) => self.limit,
+            false => self.limit + NEWCOMERS_RESERVE,
+        };
+        let is_free = total(&in_use) < limit;
+        is_free.then(|| self.add(&mut in_use, app))
     }
 
     /// Returns a permit for an agent that is live already, even above the limit.
-    pub fn acquire_above_limit(&self) -> LivePermit {
-        self.in_use.fetch_add(1, Ordering::AcqRel);
-        LivePermit { in_use: self.in_use.clone() }
+    pub fn acquire_above_limit(&self, app: &str) -> LivePermit {
+        self.add(&mut self.in_use.lock(), app)
+    }
+
+    fn add(&self, in_use: &mut HashMap<String, usize>, app: &str) -> LivePermit {
+        *in_use.entry(app.to_owned()).or_default() += 1;
+        LivePermit { in_use: self.in_use.clone(), app: app.to_owned() }
     }
 
     /// Returns the number of permits in use.
     pub fn in_use(&self) -> usize {
-        self.in_use.load(Ordering::Acquire)
+        total(&self.in_use.lock())
     }
 
     pub fn limit(&self) -> usize {
@@ -89,40 +113,54 @@ impl LiveLimit {
     }
 }
 
+fn total(in_use: &HashMap<String, usize>) -> usize {
+    in_use.values().sum()
+}
+
 impl Drop for LivePermit {
     fn drop(&mut self) {
-        self.in_use.fetch_sub(1, Ordering::AcqRel);
+        let mut in_use = self.in_use.lock();
+        if let Some(count) = in_use.get_mut(&self.app) {
+            *count -= 1;
+            if *count == 0 {
+                in_use.remove(&self.app);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     #[test]
     fn dropped_permits_are_free_again() {
-        let limit = LiveLimit::new(1);
-        let restored = limit.acquire_above_limit();
-        assert!(limit.try_acquire().is_none());
-        let more = limit.acquire_above_limit();
+        let (limit, a) = (LiveLimit::new(1), "a");
+        let restored = limit.acquire_above_limit(a);
+        assert!(limit.try_acquire(a).is_none());
+        let more = limit.acquire_above_limit(a);
         assert_eq!(limit.in_use(), 2);
         drop((restored, more));
-        let taken = limit.try_acquire();
-        assert!(taken.is_some() && limit.try_acquire().is_none());
+        let taken = limit.try_acquire(a);
+        assert!(taken.is_some() && limit.try_acquire(a).is_none());
     }
 
     #[tokio::test]
-    async fn owner_gets_a_place_when_apps_have_taken_all() {
+    async fn others_get_a_place_when_one_app_has_taken_all() {
         let limit = LiveLimit::new(1);
-        let _taken = limit.acquire().await;
-        assert!(limit.acquire().await.is_none());
-        let (app, owner) = (AppName::new("a").unwrap(), AppName::owner());
-        assert!(limit.acquire_for(&app).await.is_none());
-        let (first, second) = (limit.acquire_for(&owner).await, limit.acquire_for(&owner).await);
+        let (greedy, owner) = ("greedy", AppName::owner());
+        let _taken = limit.acquire(greedy).await;
+        assert!(limit.acquire(greedy).await.is_none());
+        let (b, c) = (limit.acquire("b").await, limit.acquire("c").await);
+        assert!(b.is_some() && c.is_some());
+        assert!(limit.acquire("b").await.is_none(), "one place, not two");
+        assert!(limit.acquire("d").await.is_none(), "the reserve is taken");
+        let (first, second) =
+            (limit.acquire(owner.as_str()).await, limit.acquire(owner.as_str()).await);
         assert!(first.is_some() && second.is_some());
-        assert!(limit.acquire_for(&owner).await.is_none());
+        assert!(limit.acquire(owner.as_str()).await.is_none());
+        drop(b);
+        assert!(limit.acquire(greedy).await.is_none());
     }
 
     struct Warm(Mutex<Vec<LivePermit>>);
@@ -136,15 +174,15 @@ mod tests {
 
     #[tokio::test]
     async fn idle_agent_is_ended_when_the_limit_is_reached() {
-        let limit = LiveLimit::new(2);
-        let warm = Arc::new(Warm(Mutex::new(vec![limit.try_acquire().unwrap()])));
+        let (limit, a) = (LiveLimit::new(2), "a");
+        let warm = Arc::new(Warm(Mutex::new(vec![limit.try_acquire(a).unwrap()])));
         let shared: Arc<dyn IdleAgents> = warm.clone();
         limit.set_idle_agents(Arc::downgrade(&shared));
-        let first = limit.acquire().await;
-        let second = limit.acquire().await;
+        let first = limit.acquire(a).await;
+        let second = limit.acquire(a).await;
         assert!(first.is_some() && second.is_some() && warm.0.lock().unwrap().is_empty());
-        assert!(limit.acquire().await.is_none(), "agents in use are never ended");
+        assert!(limit.acquire(a).await.is_none(), "agents in use are never ended");
         drop((first, shared, warm));
-        assert!(limit.acquire().await.is_some());
+        assert!(limit.acquire(a).await.is_some());
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::client_tools::{ClientTool, KEY_VARIABLE, SERVER_NAME, ToolServer};
+
 /// An MCP server for an agent. The ledger stores this format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpServer {
@@ -30,6 +32,26 @@ pub enum McpTransport {
     },
     /// Hob's own memory, as the app sees it.
     Memory,
+    /// The tools that the caller runs itself.
+    Client {
+        tools: Vec<ClientTool>,
+    },
+}
+
+impl McpServer {
+    /// Returns the server of the tools that the caller runs itself.
+    pub fn of_client(tools: Vec<ClientTool>) -> McpServer {
+        McpServer { name: SERVER_NAME.to_owned(), transport: McpTransport::Client { tools } }
+    }
+
+    /// Returns whether the agent reaches the caller's tools by this server.
+    pub(crate) fn is_clients(&self) -> bool {
+        match &self.transport {
+            McpTransport::Client { .. } => true,
+            McpTransport::Stdio { env, .. } => env.iter().any(|(name, _)| name == KEY_VARIABLE),
+            _ => false,
+        }
+    }
 }
 
 /// The name of Hob's own memory.
@@ -134,6 +156,33 @@ pub fn with_memory(servers: Vec<McpServer>, memory: &McpTransport) -> Vec<McpSer
     servers.into_iter().map(resolved).collect()
 }
 
+/// Returns the tools that the caller runs itself.
+pub fn client_tools(servers: &[McpServer]) -> Vec<ClientTool> {
+    let tools = servers.iter().filter_map(|server| match &server.transport {
+        McpTransport::Client { tools } => Some(tools.clone()),
+        _ => None,
+    });
+    tools.flatten().collect()
+}
+
+/// Returns the servers with the caller's tools replaced by the server of one process, which is reached as the memory is.
+pub fn with_client_tools(
+    servers: Vec<McpServer>,
+    memory: &McpTransport,
+    tools: &ToolServer,
+) -> Vec<McpServer> {
+    let resolved = |server: McpServer| match (&server.transport, memory) {
+        (McpTransport::Client { .. }, McpTransport::Stdio { command, args, env }) => {
+            let mut env = env.clone();
+            env.push(tools.variable());
+            let (command, args) = (command.clone(), args.clone());
+            McpServer { name: server.name, transport: McpTransport::Stdio { command, args, env } }
+        }
+        _ => server,
+    };
+    servers.into_iter().map(resolved).collect()
+}
+
 /// Returns the servers in the format of ACP.
 pub(crate) fn for_acp(servers: &[McpServer]) -> Vec<Value> {
     let list = |pairs: &[(String, String)]| -> Vec<Value> {
@@ -151,7 +200,7 @@ pub(crate) fn for_acp(servers: &[McpServer]) -> Vec<Value> {
             McpTransport::Sse { url, headers } => {
                 json!({"type": "sse", "name": name, "url": url, "headers": list(headers)})
             }
-            McpTransport::Memory => {
+            McpTransport::Memory | McpTransport::Client { .. } => {
                 json!({"name": name, "command": "hob", "args": ["mcp"], "env": []})
             }
         })
@@ -173,7 +222,9 @@ pub(crate) fn for_claude(servers: &[McpServer]) -> Map<String, Value> {
         McpTransport::Sse { url, headers } => {
             json!({"type": "sse", "url": url, "headers": table(headers)})
         }
-        McpTransport::Memory => json!({"type": "stdio", "command": "hob", "args": ["mcp"]}),
+        McpTransport::Memory | McpTransport::Client { .. } => {
+            json!({"type": "stdio", "command": "hob", "args": ["mcp"]})
+        }
     };
     servers.iter().map(|server| (server.name.clone(), entry(&server.transport))).collect()
 }

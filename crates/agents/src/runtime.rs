@@ -8,9 +8,13 @@ use hob_terminal::Terminals;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::app_permits::AppPermits;
 use crate::client_tools::ToolServers;
 use crate::live_limit::LiveLimit;
 use crate::sandbox::SandboxConfig;
+
+/// How many long lines of an app's agents may be in memory at a time.
+const MAX_LONG_LINES: usize = 2;
 
 /// The processes, tasks and limits that all parts share. Clones share them too.
 #[derive(Clone)]
@@ -26,6 +30,8 @@ pub struct Runtime {
     pub terminals: Terminals,
     /// The limit on live agents.
     pub live: LiveLimit,
+    /// The limit on long lines of agents.
+    pub long_lines: AppPermits,
     /// The environment and confinement of every agent.
     pub sandbox: SandboxConfig,
     /// Removes folders that agents have filled.
@@ -50,6 +56,7 @@ impl Runtime {
             ending: CancellationToken::new(),
             children,
             live,
+            long_lines: AppPermits::new(MAX_LONG_LINES),
             sandbox,
             trash,
             tool_servers: ToolServers::default(),

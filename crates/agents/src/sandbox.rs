@@ -54,6 +54,8 @@ const CREDENTIALS: &[&str] = &[
 pub struct SandboxConfig {
     /// Hob's home, which no agent of an app may read.
     pub home: PathBuf,
+    /// The folder of scheduled backups, which no agent of an app may read: they contain the key.
+    pub backups: Option<PathBuf>,
     /// The owner's socket, by which agents reach the memory of their app.
     pub socket: PathBuf,
     /// The folder of uploaded files, with a subfolder per app.
@@ -66,6 +68,18 @@ pub struct SandboxConfig {
     pub has_view: bool,
     /// The environment from which the agents' variables are picked.
     pub environment: Vec<(OsString, OsString)>,
+}
+
+/// The parts of an agent's sandbox that are active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SandboxLayers {
+    /// `workspace`, `strict` or `off`.
+    pub mode: &'static str,
+    pub namespaces: bool,
+    /// The version of Landlock.
+    pub landlock: Option<u32>,
+    /// Limits on open files, processes and sizes of files.
+    pub limits: bool,
 }
 
 impl SandboxConfig {
@@ -98,6 +112,17 @@ impl SandboxConfig {
             owner: Some(app.as_str().to_owned()),
             confinement,
         })
+    }
+
+    /// Returns the parts of the sandbox that this kernel enforces for an agent.
+    pub fn layers(&self, agent: &AgentSpec) -> SandboxLayers {
+        let is_on = agent.sandbox != Sandbox::Off;
+        SandboxLayers {
+            mode: agent.sandbox.as_str(),
+            namespaces: is_on && self.has_view,
+            landlock: hob_child::landlock_version().filter(|_| is_on),
+            limits: is_on,
+        }
     }
 
     /// Returns the environment of an agent.
@@ -166,6 +191,7 @@ impl SandboxConfig {
             readable.iter().chain(&writable).map(|path| real(path)).collect();
         let is_open = |path: &PathBuf| opened.iter().any(|open| real(path).starts_with(open));
         let mut hidden = vec![self.home.clone()];
+        hidden.extend(self.backups.clone());
         hidden.extend(stores.filter(|path| !is_open(path)));
         let mut visible: Vec<PathBuf> = user.iter().cloned().collect();
         visible.extend(std::env::current_exe().ok());

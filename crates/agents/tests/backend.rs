@@ -56,6 +56,7 @@ fn setup_of(
     env.iter().for_each(|(name, value)| launch_spec.set(name, value));
     let sandbox = SandboxConfig {
         home: folder.path().join("home"),
+        backups: None,
         socket: folder.path().join("hob.sock"),
         files: folder.path().join("files"),
         temporary: folder.path().join("temporary"),

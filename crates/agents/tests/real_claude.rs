@@ -78,6 +78,7 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
         environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let sandbox = SandboxConfig {
         home: folder.path().join("home"),
+        backups: None,
         socket: folder.path().join("hob.sock"),
         files: folder.path().join("files"),
         temporary: folder.path().join("temporary"),

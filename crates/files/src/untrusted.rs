@@ -17,9 +17,10 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, openat2, renameat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use rustix::fs::{RenameFlags, renameat_with};
 
 /// A folder, held by its descriptor. Paths below it are relative, without `..`, and never lead through a link.
 #[derive(Debug)]
@@ -95,7 +96,8 @@ impl Folder {
 
     /// Renames an entry of this folder. Fails if the new name is taken.
     pub fn rename(&self, name: &OsStr, to: &Folder, new_name: &OsStr) -> io::Result<()> {
-        Ok(renameat2(&self.0, name, &to.0, new_name, RenameFlags::RENAME_NOREPLACE)?)
+        // `nix` has this call only for glibc.
+        Ok(renameat_with(&self.0, name, &to.0, new_name, RenameFlags::NOREPLACE)?)
     }
 
     /// Removes a file, a link or any other entry of this folder that is not a folder.

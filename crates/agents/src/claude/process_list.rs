@@ -113,12 +113,12 @@ mod tests {
         let list = ProcessList::default();
         let profile = Profile::new("/w");
         let limit = LiveLimit::new(1);
-        let first = list.enter(limit.try_acquire().unwrap(), &profile, "a");
-        assert!(limit.try_acquire().is_none());
+        let first = list.enter(limit.try_acquire("a").unwrap(), &profile, "a");
+        assert!(limit.try_acquire("a").is_none());
         first.update(|info| info.turns = 3);
         assert_eq!(list.entries()[0].turns, 3);
         drop(first);
         assert!(list.entries().is_empty());
-        assert!(limit.try_acquire().is_some());
+        assert!(limit.try_acquire("a").is_some());
     }
 }

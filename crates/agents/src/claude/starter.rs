@@ -160,7 +160,9 @@ impl ProcessStarter {
                 ClaudeProcess::Terminal(Box::new(session))
             }
             ClaudeTransport::Stream => {
-                ClaudeProcess::Stream(StreamSession::start(children, &self.tasks, launch).await?)
+                let long_lines = self.options.runtime.long_lines.of(&profile.app);
+                let session = StreamSession::start(children, &self.tasks, launch, long_lines);
+                ClaudeProcess::Stream(session.await?)
             }
         };
         Ok(PooledProcess { process, entry, transcript: own, arguments: paths, tools })
@@ -213,7 +215,8 @@ impl ProcessStarter {
         session_id: &str,
     ) -> Result<ProcessEntry, BackendError> {
         let live = &self.options.runtime.live;
-        let permit = live.acquire().await.ok_or(BackendError::PoolFull(live.limit()))?;
+        let permit = live.acquire(&request.profile.app).await;
+        let permit = permit.ok_or(BackendError::PoolFull(live.limit()))?;
         Ok(self.live.enter(permit, &request.profile, session_id))
     }
 }

@@ -16,14 +16,15 @@ use tokio_util::task::TaskTracker;
 
 use super::error::BackendError;
 use super::input;
-use super::pipes::{self, MAX_PENDING_RECORDS};
+use super::pipes::{self, MAX_PENDING_RECORDS, Record};
 use super::terminal_session::{Launch, TurnTimeouts, spawned};
+use crate::app_permits::PermitsOfApp;
 
 /// A live process, in a turn or between turns. Dropping it ends its process tree.
 pub struct StreamSession {
     child: Child,
     input: mpsc::UnboundedSender<Value>,
-    records: mpsc::Receiver<Value>,
+    records: mpsc::Receiver<Record>,
     session_id: String,
     turns: u32,
     cost_usd: f64,
@@ -34,6 +35,7 @@ impl StreamSession {
         children: &Children,
         tasks: &TaskTracker,
         launch: Launch,
+        long_lines: PermitsOfApp,
     ) -> Result<StreamSession, BackendError> {
         let mut command = launch.command.iter();
         let program = command.next().cloned().unwrap_or_default();
@@ -55,7 +57,7 @@ impl StreamSession {
         let (input, to_write) = mpsc::unbounded_channel();
         let (sender, records) = mpsc::channel(MAX_PENDING_RECORDS);
         tasks.spawn(pipes::write(stdin, to_write));
-        tasks.spawn(pipes::read(stdout, sender));
+        tasks.spawn(pipes::read(stdout, sender, long_lines));
         let session_id = launch.session_id;
         Ok(StreamSession { child, input, records, session_id, turns: 0, cost_usd: 0.0 })
     }
@@ -77,7 +79,7 @@ impl StreamSession {
     pub fn is_healthy(&mut self) -> bool {
         let mut is_silent = true;
         while let Ok(record) = self.records.try_recv() {
-            is_silent &= !stream_json::belongs_to_turn(&record);
+            is_silent &= !stream_json::belongs_to_turn(&record.value);
         }
         is_silent && self.child.is_running()
     }
@@ -126,7 +128,7 @@ impl StreamSession {
             if !std::mem::replace(&mut accepted, true) {
                 emit(Event::User { text: prompt.to_owned() });
             }
-            match interpret(&record) {
+            match interpret(&record.value) {
                 Interpretation::Events(events) => events.into_iter().for_each(&mut emit),
                 Interpretation::End(Ok(end)) => {
                     self.turns += 1;

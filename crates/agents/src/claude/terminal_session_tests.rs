@@ -80,7 +80,8 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
 }
 
 /// Interrupts different turns at different moments. Each time the next prompt arrives alone.
-async fn interrupt_and_go_on(session: &mut TerminalSession) {
+async fn interrupt_and_go_on(fixture: &mut Fixture) {
+    let Fixture { session, terminal, .. } = fixture;
     let tool = r#"[[tool Bash {"command":"setsid sleep 300 & sleep 300"}]]"#;
     for (number, (words, after_ms)) in
         [("one [[hang]]", 100), ("[[say part]] [[hang]]", 700), (tool, 900), ("two [[hang]]", 0)]
@@ -94,7 +95,7 @@ async fn interrupt_and_go_on(session: &mut TerminalSession) {
             let mut turn = std::pin::pin!(turn);
             tokio::select! {
                 end = &mut turn => panic!("{words} ended by itself: {end:?}"),
-                () = tokio::time::sleep(Duration::from_millis(500 + after_ms)) => token.cancel(),
+                () = running_for(terminal, after_ms) => token.cancel(),
             }
             turn.await
         };
@@ -112,6 +113,12 @@ async fn interrupt_and_go_on(session: &mut TerminalSession) {
         assert!(matches!(end, Ok(TurnEnd::Finished(_))), "after {words}: {end:?}");
         assert_eq!(prompt.as_deref(), Some(next.as_str()), "after {words}");
     }
+}
+
+/// Waits until the screen says that a turn runs, and a while longer.
+async fn running_for(terminal: &Terminal, after_ms: u64) {
+    wait_for(terminal, "esc to interrupt").await;
+    tokio::time::sleep(Duration::from_millis(after_ms)).await;
 }
 
 /// Types as a person between turns. The next prompt still arrives alone.
@@ -185,7 +192,7 @@ async fn person_may_type_into_a_real_session() {
 #[tokio::test]
 async fn interrupted_session_is_left_clean() {
     let mut fixture = start(&program("hob-scripted-agent"), &[], &[]).await;
-    interrupt_and_go_on(&mut fixture.session).await;
+    interrupt_and_go_on(&mut fixture).await;
     fixture.session.end().await;
 }
 
@@ -197,6 +204,6 @@ async fn interrupted_real_session_is_left_clean() {
     assert!(claude.exists(), "claude is not installed: run scripts/setup-e2e agents");
     let arguments = ["--permission-mode=bypassPermissions"];
     let mut fixture = start(&claude, &api.claude_environment(), &arguments).await;
-    interrupt_and_go_on(&mut fixture.session).await;
+    interrupt_and_go_on(&mut fixture).await;
     fixture.session.end().await;
 }

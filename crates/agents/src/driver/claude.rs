@@ -84,6 +84,9 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
     let folder = start.claude.join("mcp").join(&session);
     let argument_files = ArgumentFiles::new(folder.clone());
     profile.mcp_servers = mcp_servers::for_claude(&start.mcp_servers);
+    // The caller runs these tools, so they need no permission.
+    let clients = start.mcp_servers.iter().filter(|server| server.is_clients());
+    profile.allowed_tools.extend(clients.map(|server| format!("mcp__{}", server.name)));
     let paths = profile.argument_files(&argument_files, None).map_err(internal)?;
     // The files lie in Hob's home, which the sandbox hides.
     paths.all().for_each(|path| launch_spec.show_path(path));

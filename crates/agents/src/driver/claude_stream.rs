@@ -24,7 +24,7 @@ use super::live_agent::{
 };
 use super::start::{StartError, StartOptions};
 use crate::claude::input;
-use crate::claude::pipes::{self, MAX_PENDING_RECORDS};
+use crate::claude::pipes::{self, MAX_PENDING_RECORDS, Record};
 
 /// How long the program may take to exit after its input is closed.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);
@@ -51,7 +51,7 @@ pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartErr
     let agent_task =
         StreamAgent { child, input: messages, translator: Translator::new(&prepared.session) };
     let (records, received) = mpsc::channel(MAX_PENDING_RECORDS);
-    start.tasks.spawn(pipes::read(output, records));
+    start.tasks.spawn(pipes::read(output, records, start.long_lines.clone()));
     start.tasks.spawn(agent_task.run(received, prepared, channels));
     Ok(agent)
 }
@@ -66,16 +66,15 @@ struct StreamAgent {
 impl StreamAgent {
     async fn run(
         mut self,
-        mut records: mpsc::Receiver<Value>,
+        mut records: mpsc::Receiver<Record>,
         prepared: PreparedSession,
         mut channels: DriverChannels,
     ) {
-        let mut pending = Vec::new().into_iter();
+        let mut pending = Vec::new();
+        let mut permit = None;
         let has_exited = 'run: loop {
-            for event in pending.by_ref() {
-                if channels.events.send(event).await.is_err() {
-                    break 'run false;
-                }
+            if !channels.send(std::mem::take(&mut pending), permit.take()).await {
+                break 'run false;
             }
             tokio::select! {
                 biased;
@@ -88,7 +87,10 @@ impl StreamAgent {
                     }
                 },
                 record = records.recv() => match record {
-                    Some(record) => pending = self.translator.record(&record).into_iter(),
+                    Some(record) => {
+                        pending = self.translator.record(&record.value);
+                        permit = record.permit;
+                    }
                     None => break true,
                 },
             }

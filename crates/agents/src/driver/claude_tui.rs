@@ -109,7 +109,7 @@ async fn turn(
                 biased;
                 Some((event, raw)) = happened.recv() => {
                     if let Some(event) = translate(name, event, &raw)
-                        && channels.events.send(event).await.is_err()
+                        && !channels.send(vec![event], None).await
                     {
                         return Err("the client disconnected".to_owned());
                     }
@@ -125,7 +125,7 @@ async fn turn(
     };
     while let Ok((event, raw)) = happened.try_recv() {
         if let Some(event) = translate(name, event, &raw) {
-            let _ = channels.events.send(event).await;
+            let _ = channels.send(vec![event], None).await;
         }
     }
     let prompt = claude::new_prompt_id();
@@ -150,8 +150,7 @@ async fn turn(
             (claude::error(&prompt, &text, &Value::Null), Err(text.clone()), Err(text))
         }
     };
-    let _ = channels.events.send(AgentEvent::Message(line)).await;
-    let _ = channels.events.send(AgentEvent::TurnEnded(over)).await;
+    let _ = channels.send(vec![AgentEvent::Message(line), AgentEvent::TurnEnded(over)], None).await;
     usable
 }
 

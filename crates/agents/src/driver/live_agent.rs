@@ -2,8 +2,10 @@
 
 use tokio::sync::mpsc;
 
+use crate::app_permits::AppPermit;
+
 /// Events that may wait to be stored. When the channel is full, the agent itself waits.
-const MAX_PENDING_EVENTS: usize = 256;
+const MAX_PENDING_EVENTS: usize = 128;
 
 /// A live agent. Dropping it, or calling [`LiveAgent::stop`], ends its process tree.
 pub struct LiveAgent {
@@ -12,8 +14,13 @@ pub struct LiveAgent {
     /// A request that could not be met as asked, in words for the caller.
     pub notice: Option<String>,
     commands: mpsc::UnboundedSender<AgentCommand>,
-    events: mpsc::Receiver<AgentEvent>,
+    events: mpsc::Receiver<PendingEvent>,
+    /// The permits of the events that the caller has taken since it last waited for one. By then they are stored.
+    held: Vec<AppPermit>,
 }
+
+/// An event that waits to be taken, with the permit of the long line that it comes from.
+type PendingEvent = (AgentEvent, Option<AppPermit>);
 
 /// A command for an agent.
 #[derive(Debug)]
@@ -96,10 +103,23 @@ impl PermissionOptionKind {
 /// The driver's ends of a [`LiveAgent`]'s channels.
 pub(crate) struct DriverChannels {
     pub commands: mpsc::UnboundedReceiver<AgentCommand>,
-    pub events: mpsc::Sender<AgentEvent>,
+    events: mpsc::Sender<PendingEvent>,
 }
 
 impl DriverChannels {
+    /// Sends events, however long the receiver takes. The permit belongs to the line that they come from. Returns `false`
+    /// if the receiver is gone.
+    pub async fn send(&self, events: Vec<AgentEvent>, mut permit: Option<AppPermit>) -> bool {
+        let last = events.len().saturating_sub(1);
+        for (index, event) in events.into_iter().enumerate() {
+            let permit = if index == last { permit.take() } else { None };
+            if self.events.send((event, permit)).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Sends the last event. Prompts that are still queued never reached the agent and count as unseen;
     /// the driver itself knows about earlier ones.
     pub async fn exit(mut self, exit: AgentExit) {
@@ -107,7 +127,8 @@ impl DriverChannels {
         while let Ok(command) = self.commands.try_recv() {
             prompt_unseen |= matches!(command, AgentCommand::Prompt(_));
         }
-        let _ = self.events.send(AgentEvent::Exited(AgentExit { prompt_unseen, ..exit })).await;
+        let exited = AgentEvent::Exited(AgentExit { prompt_unseen, ..exit });
+        let _ = self.send(vec![exited], None).await;
     }
 }
 
@@ -116,7 +137,7 @@ impl LiveAgent {
         let (commands, received_commands) = mpsc::unbounded_channel();
         let (event_sender, events) = mpsc::channel(MAX_PENDING_EVENTS);
         (
-            LiveAgent { conversation, notice: None, commands, events },
+            LiveAgent { conversation, notice: None, commands, events, held: Vec::new() },
             DriverChannels { commands: received_commands, events: event_sender },
         )
     }
@@ -134,12 +155,22 @@ impl LiveAgent {
             stderr: String::new(),
             prompt_unseen: false,
         };
-        self.events.recv().await.unwrap_or_else(|| AgentEvent::Exited(exit()))
+        self.held.clear();
+        match self.events.recv().await {
+            Some(pending) => self.take(pending),
+            None => AgentEvent::Exited(exit()),
+        }
     }
 
     /// Returns the next event if one has arrived.
     pub fn try_next_event(&mut self) -> Option<AgentEvent> {
-        self.events.try_recv().ok()
+        let pending = self.events.try_recv().ok()?;
+        Some(self.take(pending))
+    }
+
+    fn take(&mut self, (event, permit): PendingEvent) -> AgentEvent {
+        self.held.extend(permit);
+        event
     }
 
     /// Ends the agent and returns once none of its processes is left.

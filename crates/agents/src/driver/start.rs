@@ -9,6 +9,7 @@ use hob_domain::session::Permissions;
 use hob_terminal::TerminalRegistrar;
 use tokio_util::task::TaskTracker;
 
+use crate::app_permits::PermitsOfApp;
 use crate::claude::TranscriptWatcher;
 use crate::mcp_servers::McpServer;
 
@@ -36,6 +37,8 @@ pub struct StartOptions {
     pub files: PathBuf,
     /// How long the agent may take until it accepts a prompt.
     pub start_timeout: Duration,
+    /// The permits for long lines of the app's agents.
+    pub long_lines: PermitsOfApp,
     /// Registers the agent's terminal, if it has one.
     pub registrar: TerminalRegistrar,
 }

@@ -10,16 +10,15 @@ use agent_client_protocol::v1::schema::{
 use hob_child::StopLadder;
 use serde_json::Value;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 use super::connection::{Asked, Connection};
-use super::setup;
+use super::setup::{self, Conversation};
 use crate::driver::live_agent::{
     AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent, PermissionOption,
     PermissionOptionKind, PermissionRequest,
 };
 use crate::driver::start::{StartError, StartOptions};
-use crate::json_lines::{JsonLine, LineKind};
+use crate::json_lines::{JsonLine, LineError, LineKind};
 
 /// How long an agent may take to exit after its input is closed, and again after SIGTERM.
 const EXIT_GRACE: Duration = Duration::from_millis(700);
@@ -32,7 +31,7 @@ pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, S
     let mut connection = Connection::open(child, &start)?;
     let limit = start.start_timeout;
     let set_up = tokio::select! {
-        result = tokio::time::timeout(limit, setup::set_up(&connection.wire, &start)) => {
+        result = tokio::time::timeout(limit, set_up(&connection, &start)) => {
             result.unwrap_or_else(|_| {
                 let text = format!("the agent was not ready within {} s", limit.as_secs());
                 Err(StartError::Refused(text))
@@ -44,7 +43,7 @@ pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, S
     };
     match set_up {
         Ok(conversation) => {
-            connection.listen();
+            connection.replay.listen();
             let (mut agent, channels) = LiveAgent::new(conversation.name());
             agent.notice = conversation.notice.clone();
             let agent_task = AcpAgent {
@@ -77,6 +76,15 @@ pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, S
     }
 }
 
+/// Starts or resumes the conversation, and waits until the agent has replayed it.
+async fn set_up(connection: &Connection, start: &StartOptions) -> Result<Conversation, StartError> {
+    let conversation = setup::set_up(&connection.wire, start).await?;
+    if conversation.is_replayed {
+        connection.replay.settle().await;
+    }
+    Ok(conversation)
+}
+
 /// A conversation with a live agent.
 struct AcpAgent {
     session: SessionId,
@@ -94,7 +102,7 @@ struct AcpAgent {
 /// The next input of the agent task.
 enum Next {
     Command(Option<AgentCommand>),
-    Line(Option<JsonLine>),
+    Line(Option<Result<JsonLine, LineError>>),
     Asked(Box<Asked>),
 }
 
@@ -120,19 +128,26 @@ impl AcpAgent {
                     let gone = self.end().await;
                     return channels.exit(gone).await;
                 }
-                Next::Line(Some(line)) => {
+                Next::Line(Some(Err(error))) => {
+                    let ended = vec![AgentEvent::TurnEnded(Err(error.to_string()))];
+                    if self.prompt.take().is_some() && !channels.send(ended, None).await {
+                        break;
+                    }
+                    let gone = self.end().await;
+                    return channels.exit(gone).await;
+                }
+                Next::Line(Some(Ok(line))) => {
                     let end = self.turn_end(&line);
                     let mut events = vec![AgentEvent::Message(line.text)];
                     events.extend(end.map(AgentEvent::TurnEnded));
-                    if !send_all(events, &channels.events).await {
+                    if !channels.send(events, line.permit).await {
                         break;
                     }
                 }
                 Next::Asked(asked) => {
                     let ask = asked.ask();
                     self.asked.insert(ask.id.clone(), *asked);
-                    if !send_all(vec![AgentEvent::PermissionRequested(ask)], &channels.events).await
-                    {
+                    if !channels.send(vec![AgentEvent::PermissionRequested(ask)], None).await {
                         break;
                     }
                 }
@@ -197,16 +212,6 @@ impl AcpAgent {
         let prompt_unseen = prompt.is_some() && writing.is_unseen(prompts);
         AgentExit { status: exit.to_string(), stderr: child.output().tail_text(), prompt_unseen }
     }
-}
-
-/// Sends events, however long the receiver takes. Returns `false` if the receiver is gone.
-async fn send_all(events: Vec<AgentEvent>, sender: &mpsc::Sender<AgentEvent>) -> bool {
-    for event in events {
-        if sender.send(event).await.is_err() {
-            return false;
-        }
-    }
-    true
 }
 
 /// Returns the stop reason of a prompt's response, or its error in words.

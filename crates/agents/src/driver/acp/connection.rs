@@ -14,16 +14,21 @@ use hob_child::Child;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::answers::PendingAnswers;
 use super::files::FileAccess;
+use super::replay::{LineUse, ReplayFilter};
 use super::terminals::AgentTerminals;
+use crate::app_permits::PermitsOfApp;
 use crate::driver::start::{StartError, StartOptions};
-use crate::json_lines::{self, JsonLine, LineKind};
+use crate::json_lines::{self, JsonLine, LineError, LineKind, LineReader};
 
 /// Lines that may wait to be stored. When the channel is full, the agent itself waits.
-const MAX_PENDING_LINES: usize = 256;
+const MAX_PENDING_LINES: usize = 32;
+/// Lines that may wait for the protocol library.
+const MAX_LIBRARY_LINES: usize = 32;
 
 /// A permission request with its responder.
 pub(super) struct Asked {
@@ -35,9 +40,10 @@ pub(super) struct Asked {
 pub(super) struct Connection {
     pub child: Child,
     pub wire: ConnectionTo<Agent>,
-    pub lines: mpsc::Receiver<JsonLine>,
+    pub lines: mpsc::Receiver<Result<JsonLine, LineError>>,
     pub asks: mpsc::UnboundedReceiver<Asked>,
-    listening: Arc<AtomicBool>,
+    /// Decides which of the agent's lines are reported. Lines of the handshake never are.
+    pub replay: Arc<ReplayFilter>,
     writing: Arc<Writing>,
     input: Option<DropGuard>,
 }
@@ -47,22 +53,30 @@ impl Connection {
         let internal = |text: &str| StartError::Internal(text.to_owned());
         let stdin = child.stdin.take().ok_or_else(|| internal("the agent has no input"))?;
         let stdout = child.stdout.take().ok_or_else(|| internal("the agent has no output"))?;
-        let (for_library, library) = mpsc::unbounded_channel();
+        let (for_library, library) = mpsc::channel(MAX_LIBRARY_LINES);
         let (lines_sender, lines) = mpsc::channel(MAX_PENDING_LINES);
         let (asks_sender, asks) = mpsc::unbounded_channel();
-        let listening = Arc::new(AtomicBool::new(false));
+        let replay = Arc::new(ReplayFilter::new());
         let closed = CancellationToken::new();
-        start.tasks.spawn(read(stdout, lines_sender, for_library, listening.clone()));
+        let answers = Arc::new(PendingAnswers::default());
+        let output = Output {
+            lines: lines_sender,
+            library: for_library,
+            replay: replay.clone(),
+            answers: answers.clone(),
+        };
+        start.tasks.spawn(read(stdout, start.long_lines.clone(), output));
         let writing = Arc::new(Writing::default());
-        let outgoing = futures_util::sink::unfold((stdin, writing.clone()), write);
-        let incoming = UnboundedReceiverStream::new(library);
+        let input = Input { stdin, writing: writing.clone(), answers: answers.clone() };
+        let outgoing = futures_util::sink::unfold(input, write);
+        let incoming = ReceiverStream::new(library);
         let transport = Lines::new(outgoing, incoming);
         let sandbox = start.child.confinement.as_ref();
-        let hidden = sandbox.and_then(|sandbox| sandbox.hidden.first()).map(|path| path.as_path());
+        let hidden = sandbox.map_or(&[][..], |sandbox| &sandbox.hidden);
         let file_access = FileAccess::new(&start.child.cwd, &start.files, hidden);
         let terminals = AgentTerminals::new(start, file_access.clone());
         let (wire_sender, mut wire) = oneshot::channel();
-        let handlers = Handlers { file_access, terminals, asks: asks_sender };
+        let handlers = Handlers { file_access, terminals, asks: asks_sender, answers };
         let mut library = Box::pin(handlers.serve(transport, wire_sender, closed.clone()));
         // The first poll yields the connection handle; a task runs the rest.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -77,13 +91,7 @@ impl Connection {
             }
         });
         let input = Some(closed.drop_guard());
-        Ok(Connection { child, wire, lines, asks, listening, writing, input })
-    }
-
-    /// Starts to report the agent's lines. Earlier lines belong to the handshake or repeat an old
-    /// conversation.
-    pub fn listen(&self) {
-        self.listening.store(true, Ordering::Release);
+        Ok(Connection { child, wire, lines, asks, replay, writing, input })
     }
 
     /// Returns what is known about prompts that were written.
@@ -103,6 +111,7 @@ struct Handlers {
     file_access: FileAccess,
     terminals: AgentTerminals,
     asks: mpsc::UnboundedSender<Asked>,
+    answers: Arc<PendingAnswers>,
 }
 
 impl Handlers {
@@ -113,7 +122,8 @@ impl Handlers {
         wire_sender: oneshot::Sender<ConnectionTo<Agent>>,
         closed: CancellationToken,
     ) -> Result<(), agent_client_protocol::Error> {
-        let Handlers { file_access, terminals, asks } = self;
+        let Handlers { file_access, terminals, asks, answers } = self;
+        let (for_files, for_output) = (answers.clone(), answers);
         let (for_reading, for_writing) = (file_access.clone(), file_access);
         let (creating, showing, waiting) =
             (terminals.clone(), terminals.clone(), terminals.clone());
@@ -131,7 +141,11 @@ impl Handlers {
             )
             .on_receive_request(
                 async move |request: ReadTextFileRequest, responder, _| {
-                    responder.respond_with_result(for_reading.read(&request))
+                    for_files.wait_for_room().await;
+                    let answer = for_reading.read(&request);
+                    let bytes = answer.as_ref().map_or(0, |answer| answer.content.len());
+                    for_files.add(responder.raw_id(), bytes);
+                    responder.respond_with_result(answer)
                 },
                 on_receive_request!(),
             )
@@ -150,7 +164,11 @@ impl Handlers {
             )
             .on_receive_request(
                 async move |request: TerminalOutputRequest, responder, _| {
-                    responder.respond_with_result(showing.output(&request))
+                    for_output.wait_for_room().await;
+                    let answer = showing.output(&request);
+                    let bytes = answer.as_ref().map_or(0, |answer| answer.output.len());
+                    for_output.add(responder.raw_id(), bytes);
+                    responder.respond_with_result(answer)
                 },
                 on_receive_request!(),
             )
@@ -199,37 +217,70 @@ impl Writing {
     }
 }
 
-type Input = (pipe::Sender, Arc<Writing>);
+/// Where the protocol library's lines go.
+struct Input {
+    stdin: pipe::Sender,
+    writing: Arc<Writing>,
+    answers: Arc<PendingAnswers>,
+}
 
-async fn write((mut stdin, writing): Input, line: String) -> std::io::Result<Input> {
+async fn write(mut input: Input, line: String) -> std::io::Result<Input> {
     if json_lines::method(&line).as_deref() == Some("session/prompt") {
-        writing.begun.fetch_add(1, Ordering::Release);
+        input.writing.begun.fetch_add(1, Ordering::Release);
     }
+    let answered = input.answers.answered_by(&line);
     let mut bytes = line.into_bytes();
     bytes.push(b'\n');
-    if let Err(error) = stdin.write_all(&bytes).await {
-        writing.refused.store(true, Ordering::Release);
+    if let Err(error) = input.stdin.write_all(&bytes).await {
+        input.writing.refused.store(true, Ordering::Release);
         return Err(error);
     }
-    Ok((stdin, writing))
+    if let Some(id) = answered {
+        input.answers.remove(&id);
+    }
+    Ok(input)
+}
+
+/// Where the agent's lines go.
+struct Output {
+    lines: mpsc::Sender<Result<JsonLine, LineError>>,
+    library: mpsc::Sender<std::io::Result<String>>,
+    replay: Arc<ReplayFilter>,
+    answers: Arc<PendingAnswers>,
 }
 
 /// Reads the agent's output to its end. An agent that writes faster than its lines are stored is slowed
-/// down by its own pipe; the protocol library never waits for the store.
-async fn read(
-    stdout: pipe::Receiver,
-    lines: mpsc::Sender<JsonLine>,
-    library: mpsc::UnboundedSender<std::io::Result<String>>,
-    listening: Arc<AtomicBool>,
-) {
-    let mut input = BufReader::with_capacity(16 << 10, stdout);
-    while let Some(line) = json_lines::next(&mut input).await {
+/// down by its own pipe, and so is one that asks without reading the answers.
+async fn read(stdout: pipe::Receiver, long_lines: PermitsOfApp, output: Output) {
+    let Output { lines, library, replay, answers } = output;
+    let mut reader = LineReader::new(BufReader::with_capacity(16 << 10, stdout), long_lines);
+    loop {
+        let line = match reader.next().await {
+            Ok(Some(line)) => line,
+            Ok(None) => return,
+            Err(error) => {
+                let _ = lines.send(Err(error)).await;
+                return;
+            }
+        };
         let for_library = (line.kind != LineKind::Notification).then(|| line.text.clone());
-        if listening.load(Ordering::Acquire) && lines.send(line).await.is_err() {
-            return;
+        if let LineKind::Request(id) = &line.kind {
+            tokio::select! {
+                () = answers.wait_for_room() => answers.add(id, 0),
+                () = lines.closed() => return,
+            }
+        }
+        match replay.decide(&line) {
+            LineUse::Discard => {}
+            LineUse::ReportIfRoom => drop(lines.try_send(Ok(line))),
+            LineUse::Report => {
+                if lines.send(Ok(line)).await.is_err() {
+                    return;
+                }
+            }
         }
         if let Some(text) = for_library {
-            let _ = library.send(Ok(text));
+            let _ = library.send(Ok(text)).await;
         }
     }
 }

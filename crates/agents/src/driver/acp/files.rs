@@ -23,27 +23,28 @@ pub(super) struct FileAccess {
     files: PathBuf,
     /// Both, opened before the agent started. An agent of another session may be able to replace them.
     opened: [Option<Arc<Folder>>; 2],
-    /// Never reachable, even if it lies in `folder`.
-    hidden: Option<PathBuf>,
+    /// Never reachable, even if they lie in `folder`.
+    hidden: Vec<PathBuf>,
 }
 
 impl FileAccess {
-    pub fn new(folder: &Path, files: &Path, hidden: Option<&Path>) -> FileAccess {
+    pub fn new(folder: &Path, files: &Path, hidden: &[PathBuf]) -> FileAccess {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         // The first upload may come later.
         let _ = std::fs::create_dir_all(files);
         let (folder, files) = (real(folder), real(files));
         let opened = [&folder, &files].map(|path| Folder::open_real(path).ok().map(Arc::new));
-        FileAccess { folder, files, opened, hidden: hidden.map(real) }
+        let hidden = hidden.iter().map(|path| real(path)).collect();
+        FileAccess { folder, files, opened, hidden }
     }
 
     /// Returns whether a real path lies in the folder and is not hidden.
     fn in_folder(&self, path: &Path) -> bool {
-        // A session's folder may itself lie in the hidden folder.
+        // A session's folder may itself lie in a hidden folder.
         let is_hidden = |hidden: &PathBuf| {
             path.starts_with(hidden) && !(self.folder.starts_with(hidden) && self.folder != *hidden)
         };
-        path.starts_with(&self.folder) && !self.hidden.as_ref().is_some_and(is_hidden)
+        path.starts_with(&self.folder) && !self.hidden.iter().any(is_hidden)
     }
 
     pub fn read(&self, request: &ReadTextFileRequest) -> Result<ReadTextFileResponse, Error> {
@@ -157,7 +158,7 @@ mod tests {
         fs::write(files.join("up"), "u").unwrap();
         symlink(&other, inside.join("way-out")).unwrap();
         symlink(other.join("secret"), inside.join("link")).unwrap();
-        let reach = FileAccess::new(&inside, &files, Some(&other));
+        let reach = FileAccess::new(&inside, &files, std::slice::from_ref(&other));
         let read = |path: PathBuf| reach.read(&ReadTextFileRequest::new("s", path));
         let write = |path: PathBuf| reach.write(&WriteTextFileRequest::new("s", path, "new"));
         write(inside.join("a/b/new.txt")).unwrap();
@@ -172,7 +173,7 @@ mod tests {
         assert!(write("relative".into()).is_err());
         assert!(read(inside.join("missing")).is_err());
         assert_eq!(fs::read_to_string(other.join("secret")).unwrap(), "s");
-        let above = FileAccess::new(root.path(), &files, Some(&other));
+        let above = FileAccess::new(root.path(), &files, std::slice::from_ref(&other));
         assert!(above.read(&ReadTextFileRequest::new("s", inside.join("a/b/new.txt"))).is_ok());
         assert!(above.read(&ReadTextFileRequest::new("s", other.join("secret"))).is_err());
         assert!(above.write(&WriteTextFileRequest::new("s", other.join("n"), "")).is_err());

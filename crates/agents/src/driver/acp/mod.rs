@@ -6,8 +6,10 @@
 //! an update that the library cannot parse is still an event.
 
 mod agent;
+mod answers;
 mod connection;
 mod files;
+mod replay;
 mod setup;
 mod terminals;
 

@@ -23,6 +23,8 @@ pub(super) struct Conversation {
     pub preamble: Option<String>,
     /// A request that could not be met as asked.
     pub notice: Option<String>,
+    /// Whether the agent says its past again.
+    pub is_replayed: bool,
 }
 
 impl Conversation {
@@ -78,6 +80,7 @@ impl ConversationOpener<'_> {
             .map_err(|error| Error::invalid_params().data(json!(error.to_string())))?;
         let sessions = &self.capabilities().session_capabilities;
         let options;
+        let mut is_replayed = false;
         let id = match &self.start.resume {
             Some(id) if sessions.resume.is_some() => {
                 let request = ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(servers);
@@ -86,6 +89,7 @@ impl ConversationOpener<'_> {
             }
             Some(id) if self.capabilities().load_session => {
                 let request = LoadSessionRequest::new(id.clone(), cwd).mcp_servers(servers);
+                is_replayed = true;
                 options = self.wire.send_request(request).block_task().await?.config_options;
                 SessionId::new(id.as_str())
             }
@@ -112,7 +116,7 @@ impl ConversationOpener<'_> {
         };
         let fresh = self.start.resume.is_none();
         let preamble = self.start.system.clone().filter(|_| fresh && !self.takes_system());
-        Ok(Conversation { id: id.to_string(), preamble, notice })
+        Ok(Conversation { id: id.to_string(), preamble, notice, is_replayed })
     }
 
     fn takes_system(&self) -> bool {
