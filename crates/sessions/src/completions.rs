@@ -75,6 +75,15 @@ pub struct Conversation {
     pub one_call_at_a_time: bool,
 }
 
+/// A turn that was validated and counted, and has not begun.
+pub struct AdmittedCompletion {
+    app: AppName,
+    request: CompletionRequest,
+    /// The agent's working folder.
+    cwd: String,
+    prompt: String,
+}
+
 /// Why a completion failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompletionError {
@@ -147,6 +156,15 @@ impl Completions {
         app: &App,
         asked: Conversation,
     ) -> Result<CompletionStream, CompletionError> {
+        self.start(self.admit(app, asked).await?).await
+    }
+
+    /// Validates a turn and counts it against the app's limits.
+    pub async fn admit(
+        &self,
+        app: &App,
+        asked: Conversation,
+    ) -> Result<AdmittedCompletion, CompletionError> {
         let options = &self.shared.options;
         if options.runtime.stopping.is_cancelled() {
             return Err(SessionError::Stopping.into());
@@ -162,9 +180,21 @@ impl Completions {
         request.must_call = must_call;
         request.one_call_at_a_time = one_call_at_a_time;
         options.sessions.check_app(app).await?;
+        let cwd = profile.cwd.display().to_string();
+        let prompt = prompt.unwrap_or_default();
+        Ok(AdmittedCompletion { app: app.clone(), request, cwd, prompt })
+    }
+
+    /// Sends an admitted prompt and returns once the agent has accepted it.
+    pub async fn start(
+        &self,
+        admitted: AdmittedCompletion,
+    ) -> Result<CompletionStream, CompletionError> {
+        let options = &self.shared.options;
+        let AdmittedCompletion { app, request, cwd, prompt } = admitted;
         let asked_at = Timestamp::now();
         let mut completion = options.backend.begin(Ok(request));
-        let cancel = self.app_token(app).child_token();
+        let cancel = self.app_token(&app).child_token();
         let guard = cancel.clone().drop_guard();
         let origin = tokio::select! {
             origin = completion.origin() => origin,
@@ -184,11 +214,11 @@ impl Completions {
         let forwarder = TurnForwarder {
             completion,
             store: options.store.clone(),
-            app: app.clone(),
+            app,
             agent: options.agent.clone(),
-            cwd: profile.cwd.display().to_string(),
+            cwd,
             asked_at,
-            prompt: prompt.unwrap_or_default(),
+            prompt,
             texts: Vec::new(),
             completions: self.clone(),
         };

@@ -12,6 +12,8 @@ use hob_files::{Folder, Trash};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
 
+use crate::upload_quota::{OverQuota, TakenRoom, UploadQuota};
+
 /// How much of a file is shared with other nodes at a time.
 const PART_BYTES: usize = 1 << 20;
 
@@ -20,6 +22,7 @@ const PART_BYTES: usize = 1 << 20;
 pub struct UploadStore {
     root: PathBuf,
     limit: u64,
+    quota: UploadQuota,
     /// The store through which other nodes get the files.
     shared: Option<Arc<dyn ClusterStore>>,
     trash: Trash,
@@ -37,16 +40,31 @@ pub struct StoredFile {
 pub enum UploadError {
     #[error("the file is larger than {0} bytes (max_file_bytes)")]
     TooLarge(u64),
+    #[error("{0}")]
+    OverQuota(#[from] OverQuota),
+    #[error("the disk is full")]
+    DiskFull,
     #[error("the upload is incomplete: {0}")]
     Broken(String),
     #[error("the file could not be stored: {0}")]
-    Failed(#[from] io::Error),
+    Failed(io::Error),
+}
+
+impl From<io::Error> for UploadError {
+    fn from(error: io::Error) -> UploadError {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => UploadError::DiskFull,
+            _ => UploadError::Failed(error),
+        }
+    }
 }
 
 impl UploadStore {
-    /// Creates a store in this folder. `limit` is the size limit of a file in bytes.
-    pub fn new(root: PathBuf, limit: u64, trash: Trash) -> UploadStore {
-        UploadStore { root, limit, shared: None, trash }
+    /// Creates a store in this folder. `limit` is the size limit of a file in bytes, `app_limit` that of all files of an
+    /// app; 0 is none.
+    pub fn new(root: PathBuf, limit: u64, app_limit: u64, trash: Trash) -> UploadStore {
+        let quota = UploadQuota::new(root.clone(), app_limit);
+        UploadStore { root, limit, quota, shared: None, trash }
     }
 
     /// Shares the files with other nodes, if there is a store to share them through.
@@ -141,11 +159,12 @@ impl UploadStore {
     pub async fn begin(&self, app: &AppName, name: &str) -> Result<Upload, UploadError> {
         let id = Uuid::new_v4().simple().to_string();
         let name = safe_name(name);
+        let room = self.quota.begin(app).await?;
         let unfinished = self.unfinished(app, &id);
         let folder = self.folder(app)?.create_folder(&id, 0o700)?;
         let file = tokio::fs::File::from_std(folder.create_file(Path::new(&name), 0o600)?);
         let stored = StoredFile { path: self.root.join(app.as_str()).join(&id).join(name), id };
-        Ok(Upload { file, stored, unfinished, written: 0, limit: self.limit })
+        Ok(Upload { file, stored, unfinished, room, written: 0, limit: self.limit })
     }
 
     /// Opens the folder of an app, which is created if there is none.
@@ -191,6 +210,7 @@ pub struct Upload {
     file: tokio::fs::File,
     stored: StoredFile,
     unfinished: Unfinished,
+    room: TakenRoom,
     written: u64,
     limit: u64,
 }
@@ -215,6 +235,7 @@ impl Upload {
         if self.written > self.limit {
             return Err(UploadError::TooLarge(self.limit));
         }
+        self.room.take(bytes.len() as u64)?;
         Ok(self.file.write_all(bytes).await?)
     }
 
@@ -222,6 +243,7 @@ impl Upload {
         self.file.flush().await?;
         self.file.sync_all().await?;
         self.unfinished.folder = None;
+        self.room.keep();
         Ok(self.stored)
     }
 }
@@ -235,7 +257,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("files");
         let trash = Trash::open(&folder.path().join("trash")).unwrap();
-        let store = UploadStore::new(root.clone(), 10, trash);
+        let store = UploadStore::new(root.clone(), 10, 0, trash);
         let (a, b) = (AppName::new("a").unwrap(), AppName::new("b").unwrap());
         let mut upload = store.begin(&a, "../x.txt").await.unwrap();
         upload.write(b"12345").await.unwrap();

@@ -9,11 +9,13 @@ mod files;
 mod one_turn;
 mod runner;
 pub mod session;
+mod upload_quota;
 mod workspace;
 
 pub use completions::{
-    CompletionError, CompletionStream, Completions, CompletionsOptions, Conversation,
-    ConversationSetup, conversation_folder,
+    AdmittedCompletion, CompletionError, CompletionStream, Completions, CompletionsOptions,
+    Conversation, ConversationSetup, conversation_folder,
 };
 pub use files::{StoredFile, Upload, UploadError, UploadStore};
 pub use runner::{Runner, RunnerOptions};
+pub use upload_quota::OverQuota;

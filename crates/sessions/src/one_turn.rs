@@ -9,6 +9,7 @@ use hob_domain::{Driver, RunError, RunReply};
 use tokio_util::task::TaskTracker;
 
 use crate::session::{TurnReader, rejection};
+use hob_agents::app_permits::PermitsOfApp;
 use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
 use hob_terminal::TerminalRegistrar;
@@ -20,6 +21,7 @@ pub(crate) struct OneTurn {
     pub model: Option<String>,
     pub system: Option<String>,
     pub files: PathBuf,
+    pub long_lines: PermitsOfApp,
     pub tasks: TaskTracker,
     pub changes: TranscriptWatcher,
 }
@@ -47,6 +49,7 @@ impl OneTurn {
             mcp_servers: Vec::new(),
             files: self.files.clone(),
             start_timeout: patience,
+            long_lines: self.long_lines.clone(),
             registrar: TerminalRegistrar::detached(),
         }
     }
@@ -63,7 +66,12 @@ impl OneTurn {
         let mut reader = TurnReader::default();
         loop {
             match agent.next_event().await {
-                AgentEvent::Message(line) => reader.push(&line),
+                AgentEvent::Message(line) => {
+                    reader.push(&line);
+                    if let Some(message) = reader.excess() {
+                        return Err(failed(message, String::new()));
+                    }
+                }
                 AgentEvent::PermissionRequested(ask) => {
                     let option = rejection(&ask);
                     agent.send(AgentCommand::AnswerPermission { request: ask.id, option });

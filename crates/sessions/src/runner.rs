@@ -69,7 +69,7 @@ impl Runner {
         if options.runtime.stopping.is_cancelled() {
             return Err(RunError::Stopping);
         }
-        let permit = options.runtime.live.acquire_for(app).await;
+        let permit = options.runtime.live.acquire(app.as_str()).await;
         let permit = permit.ok_or(RunError::PoolFull { live: options.runtime.live.in_use() })?;
         let run = ActiveRun {
             permit,
@@ -105,6 +105,7 @@ impl Runner {
                 model: request.model.clone(),
                 system: request.system.clone(),
                 files: self.options.runtime.sandbox.files_of(app),
+                long_lines: self.options.runtime.long_lines.of(app.as_str()),
                 tasks: self.options.runtime.tasks.clone(),
                 changes: self.changes.clone(),
             }),

@@ -12,6 +12,7 @@ use super::events::audit_event;
 use super::handle::SessionHandle;
 use super::messages::is_agent_activity;
 use super::session_folder::{FolderError, SessionFolder};
+use hob_agents::client_tools::{ToolExchange, ToolServer};
 use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
 use hob_agents::mcp_servers::{self, McpServer};
 use hob_terminal::{TerminalKind, TerminalRegistrar};
@@ -26,11 +27,13 @@ pub(super) struct AgentHost {
     pub agent: Option<LiveAgent>,
     /// What the agent's process says it has cost so far, in USD.
     pub cost: f64,
+    /// The server of the caller's tools, if the agent has any.
+    tools: Option<ToolServer>,
 }
 
 impl AgentHost {
     pub fn new(context: Arc<SessionContext>, handle: Arc<SessionHandle>) -> AgentHost {
-        AgentHost { context, handle, agent: None, cost: 0.0 }
+        AgentHost { context, handle, agent: None, cost: 0.0, tools: None }
     }
 
     /// Returns the folder that the session works in on this node.
@@ -68,6 +71,11 @@ impl AgentHost {
             self.record(EventKind::Notice, json!({"message": notice})).await?;
         }
         Ok(())
+    }
+
+    /// Returns what the agent and the caller exchange about the caller's tools.
+    pub fn tool_exchange(&self) -> Option<Arc<ToolExchange>> {
+        self.tools.as_ref().map(ToolServer::exchange)
     }
 
     async fn start_or_resume(&mut self) -> Result<(), StartError> {
@@ -173,7 +181,7 @@ impl AgentHost {
         })
     }
 
-    fn start_request(&self, resume: Option<String>) -> Result<StartOptions, StartError> {
+    fn start_request(&mut self, resume: Option<String>) -> Result<StartOptions, StartError> {
         let options = &self.context.options;
         let (handle, spec) = (&self.handle, self.spec()?);
         let setup = &handle.setup;
@@ -197,9 +205,16 @@ impl AgentHost {
             .sandbox
             .child(&handle.app, spec, Vec::new(), &folder.path, streams, handle.id.as_str())
             .map_err(internal)?;
-        let servers: Vec<McpServer> =
+        let mut servers: Vec<McpServer> =
             serde_json::from_value(setup.mcp_servers.clone()).map_err(internal)?;
-        Ok(StartOptions {
+        let tools = mcp_servers::client_tools(&servers);
+        let tools = (!tools.is_empty())
+            .then(|| options.runtime.tool_servers.open(handle.app.as_str(), tools));
+        handle.set_tools(tools.as_ref().map(ToolServer::exchange));
+        if let Some(tools) = &tools {
+            servers = mcp_servers::with_client_tools(servers, &options.memory, tools);
+        }
+        let started = StartOptions {
             children: options.runtime.children.clone(),
             tasks: options.runtime.tasks.clone(),
             child,
@@ -214,13 +229,16 @@ impl AgentHost {
             mcp_servers: mcp_servers::with_memory(servers, &options.memory),
             files: options.runtime.sandbox.files_of(&handle.app),
             start_timeout: options.limits.start_timeout,
+            long_lines: options.runtime.long_lines.of(handle.app.as_str()),
             registrar: TerminalRegistrar {
                 terminals: options.runtime.terminals.clone(),
                 id: handle.id.to_string(),
                 kind: TerminalKind::Session,
                 agent: setup.agent.to_string(),
             },
-        })
+        };
+        self.tools = tools;
+        Ok(started)
     }
 }
 

@@ -4,19 +4,38 @@ use std::sync::Arc;
 
 use hob_domain::session::{Session, SessionId, SessionStore, SessionTurn, TurnRange};
 use hob_domain::{AppName, StoreError};
+use tokio::sync::Semaphore;
 
 use super::counters::Counters;
 use super::error::SessionError;
 use super::options::SessionsOptions;
+use hob_agents::app_permits::AppPermits;
 use hob_agents::claude::TranscriptWatcher;
 
 /// Subfolder of the workspaces with one last-turn marker per session.
 pub(super) const TURN_MARKERS: &str = ".turns";
 
+/// How many ends of long turns are stored at a time.
+const MAX_LONG_TURN_ENDS: usize = 2;
+/// How many pages of events are read for an app at a time.
+const MAX_PAGE_READS: usize = 8;
+/// How many long pages of events may wait for an app's clients to read them.
+const MAX_LONG_PAGES: usize = 4;
+/// How many long answers of turns may wait for an app's clients to read them.
+const MAX_LONG_ANSWERS: usize = 4;
+
 /// The common ground of all sessions.
 pub(super) struct SessionContext {
     pub options: SessionsOptions,
     pub counters: Counters,
+    /// The ends of long turns that may be stored at a time.
+    pub long_turn_ends: Semaphore,
+    /// The pages of events that may be read at a time.
+    pub page_reads: AppPermits,
+    /// The long pages that may wait for clients.
+    pub long_pages: AppPermits,
+    /// The long answers that may wait for clients.
+    pub long_answers: AppPermits,
     /// One watcher of transcript files for all sessions: the system allows few of them.
     pub changes: TranscriptWatcher,
 }
@@ -26,6 +45,10 @@ impl SessionContext {
         SessionContext {
             options,
             counters: Counters::default(),
+            long_turn_ends: Semaphore::new(MAX_LONG_TURN_ENDS),
+            page_reads: AppPermits::new(MAX_PAGE_READS),
+            long_pages: AppPermits::new(MAX_LONG_PAGES),
+            long_answers: AppPermits::new(MAX_LONG_ANSWERS),
             changes: TranscriptWatcher::start(),
         }
     }

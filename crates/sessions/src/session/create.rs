@@ -17,7 +17,7 @@ use super::handle::OpenSession;
 use super::local::LocalSessions;
 use super::options::{NewSession, SessionsOptions};
 use super::placement::Placement;
-use hob_agents::mcp_servers;
+use hob_agents::mcp_servers::{self, McpServer};
 
 /// Creates sessions within the limits.
 pub(super) struct SessionCreator {
@@ -40,7 +40,16 @@ impl SessionCreator {
         if options.runtime.stopping.is_cancelled() {
             return Err(SessionError::Stopping);
         }
-        let servers = mcp_servers::parse(&request.mcp_servers).map_err(SessionError::Invalid)?;
+        let mut servers =
+            mcp_servers::parse(&request.mcp_servers).map_err(SessionError::Invalid)?;
+        if !request.client_tools.is_empty() {
+            let server = McpServer::of_client(request.client_tools);
+            if servers.iter().any(|other| other.name == server.name) {
+                let text = format!("mcp_servers: the name {:?} is taken by tools", server.name);
+                return Err(SessionError::Invalid(text));
+            }
+            servers.push(server);
+        }
         let id = new_id()?;
         let chosen = chosen_folder(options, app, request.cwd.as_deref())?;
         let max = options.limits.app_sessions;
@@ -52,7 +61,7 @@ impl SessionCreator {
                 return Err(too_many_sessions(open));
             }
         }
-        let permit = options.runtime.live.acquire_for(app).await;
+        let permit = options.runtime.live.acquire(app.as_str()).await;
         let permit =
             permit.ok_or(SessionError::PoolFull { live: options.runtime.live.in_use() })?;
         let cwd = match &chosen {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hob_agents::client_tools::ToolExchange;
 use hob_domain::session::{
     EventRange, NewEvent, Session, SessionEvent, SessionId, SessionSetup, SessionStore,
 };
@@ -20,6 +21,8 @@ use hob_agents::driver::PermissionRequest;
 
 /// How many events a listener may lag before it has to read them from the store.
 const MAX_LISTENER_LAG_EVENTS: usize = 256;
+/// Listeners read longer events from the store, so that few of them are in memory.
+const MAX_ANNOUNCED_BYTES: usize = 16 << 10;
 /// Pause before appending events again after an attempt with an unknown result.
 const APPEND_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -62,6 +65,8 @@ pub(super) struct OpenSession<'a> {
 #[derive(Debug, Clone)]
 pub(super) enum SessionUpdate {
     Event(Arc<SessionEvent>),
+    /// A turn runs now. Its first event may take a while.
+    TurnStarted(u32),
     /// The store has events that were not announced one by one.
     Reload,
 }
@@ -83,6 +88,8 @@ struct HandleState {
     /// The agent's own name for the conversation.
     conversation: Option<String>,
     permit: Option<LivePermit>,
+    /// What the agent and the caller exchange about the caller's tools.
+    tools: Option<Arc<ToolExchange>>,
 }
 
 /// The turn that runs now.
@@ -124,6 +131,7 @@ impl SessionHandle {
                 .map_or(session.turn_count, |last| session.turn_count.max(*last)),
             queue: queue.into(),
             running: None,
+            tools: None,
             asks: HashMap::new(),
             conversation: session.agent_session.clone(),
             permit: Some(permit),
@@ -274,6 +282,18 @@ impl SessionHandle {
         Ok(())
     }
 
+    pub fn tools(&self) -> Option<Arc<ToolExchange>> {
+        self.state().tools.clone()
+    }
+
+    pub fn set_tools(&self, tools: Option<Arc<ToolExchange>>) {
+        self.state().tools = tools;
+    }
+
+    pub fn running_turn(&self) -> Option<u32> {
+        self.state().running.as_ref().map(|running| running.turn)
+    }
+
     /// Returns the agent's own name for the conversation.
     pub fn conversation(&self) -> Option<String> {
         self.state().conversation.clone()
@@ -290,6 +310,11 @@ impl SessionHandle {
 
     pub fn subscribe(&self) -> broadcast::Receiver<SessionUpdate> {
         self.listeners.subscribe()
+    }
+
+    /// Tells the listeners that a turn runs now.
+    pub fn announce_start(&self, turn: u32) {
+        let _ = self.listeners.send(SessionUpdate::TurnStarted(turn));
     }
 
     /// Stores events, then sends them to the listeners.
@@ -393,7 +418,10 @@ impl SessionHandle {
         }
         for event in stored {
             // Having no listeners is fine.
-            let _ = self.listeners.send(SessionUpdate::Event(Arc::new(event)));
+            let _ = self.listeners.send(match event.event.body.len() > MAX_ANNOUNCED_BYTES {
+                true => SessionUpdate::Reload,
+                false => SessionUpdate::Event(Arc::new(event)),
+            });
         }
     }
 

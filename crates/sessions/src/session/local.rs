@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hob_agents::client_tools::ToolOutput;
 use hob_domain::session::{
     DeleteFilter, EventKind, SessionId, TurnEnding, TurnState, TurnUsage, turn_event,
 };
@@ -60,11 +61,36 @@ impl LocalSessions {
                 answer(handle, &request, &option)?;
                 Ok(CommandOutcome::Answered)
             }
+            SessionCommand::ToolResult { call, content, is_error } => {
+                self.return_result(handle, &call, ToolOutput { content, is_error }).await?;
+                Ok(CommandOutcome::Answered)
+            }
             SessionCommand::Unknown => {
                 let message = "the command comes from another version of Hob".to_owned();
                 Ok(CommandOutcome::Failed { message })
             }
         }
+    }
+
+    /// Returns the result of one of the caller's tools to the agent.
+    async fn return_result(
+        &self,
+        handle: &SessionHandle,
+        call: &str,
+        output: ToolOutput,
+    ) -> Result<(), SessionError> {
+        let claimed = handle.tools().and_then(|exchange| exchange.claim(call));
+        let claimed = claimed.ok_or(SessionError::NotFound)?;
+        let body = json!({"call_id": call, "status": "answered", "is_error": output.is_error,
+            "content": output.content});
+        let event = audit_event(EventKind::ToolCall, handle.running_turn(), body);
+        if let Err(error) = handle.append(self.context.store().as_ref(), vec![event]).await {
+            let content = json!("the result could not be recorded");
+            claimed.answer(ToolOutput { content, is_error: true });
+            return Err(error.into());
+        }
+        claimed.answer(output);
+        Ok(())
     }
 
     /// Cancels the running turn, else the first one that waits. Returns its number once it is over.

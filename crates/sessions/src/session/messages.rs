@@ -7,6 +7,13 @@ use serde_json::Value;
 /// Costs in USD that differ by less than this are equal.
 const COST_TOLERANCE_USD: f64 = 1e-9;
 
+/// The most text of a turn that is kept as such, since it is held in memory. The rest is in the turn's messages.
+const MAX_TURN_TEXT_BYTES: usize = 4 << 20;
+/// The last words of a text that was cut.
+const CUT_NOTE: &str = "\n[The text is cut here: the agent said more than 4 MiB.]";
+/// The most bytes of messages that an agent may send in a turn. They are stored one by one.
+const MAX_TURN_MESSAGE_BYTES: usize = 256 << 20;
+
 /// Returns the text that an agent said in these messages.
 pub fn text_of(messages: &[String]) -> String {
     let mut reader = TurnReader::default();
@@ -41,6 +48,8 @@ pub(crate) struct TurnReader {
     /// The agent's text in segments. A tool call or a thought starts a new segment.
     segments: Vec<String>,
     in_segment: bool,
+    text_bytes: usize,
+    message_bytes: usize,
     usage: TurnUsage,
     /// The cost in USD that the agent reports for its process so far.
     cost: Option<f64>,
@@ -49,6 +58,7 @@ pub(crate) struct TurnReader {
 impl TurnReader {
     /// Reads the next message.
     pub fn push(&mut self, line: &str) {
+        self.message_bytes += line.len();
         let Ok(message) = serde_json::from_str::<Value>(line) else { return };
         if let Some(result) = message.get("result") {
             self.add_usage(result);
@@ -70,6 +80,18 @@ impl TurnReader {
             }
             _ => {}
         }
+    }
+
+    /// Returns whether the agent has said much.
+    pub fn is_long(&self) -> bool {
+        self.text_bytes > MAX_TURN_TEXT_BYTES / 16
+    }
+
+    /// Returns the error of a turn in which the agent has said too much.
+    pub fn excess(&self) -> Option<String> {
+        let most = MAX_TURN_MESSAGE_BYTES;
+        (self.message_bytes > most)
+            .then(|| format!("the agent sent more than {} MiB of messages in one turn", most >> 20))
     }
 
     /// Returns all text of the agent.
@@ -98,6 +120,19 @@ impl TurnReader {
     }
 
     fn append_text(&mut self, text: &str) {
+        if self.text_bytes > MAX_TURN_TEXT_BYTES {
+            return;
+        }
+        let room = MAX_TURN_TEXT_BYTES - self.text_bytes;
+        self.text_bytes += text.len();
+        let cut;
+        let text = if text.len() > room {
+            let end = (0..=room).rev().find(|end| text.is_char_boundary(*end));
+            cut = format!("{}{CUT_NOTE}", &text[..end.unwrap_or_default()]);
+            &cut
+        } else {
+            text
+        };
         if !self.in_segment {
             self.segments.push(String::new());
             self.in_segment = true;
@@ -163,6 +198,17 @@ mod tests {
         }
         assert_eq!(reader.text(), "one runtwo !");
         assert_eq!(reader.segments(), ["one run", "two", " !"]);
+    }
+
+    #[test]
+    fn long_text_of_a_turn_is_cut() {
+        let mut reader = TurnReader::default();
+        let most = "é".repeat(MAX_TURN_TEXT_BYTES / 2 - 1);
+        for text in [&most, "x", "é", "é", "x"] {
+            reader.push(&says(text));
+        }
+        assert!(reader.text() == format!("{most}x{CUT_NOTE}"));
+        assert_eq!(reader.excess(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_agents::Runtime;
+use hob_agents::client_tools::ClientTool;
 use hob_agents::mcp_servers::McpTransport;
 use hob_domain::session::{Permissions, SessionStore};
 use hob_domain::{AgentName, AgentSpec, ClusterStore, NodeId};
@@ -84,4 +85,6 @@ pub struct NewSession {
     pub permissions: Permissions,
     /// The MCP servers as the caller wrote them.
     pub mcp_servers: Value,
+    /// The tools that the caller runs itself.
+    pub client_tools: Vec<ClientTool>,
 }

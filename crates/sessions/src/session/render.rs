@@ -3,30 +3,6 @@
 use super::messages::update_of;
 use serde_json::Value;
 
-/// Returns one line for an event of the log; `None` for events that say nothing to a person.
-pub fn event_line(event: &Value) -> Option<String> {
-    let seq = event["seq"].as_u64().unwrap_or_default();
-    let line = match event["event"].as_str()? {
-        "message" => message_text(&event["message"])?,
-        "turn" => {
-            let reason = event["stop_reason"].as_str().or(event["error"].as_str());
-            let state = event["state"].as_str().unwrap_or_default();
-            format!("turn {} {state}: {}", event["turn_index"], reason.unwrap_or("-"))
-        }
-        "permission" => {
-            let what = event["title"].as_str().unwrap_or_default();
-            let status = event["status"].as_str().unwrap_or_default();
-            let option = event["option"].as_str().unwrap_or_default();
-            format!("permission {} {status} {what}{option}", event["request_id"])
-        }
-        kind @ ("stalled" | "notice") => {
-            format!("{kind}: {}", event["message"].as_str().unwrap_or_default())
-        }
-        kind => kind.to_owned(),
-    };
-    Some(format!("{seq:>6}  {line}"))
-}
-
 /// Returns the text of an agent's message.
 fn message_text(message: &Value) -> Option<String> {
     if let Some(error) = message["error"]["message"].as_str() {
@@ -172,16 +148,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn event_lines_say_what_happened() {
-        let says = json!({"seq": 3, "event": "message", "message": {"method": "session/update",
-            "params": {"update": {"sessionUpdate": "agent_message_chunk",
-                "content": {"type": "text", "text": "hello"}}}}});
-        assert_eq!(event_line(&says).as_deref(), Some("     3  hello"));
-        let end = json!({"seq": 5, "event": "turn", "turn_index": 1, "state": "finished",
-            "stop_reason": "end_turn"});
-        assert_eq!(event_line(&end).as_deref(), Some("     5  turn 1 finished: end_turn"));
-        let result = json!({"seq": 4, "event": "message", "message": {"id": 1, "result": {}}});
-        assert_eq!(event_line(&result), None);
+    fn tool_titles_have_their_main_argument() {
         let call = json!({"title": "Bash", "rawInput": {"command": "ls"}});
         assert_eq!(tool_title(&call), "Bash ls");
     }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hob_domain::session::{
-    EventKind, EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
-    SessionTurn, TurnRange, TurnState, UsageDay,
+    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
+    TurnRange, TurnState, UsageDay,
 };
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
+use serde_json::Value;
 
 use super::context::SessionContext;
 use super::counters::SessionFigures;
@@ -19,6 +20,7 @@ use super::local::LocalSessions;
 use super::options::{NewSession, SessionsOptions};
 use super::placement::{ClusterNode, Placement, SingleNode};
 use super::sweep::Sweeper;
+use super::turn_messages::TurnMessages;
 use crate::files::UploadStore;
 
 /// All sessions of all apps. Cloning shares it.
@@ -161,10 +163,28 @@ impl Sessions {
         outcome.map(drop).ok_or(SessionError::NotFound)
     }
 
-    /// Ends and deletes all sessions of a removed app.
+    /// Returns the result of a call of one of the caller's own tools to the agent. `content` is a string or content
+    /// blocks in Anthropic's format.
+    pub async fn return_tool_result(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        call: &str,
+        content: Value,
+        is_error: bool,
+    ) -> Result<(), SessionError> {
+        let command = SessionCommand::ToolResult { call: call.to_owned(), content, is_error };
+        let outcome = self.execute(app, id, command).await?;
+        outcome.map(drop).ok_or(SessionError::NotFound)
+    }
+
+    /// Ends and deletes all sessions of a removed app, with its configuration of Claude Code.
     pub async fn forget_app(&self, app: &AppName) -> Result<(), SessionError> {
-        let (parts, app) = (self.parts.clone(), app.clone());
-        self.parts.context.detach(async move { parts.local.delete_app(&app).await }).await
+        let (parts, name) = (self.parts.clone(), app.clone());
+        self.parts.context.detach(async move { parts.local.delete_app(&name).await }).await?;
+        let options = &self.parts.context.options;
+        options.runtime.discard(&options.claude.join("apps").join(app.as_str()));
+        Ok(())
     }
 
     /// Closes idle sessions and deletes old ones at regular intervals, until Hob stops.
@@ -217,17 +237,15 @@ impl Sessions {
         self.parts.feed.turn_ended(app, id, turn).await
     }
 
-    /// Returns the messages of a turn as the agent sent them.
+    /// Returns the messages of a turn as the agent sent them, up to a limit.
     pub async fn turn_messages(
         &self,
         app: &AppName,
         id: &SessionId,
-        turn: u32,
-    ) -> Result<Vec<String>, SessionError> {
-        let events = self.store().events(app, id, EventRange::Turn(turn)).await?;
-        let events = events.unwrap_or_default().into_iter();
-        let messages = events.filter(|event| event.event.kind == EventKind::Message);
-        Ok(messages.map(|event| event.event.body).collect())
+        turn: &SessionTurn,
+    ) -> Result<TurnMessages, SessionError> {
+        let permit = self.parts.context.long_answers.of(app.as_str()).acquire().await;
+        TurnMessages::read(self.store().as_ref(), app, id, turn, permit).await
     }
 
     /// Follows a session's events after this number, from the log and then as they arrive.

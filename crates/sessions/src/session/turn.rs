@@ -14,11 +14,16 @@ use super::agent_host::AgentHost;
 use super::events::audit_event;
 use super::handle::{PermissionAnswer, RunningTurn};
 use super::permission::{self, Decision};
-use super::turn_progress::{NotPrompted, StopCause, TurnOutcome, TurnProgress};
+use super::tool_calls::{call_event, next_tool_call, policy_for};
+use super::turn_progress::{
+    NotPrompted, StopCause, TurnOutcome, TurnProgress, TurnStart, TurnStep,
+};
 use hob_agents::driver::{AgentCommand, AgentEvent, PermissionRequest};
 
 /// How many messages are stored in one step.
 const MAX_BATCH_EVENTS: usize = 128;
+/// How many bytes of messages are stored in one step. One message may be larger.
+const MAX_BATCH_BYTES: usize = 1 << 20;
 /// Pause before a failed write to the store is tried again.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How many agents are started for a turn if they end before they receive the prompt.
@@ -29,27 +34,6 @@ pub(super) struct TurnRunner<'a> {
     host: &'a mut AgentHost,
     answers: &'a mut mpsc::UnboundedReceiver<PermissionAnswer>,
     running: RunningTurn,
-}
-
-/// Whether a turn's start was stored.
-enum TurnStart {
-    Started,
-    /// The turn was over before it began, or another node runs it.
-    Over,
-    /// Hob stopped first. The turn waits for the next start.
-    Postponed,
-}
-
-/// What happens next while an agent works on a turn.
-enum TurnStep {
-    AgentGone,
-    Agent(AgentEvent),
-    Answered(PermissionAnswer),
-    RequestExpired(String),
-    Stalled,
-    LeaseLost,
-    Stop(StopCause),
-    StopDeadline,
 }
 
 impl<'a> TurnRunner<'a> {
@@ -66,7 +50,7 @@ impl<'a> TurnRunner<'a> {
         let index = self.running.turn;
         let handle = self.host.handle.clone();
         match self.store_start().await {
-            TurnStart::Started => {}
+            TurnStart::Started => self.host.handle.announce_start(self.running.turn),
             TurnStart::Over | TurnStart::Postponed => return handle.finish_turn(),
         }
         let started = Instant::now();
@@ -167,6 +151,11 @@ impl<'a> TurnRunner<'a> {
         let index = self.running.turn;
         let usage = outcome.reader.usage(&mut self.host.cost);
         let (context, handle) = (&self.host.context, &self.host.handle);
+        // The end of a turn holds its text several times.
+        let _permit = match outcome.reader.is_long() {
+            true => context.long_turn_ends.acquire().await.ok(),
+            false => None,
+        };
         let mut events = outcome.last_events;
         events.push(turn_event(index, outcome.state, outcome.stop_reason.as_deref()));
         let outbox = turn.filter(|_| outcome.was_prompted).map(|turn| RememberedTurn {
@@ -289,6 +278,13 @@ impl<'a> TurnRunner<'a> {
                     progress.asks.remove(&ask);
                     self.settle_request(&progress, &ask, Some(option), "caller").await;
                 }
+                TurnStep::ToolCalled(call) => {
+                    let is_recorded = self.record(call_event(turn.index, &call)).await;
+                    if let Some(tools) = self.host.tool_exchange().filter(|_| !is_recorded) {
+                        tools.refuse(&call.id, "the call could not be recorded");
+                    }
+                    progress.tool_calls.insert(call.id);
+                }
                 TurnStep::RequestExpired(ask) => self.expire_request(&mut progress, &ask).await,
                 TurnStep::Stalled => {
                     progress.has_stalled = true;
@@ -311,14 +307,17 @@ impl<'a> TurnRunner<'a> {
     /// Waits for the next thing that concerns the turn.
     async fn next_step(&mut self, progress: &TurnProgress, deadline: Instant) -> TurnStep {
         let is_stopping = progress.stop.is_some();
+        let tools = self.host.tool_exchange();
+        let can_stall = progress.can_stall() && !tools.as_ref().is_some_and(|t| t.has_waiting());
         let AgentHost { context, handle, agent, .. } = &mut *self.host;
         let Some(agent) = agent else { return TurnStep::AgentGone };
         let ending = &context.options.runtime.ending;
         tokio::select! {
             event = agent.next_event() => TurnStep::Agent(event),
             Some(answer) = self.answers.recv() => TurnStep::Answered(answer),
+            call = next_tool_call(tools, &progress.tool_calls) => TurnStep::ToolCalled(call),
             ask = progress.next_expiry() => TurnStep::RequestExpired(ask),
-            () = sleep_until(progress.stalls_at), if progress.can_stall() => TurnStep::Stalled,
+            () = sleep_until(progress.stalls_at), if can_stall => TurnStep::Stalled,
             () = handle.lost.cancelled() => TurnStep::LeaseLost,
             () = self.running.cancel.cancelled(), if !is_stopping => {
                 TurnStep::Stop(StopCause::Cancelled)
@@ -336,6 +335,9 @@ impl<'a> TurnRunner<'a> {
     async fn request_stop(&mut self, progress: &mut TurnProgress, cause: StopCause) {
         progress.request_stop(cause);
         self.host.tell(AgentCommand::Cancel);
+        if let Some(tools) = self.host.tool_exchange() {
+            tools.refuse_all("the turn was cancelled");
+        }
         let asks: Vec<String> = progress.asks.drain().map(|(ask, _)| ask).collect();
         for ask in asks {
             self.settle_request(progress, &ask, None, "cancel").await;
@@ -351,12 +353,14 @@ impl<'a> TurnRunner<'a> {
     ) -> Option<TurnOutcome> {
         let mut next = Some(event);
         let mut messages = Vec::new();
+        let mut bytes = 0;
         while let Some(AgentEvent::Message(body)) = next {
+            bytes += body.len();
             progress.reader.push(&body);
             self.host.context.counters.count_message();
             let kind = EventKind::Message;
             messages.push(NewEvent { kind, turn: Some(progress.turn), body });
-            let has_room = messages.len() < MAX_BATCH_EVENTS;
+            let has_room = messages.len() < MAX_BATCH_EVENTS && bytes < MAX_BATCH_BYTES;
             let agent = self.host.agent.as_mut().filter(|_| has_room);
             next = agent.and_then(|agent| agent.try_next_event());
         }
@@ -369,6 +373,10 @@ impl<'a> TurnRunner<'a> {
             && let Err(outcome) = self.store_events(progress, messages).await
         {
             return Some(outcome);
+        }
+        if let Some(excess) = progress.reader.excess() {
+            self.host.stop_agent().await;
+            return Some(progress.take_outcome(TurnState::Failed, None, Some(excess)));
         }
         match next? {
             AgentEvent::Message(_) => None,
@@ -407,6 +415,7 @@ impl<'a> TurnRunner<'a> {
     /// Answers a permission request by the session's policy, or puts it to the caller.
     async fn handle_request(&mut self, progress: &mut TurnProgress, ask: PermissionRequest) {
         let policy = self.host.handle.setup.permissions;
+        let policy = policy_for(&ask, policy, self.host.tool_exchange().as_deref());
         match permission::decide(policy, &ask) {
             _ if progress.stop.is_some() => {
                 self.settle_request(progress, &ask.id, None, "cancel").await;
@@ -462,12 +471,14 @@ impl<'a> TurnRunner<'a> {
         self.record(audit_event(EventKind::Stalled, Some(progress.turn), body)).await;
     }
 
-    /// Appends an audit event. The turn goes on if that fails.
-    async fn record(&mut self, event: NewEvent) {
+    /// Appends an audit event and returns whether it was stored. The turn goes on if it was not.
+    async fn record(&mut self, event: NewEvent) -> bool {
         let handle = &self.host.handle;
-        if let Err(error) = handle.append(self.host.context.store().as_ref(), vec![event]).await {
+        let stored = handle.append(self.host.context.store().as_ref(), vec![event]).await;
+        if let Err(error) = &stored {
             tracing::error!(%error, session = %handle.id, "failed to store an audit event");
         }
+        stored.is_ok()
     }
 
     /// Stops an agent that does not end its turn. The next turn resumes its conversation.

@@ -1,14 +1,16 @@
 //! The state of a running turn, and its outcome.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use hob_domain::session::{NewEvent, TurnState};
 use tokio::time::{Instant, sleep_until};
 
+use super::handle::PermissionAnswer;
 use super::messages::TurnReader;
+use hob_agents::client_tools::ToolCall;
 use hob_agents::driver::claude_print::last_line;
-use hob_agents::driver::{AgentExit, StartError};
+use hob_agents::driver::{AgentEvent, AgentExit, StartError};
 
 /// How long an agent may take to end a cancelled turn before it is stopped.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -100,6 +102,29 @@ impl StopCause {
     }
 }
 
+/// Whether a turn's start was stored.
+pub(super) enum TurnStart {
+    Started,
+    /// The turn was over before it began, or another node runs it.
+    Over,
+    /// Hob stopped first. The turn waits for the next start.
+    Postponed,
+}
+
+/// What happens next while an agent works on a turn.
+pub(super) enum TurnStep {
+    AgentGone,
+    Agent(AgentEvent),
+    Answered(PermissionAnswer),
+    /// The agent called one of the caller's own tools.
+    ToolCalled(ToolCall),
+    RequestExpired(String),
+    Stalled,
+    LeaseLost,
+    Stop(StopCause),
+    StopDeadline,
+}
+
 /// The state of a turn while the agent works on it.
 pub(super) struct TurnProgress {
     pub turn: u32,
@@ -108,6 +133,8 @@ pub(super) struct TurnProgress {
     pub last_events: Vec<NewEvent>,
     /// Permission requests that the caller may still answer, with their deadlines.
     pub asks: HashMap<String, Instant>,
+    /// The calls of the caller's own tools that were put to the caller.
+    pub tool_calls: HashSet<String>,
     /// Why the turn was told to stop, if it was.
     pub stop: Option<StopCause>,
     /// When an agent that was told to stop is stopped by force.
@@ -131,6 +158,7 @@ impl TurnProgress {
             reader: TurnReader::default(),
             last_events: Vec::new(),
             asks: HashMap::new(),
+            tool_calls: HashSet::new(),
             stop: None,
             stop_deadline: now,
             stall_after,

@@ -259,7 +259,7 @@ impl ClusterNode {
             return Err(SessionError::Stopping);
         }
         // The session passed the limit on live agents when it was created, on whichever node.
-        let permit = options.runtime.live.acquire_above_limit();
+        let permit = options.runtime.live.acquire_above_limit(app.as_str());
         let queue = self.context().queued_turns(app, id).await?;
         let open = OpenSession { session: &session, lease, permit, queue };
         Ok(Some(Location::Here(self.local.open(open, AgentStart::OnFirstTurn))))

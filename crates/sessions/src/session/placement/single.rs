@@ -54,7 +54,7 @@ impl SingleNode {
         for session in context.store().sessions(&SessionFilter::Open).await? {
             let Some(lease) = leases.get(&session.id).cloned() else { continue };
             let queue = context.queued_turns(&session.app, &session.id).await?;
-            let permit = context.options.runtime.live.acquire_above_limit();
+            let permit = context.options.runtime.live.acquire_above_limit(session.app.as_str());
             let open = OpenSession { session: &session, lease, permit, queue };
             local.open(open, AgentStart::OnFirstTurn);
         }

@@ -1,0 +1,49 @@
+//! Calls of tools that the caller of a session runs itself.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use hob_agents::client_tools::{NAME_PREFIX, ToolCall, ToolExchange};
+use hob_agents::driver::PermissionRequest;
+use hob_domain::session::{EventKind, NewEvent, Permissions};
+use serde_json::json;
+
+use super::events::audit_event;
+
+/// Waits for a call that the caller has not been told of. Pends forever if the caller has no tools.
+pub(super) async fn next_tool_call(
+    tools: Option<Arc<ToolExchange>>,
+    told: &HashSet<String>,
+) -> ToolCall {
+    let Some(tools) = tools else { return std::future::pending().await };
+    let mut changed = tools.changed();
+    loop {
+        // The receiver exists already, so a call that comes after this look wakes it up.
+        if let Some(call) = tools.waiting().into_iter().find(|call| !told.contains(&call.id)) {
+            return call;
+        }
+        if changed.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Returns the policy for a permission request. The caller runs its own tools, so they need no permission.
+pub(super) fn policy_for(
+    ask: &PermissionRequest,
+    policy: Permissions,
+    tools: Option<&ToolExchange>,
+) -> Permissions {
+    let name = ask.title.strip_prefix(NAME_PREFIX);
+    match name.is_some_and(|name| tools.is_some_and(|tools| tools.has(name))) {
+        true => Permissions::Allow,
+        false => policy,
+    }
+}
+
+/// Builds the event that puts a call to the caller.
+pub(super) fn call_event(turn: u32, call: &ToolCall) -> NewEvent {
+    let body = json!({"call_id": call.id, "turn_index": turn, "status": "asked",
+        "name": call.name, "input": call.input});
+    audit_event(EventKind::ToolCall, Some(turn), body)
+}
