@@ -58,7 +58,7 @@ pub struct RecallResult {
 }
 
 /// A turn that answers the cue.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hit {
     pub record_id: String,
     /// The turn, or the passage of a long turn that answers.
