@@ -58,6 +58,8 @@ pub(crate) enum ApiError {
     Gone,
     /// 413. The text names the limit.
     TooLarge(String),
+    /// 507. There is no room for the upload.
+    NoRoom { code: &'static str, message: String },
     /// 429. The caller may retry after `retry_after`.
     Limited { code: &'static str, message: String, retry_after: Duration },
     /// 503. Every caller would get it.
@@ -119,6 +121,12 @@ impl From<UploadError> for ApiError {
     fn from(error: UploadError) -> ApiError {
         match error {
             UploadError::TooLarge(_) => ApiError::TooLarge(error.to_string()),
+            UploadError::OverQuota(_) => {
+                ApiError::NoRoom { code: "app_uploads", message: error.to_string() }
+            }
+            UploadError::DiskFull => {
+                ApiError::NoRoom { code: "disk_full", message: error.to_string() }
+            }
             UploadError::Broken(_) => ApiError::bad_request(error.to_string()),
             UploadError::Failed(inside) => ApiError::Internal(inside.to_string()),
         }
@@ -167,6 +175,9 @@ impl IntoResponse for ApiError {
                 (StatusCode::GONE, "session_closed", "the session is closed".to_owned())
             }
             ApiError::TooLarge(message) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", message),
+            ApiError::NoRoom { code, message } => {
+                (StatusCode::INSUFFICIENT_STORAGE, code, message)
+            }
             ApiError::Limited { code, message, retry_after } => {
                 let response = plain(StatusCode::TOO_MANY_REQUESTS, code, message);
                 return with_retry(response, retry_after);

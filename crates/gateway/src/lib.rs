@@ -4,17 +4,25 @@
 //! URLs. [`extract`] turns requests into typed values. [`error`] is the one place where errors become
 //! responses. [`openapi`] documents every call.
 
+pub mod acp_protocol;
+mod agent_catalog;
+mod app_requests;
 mod audit_log;
 pub mod client;
+mod client_tool;
 pub mod connections;
+mod conversation_store;
 mod counters;
 mod doctor;
 mod error;
 mod expiry;
 mod extract;
+mod held_body;
 mod openapi;
 mod origin_guard;
 mod owner;
+mod readiness;
+mod response_items;
 mod response_store;
 mod router;
 mod routes;
@@ -22,11 +30,16 @@ mod serve;
 mod sign_in;
 mod state;
 pub mod web_socket;
+mod write_deadline;
 
+pub use agent_catalog::AgentCatalog;
+pub use app_requests::AppRequests;
 pub use connections::Connections;
+pub use conversation_store::Conversations;
 pub use counters::Requests;
 pub use doctor::{Check, Doctor, SettingRow, Verdict};
 pub use openapi::document as openapi_document;
+pub use readiness::{Readiness, StoreProbe};
 pub use response_store::{ResponseLimits, Responses};
 pub use router::{Router, router};
 pub use serve::{serve, serve_owner};

@@ -4,13 +4,15 @@ use axum::response::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
+use crate::routes::acp::http as acp;
 use crate::routes::admin::{
     apps, audit, health as doctor, live, login, memory, memory_change, overview, session_turns,
     sessions as all_sessions, usage,
 };
 use crate::routes::sessions::{control, events, manage, turns};
-use crate::routes::v1::{anthropic, count_tokens, models, openai, responses};
-use crate::routes::{console, files, health, metrics, run};
+use crate::routes::v1::agent_sessions::{anthropic as managed, openai as agents_api, shared_paths};
+use crate::routes::v1::{anthropic, conversations, count_tokens, models, openai, responses};
+use crate::routes::{console, files, health, mcp, metrics, run};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,9 +22,9 @@ use crate::routes::{console, files, health, metrics, run};
             `{\"ok\":false,\"error\":…,\"code\":…}`; a missing or wrong token is 401.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    paths(health::healthz, health::livez, health::readyz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
+    paths(health::healthz, mcp::metadata, health::livez, health::readyz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
-        control::permit, apps::create, apps::list, apps::remove, audit::list, live::list::list, live::stream::stream,
+        control::permit, control::return_tool_result, acp::get, acp::post, acp::delete, apps::create, apps::list, apps::remove, audit::list, live::list::list, live::stream::stream,
         live::screen::screen, live::attach::attach, all_sessions::list, all_sessions::get,
         all_sessions::events, all_sessions::cancel, all_sessions::close, console::page, console::asset, console::icon,
         login::login, login::logout,
@@ -31,7 +33,17 @@ use crate::routes::{console, files, health, metrics, run};
         memory_change::unseal, session_turns::create, session_turns::turn, session_turns::turns, session_turns::permit,
         anthropic::messages, count_tokens::count_tokens, openai::chat, responses::create::create, responses::stored::get,
         responses::stored::delete, responses::stored::cancel, responses::stored::input_items,
-        responses::stored::input_tokens, models::list,
+        responses::stored::input_tokens, conversations::manage::create, conversations::manage::get,
+        conversations::manage::update, conversations::manage::delete, conversations::items::create,
+        conversations::items::list, conversations::items::get, conversations::items::delete, shared_paths::create, shared_paths::list, shared_paths::get, shared_paths::update,
+        shared_paths::delete, shared_paths::archive, shared_paths::versions, managed::environments::create,
+        managed::environments::list, managed::environments::get, managed::environments::update,
+        managed::environments::archive, managed::environments::delete, managed::sessions::create, managed::sessions::list,
+        managed::sessions::get, managed::sessions::update, managed::sessions::archive, managed::sessions::delete,
+        managed::events::send, managed::events::list, managed::events::stream, agents_api::sessions::create,
+        agents_api::sessions::list, agents_api::sessions::get, agents_api::sessions::update, agents_api::sessions::delete,
+        agents_api::events::send, agents_api::events::follow, agents_api::turns::list, agents_api::turns::get,
+        agents_api::turns::items, agents_api::turns::turn_items, models::list,
         models::get),
     modifiers(&BearerToken),
     tags(

@@ -19,7 +19,7 @@ use crate::owner::Owner;
 use crate::state::Gateway;
 
 /// Refuses requests to the console and to `/admin` under an unknown host name, and requests from another
-/// origin that change something or open a WebSocket.
+/// origin that change something or open a WebSocket. Refuses pages of unknown hosts at `/mcp` and `/acp`.
 pub(crate) async fn guard(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
@@ -37,6 +37,10 @@ pub(crate) async fn guard(
             return ApiError::BadOrigin.into_response();
         }
     }
+    let is_for_programs = matches!(request.uri().path(), "/mcp" | "/acp");
+    if !owner && is_for_programs && !is_local_page(&request, &gateway.hosts) {
+        return ApiError::BadOrigin.into_response();
+    }
     let private = below("/admin", request.uri().path());
     let mut response = next.run(request).await;
     if private {
@@ -48,6 +52,19 @@ pub(crate) async fn guard(
         headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(no_guess);
     }
     response
+}
+
+/// Returns whether a request comes from a program, or from a page of a known host. Pages of editors and of inspectors have
+/// other ports.
+fn is_local_page(request: &Request, hosts: &[String]) -> bool {
+    let headers = request.headers();
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let (first, second) = (origins.next(), origins.next());
+    let Some(origin) = first else { return true };
+    let text = origin.to_str().ok().filter(|_| second.is_none());
+    let page = text.and_then(|text| text.split_once("://")).and_then(|(_, rest)| Host::parse(rest));
+    let host = host(headers, request.uri().authority());
+    [page, host].iter().all(|host| host.as_ref().is_some_and(|host| host.is_ours(hosts)))
 }
 
 /// Checks that the console itself made a request with its cookie. Browsers state the origin of every

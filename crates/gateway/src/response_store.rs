@@ -4,20 +4,23 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hob_domain::{AppName, ResponseChange, ResponseStore, StoreError, StoredResponse, Timestamp};
+use hob_domain::{
+    AppName, DocumentChange, DocumentKind, DocumentStore, StoreError, StoredDocument, Timestamp,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
+use crate::response_items::full_items;
 
 /// The longest chain of `previous_response_id`.
 const MAX_CHAIN: usize = 1000;
 /// The digits of a response's identifier. An item's identifier begins with those of its response.
 const ID_DIGITS: usize = 32;
 
-/// The stored responses, and those that run in the background of this process.
+/// The stored responses, and those that this process is making.
 pub struct Responses {
-    store: Arc<dyn ResponseStore>,
+    store: Arc<dyn DocumentStore>,
     limits: ResponseLimits,
     running: Mutex<HashMap<(AppName, String), RunningTokens>>,
 }
@@ -33,7 +36,7 @@ pub struct ResponseLimits {
     pub max_conversation_bytes: usize,
 }
 
-/// The tokens of a response that runs in the background.
+/// The tokens of a response that is being made.
 #[derive(Clone, Default)]
 struct RunningTokens {
     /// Ends it.
@@ -43,7 +46,7 @@ struct RunningTokens {
 }
 
 impl Responses {
-    pub fn new(store: Arc<dyn ResponseStore>, limits: ResponseLimits) -> Responses {
+    pub fn new(store: Arc<dyn DocumentStore>, limits: ResponseLimits) -> Responses {
         Responses { store, limits, running: Mutex::default() }
     }
 
@@ -54,19 +57,25 @@ impl Responses {
         response: &Value,
         input: &[Value],
     ) -> Result<(), StoreError> {
-        let stored = StoredResponse {
+        let stored = StoredDocument {
             app: app.clone(),
+            kind: DocumentKind::Response,
             id: response["id"].as_str().unwrap_or_default().to_owned(),
             created_at: Timestamp::now(),
             input: Value::Array(input.to_vec()).to_string(),
             body: response.to_string(),
         };
-        self.store.change_response(&ResponseChange::Save(stored)).await.map(drop)
+        self.store.change_document(&DocumentChange::Save(stored)).await.map(drop)
     }
 
     /// Returns a response and the items of its request.
     pub(crate) async fn load(&self, app: &AppName, id: &str) -> Result<LoadedResponse, ApiError> {
-        let stored = self.store.response(app, id).await?.ok_or_else(|| no_response(id))?;
+        let stored = self
+            .store
+            .documents(app, DocumentKind::Response, Some(id))
+            .await?
+            .pop()
+            .ok_or_else(|| no_response(id))?;
         let body = serde_json::from_str(&stored.body);
         let input = serde_json::from_str(&stored.input);
         let (Ok(body), Ok(Value::Array(input))) = (body, input) else {
@@ -76,7 +85,7 @@ impl Responses {
         Ok(LoadedResponse { body, input, created_at: stored.created_at, size })
     }
 
-    /// Returns a response. One that ran in the background of a process which has ended has failed.
+    /// Returns a response. One that nobody is making any more has failed.
     pub(crate) async fn current(
         &self,
         app: &AppName,
@@ -94,7 +103,7 @@ impl Responses {
         let mut loaded = self.load(app, id).await?;
         if loaded.is_running() {
             loaded.body["status"] = json!("failed");
-            let text = "the server was stopped while the response was made";
+            let text = "the response was abandoned, or the server was stopped while it was made";
             loaded.body["error"] = json!({"code": "server_error", "message": text});
             self.save(app, &loaded.body, &loaded.input).await?;
         }
@@ -114,8 +123,12 @@ impl Responses {
     }
 
     async fn remove(&self, app: &AppName, id: &str) -> Result<bool, StoreError> {
-        let change = ResponseChange::Delete { app: app.clone(), id: id.to_owned() };
-        self.store.change_response(&change).await
+        let change = DocumentChange::Delete {
+            app: app.clone(),
+            kind: DocumentKind::Response,
+            id: id.to_owned(),
+        };
+        self.store.change_document(&change).await
     }
 
     /// Returns the items of the conversation that ends with a response, the oldest first. Its responses are kept as long
@@ -142,6 +155,11 @@ impl Responses {
                     }
                     loaded => loaded?,
                 };
+            if body["conversation"].is_object() {
+                let text =
+                    format!("the response {this} belongs to a conversation; use conversation");
+                return Err(wrong(text));
+            }
             if !matches!(body["status"].as_str(), Some("completed" | "incomplete")) {
                 return Err(wrong(format!("the response {this} is not complete")));
             }
@@ -198,7 +216,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Notes that a response runs in the background.
+    /// Notes that a response is being made.
     pub(crate) fn begin(self: &Arc<Self>, app: &AppName, id: &str) -> Running {
         let tokens = RunningTokens::default();
         let key = (app.clone(), id.to_owned());
@@ -221,7 +239,7 @@ impl Responses {
     }
 }
 
-/// A response that runs in the background, until this is dropped.
+/// A response that is being made, until this is dropped.
 pub(crate) struct Running {
     responses: Arc<Responses>,
     key: (AppName, String),
@@ -278,40 +296,7 @@ impl LoadedResponse {
     /// Returns the items of the request in their full form, each with an identifier of its own.
     pub fn input_items(&self) -> Vec<Value> {
         let digits = self.body["id"].as_str().and_then(|id| id.strip_prefix("resp_"));
-        let digits = digits.unwrap_or_default();
-        let mut ids = HashSet::new();
-        let item = |(index, item): (usize, &Value)| {
-            let mut item = item.clone();
-            if !item.is_object() {
-                return item;
-            }
-            let is_new = item["id"].as_str().is_some_and(|id| ids.insert(id.to_owned()));
-            if !is_new {
-                item["id"] = json!(format!("in_{digits}{index:04x}"));
-            }
-            if item["type"].is_null() {
-                item["type"] = json!("message");
-            }
-            if item["type"] == "message" {
-                complete_message(&mut item);
-            }
-            item
-        };
-        self.input.iter().enumerate().map(item).collect()
-    }
-}
-
-/// Gives a message the fields that clients may leave out.
-fn complete_message(item: &mut Value) {
-    let is_answer = item["role"] == "assistant";
-    if let Some(text) = item["content"].as_str().map(str::to_owned) {
-        item["content"] = match is_answer {
-            true => json!([{"type": "output_text", "text": text, "annotations": []}]),
-            false => json!([{"type": "input_text", "text": text}]),
-        };
-    }
-    if item["status"].is_null() {
-        item["status"] = json!("completed");
+        full_items(&self.input, digits.unwrap_or_default(), &mut HashSet::new())
     }
 }
 

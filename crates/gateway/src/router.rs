@@ -4,19 +4,25 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use uuid::Uuid;
 
+use crate::app_requests::RequestSlot;
 use crate::error::ApiError;
+use crate::held_body::hold;
+use crate::routes::acp::{AcpConnections, http as acp};
 use crate::routes::admin::{
     apps, audit, health as doctor, live, login, memory, memory_change, overview, session_turns,
     sessions as all_sessions, usage,
 };
 use crate::routes::sessions::{control, events, manage, turns};
-use crate::routes::v1::{anthropic, count_tokens, fallback, models, openai, responses};
+use crate::routes::v1::agent_sessions::{self, shared_paths};
+use crate::routes::v1::{
+    anthropic, conversations, count_tokens, fallback, models, openai, responses,
+};
 use crate::routes::{console, files, health, mcp, metrics, run};
 use crate::state::Gateway;
 use crate::{openapi, origin_guard};
@@ -42,6 +48,9 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/sessions/{id}/events", get(events::events))
         .route("/sessions/{id}/cancel", post(control::cancel))
         .route("/sessions/{id}/permissions/{request_id}", post(control::permit))
+        .route("/sessions/{id}/tool_results/{call_id}", post(control::return_tool_result))
+        .route("/.well-known/oauth-protected-resource/mcp", get(mcp::metadata))
+        .route("/acp", acp_methods())
         .route("/admin/login", post(login::login))
         .route("/admin/logout", post(login::logout))
         .route("/admin/me", get(overview::me))
@@ -91,18 +100,79 @@ fn v1_routes() -> Router<Arc<Gateway>> {
         .route("/responses/{id}", get(responses::stored::get).delete(responses::stored::delete))
         .route("/responses/{id}/cancel", post(responses::stored::cancel))
         .route("/responses/{id}/input_items", get(responses::stored::input_items))
+        .route("/agents", get(shared_paths::list).post(shared_paths::create))
+        .route(
+            "/agents/{id}",
+            get(shared_paths::get).post(shared_paths::update).delete(shared_paths::delete),
+        )
+        .route("/agents/{id}/archive", post(shared_paths::archive))
+        .route("/agents/{id}/versions", get(shared_paths::versions))
+        .merge(conversation_routes())
+        .merge(anthropic_session_routes())
+        .merge(openai_session_routes())
         .route("/models", get(models::list))
         .route("/models/{model}", get(models::get))
         .fallback(fallback::nowhere)
         .method_not_allowed_fallback(fallback::wrong_method)
 }
 
+/// The routes of OpenAI's Conversations.
+fn conversation_routes() -> Router<Arc<Gateway>> {
+    use conversations::{items, manage};
+    Router::new()
+        .route("/conversations", post(manage::create))
+        .route("/conversations/{id}", get(manage::get).post(manage::update).delete(manage::delete))
+        .route("/conversations/{id}/items", get(items::list).post(items::create))
+        .route("/conversations/{id}/items/{item_id}", get(items::get).delete(items::delete))
+}
+
+/// The routes of Anthropic's Managed Agents.
+fn anthropic_session_routes() -> Router<Arc<Gateway>> {
+    use agent_sessions::anthropic::{environments, events, sessions};
+    Router::new()
+        .route("/environments", get(environments::list).post(environments::create))
+        .route(
+            "/environments/{id}",
+            get(environments::get).post(environments::update).delete(environments::delete),
+        )
+        .route("/environments/{id}/archive", post(environments::archive))
+        .route("/sessions", get(sessions::list).post(sessions::create))
+        .route("/sessions/{id}", get(sessions::get).post(sessions::update).delete(sessions::delete))
+        .route("/sessions/{id}/archive", post(sessions::archive))
+        .route("/sessions/{id}/events", get(events::list).post(events::send))
+        .route("/sessions/{id}/events/stream", get(events::stream))
+}
+
+/// The routes of OpenAI's Agents API.
+fn openai_session_routes() -> Router<Arc<Gateway>> {
+    use agent_sessions::openai::{events, sessions, turns};
+    Router::new()
+        .route("/agents/sessions", get(sessions::list).post(sessions::create))
+        .route(
+            "/agents/sessions/{id}",
+            get(sessions::get).post(sessions::update).delete(sessions::delete),
+        )
+        .route("/agents/sessions/{id}/events", get(events::follow).post(events::send))
+        .route("/agents/sessions/{id}/items", get(turns::items))
+        .route("/agents/sessions/{id}/turns", get(turns::list))
+        .route("/agents/sessions/{id}/turns/{turn}", get(turns::get))
+        .route("/agents/sessions/{id}/turns/{turn}/items", get(turns::turn_items))
+}
+
+/// The methods of `/acp`, which share its connections.
+fn acp_methods() -> MethodRouter<Arc<Gateway>> {
+    let connections = Arc::new(AcpConnections::default());
+    get(acp::get).post(acp::post).delete(acp::delete).layer(Extension(connections))
+}
+
 /// Gives every request an id and a log line. Queries and headers are not logged.
-async fn trace(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+async fn trace(State(gateway): State<Arc<Gateway>>, mut request: Request, next: Next) -> Response {
     let id = Uuid::new_v4().to_string();
     let started = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = next.run(request).await;
+    let slot = RequestSlot::default();
+    request.extensions_mut().insert(slot.clone());
+    let mut response = hold(next.run(request).await, slot);
     gateway.requests.count(response.status().as_u16());
     tracing::debug!(
         request = id, %method, path, status = response.status().as_u16(),

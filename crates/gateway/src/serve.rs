@@ -1,6 +1,7 @@
 //! The connection loop: HTTP/1 on a listener that the caller provides.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,29 +12,40 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::connections::Connections;
 use crate::owner::Owner;
+use crate::write_deadline::WriteDeadline;
 
 /// Maximum size of request headers, in bytes.
 const HEADERS: usize = 32 << 10;
 /// How long a client may take to send its headers.
 const HEADER_DEADLINE: Duration = Duration::from_secs(15);
+/// How long a client may leave what was sent to it unread.
+const READ_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Serves until `stopping`; then accepts no new connection and lets open ones finish their request.
-/// Every connection is a task of `tasks`; a connection still open at `ending` is closed.
+/// Every connection is a task of `tasks`; a connection still open at `ending` is closed. With `max_connections` open,
+/// others wait, so that descriptors are left for the owner's socket and for agents.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     connections: Connections,
+    max_connections: usize,
     tasks: TaskTracker,
     stopping: CancellationToken,
     ending: CancellationToken,
 ) {
+    let permits = Arc::new(Semaphore::new(max_connections));
     loop {
+        let permit = tokio::select! {
+            permit = permits.clone().acquire_owned() => permit,
+            () = stopping.cancelled() => return,
+        };
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
@@ -51,10 +63,10 @@ pub async fn serve(
         let (router, stopping, ending) = (router.clone(), stopping.clone(), ending.clone());
         tasks.spawn(async move {
             tokio::select! {
-                () = converse(stream, router, stopping) => {}
+                () = converse(WriteDeadline::new(stream, READ_DEADLINE), router, stopping) => {}
                 () = ending.cancelled() => {}
             }
-            drop(open);
+            drop((open, permit));
         });
     }
 }

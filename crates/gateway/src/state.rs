@@ -11,9 +11,13 @@ use hob_memory::Engine;
 use hob_sessions::session::Sessions;
 use hob_sessions::{Completions, Runner, UploadStore};
 
+use crate::agent_catalog::AgentCatalog;
+use crate::app_requests::AppRequests;
+use crate::conversation_store::Conversations;
 use crate::counters::Requests;
 use crate::doctor::Doctor;
 use crate::error::ApiError;
+use crate::readiness::Readiness;
 use crate::response_store::Responses;
 use crate::sign_in::SignIn;
 
@@ -34,6 +38,10 @@ pub struct Gateway {
     pub completions: Completions,
     /// The stored responses of `/v1`.
     pub responses: Arc<Responses>,
+    /// The conversations of `/v1`.
+    pub conversations: Conversations,
+    /// What apps keep for the vendors' session APIs.
+    pub catalog: AgentCatalog,
     pub files: UploadStore,
     pub agents: BTreeMap<AgentName, AgentSpec>,
     pub default_agent: AgentName,
@@ -41,12 +49,15 @@ pub struct Gateway {
     pub admin: TokenHash,
     /// Runs the checks of `hob doctor`.
     pub doctor: Arc<dyn Doctor>,
+    pub readiness: Readiness,
     /// Signs and checks the console's cookies.
     pub sign_in: SignIn,
     /// Host names, in addition to `localhost`, that the console answers under.
     pub hosts: Vec<String>,
     pub limits: GatewayLimits,
     pub requests: Requests,
+    /// The open requests of each app.
+    pub app_requests: AppRequests,
 }
 
 impl Gateway {

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
+use hob_agents::app_permits::{AppPermit, PermitsOfApp};
 use hob_domain::json_size::{MAX_JSON_VALUES, has_too_many_values};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
+use crate::app_requests::RequestSlot;
 use crate::error::ApiError;
 use crate::state::Gateway;
 
@@ -20,6 +22,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_DISCARDED_BYTES: usize = 64 << 20;
 
 const MAX_SMALL_BODY_BYTES: usize = 16 << 10;
+/// Longer bodies need a permit until they are parsed.
+const LONG_BODY_BYTES: usize = 64 << 10;
 
 /// A request body of type `T`. The content type is ignored.
 pub(crate) struct JsonBody<T>(pub T);
@@ -51,7 +55,9 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for SmallJsonBody<T> {
 }
 
 async fn receive<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, ApiError> {
-    let reading = read(request.into_body(), limit);
+    let permits = request.extensions().get::<RequestSlot>().and_then(RequestSlot::long_bodies);
+    let mut permit = None;
+    let reading = read(request.into_body(), limit, permits, &mut permit);
     let bytes =
         tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_| ApiError::SlowBody)??;
     if has_too_many_values(&bytes) {
@@ -61,13 +67,25 @@ async fn receive<T: DeserializeOwned>(request: Request, limit: usize) -> Result<
     parse(&bytes)
 }
 
-async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
+/// Reads a body. A long one needs a permit of its app, which it leaves in `permit`.
+async fn read(
+    mut body: Body,
+    limit: usize,
+    permits: Option<PermitsOfApp>,
+    permit: &mut Option<AppPermit>,
+) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::new();
     let mut seen = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::bad_request("the request body is incomplete"))?;
         let Ok(data) = frame.into_data() else { continue };
         seen += data.len();
+        if seen > LONG_BODY_BYTES
+            && permit.is_none()
+            && let Some(permits) = &permits
+        {
+            *permit = Some(permits.acquire().await);
+        }
         if seen <= limit {
             bytes.extend_from_slice(&data);
         } else if seen > limit.saturating_add(MAX_DISCARDED_BYTES) {
@@ -101,7 +119,11 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         code: "bad_json",
         message: format!("the body is not valid JSON: {error}"),
     })?;
-    Ok(value)
+    // A structure can also be read from a list of its fields, but every body of this API is an object.
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => Err(ApiError::bad_request("the body must be a JSON object")),
+        _ => Ok(value),
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +157,7 @@ mod tests {
         check(r#"{"name":"x","size":1}"#, "bad_request", "`size`");
         check(r#"{}"#, "bad_request", "`name`");
         check(r#"[]"#, "bad_request", "invalid");
+        check(r#" ["x", [1]]"#, "bad_request", "must be a JSON object");
         check(r#"{"name":"#, "bad_json", "not valid JSON");
         check(r#""#, "bad_json", "not valid JSON");
         check(r#"{"name":"x"} tail"#, "bad_json", "not valid JSON");

@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use hob_domain::{App, AppFilter, AppName, Timestamp, Token};
 
+use crate::app_requests::RequestSlot;
 use crate::error::ApiError;
 use crate::origin_guard;
 use crate::owner::Owner;
@@ -35,7 +36,11 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
         }
         let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
         let app = gateway.apps.apps(AppFilter::Token(token.hash())).await?.pop();
-        app.map(Caller).ok_or(ApiError::Unauthorized)
+        let app = app.ok_or(ApiError::Unauthorized)?;
+        if let Some(slot) = parts.extensions.get::<RequestSlot>() {
+            slot.set(gateway.app_requests.open(&app.name)?);
+        }
+        Ok(Caller(app))
     }
 }
 

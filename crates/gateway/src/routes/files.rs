@@ -56,6 +56,7 @@ pub(crate) struct Uploaded {
     (status = 408, description = "The file did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The file is too large.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+    (status = 507, description = "The app's files take all the room they may take, or the disk is full.", body = ErrorBody),
 ))]
 pub(crate) async fn upload(
     State(gateway): State<Arc<Gateway>>,

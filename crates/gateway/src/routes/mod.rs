@@ -1,5 +1,6 @@
 //! The handlers, in folders that follow the URLs.
 
+pub(crate) mod acp;
 pub(crate) mod admin;
 pub(crate) mod console;
 pub(crate) mod files;

@@ -49,7 +49,7 @@ pub(crate) async fn get(
 ) -> Result<Json<SessionAnswer>, ApiError> {
     let (app, id) = whose(&gateway, &id).await?;
     let session = gateway.sessions.get(&app, &id).await?;
-    Ok(Json(SessionAnswer { ok: true, session: session.into() }))
+    Ok(Json(SessionAnswer::new(&gateway, session)))
 }
 
 /// Returns the event log of any session.

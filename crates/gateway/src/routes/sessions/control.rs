@@ -1,10 +1,11 @@
-//! Cancel a turn; answer permission requests.
+//! Cancel a turn; answer permission requests; return results of the app's own tools.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Json;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::{ApiError, ErrorBody};
@@ -83,5 +84,45 @@ pub(crate) async fn permit(
     JsonBody(body): JsonBody<PermissionBody>,
 ) -> Result<Json<PermissionAnswer>, ApiError> {
     gateway.sessions.answer(&app.name, &session_id(&id)?, &request, &body.option).await?;
+    Ok(Json(PermissionAnswer { ok: true }))
+}
+
+/// The result of a call of one of the app's own tools.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"content": "42"}))]
+pub(crate) struct ToolResultBody {
+    /// A text, or content blocks in Anthropic's format.
+    #[schema(value_type = Value)]
+    content: Value,
+    /// Whether the tool failed.
+    #[serde(default)]
+    is_error: bool,
+}
+
+/// Returns the result of a call of one of the app's own tools to the agent.
+#[utoipa::path(post, path = "/sessions/{id}/tool_results/{call_id}", tag = "sessions", operation_id = "return_tool_result",
+    security(("token" = [])), request_body = ToolResultBody,
+    params(("id" = String, Path, description = "The session."),
+        ("call_id" = String, Path, description = "`call_id` of the `tool_call` event.")), responses(
+    (status = 200, description = "The result was passed to the agent.", body = PermissionAnswer),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such session of this app, or no such call that waits.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+))]
+pub(crate) async fn return_tool_result(
+    State(gateway): State<Arc<Gateway>>,
+    Caller(app): Caller,
+    ApiPath((id, call)): ApiPath<(String, String)>,
+    JsonBody(body): JsonBody<ToolResultBody>,
+) -> Result<Json<PermissionAnswer>, ApiError> {
+    if !body.content.is_string() && !body.content.is_array() {
+        return Err(ApiError::bad_request("content: must be a string or a list of content blocks"));
+    }
+    let (id, sessions) = (session_id(&id)?, &gateway.sessions);
+    sessions.return_tool_result(&app.name, &id, &call, body.content, body.is_error).await?;
     Ok(Json(PermissionAnswer { ok: true }))
 }

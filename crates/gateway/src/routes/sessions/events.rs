@@ -80,11 +80,11 @@ pub(crate) async fn respond(
     if stream::is_wanted(headers) {
         return Ok(stream::session(gateway, app, id, after, until).await?.into_response());
     }
-    let range = EventRange::After { after, limit: limit + 1 };
+    let range = EventRange::After { after, limit };
     let mut events = gateway.sessions.events(&app, &id, range).await?;
-    let more = events.len() > limit;
     events.truncate(limit);
     let last_event = gateway.sessions.get(&app, &id).await?.last_event;
+    let more = events.last().is_some_and(|event| event.seq < last_event);
     let events = events.iter().map(EventView::from).collect();
     Ok(Json(EventList { ok: true, events, more, last_event }).into_response())
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Json;
+use hob_agents::client_tools::ClientTool;
 use hob_domain::session::Permissions;
 use hob_sessions::session::NewSession;
 use serde::Serialize;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::shapes::{CreateBody, PermissionsWord, SessionAnswer, SessionList};
+use crate::client_tool::{check_names, client_tool};
 use crate::error::{ApiError, ErrorBody};
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
@@ -55,6 +57,11 @@ pub(crate) async fn create(
             )));
         }
     }
+    let tools = body.tools.as_deref().unwrap_or_default().iter().enumerate();
+    let tools: Vec<ClientTool> = tools
+        .map(|(index, tool)| client_tool(tool, "input_schema", &format!("tools[{index}]")))
+        .collect::<Result<_, _>>()?;
+    check_names(&tools)?;
     let asked = NewSession {
         agent,
         meta: Value::Object(body.meta.unwrap_or_default()),
@@ -67,9 +74,10 @@ pub(crate) async fn create(
             Some(PermissionsWord::Allow) => Permissions::Allow,
         },
         mcp_servers: body.mcp_servers.unwrap_or_default(),
+        client_tools: tools,
     };
     let session = gateway.sessions.create(&app.name, asked).await?;
-    Ok(Json(SessionAnswer { ok: true, session: session.into() }))
+    Ok(Json(SessionAnswer::new(&gateway, session)))
 }
 
 /// Lists this app's sessions, oldest first, including closed ones until they are deleted.
@@ -99,7 +107,7 @@ pub(crate) async fn get(
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<SessionAnswer>, ApiError> {
     let session = gateway.sessions.get(&app.name, &session_id(&id)?).await?;
-    Ok(Json(SessionAnswer { ok: true, session: session.into() }))
+    Ok(Json(SessionAnswer::new(&gateway, session)))
 }
 
 /// Closes a session: cancels its running turn and ends its agent. The log stays until `hard_ttl_secs`.

@@ -1,14 +1,17 @@
 //! Wire types of sessions, turns and events.
 
+use hob_agents::SandboxLayers;
 use hob_domain::Timestamp;
 use hob_domain::session::{
     EventKind, Session, SessionEvent, SessionState, SessionTurn, TurnState, TurnUsage,
 };
-use hob_sessions::session::text_of;
+use hob_sessions::session::{TurnMessages, text_of};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
+
+use crate::state::Gateway;
 
 /// A request to create a session.
 #[derive(Deserialize, ToSchema)]
@@ -33,6 +36,10 @@ pub(crate) struct CreateBody {
     /// a list of such objects with `name` inside. The value `memory` stands for Hob's own memory.
     #[schema(value_type = Object)]
     pub mcp_servers: Option<Value>,
+    /// Tools that the app runs itself: `{name, description, input_schema}`. A call is a `tool_call` event; its result goes
+    /// to `/sessions/{id}/tool_results/{call_id}`.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub tools: Option<Vec<Value>>,
 }
 
 /// `deny` rejects at once and the turn continues; `ask` asks the caller; `allow` accepts.
@@ -126,6 +133,40 @@ pub(crate) struct SessionAnswer {
     pub ok: bool,
     #[serde(flatten)]
     pub session: SessionView,
+    /// The sandbox of the session's agent on this node; `null` if the agent is no longer in the settings.
+    pub sandbox: Option<SandboxView>,
+}
+
+impl SessionAnswer {
+    pub fn new(gateway: &Gateway, session: Session) -> SessionAnswer {
+        let agent = gateway.agents.get(&session.setup.agent);
+        let sandbox = agent.map(|agent| gateway.runtime.sandbox.layers(agent).into());
+        SessionAnswer { ok: true, session: session.into(), sandbox }
+    }
+}
+
+/// The sandbox of an agent.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"mode": "workspace", "layers": ["namespaces", "landlock", "limits"],
+    "landlock_version": 7}))]
+pub(crate) struct SandboxView {
+    /// `workspace`, `strict` or `off`.
+    mode: &'static str,
+    /// The parts of the sandbox that this kernel enforces: `namespaces`, `landlock` and `limits`.
+    layers: Vec<&'static str>,
+    /// The version of Landlock, if it is among the layers.
+    landlock_version: Option<u32>,
+}
+
+impl From<SandboxLayers> for SandboxView {
+    fn from(active: SandboxLayers) -> SandboxView {
+        let SandboxLayers { mode, namespaces, landlock, limits } = active;
+        let layers =
+            [("namespaces", namespaces), ("landlock", landlock.is_some()), ("limits", limits)];
+        let layers = layers.into_iter().filter(|(_, is_active)| *is_active);
+        let layers = layers.map(|(name, _)| name).collect();
+        SandboxView { mode, layers, landlock_version: landlock }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -181,6 +222,9 @@ pub(crate) struct TurnAnswer {
     /// The agent's messages, unchanged and in order; the last one is the prompt's result.
     #[schema(value_type = Vec<Object>)]
     pub events: Vec<Box<RawValue>>,
+    /// Whether there are more messages than `events` contains, which are at most 8 MiB. They are in the session's events.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub more_events: bool,
     pub usage: UsageView,
     /// The error as text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,7 +235,8 @@ pub(crate) struct TurnAnswer {
 }
 
 impl TurnAnswer {
-    pub fn new(session: String, turn: SessionTurn, messages: Vec<String>) -> TurnAnswer {
+    pub fn new(session: String, turn: SessionTurn, messages: TurnMessages) -> TurnAnswer {
+        let TurnMessages { messages, is_cut, .. } = messages;
         let (begun, ended) = (turn.started_at.unwrap_or(turn.queued_at), turn.ended_at);
         let until = ended.unwrap_or_else(Timestamp::now);
         let duration = until.duration_since(begun).as_millis();
@@ -210,6 +255,7 @@ impl TurnAnswer {
             text,
             duration_ms: u64::try_from(duration).unwrap_or_default(),
             events: messages.into_iter().filter_map(|m| RawValue::from_string(m).ok()).collect(),
+            more_events: is_cut,
             usage: turn.usage.into(),
             error: turn.error,
             code,

@@ -127,7 +127,7 @@ impl Following {
 
     /// Renders an event, identically in every stream. `None` if the ledger is unavailable: then the stream
     /// ends, and the client reconnects.
-    async fn event(&self, stored: &SessionEvent) -> Option<Event> {
+    async fn event(&mut self, stored: &SessionEvent) -> Option<Event> {
         let event = Event::default().id(stored.seq.to_string()).event(stored.event.kind.as_str());
         Some(match (&stored.event.kind, stored.event.turn) {
             (EventKind::Message, _) => event.data(&stored.event.body),
@@ -141,9 +141,11 @@ impl Following {
         })
     }
 
-    async fn answer(&self, turn: u32) -> Result<String, SessionError> {
+    async fn answer(&mut self, turn: u32) -> Result<String, SessionError> {
         let found = self.gateway.sessions.turn(&self.app, &self.id, turn).await?;
-        let messages = self.gateway.sessions.turn_messages(&self.app, &self.id, turn).await?;
+        // A stream that waits for a page while it holds one could wait for itself.
+        self.follow.release_page();
+        let messages = self.gateway.sessions.turn_messages(&self.app, &self.id, &found).await?;
         let answer = TurnAnswer::new(self.id.to_string(), found, messages);
         Ok(serde_json::to_string(&answer).unwrap_or_default())
     }

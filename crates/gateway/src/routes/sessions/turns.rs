@@ -20,6 +20,7 @@ use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::extract::session_id::session_id;
+use crate::held_body::hold;
 use crate::state::Gateway;
 
 /// How long answers may take after running work has ended.
@@ -97,7 +98,7 @@ pub(crate) async fn turn(
         };
         match failure(&ended) {
             Some(error) => error.into_response(),
-            None => Json(answer(&gateway, &app.name, &id, ended).await?).into_response(),
+            None => answer(&gateway, &app.name, &id, ended).await?,
         }
     };
     set(&mut response, header::CONTENT_LOCATION, &place);
@@ -117,23 +118,25 @@ pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
     ApiPath((id, index)): ApiPath<(String, String)>,
-) -> Result<Json<TurnAnswer>, ApiError> {
+) -> Result<Response, ApiError> {
     let id = session_id(&id)?;
     let none = || ApiError::NotFound("no such turn".to_owned());
     let index = index.parse().map_err(|_| none())?;
     let turn = gateway.sessions.turn(&app.name, &id, index).await?;
-    Ok(Json(answer(&gateway, &app.name, &id, turn).await?))
+    answer(&gateway, &app.name, &id, turn).await
 }
 
-/// Loads a turn with its messages.
+/// Responds with a turn and its messages.
 pub(super) async fn answer(
     gateway: &Gateway,
     app: &AppName,
     id: &SessionId,
     turn: SessionTurn,
-) -> Result<TurnAnswer, ApiError> {
-    let messages = gateway.sessions.turn_messages(app, id, turn.index).await?;
-    Ok(TurnAnswer::new(id.to_string(), turn, messages))
+) -> Result<Response, ApiError> {
+    let mut messages = gateway.sessions.turn_messages(app, id, &turn).await?;
+    let permit = messages.permit.take();
+    let answer = TurnAnswer::new(id.to_string(), turn, messages);
+    Ok(hold(Json(answer).into_response(), permit))
 }
 
 /// Waits until running work has had time to end.

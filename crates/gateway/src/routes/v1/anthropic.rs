@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
+use super::ignored::{self, IgnoredFields, UnknownFields};
 use super::models::{self, conversation};
 use super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
 use super::{structured, tools};
@@ -26,8 +27,11 @@ use crate::state::Gateway;
 
 /// The header that the SDKs report as a request's id.
 pub(super) const REQUEST_ID_HEADER: &str = "request-id";
+/// Fields that would change what the answer is, and that Hob cannot honour.
+const REFUSED: [&str; 2] = ["mcp_servers", "container"];
 
-/// A conversation in Anthropic's shape. Fields that are not here are accepted and have no effect.
+/// A conversation in Anthropic's shape. Fields that are not here are accepted without
+/// effect, except `mcp_servers` and `container`, which are refused.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"model": "claude", "max_tokens": 1024,
     "messages": [{"role": "user", "content": "Say hello."}]}))]
@@ -60,6 +64,9 @@ pub(crate) struct MessagesBody {
     /// Refused: the server holds no conversations.
     #[schema(value_type = Option<Object>)]
     thread: Option<Value>,
+    #[serde(flatten)]
+    #[schema(ignore)]
+    unknown: UnknownFields,
 }
 
 /// Anthropic's Messages API on Claude Code.
@@ -68,7 +75,7 @@ pub(crate) struct MessagesBody {
 /// of the turn, without Claude Code's own tool use. A client that disconnects ends its turn.
 #[utoipa::path(post, path = "/v1/messages", tag = "v1", operation_id = "create_message", request_body = MessagesBody,
     security(("token" = [])), responses(
-    (status = 200, description = "The message, or a stream of events. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`.",
+    (status = 200, description = "The message, or a stream of events. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`. The header `x-hob-ignored` lists the fields that had no effect.",
         content((Object = "application/json"), (Object = "text/event-stream"))),
     (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
     (status = 401, description = "Missing or wrong token (`authentication_error`).", body = Object),
@@ -116,6 +123,10 @@ async fn answer(
     if body.thread.is_some() {
         return Err(Problem::no_threads());
     }
+    ignored::refuse(&body.unknown, &REFUSED)?;
+    let mut without_effect = IgnoredFields::new(&body.unknown);
+    without_effect.add("max_tokens", body.max_tokens.map(Value::from).as_ref());
+    without_effect.add_within("output_config", body.output_config.as_ref(), "format");
     let tools = tools::anthropic(body.tools.as_deref(), body.tool_choice.as_ref())?;
     let model = models::asked(body.model.as_deref())?;
     let form = structured::anthropic(body.output_config.as_ref(), body.output_format.as_ref())?;
@@ -148,6 +159,7 @@ async fn answer(
         }
     };
     response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
+    without_effect.note(&mut response);
     Ok(response)
 }
 

@@ -56,14 +56,9 @@ pub(super) async fn prompt(
         let place = format!("messages[{}].content[{index}]", messages.len() - 1);
         match block["type"].as_str() {
             Some("text") => texts.push(block["text"].as_str().unwrap_or_default().to_owned()),
-            Some(kind @ ("image" | "document")) => match file(&block["source"], kind, &place)? {
-                Attached::Text(text) => texts.push(text),
-                Attached::File { name, bytes } => {
-                    let mut upload = gateway.files.begin(app, &name).await?;
-                    upload.write(&bytes).await?;
-                    let stored = upload.finish().await?;
-                    paths.push(stored.path.display().to_string());
-                }
+            Some("image" | "document") => match attach(gateway, app, block, &place).await? {
+                Attachment::Text(text) => texts.push(text),
+                Attachment::Path(path) => paths.push(path),
             },
             Some("tool_result") => {}
             Some(other) => {
@@ -77,6 +72,32 @@ pub(super) async fn prompt(
         }
     }
     Ok(Some(prompt_with_files(&texts.join("\n\n"), &paths)))
+}
+
+/// What an image or a document becomes.
+pub(super) enum Attachment {
+    Text(String),
+    /// The path of an uploaded file.
+    Path(String),
+}
+
+/// Stores an image or a document of a message.
+pub(super) async fn attach(
+    gateway: &Gateway,
+    app: &AppName,
+    block: &Value,
+    place: &str,
+) -> Result<Attachment, Problem> {
+    let kind = block["type"].as_str().unwrap_or_default();
+    match file(&block["source"], kind, place)? {
+        Attached::Text(text) => Ok(Attachment::Text(text)),
+        Attached::File { name, bytes } => {
+            let mut upload = gateway.files.begin(app, &name).await?;
+            upload.write(&bytes).await?;
+            let stored = upload.finish().await?;
+            Ok(Attachment::Path(stored.path.display().to_string()))
+        }
+    }
 }
 
 #[derive(Debug, PartialEq)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_agents::claude::BackendError;
+use hob_sessions::session::SessionError;
 use hob_sessions::{CompletionError, UploadError};
 use serde_json::{Value, json};
 
@@ -77,11 +78,20 @@ impl Problem {
     }
 
     /// Names the fields as the Responses API calls them.
-    pub fn in_responses(mut self) -> Problem {
-        for (name, own) in [("messages", "input"), ("system", "instructions")] {
-            let param = self.param.as_deref().and_then(|param| param.strip_prefix(name));
+    pub fn in_responses(self) -> Problem {
+        self.with_names(&[("messages", "input"), ("system", "instructions")])
+    }
+
+    /// Names the fields as the Conversations API calls them.
+    pub fn in_conversations(self) -> Problem {
+        self.with_names(&[("input", "items")])
+    }
+
+    fn with_names(mut self, names: &[(&str, &str)]) -> Problem {
+        for (name, own) in names {
+            let param = self.param.as_deref().and_then(|param| param.strip_prefix(*name));
             let param = param.map(|rest| format!("{own}{rest}"));
-            if let Some(rest) = self.message.strip_prefix(name).filter(|_| param.is_some()) {
+            if let Some(rest) = self.message.strip_prefix(*name).filter(|_| param.is_some()) {
                 self.message = format!("{own}{rest}");
                 self.param = param;
             }
@@ -205,21 +215,28 @@ impl From<ApiError> for Problem {
                 Problem::new(Kind::Overloaded, message).after(Duration::from_secs(1))
             }
             ApiError::Internal(inside) => Problem::internal(&inside),
+            ApiError::Gone => Problem::invalid("the session has ended"),
+            ApiError::Conflict(message) => Problem::invalid(message),
             // These occur only in sessions, runs and the console.
-            other @ (ApiError::Conflict(_)
-            | ApiError::BadHost
+            other @ (ApiError::BadHost
             | ApiError::BadOrigin
-            | ApiError::Gone
+            | ApiError::NoRoom { .. }
             | ApiError::Turn { .. }
             | ApiError::Run(..)) => Problem::internal(&format!("{other:?}")),
         }
     }
 }
 
+impl From<SessionError> for Problem {
+    fn from(error: SessionError) -> Problem {
+        ApiError::from(error).into()
+    }
+}
+
 impl From<CompletionError> for Problem {
     fn from(error: CompletionError) -> Problem {
         match error {
-            CompletionError::Session(error) => ApiError::from(error).into(),
+            CompletionError::Session(error) => error.into(),
             CompletionError::Backend(error) => error.into(),
         }
     }

@@ -2,13 +2,17 @@
 //!
 //! Each API has its own wire types ([`anthropic`], [`openai`], [`responses`]) and error shapes
 //! ([`dialect`]). All render a [`reply`]. Images and documents become files whose paths
-//! the agent receives ([`attachments`]).
+//! the agent receives ([`attachments`]). A response header lists the fields without effect ([`ignored`]).
 
+pub(crate) mod agent_sessions;
 pub(crate) mod anthropic;
 mod attachments;
+pub(crate) mod conversations;
 pub(crate) mod count_tokens;
 mod dialect;
 pub(crate) mod fallback;
+mod ignored;
+mod items_page;
 pub(crate) mod models;
 pub(crate) mod openai;
 mod reply;

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
+use super::ignored::{self, IgnoredFields, UnknownFields};
 use super::models::{self, conversation};
 use super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
 use super::{structured, tools};
@@ -25,7 +26,11 @@ use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::state::Gateway;
 
-/// A conversation in OpenAI's shape. Fields that are not here are accepted and have no effect.
+/// Fields that would change what the answer is, and that Hob cannot honour.
+const REFUSED: [&str; 2] = ["audio", "web_search_options"];
+
+/// A conversation in OpenAI's shape. Fields that are not here are accepted without
+/// effect, except `audio` and `web_search_options`, which are refused.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"model": "claude", "messages": [{"role": "user", "content": "Say hello."}]}))]
 pub(crate) struct ChatBody {
@@ -57,11 +62,16 @@ pub(crate) struct ChatBody {
     /// `text`, `json_object` or `json_schema`. An answer without the form is asked for once more, and is then an error.
     #[schema(value_type = Option<Object>)]
     response_format: Option<Value>,
+    #[serde(flatten)]
+    #[schema(ignore)]
+    unknown: UnknownFields,
 }
 
 #[derive(Deserialize)]
 struct StreamOptions {
     include_usage: Option<bool>,
+    #[serde(flatten)]
+    unknown: UnknownFields,
 }
 
 /// OpenAI's Chat Completions on Claude Code.
@@ -70,7 +80,7 @@ struct StreamOptions {
 /// of the turn. A client that disconnects ends its turn.
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "v1", operation_id = "create_chat_completion", request_body = ChatBody,
     security(("token" = [])), responses(
-    (status = 200, description = "The completion, or a stream of chunks. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`.",
+    (status = 200, description = "The completion, or a stream of chunks. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`. The header `x-hob-ignored` lists the fields that had no effect.",
         content((Object = "application/json"), (Object = "text/event-stream"))),
     (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
     (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
@@ -105,6 +115,13 @@ async fn answer(
         return Err(ApiError::bad_request("n: must be 1").into());
     }
     models::no_functions(body.functions.as_deref())?;
+    ignored::refuse(&body.unknown, &REFUSED)?;
+    let mut without_effect = IgnoredFields::new(&body.unknown);
+    if let Some(options) = &body.stream_options {
+        for (name, value) in &options.unknown {
+            without_effect.add(&format!("stream_options.{name}"), Some(value));
+        }
+    }
     let tools =
         tools::openai(body.tools.as_deref(), body.tool_choice.as_ref(), body.parallel_tool_calls)?;
     let model = models::asked(body.model.as_deref())?;
@@ -150,6 +167,7 @@ async fn answer(
         }
     };
     response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
+    without_effect.note(&mut response);
     Ok(response)
 }
 

@@ -9,7 +9,7 @@ use axum::response::sse::Event;
 use futures_util::StreamExt;
 use hob_agents::claude::{BackendError, Event as Happened, Origin, TurnResult};
 use hob_domain::{App, Block};
-use hob_sessions::{CompletionStream, Conversation};
+use hob_sessions::{AdmittedCompletion, CompletionStream, Conversation};
 use serde_json::Value;
 
 use super::dialect::Problem;
@@ -67,6 +67,23 @@ struct HeldTexts {
     last: Vec<String>,
 }
 
+/// A reply that may begin.
+pub(super) struct AdmittedReply {
+    turn: AdmittedCompletion,
+    formed: Option<HeldTexts>,
+}
+
+impl AdmittedReply {
+    /// Sends the prompt and returns once the agent has accepted it.
+    pub async fn start(self, gateway: &Arc<Gateway>) -> Result<Reply, Problem> {
+        let AdmittedReply { turn, formed } = self;
+        let answering = gateway.completions.start(turn).await?;
+        let in_pieces = formed.is_none();
+        let (texts, ready) = (Texts::default(), VecDeque::new());
+        Ok(Reply { answering, model: None, texts, ready, in_pieces, over: false, formed })
+    }
+}
+
 /// A complete reply.
 pub(super) struct Whole {
     pub texts: Vec<String>,
@@ -82,11 +99,18 @@ impl Reply {
         app: &App,
         asked: Conversation,
     ) -> Result<Reply, Problem> {
-        let formed = asked.answer_check.is_some().then(HeldTexts::default);
-        let in_pieces = formed.is_none();
-        let answering = gateway.completions.ask(app, asked).await?;
-        let (texts, ready) = (Texts::default(), VecDeque::new());
-        Ok(Reply { answering, model: None, texts, ready, in_pieces, over: false, formed })
+        Reply::admit(gateway, app, asked).await?.start(gateway).await
+    }
+
+    /// Validates a prompt and counts it against the app's limits.
+    pub async fn admit(
+        gateway: &Arc<Gateway>,
+        app: &App,
+        asked: Conversation,
+    ) -> Result<AdmittedReply, Problem> {
+        let has_form = asked.answer_check.is_some();
+        let turn = gateway.completions.admit(app, asked).await?;
+        Ok(AdmittedReply { turn, formed: has_form.then(HeldTexts::default) })
     }
 
     /// Waits a while for the first part. A failure before it is still a response with its own status,

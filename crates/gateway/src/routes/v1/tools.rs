@@ -1,15 +1,11 @@
 //! The client's own tools, in both dialects.
 
-use std::collections::HashSet;
-
 use hob_agents::client_tools::ClientTool;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::dialect::Problem;
+use crate::client_tool::{check_names, client_tool};
 use crate::error::ApiError;
-
-/// The longest name of a tool. The agent adds a prefix to it.
-const MAX_NAME_LENGTH: usize = 100;
 
 /// What the request says about the client's tools.
 #[derive(Debug, Default, PartialEq)]
@@ -37,7 +33,7 @@ pub(super) fn anthropic(
     let read = |(index, tool): (usize, &Value)| {
         let place = format!("tools[{index}]");
         match tool["type"].as_str() {
-            None | Some("custom") => client_tool(tool, "input_schema", &place),
+            None | Some("custom") => Ok(client_tool(tool, "input_schema", &place)?),
             Some(kind) => Err(unsupported(&place, kind)),
         }
     };
@@ -65,7 +61,7 @@ pub(super) fn openai(
     parallel: Option<bool>,
 ) -> Result<ToolUse, Problem> {
     let function = |tool: &Value, place: &str| {
-        client_tool(&tool["function"], "parameters", &format!("{place}.function"))
+        Ok(client_tool(&tool["function"], "parameters", &format!("{place}.function"))?)
     };
     let tools = functions(tools, function)?;
     let name = choice.and_then(|choice| choice["function"]["name"].as_str());
@@ -78,7 +74,7 @@ pub(super) fn responses(
     choice: Option<&Value>,
     parallel: Option<bool>,
 ) -> Result<ToolUse, Problem> {
-    let tools = functions(tools, |tool, place| client_tool(tool, "parameters", place))?;
+    let tools = functions(tools, |tool, place| Ok(client_tool(tool, "parameters", place)?))?;
     let name = choice.and_then(|choice| choice["name"].as_str());
     chosen(tools, openai_choice(choice, name)?, parallel == Some(false))
 }
@@ -114,46 +110,12 @@ fn openai_choice(choice: Option<&Value>, name: Option<&str>) -> Result<Choice, P
         },
     })
 }
-
-fn client_tool(tool: &Value, schema_field: &str, place: &str) -> Result<ClientTool, Problem> {
-    let name = tool["name"].as_str().unwrap_or_default();
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(is_allowed) {
-        return Err(wrong(&format!(
-            "{place}.name: must have 1 to {MAX_NAME_LENGTH} letters, digits, _ or -"
-        )));
-    }
-    let input_schema = match &tool[schema_field] {
-        Value::Null => no_parameters(),
-        Value::Object(schema) if schema.is_empty() => no_parameters(),
-        Value::Object(schema) if schema.get("type").is_none_or(|kind| kind == "object") => {
-            let mut schema = schema.clone();
-            schema.insert("type".to_owned(), json!("object"));
-            schema
-        }
-        _ => {
-            return Err(wrong(&format!(
-                "{place}.{schema_field}: must be a JSON schema of type object"
-            )));
-        }
-    };
-    let description = tool["description"].as_str().unwrap_or_default().to_owned();
-    Ok(ClientTool { name: name.to_owned(), description, input_schema })
-}
-
-fn no_parameters() -> Map<String, Value> {
-    Map::from_iter([("type".to_owned(), json!("object")), ("properties".to_owned(), json!({}))])
-}
-
 fn chosen(
     mut tools: Vec<ClientTool>,
     choice: Choice,
     one_at_a_time: bool,
 ) -> Result<ToolUse, Problem> {
-    let mut names = HashSet::new();
-    if let Some(tool) = tools.iter().find(|tool| !names.insert(tool.name.as_str())) {
-        return Err(wrong(&format!("tools: two tools have the name {:?}", tool.name)));
-    }
+    check_names(&tools)?;
     let is_required = match choice {
         Choice::Auto => false,
         Choice::None => {
@@ -187,6 +149,8 @@ fn wrong(message: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn names(found: Result<ToolUse, Problem>) -> (Vec<String>, bool, bool) {

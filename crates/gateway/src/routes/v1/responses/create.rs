@@ -13,9 +13,11 @@ use utoipa::ToSchema;
 
 use super::super::attachments::{merged, prompt};
 use super::super::dialect::{Dialect, Problem, SESSION_HEADER};
+use super::super::ignored::{IgnoredFields, UnknownFields};
 use super::super::models::{self, conversation};
 use super::super::reply::Reply;
 use super::super::{structured, tools};
+use super::history::{self, NamedHistory};
 use super::keeper::Keeper;
 use super::object::ResponseObject;
 use super::{input, stream};
@@ -24,7 +26,7 @@ use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::state::Gateway;
 
-/// A request for a response. Fields that are not here are accepted and have no effect.
+/// A request for a response. Fields that are not here are accepted without effect.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"model": "claude", "input": "Say hello."}))]
 pub(crate) struct ResponseBody {
@@ -56,12 +58,16 @@ pub(crate) struct ResponseBody {
     store: Option<bool>,
     /// Whether the response is made after the answer to this request. It must be stored, and not be streamed.
     background: Option<bool>,
-    /// Must be absent. Use `previous_response_id`.
-    #[schema(value_type = Option<String>, max_length = 0)]
+    /// The ID of a conversation, or an object with it. Its items precede the input; the input and the output are added
+    /// to it once the response is complete. Not together with `previous_response_id`.
+    #[schema(value_type = Option<Value>)]
     conversation: Option<Value>,
     /// Must be absent.
     #[schema(value_type = Option<String>, max_length = 0)]
     prompt: Option<Value>,
+    #[serde(flatten)]
+    #[schema(ignore)]
+    unknown: UnknownFields,
 }
 
 /// OpenAI's Responses on Claude Code.
@@ -70,11 +76,11 @@ pub(crate) struct ResponseBody {
 /// its turn, except for a response in the background. Stored responses are deleted after `sessions.hard_ttl_secs`.
 #[utoipa::path(post, path = "/v1/responses", tag = "v1", operation_id = "create_response", request_body = ResponseBody,
     security(("token" = [])), responses(
-    (status = 200, description = "The response, or a stream of its events. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`.",
+    (status = 200, description = "The response, or a stream of its events. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`. The header `x-hob-ignored` lists the fields that had no effect.",
         content((Object = "application/json"), (Object = "text/event-stream"))),
     (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
     (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "Unknown model or previous response.", body = Object),
+    (status = 404, description = "Unknown model, previous response or conversation.", body = Object),
     (status = 408, description = "The body did not arrive in time.", body = Object),
     (status = 413, description = "The body is too large.", body = Object),
     (status = 429, description = "The app has used up its quota, or the model's rate limit is reached (`rate_limit_exceeded`).", body = Object),
@@ -101,14 +107,24 @@ async fn answer(
     let Caller(app) = caller?;
     // Authenticate before reading the body.
     let JsonBody(request) = JsonBody::<Value>::from_request(request, &gateway).await?;
-    let (body, items, asked) = read(&gateway, &app, &request).await?;
+    let (body, items, history, asked) = read(&gateway, &app, &request).await?;
+    let without_effect = without_effect(&body);
     let model = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
     let mut response = ResponseObject::new(&request, &model);
-    if body.background == Some(true) {
-        return in_background(&gateway, app, asked, response, items).await;
+    let conversation = history.conversation().map(str::to_owned);
+    if let Some(id) = &conversation {
+        response.set("conversation", json!({"id": id}));
     }
     let is_stored = body.store != Some(false);
-    let keeper = is_stored.then(|| Keeper { gateway: gateway.clone(), app: app.clone(), items });
+    let running = || gateway.responses.begin(&app.name, response.id());
+    let running = is_stored.then(running);
+    let keeper =
+        Keeper { gateway: gateway.clone(), app: app.clone(), items, conversation, running };
+    if body.background == Some(true) {
+        let mut answer = in_background(keeper, asked, response).await?;
+        without_effect.note(&mut answer);
+        return Ok(answer);
+    }
     let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
     let mut answer = match body.stream.unwrap_or_default() {
@@ -117,26 +133,34 @@ async fn answer(
             if let Some(model) = &reply.model {
                 response.set("model", json!(model));
             }
+            // It can be read while it is streamed.
+            keeper.store(&response).await?;
             stream::stream(reply, response, keeper).into_response()
         }
         false => {
             response.complete_with(reply.whole().await?);
-            if let Some(keeper) = keeper {
-                keeper.keep(&response).await;
-            }
+            keeper.keep(&response).await;
             Json(response.value()).into_response()
         }
     };
     answer.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
+    without_effect.note(&mut answer);
     Ok(answer)
 }
 
-/// Reads a request: its fields, the items of its input, and what the agent is asked.
+fn without_effect(body: &ResponseBody) -> IgnoredFields {
+    // The response repeats the metadata.
+    let mut without_effect = IgnoredFields::new(&body.unknown).without("metadata");
+    without_effect.add_within("text", body.text.as_ref(), "format");
+    without_effect
+}
+
+/// Reads a request: its fields, the items of its input, what it continues, and what the agent is asked.
 async fn read(
     gateway: &Arc<Gateway>,
     app: &App,
     request: &Value,
-) -> Result<(ResponseBody, Vec<Value>, Conversation), Problem> {
+) -> Result<(ResponseBody, Vec<Value>, NamedHistory, Conversation), Problem> {
     let wrong = |error: serde_path_to_error::Error<serde_json::Error>| {
         ApiError::bad_request(format!("{}: {}", error.path(), error.inner()))
     };
@@ -149,12 +173,14 @@ async fn read(
     let tools = tools::responses(tools, choice, body.parallel_tool_calls)?;
     let form = structured::responses(body.text.as_ref())?;
     let model = models::asked(body.model.as_deref())?;
-    let mut items = input::items(body.input.as_ref())?;
-    gateway.responses.resolve(&app.name, &mut items).await?;
-    let earlier = match &body.previous_response_id {
-        Some(id) => gateway.responses.conversation(&app.name, id).await?,
-        None => Vec::new(),
+    let history = history::named(body.conversation.as_ref(), body.previous_response_id.as_deref())?;
+    let mut items = match (&body.input, history.conversation()) {
+        // The conversation may end with the prompt.
+        (None | Some(Value::Null), Some(_)) => Vec::new(),
+        (input, _) => input::items(input.as_ref())?,
     };
+    gateway.responses.resolve(&app.name, &mut items).await?;
+    let earlier = history.items(gateway, &app.name).await?;
     let input = input::conversation(&earlier, &items)?;
     input::check_calls(earlier.iter().chain(&items))?;
     let instructions = body.instructions.iter().cloned();
@@ -163,16 +189,13 @@ async fn read(
     let messages = merged(input.messages);
     let prompt = prompt(gateway, &app.name, &messages).await?;
     let asked = conversation(messages, prompt, system, model, tools, form);
-    Ok((body, items, asked))
+    Ok((body, items, history, asked))
 }
 
 /// Refuses what Hob cannot honour.
 fn refuse(body: &ResponseBody) -> Result<(), Problem> {
     let is_given = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
     let text = match body {
-        _ if is_given(&body.conversation) => {
-            "conversation: not supported; use previous_response_id"
-        }
         _ if is_given(&body.prompt) => "prompt: not supported; send the texts themselves",
         _ if body.background != Some(true) => return Ok(()),
         _ if body.store == Some(false) => "background: a response in the background must be stored",
@@ -186,46 +209,43 @@ fn refuse(body: &ResponseBody) -> Result<(), Problem> {
 
 /// Starts a response in the background and returns it as it is now.
 async fn in_background(
-    gateway: &Arc<Gateway>,
-    app: App,
+    keeper: Keeper,
     asked: Conversation,
     mut response: ResponseObject,
-    items: Vec<Value>,
 ) -> Result<Response, Problem> {
     response.set("background", json!(true));
     response.set("status", json!("queued"));
-    let running = gateway.responses.begin(&app.name, response.id());
-    gateway.responses.save(&app.name, &response.value(), &items).await.map_err(ApiError::from)?;
+    let gateway = keeper.gateway.clone();
+    // A request beyond the app's limits is refused and leaves nothing.
+    let admitted = Reply::admit(&gateway, &keeper.app, asked).await?;
+    keeper.store(&response).await?;
     let answer = Json(response.value()).into_response();
     let task_gateway = gateway.clone();
     gateway.runtime.tasks.spawn(async move {
         let mut begun = response.clone();
         begun.set("status", json!("in_progress"));
         let made = async {
-            let reply = Reply::to(&task_gateway, &app, asked).await?;
-            let saved = running.save(&begun.value(), &items).await;
-            saved.map_err(ApiError::from)?;
+            let reply = admitted.start(&task_gateway).await?;
+            keeper.store(&begun).await?;
             reply.whole().await.map_err(Problem::from)
         };
         let made = tokio::select! {
             made = made => Some(made),
-            () = running.cancelled() => None,
+            () = keeper.cancelled() => None,
         };
         match made {
             Some(Ok(whole)) => response.complete_with(whole),
             Some(Err(problem)) => response.fail(&problem.in_responses()),
             None => response.set("status", json!("cancelled")),
         }
-        if let Err(error) = running.save(&response.value(), &items).await {
-            tracing::error!(%error, "cannot store a response");
-        }
+        keeper.keep(&response).await;
         // An app that was removed meanwhile leaves nothing behind.
         let apps = task_gateway.apps.apps(AppFilter::All).await;
-        let is_removed = |apps: Vec<App>| !app.name.is_owner() && !apps.contains(&app);
+        let app = &keeper.app;
+        let is_removed = |apps: Vec<App>| !app.name.is_owner() && !apps.contains(app);
         if apps.is_ok_and(is_removed) {
             let _ = task_gateway.responses.delete(&app.name, response.id()).await;
         }
-        drop(running);
     });
     Ok(answer)
 }

@@ -10,7 +10,7 @@ use crate::error::ApiError;
 
 /// A conversation as the client sends it: messages, and the texts of system and developer messages.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Input {
+pub(in crate::routes::v1) struct Input {
     pub messages: Vec<Value>,
     pub systems: Vec<String>,
 }
@@ -29,7 +29,10 @@ pub(super) fn items(input: Option<&Value>) -> Result<Vec<Value>, Problem> {
 }
 
 /// Converts the items of a conversation so far and those of a request. An error about the latter names their place.
-pub(super) fn conversation(earlier: &[Value], new: &[Value]) -> Result<Input, Problem> {
+pub(in crate::routes::v1) fn conversation(
+    earlier: &[Value],
+    new: &[Value],
+) -> Result<Input, Problem> {
     let Input { messages: more, systems } = messages(new)?;
     let mut input = messages(earlier)?;
     input.messages.extend(more);

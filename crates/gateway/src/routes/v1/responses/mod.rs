@@ -1,7 +1,8 @@
 //! OpenAI's Responses: making one ([`create`]), and those that are stored ([`stored`]).
 
 pub(crate) mod create;
-mod input;
+mod history;
+pub(super) mod input;
 mod keeper;
 mod object;
 pub(crate) mod stored;

@@ -10,16 +10,15 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::count_tokens::{MESSAGE_TOKENS, text_tokens, tokens};
 use super::super::dialect::{Dialect, Problem};
+use super::super::items_page::ItemsQuery;
 use super::super::tools;
+use super::history::{self, NamedHistory};
 use super::input;
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
 use crate::state::Gateway;
-
-/// How many input items a page has if the client does not say.
-const PAGE_ITEMS: usize = 20;
 
 type Called<T> = Result<T, ApiError>;
 
@@ -88,9 +87,7 @@ pub(crate) async fn cancel(
         let (Caller(app), ApiPath(id)) = (caller?, id?);
         let mut response = gateway.responses.current(&app.name, &id).await?;
         if response.body["background"] != true {
-            return Err(ApiError::bad_request(
-                "only a response in the background can be cancelled",
-            ));
+            return Err(ApiError::bad_request("only background responses can be cancelled"));
         }
         if response.is_running() {
             gateway.responses.cancel(&app.name, &id).await;
@@ -112,18 +109,6 @@ pub(crate) struct GetQuery {
     stream: Option<bool>,
 }
 
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct ItemsQuery {
-    /// `desc` (the default) or `asc`.
-    order: Option<String>,
-    /// At most this many items, from 1 to 100.
-    #[param(minimum = 1, maximum = 100)]
-    limit: Option<usize>,
-    /// The items after this one.
-    after: Option<String>,
-}
-
 /// Lists the items of a stored response's request.
 #[utoipa::path(get, path = "/v1/responses/{id}/input_items", tag = "v1", operation_id = "list_response_input_items",
     security(("token" = [])), params(("id" = String, Path, description = "The response."), ItemsQuery), responses(
@@ -142,31 +127,9 @@ pub(crate) async fn input_items(
     let listed = async {
         let (Caller(app), ApiPath(id), ApiQuery(query)) = (caller?, id?, query?);
         let items = gateway.responses.load(&app.name, &id).await?.input_items();
-        page(items, &query)
+        query.page(items)
     };
     respond(listed.await)
-}
-
-fn page(mut items: Vec<Value>, query: &ItemsQuery) -> Result<Value, ApiError> {
-    match query.order.as_deref() {
-        None | Some("desc") => items.reverse(),
-        Some("asc") => {}
-        Some(_) => return Err(ApiError::bad_request("order: must be asc or desc")),
-    }
-    let limit = query.limit.unwrap_or(PAGE_ITEMS);
-    if !(1..=100).contains(&limit) {
-        return Err(ApiError::bad_request("limit: must be from 1 to 100"));
-    }
-    if let Some(after) = &query.after {
-        let place = items.iter().position(|item| item["id"] == after.as_str());
-        let place = place.ok_or_else(|| ApiError::bad_request("after: no item has this ID"))?;
-        items.drain(..=place);
-    }
-    let has_more = items.len() > limit;
-    items.truncate(limit);
-    let id = |item: Option<&Value>| item.map_or(Value::Null, |item| item["id"].clone());
-    Ok(json!({"object": "list", "first_id": id(items.first()), "last_id": id(items.last()),
-        "has_more": has_more, "data": items}))
 }
 
 /// The request whose tokens are counted.
@@ -180,6 +143,9 @@ pub(crate) struct InputTokensBody {
     #[schema(value_type = Option<Vec<Object>>)]
     tools: Option<Vec<Value>>,
     previous_response_id: Option<String>,
+    /// The ID of a conversation, or an object with it.
+    #[schema(value_type = Option<Value>)]
+    conversation: Option<Value>,
 }
 
 /// Estimates the input tokens of a request for a response.
@@ -191,7 +157,7 @@ pub(crate) struct InputTokensBody {
     (status = 200, description = "`{\"object\": \"response.input_tokens\", \"input_tokens\": N}`", body = Object),
     (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
     (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such previous response.", body = Object),
+    (status = 404, description = "No such previous response or conversation.", body = Object),
     (status = 408, description = "The body did not arrive in time.", body = Object),
     (status = 413, description = "The body is too large.", body = Object),
     (status = 500, description = "Internal error; see Hob's log.", body = Object),
@@ -215,12 +181,10 @@ async fn count(
     let Caller(app) = caller?;
     let JsonBody(body) = JsonBody::<InputTokensBody>::from_request(request, gateway).await?;
     tools::responses(body.tools.as_deref(), None, None)?;
-    let earlier = match &body.previous_response_id {
-        Some(id) => gateway.responses.conversation(&app.name, id).await?,
-        None => Vec::new(),
-    };
+    let named = history::named(body.conversation.as_ref(), body.previous_response_id.as_deref())?;
+    let earlier = named.items(gateway, &app.name).await?;
     let mut new = match &body.input {
-        None if body.previous_response_id.is_some() || body.instructions.is_some() => Vec::new(),
+        None if named != NamedHistory::None || body.instructions.is_some() => Vec::new(),
         input => input::items(input.as_ref())?,
     };
     gateway.responses.resolve(&app.name, &mut new).await?;

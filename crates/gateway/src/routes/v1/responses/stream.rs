@@ -14,7 +14,7 @@ use super::object::{ResponseObject, function_call, message, text_part};
 pub(super) fn stream(
     reply: Reply,
     response: ResponseObject,
-    keeper: Option<Keeper>,
+    keeper: Keeper,
 ) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
     let mut events =
         ResponseEvents { response, keeper, output: Vec::new(), open: None, sequence: 0 };
@@ -29,8 +29,8 @@ pub(super) fn stream(
 /// Renders a reply as the events of a response.
 struct ResponseEvents {
     response: ResponseObject,
-    /// Stores the response, if it is to be stored.
-    keeper: Option<Keeper>,
+    /// Stores the response.
+    keeper: Keeper,
     /// The complete items.
     output: Vec<Value>,
     /// The message that is being written.
@@ -131,9 +131,7 @@ impl Wording for ResponseEvents {
     }
 
     async fn ended(&mut self) {
-        if let Some(keeper) = self.keeper.take() {
-            keeper.keep(&self.response).await;
-        }
+        self.keeper.keep(&self.response).await;
     }
 
     fn model(&mut self, model: &str) {

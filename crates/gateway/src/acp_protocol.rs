@@ -1,0 +1,113 @@
+//! Messages of the Agent Client Protocol that Hob writes as an agent: for `hob acp` and for `/acp`.
+
+use serde_json::{Value, json};
+
+/// The version of the protocol that Hob speaks.
+const PROTOCOL_VERSION: u64 = 1;
+/// The longest title of a session in a list, in characters.
+const MAX_TITLE_CHARS: usize = 80;
+
+/// The codes of JSON-RPC that Hob sends.
+pub const PARSE_ERROR: i64 = -32700;
+pub const INVALID_REQUEST: i64 = -32600;
+pub const METHOD_NOT_FOUND: i64 = -32601;
+pub const INVALID_PARAMS: i64 = -32602;
+pub const INTERNAL_ERROR: i64 = -32603;
+/// ACP's code for something that does not exist.
+pub const NOT_FOUND: i64 = -32002;
+
+/// Builds the result of `initialize`.
+pub fn initialize() -> Value {
+    json!({
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentInfo": {"name": "hob", "title": "Hob", "version": env!("CARGO_PKG_VERSION")},
+        "agentCapabilities": {
+            "loadSession": true,
+            "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
+            "mcpCapabilities": {"http": true, "sse": true},
+            "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+        },
+        "authMethods": [],
+    })
+}
+
+/// Returns the parameters of an agent's update, as one of Hob's session. Other messages are not shown.
+pub fn own_update(session: &str, message: &Value) -> Option<Value> {
+    if message["method"] != "session/update" || !message["params"]["update"].is_object() {
+        return None;
+    }
+    let mut params = message["params"].clone();
+    params["sessionId"] = json!(session);
+    Some(params)
+}
+
+/// Builds the parameters of `session/request_permission` from a `permission` event.
+pub fn permission_params(session: &str, asked: &Value) -> Value {
+    let options = asked["options"].as_array().into_iter().flatten();
+    let option = |option: &Value| json!({"optionId": option["option"], "name": option["name"], "kind": option["kind"]});
+    let options: Vec<Value> = options.map(option).collect();
+    let call = json!({"toolCallId": asked["request_id"], "title": asked["title"]});
+    json!({"sessionId": session, "toolCall": call, "options": options})
+}
+
+/// Returns the option that a client has chosen. No choice is a rejection.
+pub fn chosen_option(answer: &Value) -> &str {
+    let outcome = &answer["outcome"];
+    match outcome["outcome"].as_str() {
+        Some("selected") => outcome["optionId"].as_str().unwrap_or_default(),
+        _ => "reject_once",
+    }
+}
+
+/// Returns the title of a session: the beginning of its first prompt.
+pub fn title(prompt: &str) -> Option<String> {
+    let line = prompt.lines().next().filter(|line| !line.is_empty())?;
+    Some(line.chars().take(MAX_TITLE_CHARS).collect())
+}
+
+/// Returns the text of a prompt: its texts, and the texts and names of its resources. Errors name the field.
+pub fn prompt_text(blocks: &Value) -> Result<String, String> {
+    let blocks = blocks.as_array().ok_or("prompt: must be a list")?;
+    let mut parts = Vec::new();
+    for (index, block) in blocks.iter().enumerate() {
+        let text = |value: &Value| {
+            let text = value.as_str().map(str::to_owned);
+            text.ok_or_else(|| format!("prompt[{index}]: its text is missing"))
+        };
+        parts.push(match block["type"].as_str() {
+            Some("text") => text(&block["text"])?,
+            Some("resource_link") => text(&block["uri"])?,
+            Some("resource") => {
+                let resource = &block["resource"];
+                let (uri, content) = (text(&resource["uri"])?, text(&resource["text"])?);
+                format!("{uri}:\n```\n{content}\n```")
+            }
+            kind => {
+                let kind = kind.unwrap_or("none");
+                return Err(format!("prompt[{index}]: blocks of type {kind} are not supported"));
+            }
+        });
+    }
+    match parts.iter().all(|part| part.trim().is_empty()) {
+        true => Err("prompt: must not be empty".to_owned()),
+        false => Ok(parts.join("\n\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_become_texts() {
+        let blocks = json!([{"type": "text", "text": "Look at"},
+            {"type": "resource", "resource": {"uri": "file:///a.rs", "text": "fn a() {}"}},
+            {"type": "resource_link", "uri": "file:///b.rs", "name": "b"}]);
+        let text = prompt_text(&blocks).unwrap();
+        assert_eq!(text, "Look at\n\nfile:///a.rs:\n```\nfn a() {}\n```\n\nfile:///b.rs");
+        for wrong in [json!("x"), json!([]), json!([{"type": "image"}]), json!([{"type": "text"}])]
+        {
+            assert!(prompt_text(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

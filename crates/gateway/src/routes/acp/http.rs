@@ -1,0 +1,185 @@
+//! `/acp` over streamable HTTP: requests by POST, everything else by a stream of events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{Extension, FromRequest, FromRequestParts, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Json, Response};
+use futures_util::{StreamExt, stream};
+use hob_domain::AgentName;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::connection::Connection;
+use super::connections::{AcpConnections, HttpConnection};
+use super::messages::answer;
+use super::{dispatch, web_socket};
+use crate::acp_protocol;
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::ApiQuery;
+use crate::state::Gateway;
+
+const CONNECTION_HEADER: &str = "acp-connection-id";
+const SESSION_HEADER: &str = "acp-session-id";
+/// Interval of keep-alive comments on a quiet stream.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentQuery {
+    agent: Option<String>,
+}
+
+impl AgentQuery {
+    fn agent(&self, gateway: &Gateway) -> Result<AgentName, ApiError> {
+        match &self.agent {
+            Some(name) => Ok(gateway.agent(name)?.0),
+            None => Ok(gateway.default_agent.clone()),
+        }
+    }
+}
+
+/// Opens a WebSocket, or the stream of a connection.
+///
+/// With an upgrade, each text frame is a message of the Agent Client Protocol. Without one, `Acp-Connection-Id` names the
+/// connection, and `Acp-Session-Id` limits the stream to one session.
+#[utoipa::path(get, path = "/acp", tag = "sessions", operation_id = "acp_stream", security(("token" = [])),
+    params(("agent" = Option<String>, Query, description = "The agent of new sessions; without it, the default agent."),
+        ("Acp-Connection-Id" = Option<String>, Header, description = "The connection."),
+        ("Acp-Session-Id" = Option<String>, Header, description = "Only messages of this session.")), responses(
+    (status = 101, description = "Switched to a WebSocket."),
+    (status = 200, description = "Messages of the agent.", content((String = "text/event-stream"))),
+    (status = 400, description = "No upgrade and no connection, or an unknown agent.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such connection of this app.", body = ErrorBody),
+    (status = 429, description = "The app has too many connections; see Retry-After.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+))]
+pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(connections): Extension<Arc<AcpConnections>>,
+    Caller(app): Caller,
+    ApiQuery(query): ApiQuery<AgentQuery>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (mut parts, _) = request.into_parts();
+    if let Some(id) = header(&parts.headers, CONNECTION_HEADER) {
+        let found = connections.find(id, &app.name).ok_or_else(no_connection)?;
+        let session = header(&parts.headers, SESSION_HEADER).map(str::to_owned);
+        return Ok(stream_of(&gateway, &found, session));
+    }
+    let agent = query.agent(&gateway)?;
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &gateway).await;
+    let upgrade = upgrade.map_err(|_| {
+        ApiError::bad_request("Acp-Connection-Id: required, except to open a WebSocket")
+    })?;
+    let place = connections.place(&app.name).ok_or_else(too_many)?;
+    Ok(web_socket::accept(gateway, app, agent, place, upgrade))
+}
+
+/// Sends a message to Hob. `initialize` opens a connection; its answer has the header `Acp-Connection-Id`.
+#[utoipa::path(post, path = "/acp", tag = "sessions", operation_id = "acp_send", security(("token" = [])), request_body = Object,
+    params(("agent" = Option<String>, Query, description = "The agent of new sessions; without it, the default agent."),
+        ("Acp-Connection-Id" = Option<String>, Header, description = "The connection, unless the message is `initialize`.")), responses(
+    (status = 200, description = "The answer to `initialize`.", body = Object),
+    (status = 202, description = "The message has been taken; its answer comes on the stream."),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such connection of this app.", body = ErrorBody),
+    (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
+    (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 429, description = "The app has too many connections; see Retry-After.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+))]
+pub(crate) async fn post(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(connections): Extension<Arc<AcpConnections>>,
+    Caller(app): Caller,
+    ApiQuery(query): ApiQuery<AgentQuery>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let JsonBody(message) = JsonBody::<Value>::from_request(request, &gateway).await?;
+    if !message.is_object() {
+        return Err(ApiError::bad_request("the body must be one JSON-RPC message"));
+    }
+    if message["method"] == "initialize" {
+        let agent = query.agent(&gateway)?;
+        let place = connections.place(&app.name).ok_or_else(too_many)?;
+        let (connection, outbound) = Connection::open(gateway.clone(), app, agent);
+        let id = connections.add(connection, outbound, place);
+        let result = Json(answer(&message["id"], Ok(acp_protocol::initialize())));
+        let mut response = result.into_response();
+        if let Ok(value) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(HeaderName::from_static(CONNECTION_HEADER), value);
+        }
+        return Ok(response);
+    }
+    let id = header(&headers, CONNECTION_HEADER)
+        .ok_or_else(|| ApiError::bad_request("Acp-Connection-Id: must be sent"))?;
+    let found = connections.find(id, &app.name).ok_or_else(no_connection)?;
+    dispatch::take(&found.connection, message);
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+/// Ends a connection. Turns go on, and sessions stay.
+#[utoipa::path(delete, path = "/acp", tag = "sessions", operation_id = "acp_end", security(("token" = [])),
+    params(("Acp-Connection-Id" = Option<String>, Header, description = "The connection.")), responses(
+    (status = 202, description = "The connection has ended."),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
+    (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such connection of this app.", body = ErrorBody),
+    (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+))]
+pub(crate) async fn delete(
+    Extension(connections): Extension<Arc<AcpConnections>>,
+    Caller(app): Caller,
+    headers: HeaderMap,
+) -> Result<StatusCode, ApiError> {
+    let id = header(&headers, CONNECTION_HEADER)
+        .ok_or_else(|| ApiError::bad_request("Acp-Connection-Id: must be sent"))?;
+    match connections.remove(id, &app.name) {
+        true => Ok(StatusCode::ACCEPTED),
+        false => Err(no_connection()),
+    }
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn too_many() -> ApiError {
+    ApiError::Limited {
+        code: "acp_connections",
+        message: "the app has too many connections; end one".to_owned(),
+        retry_after: Duration::from_secs(1),
+    }
+}
+
+fn no_connection() -> ApiError {
+    ApiError::NotFound("no such connection".to_owned())
+}
+
+fn stream_of(gateway: &Gateway, found: &Arc<HttpConnection>, session: Option<String>) -> Response {
+    let (kept, receiver) = found.subscribe(session.as_deref());
+    let (found, stopping) = (found.clone(), gateway.runtime.stopping.clone());
+    let live = stream::unfold((found, receiver, stopping), |state| async move {
+        let (found, mut receiver, stopping) = state;
+        let message = tokio::select! {
+            message = receiver.recv() => message,
+            () = found.connection.ended().cancelled() => None,
+            () = stopping.cancelled() => None,
+        };
+        message.map(|message| (message, (found, receiver, stopping)))
+    });
+    let events = stream::iter(kept).chain(live).map(|message| {
+        Ok::<Event, Infallible>(Event::default().event("message").data(message.text))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}

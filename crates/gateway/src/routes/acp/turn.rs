@@ -1,0 +1,74 @@
+//! A turn, followed to its end.
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hob_domain::session::{EventKind, SessionId, SessionTurn};
+use serde_json::Value;
+
+use super::connection::Connection;
+use super::messages::AcpError;
+use crate::acp_protocol::{self, INTERNAL_ERROR};
+
+/// Shows a turn's messages after an event to the client and puts the agent's questions to it. Returns the turn once it
+/// is over.
+pub(super) async fn follow(
+    connection: &Connection,
+    id: &SessionId,
+    turn: u32,
+    after: u64,
+) -> Result<SessionTurn, AcpError> {
+    let (sessions, app) = (&connection.gateway().sessions, connection.app());
+    let mut follow = sessions.follow_turn(app, id, turn, after).await?;
+    // Somebody else may answer a question, so that the turn goes on while the client is still asked.
+    let mut questions = FuturesUnordered::new();
+    loop {
+        let next = tokio::select! {
+            next = follow.next() => next,
+            Some(()) = questions.next(), if !questions.is_empty() => continue,
+        };
+        let event = match next {
+            Ok(Some(event)) if event.event.turn == Some(turn) => event,
+            Ok(Some(_)) => continue,
+            Ok(None) => break,
+            Err(error) => {
+                tracing::error!(%error, session = %id, "failed to follow a turn");
+                return Err(AcpError::new(INTERNAL_ERROR, "the turn can't be followed"));
+            }
+        };
+        match event.event.kind {
+            EventKind::Message => show(connection, id, &event.event.body).await,
+            EventKind::Permission => {
+                let asked: Value = serde_json::from_str(&event.event.body).unwrap_or_default();
+                if asked["status"] == "asked" {
+                    questions.push(ask_permission(connection, id, asked));
+                }
+            }
+            EventKind::Turn => break,
+            _ => {}
+        }
+    }
+    Ok(sessions.turn(app, id, turn).await?)
+}
+
+/// Passes an update of the agent on, as one of Hob's session.
+pub(super) async fn show(connection: &Connection, id: &SessionId, message: &str) {
+    let message: Value = serde_json::from_str(message).unwrap_or_default();
+    if let Some(params) = acp_protocol::own_update(id.as_str(), &message) {
+        connection.notify(id.as_str(), "session/update", params).await;
+    }
+}
+
+/// Asks the client, and passes its answer on. Without one, Hob rejects the request after a while.
+async fn ask_permission(connection: &Connection, id: &SessionId, asked: Value) {
+    let params = acp_protocol::permission_params(id.as_str(), &asked);
+    let Some(answer) = connection.ask(id.as_str(), "session/request_permission", params).await
+    else {
+        // The client has gone. Another one, or the same one later, may answer.
+        return;
+    };
+    // Another client may have answered it; the turn goes on.
+    let sessions = &connection.gateway().sessions;
+    let request = asked["request_id"].as_str().unwrap_or_default();
+    let chosen = acp_protocol::chosen_option(&answer);
+    let _ = sessions.answer(connection.app(), id, request, chosen).await;
+}

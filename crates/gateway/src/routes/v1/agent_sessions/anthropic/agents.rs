@@ -1,0 +1,387 @@
+//! `/v1/agents` of Anthropic's API.
+
+use hob_domain::{AppName, DocumentKind, Timestamp};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::objects;
+use crate::client_tool::{check_names, client_tool};
+use crate::error::ApiError;
+use crate::routes::v1::agent_sessions::agents::{
+    self, AgentDocument, AgentTools, AgentVersion, McpServer, ToolPermissions,
+};
+use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
+use crate::state::Gateway;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    model: Value,
+    name: String,
+    description: Option<String>,
+    system: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    tools: Option<Vec<Value>>,
+    mcp_servers: Option<Vec<Value>>,
+    skills: Option<Vec<Value>>,
+    multiagent: Option<Value>,
+    execution_identity: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Update {
+    version: Option<u32>,
+    model: Option<Value>,
+    name: Option<String>,
+    // A field that is null is cleared, a field that is absent stays.
+    #[serde(default, deserialize_with = "present")]
+    description: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    system: Option<Option<String>>,
+    metadata: Option<Map<String, Value>>,
+    #[serde(default, deserialize_with = "present")]
+    tools: Option<Option<Vec<Value>>>,
+    #[serde(default, deserialize_with = "present")]
+    mcp_servers: Option<Option<Vec<Value>>>,
+    skills: Option<Vec<Value>>,
+    multiagent: Option<Value>,
+    execution_identity: Option<Value>,
+}
+
+fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+pub(in super::super) async fn create(
+    gateway: &Gateway,
+    app: &AppName,
+    body: Value,
+) -> Result<Value, ApiError> {
+    let body: Create = parse(body)?;
+    refuse_extras(body.skills, body.multiagent, body.execution_identity)?;
+    let (model, extra) = model(&body.model)?;
+    check_name(&body.name)?;
+    let metadata = body.metadata.unwrap_or_default();
+    agents::check_metadata(&metadata)?;
+    let version = AgentVersion {
+        version: 1,
+        at: Timestamp::now(),
+        name: Some(body.name),
+        description: body.description,
+        model,
+        system: body.system,
+        metadata,
+        extra,
+        tools: tools(body.tools.as_deref(), body.mcp_servers.as_deref())?,
+    };
+    let entry = agents::create(gateway, app, version).await?;
+    let document = AgentDocument::of(&entry)?;
+    Ok(objects::agent(&entry, &document, document.newest()))
+}
+
+pub(in super::super) async fn get(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &str,
+    query: &Query,
+) -> Result<Value, ApiError> {
+    let (entry, document) = agents::find(gateway, app, id).await?;
+    let number = match query.get("version") {
+        None => None,
+        Some(text) => Some(
+            text.parse().map_err(|_| ApiError::bad_request("version: must be a whole number"))?,
+        ),
+    };
+    let version = document.version(number)?;
+    Ok(objects::agent(&entry, &document, version))
+}
+
+pub(in super::super) async fn update(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &str,
+    body: Value,
+) -> Result<Value, ApiError> {
+    let body: Update = parse(body)?;
+    refuse_extras(body.skills, body.multiagent, body.execution_identity)?;
+    let (entry, document) = agents::change(gateway, app, id, |document| {
+        if document.archived_at.is_some() {
+            return Err(ApiError::bad_request("the agent is archived"));
+        }
+        let mut version = document.newest().clone();
+        if body.version.is_some_and(|number| number != version.version) {
+            let text = format!("version: the agent has version {} by now", version.version);
+            return Err(ApiError::bad_request(text));
+        }
+        if let Some(value) = &body.model {
+            (version.model, version.extra) = model(value)?;
+        }
+        if let Some(name) = body.name {
+            check_name(&name)?;
+            version.name = Some(name);
+        }
+        version.description = body.description.unwrap_or(version.description);
+        version.system = body.system.unwrap_or(version.system);
+        agents::merge_metadata(&mut version.metadata, body.metadata.unwrap_or_default())?;
+        if body.tools.is_some() || body.mcp_servers.is_some() {
+            let old = version.tools.clone();
+            let listed =
+                |server: &McpServer| json!({"type": "url", "name": server.name, "url": server.url});
+            let servers = old.mcp_servers.iter().map(listed).collect();
+            let new_tools =
+                body.tools.map_or_else(|| old.listed.clone(), Option::unwrap_or_default);
+            let servers = body.mcp_servers.map_or(servers, Option::unwrap_or_default);
+            version.tools = tools(Some(&new_tools), Some(&servers))?;
+            version.tools.keep_headers(&old);
+        }
+        document.add(version);
+        Ok(())
+    })
+    .await?;
+    Ok(objects::agent(&entry, &document, document.newest()))
+}
+
+pub(in super::super) async fn list(
+    gateway: &Gateway,
+    app: &AppName,
+    query: &Query,
+) -> Result<Value, ApiError> {
+    let mut agents = Vec::new();
+    let with_archived = query.is_set("include_archived")?;
+    for entry in gateway.catalog.list(app, DocumentKind::Agent).await?.iter().rev() {
+        let document = AgentDocument::of(entry)?;
+        if document.archived_at.is_none() || with_archived {
+            agents.push(objects::agent(entry, &document, document.newest()));
+        }
+    }
+    anthropic_page(agents, query)
+}
+
+pub(in super::super) async fn archive(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &str,
+) -> Result<Value, ApiError> {
+    let (entry, document) = agents::change(gateway, app, id, |document| {
+        document.archived_at.get_or_insert(Timestamp::now());
+        Ok(())
+    })
+    .await?;
+    Ok(objects::agent(&entry, &document, document.newest()))
+}
+
+pub(in super::super) async fn versions(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &str,
+    query: &Query,
+) -> Result<Value, ApiError> {
+    let (entry, document) = agents::find(gateway, app, id).await?;
+    let versions = document.versions.iter().rev();
+    // All versions have the agent's id, so a page ends with the number of its last version.
+    let limit = query.limit()?;
+    let before: u32 = query.get("page").and_then(|page| page.parse().ok()).unwrap_or(u32::MAX);
+    let mut versions: Vec<&AgentVersion> =
+        versions.filter(|version| version.version < before).collect();
+    let has_more = versions.len() > limit;
+    versions.truncate(limit);
+    let next = versions.last().filter(|_| has_more).map(|version| version.version.to_string());
+    let data: Vec<Value> =
+        versions.into_iter().map(|version| objects::agent(&entry, &document, version)).collect();
+    Ok(json!({"data": data, "next_page": next}))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(body).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." => ApiError::bad_request(error.inner().to_string()),
+            _ => ApiError::bad_request(format!("{path}: {}", error.inner())),
+        }
+    })
+}
+
+fn check_name(name: &str) -> Result<(), ApiError> {
+    match name.trim().is_empty() || name.len() > 256 {
+        true => Err(ApiError::bad_request("name: must be 1 to 256 bytes")),
+        false => Ok(()),
+    }
+}
+
+fn refuse_extras(
+    skills: Option<Vec<Value>>,
+    multiagent: Option<Value>,
+    identity: Option<Value>,
+) -> Result<(), ApiError> {
+    let refused = [
+        ("skills", skills.is_some_and(|skills| !skills.is_empty())),
+        ("multiagent", multiagent.is_some_and(|value| !value.is_null())),
+        (
+            "execution_identity",
+            identity.is_some_and(|value| !value.is_null() && value["type"] != "service_account"),
+        ),
+    ];
+    match refused.iter().find(|(_, is_sent)| *is_sent) {
+        Some((name, _)) => Err(ApiError::bad_request(format!("{name}: Hob does not support it"))),
+        None => Ok(()),
+    }
+}
+
+/// Reads a model: its name, or its configuration.
+pub(super) fn model(value: &Value) -> Result<(String, Map<String, Value>), ApiError> {
+    let name = value.as_str().or_else(|| value["id"].as_str());
+    let name =
+        name.ok_or_else(|| ApiError::bad_request("model: must be a name or an object with an id"))?;
+    agents::check_model(name)?;
+    let mut extra = Map::new();
+    for key in ["effort", "speed", "inference_geo"] {
+        match &value[key] {
+            Value::Null => {}
+            Value::String(word) if key == "effort" => {
+                drop(extra.insert(key.to_owned(), json!({"type": word})))
+            }
+            value => drop(extra.insert(key.to_owned(), value.clone())),
+        }
+    }
+    Ok((name.to_owned(), extra))
+}
+
+/// Reads the tools of an agent and its MCP servers.
+pub(super) fn tools(
+    listed: Option<&[Value]>,
+    servers: Option<&[Value]>,
+) -> Result<AgentTools, ApiError> {
+    let mut tools = AgentTools::default();
+    for (index, server) in servers.unwrap_or_default().iter().enumerate() {
+        let (Some(name), Some(url)) = (server["name"].as_str(), server["url"].as_str()) else {
+            let text = format!("mcp_servers[{index}]: must have a name and a url");
+            return Err(ApiError::bad_request(text));
+        };
+        let (name, url) = (name.to_owned(), url.to_owned());
+        tools.mcp_servers.push(McpServer { name, url, headers: Map::new() });
+    }
+    let mut asked = None;
+    for (index, tool) in listed.unwrap_or_default().iter().enumerate() {
+        let place = format!("tools[{index}]");
+        match tool["type"].as_str() {
+            Some("custom") => {
+                tools.client.push(client_tool(tool, "input_schema", &place)?);
+                tools.listed.push(tool.clone());
+            }
+            Some("agent_toolset_20260401") => {
+                let (policy, shown) = toolset(&place, tool)?;
+                asked = asked.max(Some(policy));
+                tools.listed.push(shown);
+            }
+            Some("mcp_toolset") => {
+                let name = tool["mcp_server_name"].as_str().unwrap_or_default();
+                if !tools.mcp_servers.iter().any(|server| server.name == name) {
+                    let text = format!("{place}.mcp_server_name: mcp_servers has no {name:?}");
+                    return Err(ApiError::bad_request(text));
+                }
+                let (policy, mut shown) = toolset(&place, tool)?;
+                asked = asked.max(Some(policy));
+                shown["mcp_server_name"] = json!(name);
+                tools.listed.push(shown);
+            }
+            _ => {
+                let text =
+                    format!("{place}.type: must be agent_toolset_20260401, mcp_toolset or custom");
+                return Err(ApiError::bad_request(text));
+            }
+        }
+    }
+    check_names(&tools.client)?;
+    tools.permissions = asked.unwrap_or_default();
+    Ok(tools)
+}
+
+/// Reads a set of tools. The strictest of its policies holds for all of them.
+fn toolset(place: &str, tool: &Value) -> Result<(ToolPermissions, Value), ApiError> {
+    let policy = |place: &str, config: &Value| match config["permission_policy"]["type"].as_str() {
+        None => Ok(None),
+        Some("always_allow") => Ok(Some(ToolPermissions::Allow)),
+        Some("always_ask") => Ok(Some(ToolPermissions::Ask)),
+        Some(other) => Err(ApiError::bad_request(format!(
+            "{place}.permission_policy.type: Hob does not support {other:?}; send always_allow or always_ask"
+        ))),
+    };
+    let word = |policy: ToolPermissions| match policy {
+        ToolPermissions::Allow => json!({"type": "always_allow"}),
+        _ => json!({"type": "always_ask"}),
+    };
+    let refuse_disabled = |place: &str, config: &Value| match config["enabled"] == false {
+        true => Err(ApiError::bad_request(format!(
+            "{place}.enabled: must be true or omitted; Hob does not disable tools"
+        ))),
+        false => Ok(()),
+    };
+    let default_place = format!("{place}.default_config");
+    refuse_disabled(&default_place, &tool["default_config"])?;
+    let default =
+        policy(&default_place, &tool["default_config"])?.unwrap_or(ToolPermissions::Allow);
+    let mut strictest = default;
+    let mut configs = Vec::new();
+    for (index, config) in tool["configs"].as_array().into_iter().flatten().enumerate() {
+        let place = format!("{place}.configs[{index}]");
+        if !config.is_object() {
+            return Err(ApiError::bad_request(format!("{place}: must be an object")));
+        }
+        refuse_disabled(&place, config)?;
+        let own = policy(&place, config)?.unwrap_or(default);
+        strictest = strictest.max(own);
+        let mut shown = config.clone();
+        shown["enabled"] = json!(true);
+        shown["permission_policy"] = word(own);
+        if shown["type"].is_null() && tool["type"] == "agent_toolset_20260401" {
+            shown["type"] = config["name"].clone();
+        }
+        configs.push(shown);
+    }
+    let shown = json!({"type": tool["type"], "configs": configs,
+        "default_config": {"enabled": true, "permission_policy": word(default)}});
+    Ok((strictest, shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permissions(listed: Value) -> Result<ToolPermissions, String> {
+        let listed = listed.as_array().unwrap().clone();
+        tools(Some(&listed), None).map(|tools| tools.permissions).map_err(|error| match error {
+            ApiError::BadRequest { message, .. } => message,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn strictest_policy_holds() {
+        let set = |more: Value| {
+            let mut set = json!({"type": "agent_toolset_20260401"});
+            set.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!([set])
+        };
+        assert_eq!(permissions(json!([])), Ok(ToolPermissions::Deny));
+        assert_eq!(permissions(set(json!({}))), Ok(ToolPermissions::Allow));
+        let ask = json!({"type": "always_ask"});
+        let config = json!({"configs": [{"name": "bash", "permission_policy": ask}]});
+        assert_eq!(permissions(set(config)), Ok(ToolPermissions::Ask));
+        let auto = json!({"default_config": {"permission_policy": {"type": "auto"}}});
+        let error = permissions(set(auto)).unwrap_err();
+        assert!(error.contains("tools[0].default_config.permission_policy.type"), "{error}");
+        let text = json!({"configs": ["bash"]});
+        assert!(permissions(set(text)).unwrap_err().contains("tools[0].configs[0]"));
+        let off = json!({"configs": [{"name": "bash", "enabled": false}]});
+        assert!(permissions(set(off)).unwrap_err().contains("tools[0].configs[0].enabled"));
+        assert!(permissions(json!([{"type": "x"}])).unwrap_err().contains("tools[0].type"));
+        assert!(
+            permissions(json!([{"type": "mcp_toolset", "mcp_server_name": "m"}]))
+                .unwrap_err()
+                .contains("mcp_server_name")
+        );
+    }
+}

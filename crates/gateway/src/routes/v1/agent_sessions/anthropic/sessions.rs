@@ -1,0 +1,306 @@
+//! `/v1/sessions`: sessions of Anthropic's API.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request, State};
+use axum::response::Response;
+use hob_domain::{AppName, Timestamp};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{agents as agent_bodies, environments, events, objects};
+use crate::error::ApiError;
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::ApiPath;
+use crate::routes::v1::agent_sessions::agents::{self, AgentVersion};
+use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
+use crate::routes::v1::agent_sessions::respond::{Called, answer};
+use crate::routes::v1::agent_sessions::sessions::{self, DescribedSession, Description};
+use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::state::Gateway;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateBody {
+    agent: Value,
+    environment_id: String,
+    title: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    initial_events: Option<Vec<Value>>,
+    budget: Option<Value>,
+    resources: Option<Vec<Value>>,
+    vault_ids: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpdateBody {
+    title: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    agent: Option<Value>,
+    budget: Option<Value>,
+    vault_ids: Option<Vec<String>>,
+}
+
+/// Creates a session of an agent.
+#[utoipa::path(post, path = "/v1/sessions", tag = "v1", operation_id = "create_agent_session", security(("token" = [])),
+    request_body = Object, responses(
+    (status = 200, description = "The session.", body = Object),
+    (status = 400, description = "Invalid request; the error names the field.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such agent or environment of this app.", body = Object),
+    (status = 408, description = "The body did not arrive in time.", body = Object),
+    (status = 413, description = "The body is too large.", body = Object),
+    (status = 429, description = "The app's limit is reached; see Retry-After.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 529, description = "`sessions.max_live` is reached (`overloaded_error`).", body = Object),
+))]
+pub(crate) async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    request: Request,
+) -> Response {
+    let created = async {
+        let Caller(app) = caller?;
+        let JsonBody(body) = JsonBody::<CreateBody>::from_request(request, &gateway).await?;
+        let refused = [
+            ("budget", body.budget.is_some_and(|budget| !budget.is_null())),
+            ("resources", body.resources.is_some_and(|resources| !resources.is_empty())),
+            ("vault_ids", body.vault_ids.is_some_and(|vaults| !vaults.is_empty())),
+        ];
+        if let Some((name, _)) = refused.iter().find(|(_, is_sent)| *is_sent) {
+            return Err(Problem::invalid(format!("{name}: Hob does not support it")));
+        }
+        let environment = environments::find(&gateway, &app.name, &body.environment_id).await?;
+        if !environment.body["archived_at"].is_null() {
+            return Err(Problem::invalid("environment_id: the environment is archived"));
+        }
+        let (agent_id, version) = agent(&gateway, &app.name, &body.agent).await?;
+        let metadata = body.metadata.unwrap_or_default();
+        agents::check_metadata(&metadata)?;
+        let events = body.initial_events.unwrap_or_default();
+        let prompts = events::initial(&gateway, &app.name, &events).await?;
+        let description = Description {
+            title: body.title,
+            metadata,
+            agent_id,
+            agent: Some(version),
+            environment_id: Some(body.environment_id),
+            ..Description::default()
+        };
+        let described = sessions::create(&gateway, &app.name, description).await?;
+        sessions::submit_all(&gateway, &app.name, &described.session.id, prompts).await?;
+        let id = described.session.id.to_string();
+        render(&gateway, &app.name, &sessions::find(&gateway, &app.name, &id).await?).await
+    };
+    answer(Dialect::Anthropic, created.await)
+}
+
+/// Finds the agent of a session: its id, or its id with a version and overrides.
+async fn agent(
+    gateway: &Gateway,
+    app: &AppName,
+    agent: &Value,
+) -> Result<(String, AgentVersion), ApiError> {
+    let wrong = |text: &str| Err(ApiError::bad_request(format!("agent{text}")));
+    let Some(id) = agent.as_str().or_else(|| agent["id"].as_str()) else {
+        return wrong(": must be an agent's id, or an object with an id");
+    };
+    let number = match &agent["version"] {
+        Value::Null => None,
+        value => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+            Some(number) => Some(number),
+            None => return wrong(".version: must be a whole number"),
+        },
+    };
+    let (_, document) = agents::find(gateway, app, id).await?;
+    if document.archived_at.is_some() {
+        return wrong(": the agent is archived");
+    }
+    let mut version = document.version(number)?.clone();
+    match agent["type"].as_str() {
+        None | Some("agent") => {}
+        Some("agent_with_overrides") => {
+            if !agent["model"].is_null() {
+                (version.model, version.extra) = agent_bodies::model(&agent["model"])?;
+            }
+            if let Some(system) = agent.get("system") {
+                version.system = system.as_str().map(str::to_owned);
+            }
+            if agent["skills"].as_array().is_some_and(|skills| !skills.is_empty()) {
+                return wrong(".skills: Hob does not support it");
+            }
+            let (tools, servers) = (agent["tools"].as_array(), agent["mcp_servers"].as_array());
+            if tools.is_some() || servers.is_some() {
+                let listed = tools.unwrap_or(&version.tools.listed);
+                version.tools = agent_bodies::tools(Some(listed), servers.map(Vec::as_slice))?;
+            }
+        }
+        Some(_) => return wrong(".type: must be agent or agent_with_overrides"),
+    }
+    Ok((id.to_owned(), version))
+}
+
+/// Lists this app's sessions, whatever API created them.
+#[utoipa::path(get, path = "/v1/sessions", tag = "v1", operation_id = "list_agent_sessions", security(("token" = [])),
+    params(("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
+        ("page" = Option<String>, Query, description = "`next_page` of the page before."),
+        ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`, by creation."),
+        ("agent_id" = Option<String>, Query, description = "Only sessions of this agent."),
+        ("include_archived" = Option<bool>, Query, description = "Also list archived ones.")), responses(
+    (status = 200, description = "The sessions.", body = Object),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    query: Called<Query>,
+) -> Response {
+    let listed = async {
+        let (Caller(app), query) = (caller?, query?);
+        let mut found = sessions::list(&gateway, &app.name).await?;
+        if query.is_descending("desc")? {
+            found.reverse();
+        }
+        let with_archived = query.is_set("include_archived")?;
+        found.retain(|described| {
+            let agent = query.get("agent_id");
+            agent.is_none_or(|agent| described.agent_id() == agent)
+                && (described.description.archived_at.is_none() || with_archived)
+        });
+        let mut rendered = Vec::with_capacity(found.len());
+        let statuses = query.all("statuses");
+        for described in &found {
+            let session = render(&gateway, &app.name, described).await?;
+            let status = session["status"].as_str().unwrap_or_default();
+            if statuses.is_empty() || statuses.contains(&status) {
+                rendered.push(session);
+            }
+        }
+        Ok(anthropic_page(rendered, &query)?)
+    };
+    answer(Dialect::Anthropic, listed.await)
+}
+
+/// Returns a session.
+#[utoipa::path(get, path = "/v1/sessions/{id}", tag = "v1", operation_id = "get_agent_session", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "The session.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such session of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+) -> Response {
+    let found = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        let described = sessions::find(&gateway, &app.name, &id).await?;
+        render(&gateway, &app.name, &described).await
+    };
+    answer(Dialect::Anthropic, found.await)
+}
+
+/// Changes the title or the metadata of a session.
+#[utoipa::path(post, path = "/v1/sessions/{id}", tag = "v1", operation_id = "update_agent_session", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), request_body = Object, responses(
+    (status = 200, description = "The session.", body = Object),
+    (status = 400, description = "Invalid request; the error names the field.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such session of this app.", body = Object),
+    (status = 408, description = "The body did not arrive in time.", body = Object),
+    (status = 413, description = "The body is too large.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn update(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+    request: Request,
+) -> Response {
+    let changed = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        // A session of another app does not exist, whatever the body says.
+        sessions::find(&gateway, &app.name, &id).await?;
+        let JsonBody(body) = JsonBody::<UpdateBody>::from_request(request, &gateway).await?;
+        let refused = [
+            ("agent", body.agent.is_some()),
+            ("budget", body.budget.is_some()),
+            ("vault_ids", body.vault_ids.is_some_and(|vaults| !vaults.is_empty())),
+        ];
+        if let Some((name, _)) = refused.iter().find(|(_, is_sent)| *is_sent) {
+            return Err(Problem::invalid(format!("{name}: Hob can't change it")));
+        }
+        let described = sessions::change(&gateway, &app.name, &id, |description| {
+            if let Some(title) = body.title {
+                description.title = Some(title);
+            }
+            agents::merge_metadata(&mut description.metadata, body.metadata.unwrap_or_default())
+        })
+        .await?;
+        render(&gateway, &app.name, &described).await
+    };
+    answer(Dialect::Anthropic, changed.await)
+}
+
+/// Archives a session: it takes no more events.
+#[utoipa::path(post, path = "/v1/sessions/{id}/archive", tag = "v1", operation_id = "archive_agent_session",
+    security(("token" = [])), params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "The session.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such session of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn archive(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+) -> Response {
+    let archived = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        let described = sessions::find(&gateway, &app.name, &id).await?;
+        gateway.sessions.close(&app.name, &described.session.id).await?;
+        sessions::change(&gateway, &app.name, &id, |description| {
+            description.archived_at.get_or_insert(Timestamp::now());
+            Ok(())
+        })
+        .await?;
+        render(&gateway, &app.name, &sessions::find(&gateway, &app.name, &id).await?).await
+    };
+    answer(Dialect::Anthropic, archived.await)
+}
+
+/// Deletes a session. Its log stays until `hard_ttl_secs`.
+#[utoipa::path(delete, path = "/v1/sessions/{id}", tag = "v1", operation_id = "delete_agent_session",
+    security(("token" = [])), params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "It is deleted.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such session of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn delete(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+) -> Response {
+    let deleted = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        sessions::delete(&gateway, &app.name, &id).await?;
+        Ok(json!({"id": id, "type": "session_deleted"}))
+    };
+    answer(Dialect::Anthropic, deleted.await)
+}
+
+async fn render(
+    gateway: &Gateway,
+    app: &AppName,
+    described: &DescribedSession,
+) -> Result<Value, Problem> {
+    let activity = sessions::activity(gateway, app, &described.session).await?;
+    Ok(objects::session(described, activity))
+}

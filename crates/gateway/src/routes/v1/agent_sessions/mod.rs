@@ -1,0 +1,15 @@
+//! The vendors' session APIs on Hob's sessions: Anthropic's Managed Agents and OpenAI's Agents API.
+//!
+//! Both stand on [`sessions`] (a session with a description), [`agents`] (stored agents in versions) and [`steps`] (the
+//! event log, folded into what happened). The folders translate these into each API's objects and events.
+
+mod agents;
+pub(crate) mod anthropic;
+mod cursor;
+mod feed;
+pub(crate) mod openai;
+mod prompt;
+mod respond;
+mod sessions;
+pub(crate) mod shared_paths;
+mod steps;

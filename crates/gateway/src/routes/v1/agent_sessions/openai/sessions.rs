@@ -1,0 +1,320 @@
+//! `/v1/agents/sessions`: sessions of OpenAI's API.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request, State};
+use axum::response::{IntoResponse, Json, Response};
+use hob_domain::AppName;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::agents::{self as agent_bodies, AgentBody};
+use super::events::{self, prompts};
+use super::objects;
+use super::render::EventRenderer;
+use crate::extract::body::JsonBody;
+use crate::extract::caller::Caller;
+use crate::extract::path_and_query::ApiPath;
+use crate::routes::v1::agent_sessions::agents;
+use crate::routes::v1::agent_sessions::cursor::{Query, openai_page};
+use crate::routes::v1::agent_sessions::feed::open_turn_steps;
+use crate::routes::v1::agent_sessions::respond::{Called, answer};
+use crate::routes::v1::agent_sessions::sessions::{self, Activity, DescribedSession, Description};
+use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::state::Gateway;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateBody {
+    environment: Value,
+    agent: Option<Value>,
+    agent_id: Option<String>,
+    input: Option<Value>,
+    metadata: Option<Map<String, Value>>,
+    review: Option<String>,
+    spend_control: Option<Value>,
+    stream: Option<bool>,
+    vault_ids: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpdateBody {
+    metadata: Option<Map<String, Value>>,
+    agent: Option<Value>,
+    review: Option<String>,
+    spend_control: Option<Value>,
+}
+
+/// Creates a session of an agent, and begins its first turn if there is an input.
+#[utoipa::path(post, path = "/v1/agents/sessions", tag = "v1", operation_id = "create_openai_session", security(("token" = [])),
+    request_body = Object, responses(
+    (status = 200, description = "The session, or the events of its first turn.",
+        content((Object = "application/json"), (String = "text/event-stream"))),
+    (status = 400, description = "Invalid request; the error names the field.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such agent of this app.", body = Object),
+    (status = 408, description = "The body did not arrive in time.", body = Object),
+    (status = 413, description = "The body is too large.", body = Object),
+    (status = 429, description = "The app's limit is reached; see Retry-After.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 503, description = "`sessions.max_live` is reached.", body = Object),
+))]
+pub(crate) async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    request: Request,
+) -> Response {
+    let created = async {
+        let Caller(app) = caller?;
+        let JsonBody(body) = JsonBody::<CreateBody>::from_request(request, &gateway).await?;
+        let (described, is_streamed, prompts) = prepare(&gateway, &app.name, body).await?;
+        let id = &described.session.id;
+        let opened = match is_streamed {
+            true => Some(events::opened(&gateway, &app.name, &described).await?),
+            false => None,
+        };
+        sessions::submit_all(&gateway, &app.name, id, prompts).await?;
+        match opened {
+            Some(response) => Ok(response),
+            None => {
+                let described = sessions::find(&gateway, &app.name, id.as_str()).await?;
+                Ok(Json(render(&gateway, &app.name, &described).await?).into_response())
+            }
+        }
+    };
+    created.await.unwrap_or_else(|problem: Problem| Dialect::OpenAi.respond(problem))
+}
+
+async fn prepare(
+    gateway: &Gateway,
+    app: &AppName,
+    body: CreateBody,
+) -> Result<(DescribedSession, bool, Vec<super::events::Prompt>), Problem> {
+    refuse(body.review.as_deref(), body.spend_control.as_ref(), body.vault_ids.as_deref())?;
+    let (agent_id, mut version) = match &body.agent_id {
+        Some(id) => {
+            let (_, document) = agents::find(gateway, app, id).await?;
+            (id.clone(), document.newest().clone())
+        }
+        None => {
+            let version = agent_bodies::new_version(gateway, AgentBody::default())?;
+            (format!("agent_{}", Uuid::new_v4().simple()), version)
+        }
+    };
+    if let Some(overrides) = body.agent.filter(|agent| !agent.is_null()) {
+        agent_bodies::apply(&mut version, agent_bodies::parse(overrides)?)?;
+    }
+    let metadata = body.metadata.unwrap_or_default();
+    agents::check_metadata(&metadata)?;
+    let (environment, cwd) = environment(&body.environment)?;
+    let is_streamed = body.stream.unwrap_or_default();
+    let prompts = match body.input.as_ref().filter(|input| !input.is_null()) {
+        Some(input) => prompts(gateway, app, input, "input").await?,
+        None if is_streamed => {
+            return Err(Problem::invalid("stream: needs an input"));
+        }
+        None => Vec::new(),
+    };
+    let description = Description {
+        metadata,
+        agent_id,
+        agent: Some(version),
+        environment: Some(environment),
+        cwd,
+        ..Description::default()
+    };
+    let described = sessions::create(gateway, app, description).await?;
+    Ok((described, is_streamed, prompts))
+}
+
+/// Checks an environment. Returns it as the API shows it, and the folder that the session works in.
+fn environment(value: &Value) -> Result<(Value, Option<String>), Problem> {
+    let wrong = |text: &str| Err(Problem::invalid(text));
+    let id = format!("env_{}", Uuid::new_v4().simple());
+    match value["type"].as_str() {
+        Some("none") => Ok((json!({"type": "none"}), None)),
+        Some("self_hosted") => {
+            let folder = value["workspace_directory"].as_str().unwrap_or_default();
+            if folder.is_empty() {
+                return wrong("environment.workspace_directory: must not be empty");
+            }
+            let shown = json!({"type": "self_hosted", "id": id, "capability_directories": [],
+                "remote_url": "", "workspace_directory": folder});
+            Ok((shown, Some(folder.to_owned())))
+        }
+        Some("openai_hosted") => {
+            let lists = ["files", "plugins", "skills", "setup_commands", "capability_directories"];
+            let is_full = |name: &str| match &value[name] {
+                Value::Array(list) => !list.is_empty(),
+                Value::Object(table) => !table.is_empty(),
+                _ => false,
+            };
+            let refused = lists.iter().chain(&["env"]).find(|name| is_full(name));
+            if let Some(name) = refused {
+                return wrong(&format!("environment.{name}: Hob does not support it"));
+            }
+            let access = value["network"]["access"].as_str().unwrap_or("enabled");
+            if access != "enabled" {
+                return wrong("environment.network: Hob does not limit the network of a session");
+            }
+            let packages = value["packages"].as_object().into_iter().flatten();
+            if packages.into_iter().any(|(_, list)| list.as_array().is_some_and(|l| !l.is_empty()))
+            {
+                return wrong("environment.packages: Hob installs no packages");
+            }
+            let shown = json!({"type": "openai_hosted", "id": id, "capability_directories": [],
+                "files": [], "network": {"access": "enabled", "allowed_domains": []},
+                "packages": {"npm": [], "python": [], "system": []}, "plugins": [], "skills": []});
+            Ok((shown, None))
+        }
+        _ => wrong("environment.type: must be none, self_hosted or openai_hosted"),
+    }
+}
+
+fn refuse(
+    review: Option<&str>,
+    spend: Option<&Value>,
+    vaults: Option<&[String]>,
+) -> Result<(), Problem> {
+    let refused = [
+        ("review", review.is_some_and(|review| review != "none")),
+        ("spend_control", spend.is_some_and(|spend| !spend["limit"].is_null())),
+        ("vault_ids", vaults.is_some_and(|vaults| !vaults.is_empty())),
+    ];
+    match refused.iter().find(|(_, is_sent)| *is_sent) {
+        Some((name, _)) => Err(Problem::invalid(format!("{name}: Hob does not support it"))),
+        None => Ok(()),
+    }
+}
+
+/// Lists this app's sessions, whatever API created them.
+#[utoipa::path(get, path = "/v1/agents/sessions", tag = "v1", operation_id = "list_openai_sessions", security(("token" = [])),
+    params(("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
+        ("after" = Option<String>, Query, description = "The last session of the page before."),
+        ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`, by creation."),
+        ("agent_id" = Option<String>, Query, description = "Only sessions of this agent.")), responses(
+    (status = 200, description = "The sessions.", body = Object),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    query: Called<Query>,
+) -> Response {
+    let listed = async {
+        let (Caller(app), query) = (caller?, query?);
+        let mut found = sessions::list(&gateway, &app.name).await?;
+        if query.is_descending("desc")? {
+            found.reverse();
+        }
+        let agent = query.get("agent_id");
+        found.retain(|described| agent.is_none_or(|agent| described.agent_id() == agent));
+        let mut rendered = Vec::with_capacity(found.len());
+        for described in &found {
+            rendered.push(render(&gateway, &app.name, described).await?);
+        }
+        Ok(openai_page(rendered, &query)?)
+    };
+    answer(Dialect::OpenAi, listed.await)
+}
+
+/// Returns a session.
+#[utoipa::path(get, path = "/v1/agents/sessions/{id}", tag = "v1", operation_id = "get_openai_session", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "The session.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such session of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+) -> Response {
+    let found = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        let described = sessions::find(&gateway, &app.name, &id).await?;
+        render(&gateway, &app.name, &described).await
+    };
+    answer(Dialect::OpenAi, found.await)
+}
+
+/// Changes the metadata of a session.
+#[utoipa::path(post, path = "/v1/agents/sessions/{id}", tag = "v1", operation_id = "update_openai_session", security(("token" = [])),
+    params(("id" = String, Path, description = "The session.")), request_body = Object, responses(
+    (status = 200, description = "The session.", body = Object),
+    (status = 400, description = "Invalid request; the error names the field.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such session of this app.", body = Object),
+    (status = 408, description = "The body did not arrive in time.", body = Object),
+    (status = 413, description = "The body is too large.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn update(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+    request: Request,
+) -> Response {
+    let changed = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        // A session of another app does not exist, whatever the body says.
+        sessions::find(&gateway, &app.name, &id).await?;
+        let JsonBody(body) = JsonBody::<UpdateBody>::from_request(request, &gateway).await?;
+        refuse(body.review.as_deref(), body.spend_control.as_ref(), None)?;
+        if body.agent.is_some_and(|agent| !agent.is_null()) {
+            return Err(Problem::invalid("agent: Hob can't change it"));
+        }
+        let described = sessions::change(&gateway, &app.name, &id, |description| {
+            if let Some(metadata) = body.metadata {
+                agents::check_metadata(&metadata)?;
+                description.metadata = metadata;
+            }
+            Ok(())
+        })
+        .await?;
+        render(&gateway, &app.name, &described).await
+    };
+    answer(Dialect::OpenAi, changed.await)
+}
+
+/// Deletes a session. Its log stays until `hard_ttl_secs`.
+#[utoipa::path(delete, path = "/v1/agents/sessions/{id}", tag = "v1", operation_id = "delete_openai_session",
+    security(("token" = [])), params(("id" = String, Path, description = "The session.")), responses(
+    (status = 200, description = "It is deleted.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = Object),
+    (status = 404, description = "No such session of this app.", body = Object),
+    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+))]
+pub(crate) async fn delete(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Called<Caller>,
+    id: Called<ApiPath<String>>,
+) -> Response {
+    let deleted = async {
+        let (Caller(app), ApiPath(id)) = (caller?, id?);
+        sessions::delete(&gateway, &app.name, &id).await?;
+        Ok(json!({"id": id, "object": "agent.session.deleted", "deleted": true}))
+    };
+    answer(Dialect::OpenAi, deleted.await)
+}
+
+async fn render(
+    gateway: &Arc<Gateway>,
+    app: &AppName,
+    described: &DescribedSession,
+) -> Result<Value, Problem> {
+    let session = &described.session;
+    let activity = sessions::activity(gateway, app, session).await?;
+    let mut renderer = EventRenderer::new(gateway.clone(), app.clone(), session.id.clone());
+    if activity == Activity::Waiting {
+        for step in open_turn_steps(gateway, app, &session.id).await? {
+            renderer.render(&step).await;
+        }
+    }
+    Ok(objects::session(described, activity, renderer.waiting()))
+}

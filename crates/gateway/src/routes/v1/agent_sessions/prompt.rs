@@ -1,0 +1,56 @@
+//! The content of a message to a session: its text, and files for its images and documents.
+
+use hob_domain::AppName;
+use serde_json::{Value, json};
+
+use crate::routes::v1::attachments::{Attachment, attach};
+use crate::routes::v1::dialect::Problem;
+use crate::state::Gateway;
+
+/// A prompt with the paths of its files.
+#[derive(Debug, Default)]
+pub(super) struct Prompt {
+    pub text: String,
+    pub files: Vec<String>,
+}
+
+/// Reads content blocks in Anthropic's format.
+pub(super) async fn read(
+    gateway: &Gateway,
+    app: &AppName,
+    content: &Value,
+    place: &str,
+) -> Result<Prompt, Problem> {
+    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let content = content.as_str().map_or_else(|| content.clone(), text);
+    let Some(blocks) = content.as_array().filter(|blocks| !blocks.is_empty()) else {
+        return Err(Problem::invalid(format!("{place}: must be a list of content blocks")));
+    };
+    let (mut texts, mut files) = (Vec::new(), Vec::new());
+    for (index, block) in blocks.iter().enumerate() {
+        let place = format!("{place}[{index}]");
+        match block["type"].as_str() {
+            Some("text") => match block["text"].as_str() {
+                Some(text) => texts.push(text.to_owned()),
+                None => return Err(Problem::invalid(format!("{place}.text: must be a string"))),
+            },
+            Some("image" | "document") if block["source"]["type"] == "file" => {
+                let id = block["source"]["file_id"].as_str().unwrap_or_default().to_owned();
+                files.extend(gateway.file_paths(app, &[id]).await?);
+            }
+            Some("image" | "document") => match attach(gateway, app, block, &place).await? {
+                Attachment::Text(text) => texts.push(text),
+                Attachment::Path(path) => files.push(path),
+            },
+            _ => {
+                let text = "can't be passed on; send text, images or documents";
+                return Err(Problem::invalid(format!("{place}: {text}")));
+            }
+        }
+    }
+    let text = texts.join("\n\n");
+    if text.trim().is_empty() {
+        return Err(Problem::invalid(format!("{place}: must have a text")));
+    }
+    Ok(Prompt { text, files })
+}

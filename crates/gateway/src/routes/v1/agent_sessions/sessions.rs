@@ -1,0 +1,284 @@
+//! Sessions as the vendors' APIs see them: a session of Hob with a description.
+
+use std::collections::HashMap;
+
+use hob_domain::session::{EventKind, EventRange, Session, SessionId, SessionState};
+use hob_domain::{AppName, DocumentKind, Timestamp};
+use hob_sessions::session::{NewSession, TurnSubmission};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::agents::{self, AgentVersion};
+use super::prompt::Prompt;
+use crate::agent_catalog::CatalogEntry;
+use crate::error::ApiError;
+use crate::extract::session_id::session_id;
+use crate::state::Gateway;
+
+/// In how many of the last events a question to the caller is looked for.
+const RECENT_EVENTS: usize = 200;
+
+/// What the vendors' APIs know of a session.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Description {
+    pub title: Option<String>,
+    pub metadata: Map<String, Value>,
+    pub agent_id: String,
+    /// The version of the agent that the session was created with.
+    pub agent: Option<AgentVersion>,
+    pub environment_id: Option<String>,
+    /// The environment as OpenAI's API shows it.
+    pub environment: Option<Value>,
+    /// The folder that the caller chose.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    pub archived_at: Option<Timestamp>,
+    /// The caller deleted the session. Its log stays until `hard_ttl_secs`.
+    #[serde(default)]
+    pub is_deleted: bool,
+}
+
+/// A session with its description.
+pub(super) struct DescribedSession {
+    pub session: Session,
+    pub description: Description,
+}
+
+impl DescribedSession {
+    /// Returns the agent's version. A session of `/sessions` has one that is made from its setup.
+    pub fn agent(&self) -> AgentVersion {
+        let setup = &self.session.setup;
+        self.description.agent.clone().unwrap_or_else(|| AgentVersion {
+            version: 1,
+            at: self.session.created_at,
+            name: Some(setup.agent.to_string()),
+            description: None,
+            model: setup.model.clone().unwrap_or_else(|| setup.agent.to_string()),
+            system: setup.system.clone(),
+            metadata: Map::new(),
+            extra: Map::new(),
+            tools: Default::default(),
+        })
+    }
+
+    /// Returns the agent's id. A session of `/sessions` has the agent's name.
+    pub fn agent_id(&self) -> String {
+        match self.description.agent_id.as_str() {
+            "" => self.session.setup.agent.to_string(),
+            id => id.to_owned(),
+        }
+    }
+
+    pub fn updated_at(&self) -> Timestamp {
+        let session = &self.session;
+        let times = [session.last_turn_at, session.closed_at, self.description.archived_at];
+        times.into_iter().flatten().fold(session.created_at, Timestamp::max)
+    }
+}
+
+/// Creates a session with a description.
+pub(super) async fn create(
+    gateway: &Gateway,
+    app: &AppName,
+    description: Description,
+) -> Result<DescribedSession, ApiError> {
+    let Some(version) = description.agent.clone() else {
+        return Err(ApiError::Internal("a session without an agent".to_owned()));
+    };
+    let (agent, model) = agents::resolve_model(gateway, &version.model);
+    let title = description.title.as_ref().map(|title| ("title".to_owned(), json!(title)));
+    let asked = NewSession {
+        agent,
+        meta: Value::Object(description.metadata.clone().into_iter().chain(title).collect()),
+        cwd: description.cwd.clone(),
+        model,
+        system: version.system.clone().filter(|system| !system.is_empty()),
+        permissions: version.tools.permissions.into(),
+        mcp_servers: Value::Array(version.tools.session_servers()),
+        client_tools: version.tools.client.clone(),
+    };
+    let session = gateway.sessions.create(app, asked).await?;
+    let mut described = DescribedSession { session, description };
+    if let Some(agent) = &mut described.description.agent {
+        agent.tools.forget_headers();
+    }
+    let saved = save(gateway, app, &described).await;
+    or_close(gateway, app, &described.session.id, saved).await?;
+    Ok(described)
+}
+
+/// Returns a result. On an error, closes the new session, whose id the caller does not get.
+pub(super) async fn or_close<T>(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &SessionId,
+    result: Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    if result.is_err()
+        && let Err(error) = gateway.sessions.close(app, id).await
+    {
+        tracing::error!(%error, session = %id, "failed to close a session");
+    }
+    result
+}
+
+/// Queues the first turns of a new session.
+pub(super) async fn submit_all(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &SessionId,
+    prompts: Vec<Prompt>,
+) -> Result<(), ApiError> {
+    for Prompt { text, files } in prompts {
+        let submitted = submit(gateway, app, id, text, files).await;
+        or_close(gateway, app, id, submitted).await?;
+    }
+    Ok(())
+}
+
+/// Stores the description of a session.
+async fn save(
+    gateway: &Gateway,
+    app: &AppName,
+    described: &DescribedSession,
+) -> Result<(), ApiError> {
+    let entry = CatalogEntry {
+        id: described.session.id.to_string(),
+        created_at: described.session.created_at,
+        body: json!(described.description),
+    };
+    gateway.catalog.save(app, DocumentKind::Session, &entry).await
+}
+
+/// Returns a session of an app.
+pub(super) async fn find(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &str,
+) -> Result<DescribedSession, ApiError> {
+    let session = gateway.sessions.get(app, &session_id(id)?).await?;
+    let entry = gateway.catalog.find(app, DocumentKind::Session, id).await?;
+    let description = entry.map(description).unwrap_or_default();
+    match description.is_deleted {
+        true => Err(ApiError::NotFound("no such session".to_owned())),
+        false => Ok(DescribedSession { session, description }),
+    }
+}
+
+/// Returns the sessions of an app, oldest first.
+pub(super) async fn list(
+    gateway: &Gateway,
+    app: &AppName,
+) -> Result<Vec<DescribedSession>, ApiError> {
+    let entries = gateway.catalog.list(app, DocumentKind::Session).await?;
+    let entries = entries.into_iter().map(|entry| (entry.id.clone(), description(entry)));
+    let mut descriptions: HashMap<String, Description> = entries.collect();
+    let sessions = gateway.sessions.list(app).await?.into_iter().map(|session| {
+        let description = descriptions.remove(session.id.as_str()).unwrap_or_default();
+        DescribedSession { session, description }
+    });
+    Ok(sessions.filter(|described| !described.description.is_deleted).collect())
+}
+
+fn description(entry: CatalogEntry) -> Description {
+    serde_json::from_value(entry.body).unwrap_or_default()
+}
+
+/// Changes the description of a session.
+pub(super) async fn change(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &str,
+    change: impl FnOnce(&mut Description) -> Result<(), ApiError>,
+) -> Result<DescribedSession, ApiError> {
+    let mut described = find(gateway, app, id).await?;
+    let mut change = Some(change);
+    let apply = |body: &mut Value| {
+        let mut description: Description = serde_json::from_value(body.take()).unwrap_or_default();
+        if description.is_deleted {
+            return Err(ApiError::NotFound("no such session".to_owned()));
+        }
+        if let Some(change) = change.take() {
+            change(&mut description)?;
+        }
+        *body = json!(description);
+        Ok(())
+    };
+    match gateway.catalog.change(app, DocumentKind::Session, id, apply).await? {
+        Some(entry) => described.description = description(entry),
+        // A session of `/sessions` has no description yet.
+        None => {
+            if let Some(change) = change.take() {
+                change(&mut described.description)?;
+            }
+            save(gateway, app, &described).await?;
+        }
+    }
+    Ok(described)
+}
+
+/// Closes a session and hides it.
+pub(super) async fn delete(gateway: &Gateway, app: &AppName, id: &str) -> Result<(), ApiError> {
+    let described = find(gateway, app, id).await?;
+    gateway.sessions.close(app, &described.session.id).await?;
+    change(gateway, app, id, |description| {
+        description.is_deleted = true;
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+/// Queues a turn and returns its number.
+pub(super) async fn submit(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &SessionId,
+    prompt: String,
+    files: Vec<String>,
+) -> Result<u32, ApiError> {
+    let ask = TurnSubmission { prompt, files, idempotency: None };
+    Ok(gateway.sessions.submit(app, id, ask).await?)
+}
+
+/// What a session does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activity {
+    Idle,
+    Running,
+    /// The running turn waits for the caller.
+    Waiting,
+    Closed,
+}
+
+/// Returns what a session does now.
+pub(super) async fn activity(
+    gateway: &Gateway,
+    app: &AppName,
+    session: &Session,
+) -> Result<Activity, ApiError> {
+    match session.state() {
+        SessionState::Closed => return Ok(Activity::Closed),
+        SessionState::Idle => return Ok(Activity::Idle),
+        SessionState::Running => {}
+    }
+    let range = EventRange::Before { before: u64::MAX >> 1, limit: RECENT_EVENTS };
+    let mut asked: Vec<Value> = Vec::new();
+    for stored in gateway.sessions.events(app, &session.id, range).await? {
+        let key = match stored.event.kind {
+            EventKind::Permission => "request_id",
+            EventKind::ToolCall => "call_id",
+            EventKind::Turn => {
+                asked.clear();
+                continue;
+            }
+            _ => continue,
+        };
+        let body: Value = serde_json::from_str(&stored.event.body).unwrap_or_default();
+        match body["status"] == "asked" {
+            true => asked.push(body[key].clone()),
+            false => asked.retain(|id| *id != body[key]),
+        }
+    }
+    Ok(if asked.is_empty() { Activity::Running } else { Activity::Waiting })
+}
