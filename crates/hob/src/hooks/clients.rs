@@ -112,13 +112,23 @@ fn claude_notes(text: &str) -> Vec<String> {
 }
 
 fn codex_notes(folders: &ClientFolders, text: &str, entries: &[HookEntry]) -> Vec<String> {
-    // Codex itself reports a config.toml that cannot be read.
-    let config = fs::read_to_string(folders.codex.join("config.toml")).unwrap_or_default();
-    let config: toml::Table = config.parse().unwrap_or_default();
+    let config = codex_config(folders);
     let mut notes = codex_file_notes(text);
     notes.extend(codex_config_notes(&config));
     notes.extend(codex_trust_notes(&config, folders, entries));
     notes
+}
+
+/// Returns Codex's `config.toml`. Codex itself reports one that cannot be read; here it is empty.
+pub fn codex_config(folders: &ClientFolders) -> toml::Table {
+    let config = fs::read_to_string(folders.codex.join("config.toml")).unwrap_or_default();
+    config.parse().unwrap_or_default()
+}
+
+/// Returns whether the client runs this entry of its settings. Codex runs only what the user has trusted.
+pub fn runs(client: AgentClient, folders: &ClientFolders, entry: &HookEntry) -> bool {
+    client != AgentClient::Codex
+        || codex_trust(&codex_config(folders), folders, entry) == Trust::Reviewed
 }
 
 /// Returns notes about the parts of `hooks.json` that Codex does not accept.
@@ -165,23 +175,8 @@ fn codex_trust_notes(
     folders: &ClientFolders,
     entries: &[HookEntry],
 ) -> Vec<String> {
-    let hooks = config.get("hooks").and_then(toml::Value::as_table);
-    let states = hooks.and_then(|hooks| hooks.get("state")).and_then(toml::Value::as_table);
-    let files = codex_file_names(folders);
-    let trust = |entry: &HookEntry| {
-        let state = files.iter().find_map(|file| {
-            let (event, group) = (snake_case(&entry.event), entry.group_index);
-            states?.get(&format!("{file}:{event}:{group}:{}", entry.handler_index))
-        });
-        match state {
-            Some(state) if state.get("enabled").and_then(toml::Value::as_bool) == Some(false) => {
-                Trust::Disabled
-            }
-            Some(state) if state.get("trusted_hash").is_some() => Trust::Reviewed,
-            _ => Trust::Unknown,
-        }
-    };
-    let trusts: Vec<Trust> = entries.iter().map(trust).collect();
+    let trusts: Vec<Trust> =
+        entries.iter().map(|entry| codex_trust(config, folders, entry)).collect();
     let mut notes = Vec::new();
     if trusts.contains(&Trust::Disabled) {
         let note = "A hook of Hob is disabled in Codex; enable it with `/hooks` in Codex.";
@@ -193,6 +188,22 @@ fn codex_trust_notes(
         notes.push(note.to_owned());
     }
     notes
+}
+
+fn codex_trust(config: &toml::Table, folders: &ClientFolders, entry: &HookEntry) -> Trust {
+    let hooks = config.get("hooks").and_then(toml::Value::as_table);
+    let states = hooks.and_then(|hooks| hooks.get("state")).and_then(toml::Value::as_table);
+    let state = codex_file_names(folders).iter().find_map(|file| {
+        let (event, group) = (snake_case(&entry.event), entry.group_index);
+        states?.get(&format!("{file}:{event}:{group}:{}", entry.handler_index))
+    });
+    match state {
+        Some(state) if state.get("enabled").and_then(toml::Value::as_bool) == Some(false) => {
+            Trust::Disabled
+        }
+        Some(state) if state.get("trusted_hash").is_some() => Trust::Reviewed,
+        _ => Trust::Unknown,
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use super::error::HookError;
 use super::file::{self, SettingsFile};
 use super::hook_spec::hooks_for;
 use super::json_edit::{self, EditError, HookEntry};
+use super::plugin;
 
 /// The state of Hob's hooks in the settings of one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum HookState {
     Partial { missing: Vec<String> },
     /// All hooks exist, but some run the named programs instead of this `hob`.
     Outdated { programs: Vec<String> },
+    /// The settings have no hooks of Hob, but Hob's plugin brings them.
+    Plugin,
     /// There are no hooks of Hob.
     Absent,
     /// The settings file cannot be edited; the text gives the reason.
@@ -43,15 +46,22 @@ pub struct Report {
     pub backup: Option<PathBuf>,
     /// Sentences about settings that keep the hooks from running and that only the user may change.
     pub notes: Vec<String>,
+    /// The id of Hob's plugin, if it is enabled.
+    pub plugin: Option<String>,
 }
 
-/// Adds the missing hooks, and changes existing ones to run `hob`, an absolute path.
+/// Adds the missing hooks, and changes existing ones to run `hob`, an absolute path. Adds none if Hob's plugin brings
+/// them.
 pub fn install(
     client: AgentClient,
     folders: &ClientFolders,
     hob: &Path,
 ) -> Result<Report, HookError> {
     let program = program(hob)?;
+    let found = Change::None.report(client, folders, Some(program))?;
+    if found.state == HookState::Plugin {
+        return Ok(found);
+    }
     let edit = |text: Option<&str>| json_edit::install(text, &hooks_for(client), program).map(Some);
     change(client, folders, &edit)?.report(client, folders, Some(program))
 }
@@ -84,10 +94,23 @@ pub fn status(
             let file = folders.settings_file(client);
             let backup = existing_backup(&file);
             let state = HookState::Broken(reason);
-            Ok(Report { client, file, state, changed: false, backup, notes: Vec::new() })
+            let plugin = plugin::enabled(client, folders);
+            Ok(Report { client, file, state, changed: false, backup, notes: Vec::new(), plugin })
         }
         result => result,
     }
+}
+
+/// Returns whether the settings have hooks that run a `hob`, which [`uninstall`] would remove.
+pub fn has_hooks(client: AgentClient, folders: &ClientFolders) -> Result<bool, HookError> {
+    let loaded = SettingsFile::read(&folders.settings_file(client))?;
+    let before = loaded.text()?;
+    let after = json_edit::uninstall(before).map_err(|error| loaded.broken(error.to_string()))?;
+    let has_hooks = after.as_deref() != before;
+    if has_hooks {
+        loaded.check_writable()?;
+    }
+    Ok(has_hooks)
 }
 
 type Edit<'a> = &'a dyn Fn(Option<&str>) -> Result<Option<String>, EditError>;
@@ -110,10 +133,14 @@ impl Change {
         let loaded = SettingsFile::read(&file)?;
         let text = loaded.text()?;
         let entries = json_edit::survey(text).map_err(|error| loaded.broken(error.to_string()))?;
-        let state = state(client, &entries, program);
+        let plugin = plugin::enabled(client, folders);
+        let state = match state(client, &entries, program) {
+            HookState::Absent if plugin.is_some() && plugin::finds_hob() => HookState::Plugin,
+            state => state,
+        };
         let notes = clients::notes(client, folders, text, &entries);
         let backup = existing_backup(&file);
-        Ok(Report { client, file, state, changed: self == Self::Made, backup, notes })
+        Ok(Report { client, file, state, changed: self == Self::Made, backup, notes, plugin })
     }
 }
 

@@ -41,6 +41,13 @@ pub struct HookEntry {
     path: [(Rc<Container>, usize); 4],
 }
 
+impl HookEntry {
+    /// Returns whether no matcher restricts the entry to some occasions of its event.
+    pub fn matches_everything(&self) -> bool {
+        matches!(self.matcher.as_deref(), None | Some("\"\"" | "\"*\""))
+    }
+}
+
 /// Why a document cannot be edited.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {

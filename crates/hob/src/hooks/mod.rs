@@ -8,6 +8,7 @@ mod hook_spec;
 mod install;
 mod json_edit;
 pub mod json_scan;
+pub mod plugin;
 mod render;
 #[cfg(test)]
 mod tests;
@@ -16,4 +17,4 @@ pub use clients::ClientFolders;
 pub use command::quoted;
 pub use error::HookError;
 pub use file::{Edited, SettingsFile};
-pub use install::{HookState, Report, install, status, uninstall};
+pub use install::{HookState, Report, has_hooks, install, status, uninstall};

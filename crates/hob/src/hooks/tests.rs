@@ -2,6 +2,7 @@
 
 mod edit;
 mod files;
+mod plugin_files;
 mod property;
 
 use hob_transcript::AgentClient;
